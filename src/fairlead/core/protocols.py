@@ -1,0 +1,146 @@
+"""The seams: what a policy must offer, what a host may call, and what both expect of a cache.
+
+A *policy* (floor 2) is one algorithm: who is next, and what it costs. A *host* (simulator, engine
+plug-in, gateway) never talks to a policy directly: `fairlead.core.scheduler.Scheduler` stands
+between them and does what is the same for every policy (preempted requests first, held requests
+aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O (DESIGN 4).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from fairlead.core.request import ClientId, Request, Unit, WorkerId
+
+
+class Ordering(Protocol):
+    """A policy's first half: who is next among the requests that could be admitted now."""
+
+    def add(self, request: Request) -> None:
+        """`request` is waiting and schedulable: memory apart, it could be admitted now."""
+        ...
+
+    def remove(self, request: Request) -> None:
+        """`request` is no longer waiting or no longer schedulable; nothing is charged."""
+        ...
+
+    def begin(self) -> None:
+        """A new look begins: what the last one passed over counts again."""
+        ...
+
+    def next(self) -> Request | None:
+        """The request to admit now. It stays waiting; asking again gives the same answer."""
+        ...
+
+    def pass_over(self, request: Request) -> None:
+        """`request` does not fit now: not proposed again in this look, but still waiting."""
+        ...
+
+
+class Charging(Protocol):
+    """A policy's second half: what admission and output cost."""
+
+    def on_admit(self, request: Request, *, extend_len: int) -> None:
+        """`request` leaves the queue and `extend_len` of its prompt tokens must be computed."""
+        ...
+
+    def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
+        """`request` emitted `tokens` more outputs after its first `before`."""
+        ...
+
+    def credit(self, client: ClientId) -> int:
+        """How much the client is owed, in units; the least owed is preempted first."""
+        ...
+
+
+class Policy(Ordering, Charging, Protocol):
+    """One scheduling algorithm."""
+
+
+class Selection(Protocol):
+    """Host side, while it fills the batch. A look ends when `propose` gives None."""
+
+    def begin(self) -> None:
+        """Begin a look; call it once a step, and only `propose` when a slot is free."""
+        ...
+
+    def propose(self) -> Request | None:
+        """The request to try now; the host answers with `admit`, `pass_over` or `hold`."""
+        ...
+
+    def admit(self, request: Request, *, extend_len: int) -> None:
+        """It runs; `extend_len` is what its prompt costs with the match locked now."""
+        ...
+
+    def pass_over(self, request: Request) -> None:
+        """It does not fit in memory now."""
+        ...
+
+
+class Accounting(Protocol):
+    """Host side, as requests come, emit and go."""
+
+    def add(self, request: Request) -> None:
+        """It arrived."""
+        ...
+
+    def decode(self, request: Request, tokens: int) -> None:
+        """It emitted `tokens` outputs."""
+        ...
+
+    def preempt(self, request: Request) -> None:
+        """It was running and waits again; it comes back first and pays nothing twice."""
+        ...
+
+    def finish(self, request: Request) -> None:
+        """It emitted its last output."""
+        ...
+
+    def cancel(self, request: Request) -> None:
+        """It is gone, from whatever state; what it consumed stays charged."""
+        ...
+
+
+class Wakeup(Protocol):
+    """Host side, for requests that wait for something else than memory."""
+
+    def hold(self, request: Request) -> None:
+        """It waits for a grammar, a LoRA slot or remote KV: it neither has nor blocks credit."""
+        ...
+
+    def release(self, request: Request) -> None:
+        """What it waited for is there; it keeps its place in the order of arrival."""
+        ...
+
+
+class Router(Protocol):
+    """Picks a worker for a request and hears what became of it (Algorithm 2)."""
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """`worker` is up and takes requests."""
+        ...
+
+    def remove_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone: its counters and queue length are dropped at once."""
+        ...
+
+    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
+        """One of the workers in `matched`, which maps each candidate to its cached tokens."""
+        ...
+
+    def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
+        """`request` was sent to `worker`, where about `extend_len` tokens must be computed."""
+        ...
+
+    def settle(
+        self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
+    ) -> None:
+        """It ended there; what it really cost replaces the estimate (0, 0 moves the charge away)."""
+        ...
+
+
+class PrefixCache(Protocol):
+    """A prefix cache as a policy sees it."""
+
+    def match_len(self, prompt: Sequence[Unit], /) -> int:
+        """How many leading elements of `prompt` are cached. Pure."""
+        ...

@@ -1,0 +1,34 @@
+"""What a client asks for: an immutable value, the same in simulator, gateway and engine."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+ClientId: TypeAlias = str
+RequestId: TypeAlias = str
+WorkerId: TypeAlias = str
+# One element of a prompt as the cache sees it: a token, or the chained hash of a block of tokens.
+Unit: TypeAlias = Hashable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Request:
+    """One request; two requests are the same only if they are the same object.
+
+    `prompt` is what a prefix cache can look up: the prompt's tokens for a token-level cache, the
+    chained hashes of its full blocks for a block cache. `input_len` is the prompt's length in
+    tokens, `max_tokens` the most it may emit. `order` is its place in the order of arrival: every
+    tie anywhere is broken by it, so it must be unique within one scheduler.
+    """
+
+    id: RequestId
+    client: ClientId
+    prompt: Sequence[Unit]
+    input_len: int
+    max_tokens: int
+    order: int
+    arrival_us: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.input_len >= 1, self.input_len
+        assert self.max_tokens >= 1, self.max_tokens

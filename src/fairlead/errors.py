@@ -1,0 +1,78 @@
+"""Every error fairlead raises on purpose, split by who is at fault.
+
+FairleadError
+├── ConfigError         the operator: a flag, a file, a setting (exit 2, one line)
+├── CallerError         the caller of the API: answered with a 4xx status
+│   ├── BadRequest      400: malformed JSON, a wrong type, a request that can never fit
+│   ├── Unauthorized    401: no key or an unknown one; never says which keys exist
+│   ├── NotFound        404: unknown path or model
+│   ├── TooLarge        413: the body is over the limit
+│   └── QueueFull       429: this client's queue is full; others are not affected
+└── EngineError         an engine: answered with a 5xx status
+    ├── NoEngine        503: none is ready
+    └── EngineFailed    502: it failed before or while answering
+
+An `AssertionError` anywhere is our bug, never bad input.
+"""
+
+
+class FairleadError(Exception):
+    """The root: catch this to catch all of ours and nothing else."""
+
+
+class ConfigError(FairleadError):
+    """A setting is wrong; the message is one line that names what, where and the expected form."""
+
+
+class CallerError(FairleadError):
+    """The caller's request cannot be served as it is; `param` names the field when there is one."""
+
+    status = 400
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class BadRequest(CallerError):
+    """400."""
+
+
+class Unauthorized(CallerError):
+    """401."""
+
+    status = 401
+
+
+class NotFound(CallerError):
+    """404."""
+
+    status = 404
+
+
+class TooLarge(CallerError):
+    """413."""
+
+    status = 413
+
+
+class QueueFull(CallerError):
+    """429, with Retry-After."""
+
+    status = 429
+
+
+class EngineError(FairleadError):
+    """An engine cannot or did not do its part."""
+
+    status = 502
+
+
+class NoEngine(EngineError):
+    """No engine is ready: 503, with Retry-After."""
+
+    status = 503
+
+
+class EngineFailed(EngineError):
+    """The engine broke the connection or answered with nonsense."""
