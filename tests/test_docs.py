@@ -1,0 +1,49 @@
+"""Every relative link in README and docs leads somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]*src=\"([^\"]+)\"")
+
+
+def pages() -> list[Path]:
+    return sorted(
+        [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md")]
+    )
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown viewer makes from headings."""
+    headings = re.findall(r"^#+ +(.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def broken(page: Path, text: str) -> list[str]:
+    wrong = []
+    for target in (first or second for first, second in LINK.findall(text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            wrong.append(f"{page.relative_to(ROOT)}: {target}")
+    return wrong
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path):
+    assert broken(page, page.read_text()) == []
+
+
+def test_a_broken_link_is_found():
+    text = (
+        "[a](no/such.md) [b](#no-such-heading) [c](CONTRIBUTING.md#the-floors) [d](https://x.test)"
+    )
+
+    assert broken(ROOT / "README.md", text) == [
+        "README.md: no/such.md",
+        "README.md: #no-such-heading",
+    ]
