@@ -1,0 +1,41 @@
+"""Least loaded: each request to the worker with the least estimated work in front of it."""
+
+from collections.abc import Mapping
+
+from fairlead.core.request import Request, WorkerId
+from fairlead.routers.outstanding import Outstanding
+
+
+class LeastLoaded:
+    """The worker with the fewest outstanding estimated tokens; the one that came first wins ties."""
+
+    def __init__(self) -> None:
+        self._outstanding = Outstanding()
+        self._order: dict[WorkerId, int] = {}
+        self._arrivals = 0
+
+    def add_worker(self, worker: WorkerId) -> None:
+        self._outstanding.add_worker(worker)
+        self._order[worker] = self._arrivals
+        self._arrivals += 1
+
+    def remove_worker(self, worker: WorkerId) -> None:
+        self._outstanding.remove_worker(worker)
+        del self._order[worker]
+
+    def outstanding(self, worker: WorkerId) -> int:
+        """Estimated tokens in flight at `worker`. O(1)."""
+        return self._outstanding.tokens(worker)
+
+    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
+        """O(workers)."""
+        return min(matched, key=lambda w: (self._outstanding.tokens(w), self._order[w]))
+
+    def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
+        self._outstanding.dispatch(request, worker, extend_len=extend_len)
+
+    def settle(
+        self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
+    ) -> None:
+        served = output_len if extend_len else None
+        self._outstanding.settle(request, worker, output_len=served)

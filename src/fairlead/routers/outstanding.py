@@ -1,0 +1,82 @@
+"""How much work each worker has in front of it, in estimated tokens: what breaks a router's ties.
+
+The papers count requests (s_w of Algorithm 2); ten cached prompts are not ten long ones, so this
+counts the prompt tokens to compute and the outputs to expect (DESIGN 3.4).
+"""
+
+from dataclasses import dataclass
+
+from fairlead.core.request import Request, WorkerId
+
+# What a request is expected to emit before any has finished: a short answer. The mean of what
+# finished replaces it at once.
+_FIRST_GUESS = 128
+# Finished requests after which the mean forgets half of its past: it follows a change of workload
+# within a few hundred requests and is not moved by one.
+_MEMORY = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was assumed about a request when it was sent to a worker."""
+
+    extend_len: int
+    expected_len: int
+
+
+class Outstanding:
+    """The requests in flight at each worker and the tokens they are expected to cost."""
+
+    def __init__(self) -> None:
+        self._in_flight: dict[WorkerId, dict[Request, Sent]] = {}
+        self._tokens: dict[WorkerId, int] = {}
+        self._finished = 1
+        self._outputs = _FIRST_GUESS
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """`worker` is up and idle."""
+        assert worker not in self._in_flight, worker
+        self._in_flight[worker] = {}
+        self._tokens[worker] = 0
+
+    def remove_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone, and with it everything that was in flight there."""
+        del self._in_flight[worker]
+        del self._tokens[worker]
+
+    def __contains__(self, worker: WorkerId) -> bool:
+        return worker in self._tokens
+
+    def tokens(self, worker: WorkerId) -> int:
+        """Estimated tokens `worker` still has to compute or emit. O(1)."""
+        return self._tokens[worker]
+
+    def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
+        """`request` was sent to `worker`. O(1)."""
+        in_flight = self._in_flight[worker]
+        assert request not in in_flight, request
+        expected = min(request.max_tokens, self._outputs // self._finished)
+        sent = Sent(extend_len=extend_len, expected_len=extend_len + expected)
+        in_flight[request] = sent
+        self._tokens[worker] += sent.expected_len
+
+    def settle(self, request: Request, worker: WorkerId, *, output_len: int | None) -> Sent | None:
+        """`request` ended at `worker`, or moved away (`output_len` None); what was assumed of it.
+
+        None if `worker` has been removed since: there is nothing left to settle. O(1).
+        """
+        sent = self._in_flight.get(worker, {}).pop(request, None)
+        if sent is None:
+            return None
+        self._tokens[worker] -= sent.expected_len
+        assert self._tokens[worker] >= 0, (worker, self._tokens[worker])
+        if output_len is not None:
+            self._learn(output_len)
+        return sent
+
+    def _learn(self, output_len: int) -> None:
+        self._outputs += output_len
+        self._finished += 1
+        if self._finished > _MEMORY:
+            self._outputs //= 2
+            self._finished //= 2
