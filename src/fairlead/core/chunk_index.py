@@ -9,7 +9,7 @@ seeded per process; hashes are only ever compared, so no result depends on the s
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
-from fairlead.core.request import WorkerId
+from fairlead.core.request import Unit, WorkerId
 
 # Bytes in a chunk: small at the front, where short prompts part, and larger behind, where a chunk
 # more or less is a small error and each one costs about half a microsecond.
@@ -51,8 +51,8 @@ class ChunkIndex:
         assert capacity >= 1, capacity
         self._capacity = capacity
         self._workers: dict[WorkerId, int] = {}  # its bit
-        self._holders: dict[int, int] = {}  # chunk -> bits of the workers that hold it
-        self._recency: dict[WorkerId, OrderedDict[int, None]] = {}  # oldest first
+        self._holders: dict[Unit, int] = {}  # chunk -> bits of the workers that hold it
+        self._recency: dict[WorkerId, OrderedDict[Unit, None]] = {}  # oldest first
 
     def add_worker(self, worker: WorkerId) -> None:
         """`worker` is up with an empty cache. O(workers)."""
@@ -69,7 +69,7 @@ class ChunkIndex:
         for chunk in self._recency.pop(worker):
             self._release(chunk, bit)
 
-    def match(self, chunks: Sequence[int]) -> dict[WorkerId, int]:
+    def match(self, chunks: Sequence[Unit]) -> dict[WorkerId, int]:
         """How many leading chunks each worker holds. Pure. O(longest match + workers)."""
         holders = self._holders
         alive = depth = 0
@@ -87,7 +87,7 @@ class ChunkIndex:
         self._note(matched, alive, depth)
         return matched
 
-    def insert(self, worker: WorkerId, chunks: Sequence[int]) -> None:
+    def insert(self, worker: WorkerId, chunks: Sequence[Unit]) -> None:
         """`worker` has seen these chunks now. O(chunks).
 
         The deepest is touched first, so that the tail of a text is evicted before its head.
@@ -110,7 +110,7 @@ class ChunkIndex:
 
     def check(self) -> None:
         """Every invariant. O(index)."""
-        expected: dict[int, int] = {}
+        expected: dict[Unit, int] = {}
         for worker, recency in self._recency.items():
             assert len(recency) <= self._capacity, worker
             for chunk in recency:
@@ -122,7 +122,7 @@ class ChunkIndex:
             if bits & bit:
                 matched[worker] = depth
 
-    def _release(self, chunk: int, bit: int) -> None:
+    def _release(self, chunk: Unit, bit: int) -> None:
         rest = self._holders[chunk] & ~bit
         if rest:
             self._holders[chunk] = rest

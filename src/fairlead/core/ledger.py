@@ -1,0 +1,81 @@
+"""What each client has in flight and what it has received, with a bound on the clients kept by name."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fairlead.core.request import ClientId
+from fairlead.core.service import Service
+
+# The name under which metrics sum up the clients that have no account of their own.
+OTHER: ClientId = "other"
+
+
+@dataclass(kw_only=True, slots=True)
+class Account:
+    """One client's requests and service."""
+
+    in_flight: int = 0
+    requests: int = 0
+    service: Service = field(default_factory=Service)
+
+    def absorb(self, other: "Account") -> None:
+        """Add what `other` had."""
+        self.in_flight += other.in_flight
+        self.requests += other.requests
+        self.service.extend_len += other.service.extend_len
+        self.service.cached_len += other.service.cached_len
+        self.service.output_len += other.service.output_len
+
+
+class Ledger:
+    """The first `named` clients keep their account for good, so that their counters never go back.
+
+    Later ones have one while they have requests in flight; then it is summed up under OTHER.
+    """
+
+    def __init__(self, *, named: int = 1000) -> None:
+        assert named >= 1, named
+        self._bound = named
+        self._named: dict[ClientId, Account] = {}
+        self._passing: dict[ClientId, Account] = {}
+        self._others = Account()
+
+    def in_flight(self, client: ClientId) -> int:
+        """How many requests of `client` have begun and not ended. O(1)."""
+        account = self._named.get(client) or self._passing.get(client)
+        return account.in_flight if account else 0
+
+    def begin(self, client: ClientId) -> None:
+        """`client` has one more request in flight. O(1)."""
+        account = self._named.get(client) or self._passing.get(client)
+        if account is None:
+            kept = self._named if len(self._named) < self._bound else self._passing
+            account = kept[client] = Account()
+        account.in_flight += 1
+        account.requests += 1
+
+    def end(self, client: ClientId, *, extend_len: int, cached_len: int, output_len: int) -> None:
+        """One of its requests ended, having received this much. O(1)."""
+        account = self._named.get(client) or self._passing[client]
+        account.in_flight -= 1
+        assert account.in_flight >= 0, (client, account)
+        account.service.extend_len += extend_len
+        account.service.cached_len += cached_len
+        account.service.output_len += output_len
+        if not account.in_flight and client in self._passing:
+            del self._passing[client]
+            self._others.absorb(account)
+
+    def accounts(self) -> Iterator[tuple[ClientId, Account]]:
+        """The clients kept by name, then all the others as one if there are any."""
+        rest = Account()
+        rest.absorb(self._others)
+        for account in self._passing.values():
+            rest.absorb(account)
+        for client, account in self._named.items():
+            if client == OTHER:  # a client may really be called that; it then shares the label
+                rest.absorb(account)
+            else:
+                yield client, account
+        if rest.requests:
+            yield OTHER, rest

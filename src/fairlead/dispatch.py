@@ -1,0 +1,277 @@
+"""The gateway's state machine: what happened goes in, where to send a request comes out. No I/O.
+
+A request is a *ticket* from its arrival to its end. Every ticket ends exactly once: finished by its
+engine, refused by it, given up by its caller, or failed for want of an engine that could serve it.
+What it was charged at dispatch is then replaced by what it really got (DESIGN 3.4).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from fairlead.core.chunk_index import ChunkIndex, chunks_len
+from fairlead.core.ledger import Ledger
+from fairlead.core.protocols import Router
+from fairlead.core.request import Request, Unit, WorkerId
+from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
+
+# Bytes of text whose length in tokens is remembered: enough for a steady mean, little enough that
+# it follows a change of model or language within a few dozen long prompts.
+_SCALE_MEMORY = 1 << 22
+# Models remembered with their workers; only engines that do not say what they serve can reach it.
+_MAX_MODELS = 1000
+
+
+class State(Enum):
+    """Where a ticket is."""
+
+    WAITING = auto()  # with a worker that has not answered yet
+    STARTED = auto()  # the caller has its first byte: it can no longer move
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an engine says a request took; `cached_len` is None where it does not report it."""
+
+    prompt_len: int
+    output_len: int
+    cached_len: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One request on its way. `output_len` is counted as the answer streams by."""
+
+    request: Request
+    model: str | None
+    text_len: int  # bytes that `request.input_len` was estimated from; 0: it was counted
+    worker: WorkerId = ""
+    matched_len: int = 0
+    state: State = State.WAITING
+    output_len: int = 0
+    tried: set[WorkerId] = field(default_factory=set)
+
+    @property
+    def extend_len(self) -> int:
+        """Prompt tokens the worker was assumed to compute; the last one is never cached."""
+        return max(1, self.request.input_len - self.matched_len)
+
+
+@dataclass(slots=True)
+class Worker:
+    """What is known about an engine; `models` None: any, since it does not say."""
+
+    up: bool = False
+    models: frozenset[str] | None = None
+    reports_cached: bool | None = None  # None until its first answer
+    tickets: set[Ticket] = field(default_factory=set)
+
+    def serves(self, model: str | None) -> bool:
+        """Whether a request for `model` may go here."""
+        return model is None or self.models is None or model in self.models
+
+
+class TokenScale:
+    """Bytes of text -> tokens: four bytes to a token until engines have said better."""
+
+    def __init__(self) -> None:
+        self._bytes, self._tokens = 4096, 1024
+
+    def tokens(self, text_len: int) -> int:
+        """The estimate for a text of `text_len` bytes. O(1)."""
+        return text_len * self._tokens // self._bytes
+
+    def learn(self, text_len: int, tokens: int) -> None:
+        """A text of `text_len` bytes was `tokens` long. O(1)."""
+        self._bytes += text_len
+        self._tokens += tokens
+        if self._bytes > _SCALE_MEMORY:
+            self._bytes //= 2
+            self._tokens = max(1, self._tokens // 2)
+
+
+class Dispatcher:
+    """Owns the router, the prefix index, the tickets and the clients' accounts."""
+
+    def __init__(self, *, router: Router, index: ChunkIndex, max_in_flight: int = 1024) -> None:
+        self.router = router
+        self.index = index
+        self.scale = TokenScale()
+        self.ledger = Ledger()
+        self.workers: dict[WorkerId, Worker] = {}
+        self.retries = 0
+        self._max_in_flight = max_in_flight
+        # The workers that are up, by the model asked for; emptied whenever a worker changes.
+        self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
+
+    # -- requests
+
+    def arrive(self, request: Request, *, model: str | None, text_len: int) -> Ticket:
+        """Send `request` where the router says. O(chunks of the prompt + workers).
+
+        Raises QueueFull, NotFound (no engine has the model) or NoEngine.
+        """
+        in_flight = self.ledger.in_flight(request.client)
+        if in_flight >= self._max_in_flight:
+            raise QueueFull(f"you have {in_flight} requests in flight, and may have no more")
+        candidates = self._serving(model)
+        ticket = Ticket(request, model, text_len)
+        self._send(ticket, candidates)
+        self.ledger.begin(request.client)
+        return ticket
+
+    def started(self, ticket: Ticket) -> None:
+        """The caller gets the first byte of the answer: this counts as admission. O(1)."""
+        assert ticket.state is State.WAITING, ticket
+        ticket.state = State.STARTED
+
+    def finished(self, ticket: Ticket, usage: Usage | None, *, text: Sequence[Unit] = ()) -> None:
+        """The engine answered in full. `text`: chunks of prompt and answer, the next turn's prompt."""
+        extend_len = ticket.extend_len
+        worker = self.workers.get(ticket.worker)
+        if usage is not None:
+            extend_len = self._learn(ticket, usage)
+            if worker is not None:
+                worker.reports_cached = usage.cached_len is not None
+        if text and worker is not None and worker.up:
+            self.index.insert(ticket.worker, text)
+        self._end(ticket, extend_len=extend_len)
+
+    def refused(self, ticket: Ticket) -> None:
+        """The engine answered that it will not serve this request: nothing is charged."""
+        self._end(ticket, extend_len=0)
+
+    def gone(self, ticket: Ticket) -> None:
+        """The caller left. It stays charged for what it got, and for that only."""
+        self._end(ticket, extend_len=ticket.extend_len if ticket.state is State.STARTED else 0)
+
+    def failed(self, ticket: Ticket) -> None:
+        """Its engine failed. Afterwards `ticket.worker` is the next to try, the charge moved there.
+
+        Raises EngineFailed or NoEngine if the ticket has ended instead: its answer had begun, or
+        every engine was tried once.
+        """
+        if ticket.state is State.STARTED:
+            self._end(ticket, extend_len=ticket.extend_len)
+            raise EngineFailed("the engine failed while answering")
+        ticket.tried.add(ticket.worker)
+        left = self._untried(ticket)
+        if not left:
+            self._end(ticket, extend_len=0)
+            if self.ready():
+                raise EngineFailed("the engine failed, and there is no other left to try")
+            raise NoEngine("no engine is ready")
+        self.router.settle(ticket.request, ticket.worker, extend_len=0, output_len=0)
+        self._leave_worker(ticket)
+        self._send(ticket, left)
+        self.retries += 1
+
+    def can_retry(self, ticket: Ticket) -> bool:
+        """Whether `failed` would find another engine. Pure."""
+        others = (worker for worker in self._untried(ticket) if worker != ticket.worker)
+        return ticket.state is State.WAITING and any(others)
+
+    # -- workers
+
+    def worker_up(self, name: WorkerId, *, models: Iterable[str] | None = None) -> None:
+        """`name` answers and serves `models`: new, back, or still there. O(workers)."""
+        worker = self.workers.setdefault(name, Worker())
+        worker.models = None if models is None else frozenset(models)
+        self._candidates.clear()
+        if not worker.up:
+            worker.up = True
+            self.router.add_worker(name)
+            self.index.add_worker(name)
+
+    def worker_down(self, name: WorkerId) -> list[Ticket]:
+        """`name` is lost with its cache; the tickets it had not begun to answer, to be `failed`."""
+        worker = self.workers.setdefault(name, Worker())
+        self._candidates.clear()
+        if worker.up:
+            worker.up = False
+            self.router.remove_worker(name)
+            self.index.drop_worker(name)
+        waiting = (ticket for ticket in worker.tickets if ticket.state is State.WAITING)
+        return sorted(waiting, key=lambda ticket: ticket.request.order)
+
+    def forget_worker(self, name: WorkerId) -> list[Ticket]:
+        """As `worker_down`, and `name` is not expected back."""
+        waiting = self.worker_down(name)
+        del self.workers[name]
+        return waiting
+
+    def ready(self) -> bool:
+        """Whether any engine can be asked. O(workers)."""
+        return any(worker.up for worker in self.workers.values())
+
+    # -- inside
+
+    def _serving(self, model: str | None) -> tuple[WorkerId, ...]:
+        """The workers that are up and have `model`; at least one. O(1) except after a change."""
+        candidates = self._candidates.get(model)
+        if candidates is None:
+            known = [name for name, worker in self.workers.items() if worker.serves(model)]
+            if self.workers and not known:
+                raise NotFound(f"the model {model!r} does not exist", param="model")
+            candidates = tuple(name for name in known if self.workers[name].up)
+            if not candidates:
+                raise NoEngine("no engine is ready")
+            if len(self._candidates) >= _MAX_MODELS:
+                self._candidates.clear()
+            self._candidates[model] = candidates
+        return candidates
+
+    def _untried(self, ticket: Ticket) -> list[WorkerId]:
+        try:
+            candidates = self._serving(ticket.model)
+        except (NoEngine, NotFound):
+            return []
+        return [worker for worker in candidates if worker not in ticket.tried]
+
+    def _send(self, ticket: Ticket, candidates: Collection[WorkerId]) -> None:
+        request = ticket.request
+        depths = self.index.match(request.prompt)
+        matched = {
+            name: min(self.scale.tokens(chunks_len(depths[name])), request.input_len - 1)
+            for name in candidates
+        }
+        ticket.worker = self.router.route(request, matched=matched)
+        ticket.matched_len = matched[ticket.worker]
+        self.router.dispatch(request, ticket.worker, extend_len=ticket.extend_len)
+        # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
+        self.index.insert(ticket.worker, request.prompt)
+        self.workers[ticket.worker].tickets.add(ticket)
+
+    def _learn(self, ticket: Ticket, usage: Usage) -> int:
+        """Replace the estimates by what the engine said; the prompt tokens it computed."""
+        if ticket.text_len:
+            self.scale.learn(ticket.text_len, usage.prompt_len)
+        cached_len = ticket.matched_len if usage.cached_len is None else usage.cached_len
+        extend_len = max(1, usage.prompt_len - cached_len)
+        ticket.matched_len = max(0, usage.prompt_len - extend_len)
+        ticket.output_len = usage.output_len
+        return extend_len
+
+    def _end(self, ticket: Ticket, *, extend_len: int) -> None:
+        """Settle: `extend_len` 0 says that nothing was served."""
+        assert ticket.state is not State.ENDED, ticket
+        ticket.state = State.ENDED
+        cached_len, output_len = ticket.matched_len, ticket.output_len
+        if not extend_len:
+            cached_len = output_len = 0
+        self.router.settle(
+            ticket.request, ticket.worker, extend_len=extend_len, output_len=output_len
+        )
+        self._leave_worker(ticket)
+        self.ledger.end(
+            ticket.request.client,
+            extend_len=extend_len,
+            cached_len=cached_len,
+            output_len=output_len,
+        )
+
+    def _leave_worker(self, ticket: Ticket) -> None:
+        worker = self.workers.get(ticket.worker)
+        if worker is not None:
+            worker.tickets.discard(ticket)
