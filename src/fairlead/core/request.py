@@ -16,7 +16,8 @@ class Request:
     """One request; two requests are the same only if they are the same object.
 
     `prompt` is what a prefix cache can look up: the prompt's tokens for a token-level cache, the
-    chained hashes of its full blocks for a block cache. `input_len` is the prompt's length in
+    chained hashes of its full blocks for a block cache; within one scheduler all are tuples or all are
+    lists, because slices of them are compared. `input_len` is the prompt's length in
     tokens, `max_tokens` the most it may emit. `order` is its place in the order of arrival: every
     tie anywhere is broken by it, so it must be unique within one scheduler.
     """

@@ -1,0 +1,36 @@
+"""The scheduling policies by name. A new one is a file beside these and a line here."""
+
+from inspect import signature
+from typing import Any
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.protocols import Policy
+from fairlead.core.radix_tree import RadixTree
+from fairlead.errors import ConfigError
+from fairlead.schedulers.dlpm import DLPM
+from fairlead.schedulers.fcfs import FCFS
+from fairlead.schedulers.lpm import LPM
+from fairlead.schedulers.vtc import VTC
+
+SCHEDULERS: dict[str, type[Policy]] = {
+    "fcfs": FCFS,
+    "lpm": LPM,
+    "vtc": VTC,
+    "dlpm": DLPM,
+}
+
+
+def make_policy(name: str, *, cache: RadixTree | BlockCache, **settings: Any) -> Policy:
+    """The policy of that name over `cache`; a setting that is None is left at its default.
+
+    Raises ConfigError for an unknown name and for a setting the policy does not have.
+    """
+    policy = SCHEDULERS.get(name)
+    if policy is None:
+        raise ConfigError(f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {name!r}")
+    accepted = signature(policy).parameters
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in accepted:
+            raise ConfigError(f"scheduler {name} has no setting {key!r}")
+    return policy(**({"cache": cache} if "cache" in accepted else {}), **given)

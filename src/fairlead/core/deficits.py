@@ -1,0 +1,145 @@
+"""Deficits q_i of DLPM: arXiv:2501.14312v1, Algorithm 1, lines 3-8 and 12, refilled in closed form.
+
+A refill round gives one quantum Q_i to every client whose q_i <= 0. Rounds are counted, not
+performed: a record is (q_i, the round it was true at), and the rounds it missed are applied when it
+is looked at. One rule serves the waiting and the idle: of k missed rounds a client takes
+min(k, floor(-q_i / Q_i) + 1), because after that many q_i > 0 (DESIGN 3.2).
+"""
+
+from heapq import heappop, heappush, heapreplace
+
+from fairlead.core.clients import ClientTable
+from fairlead.core.request import ClientId
+from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights
+from fairlead.errors import ConfigError
+
+
+class Deficits:
+    """What each client may still receive before the next refill, in units of service.
+
+    A counter goes below zero only through work already admitted, so a client's debt is at most the
+    cost of its running requests. `quantum` is Q^u in tokens; client i gets Q_i = w_i * Q^u.
+    """
+
+    def __init__(
+        self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000
+    ) -> None:
+        if quantum < 1:
+            raise ConfigError(f"quantum: expected a whole number of tokens >= 1, got {quantum}")
+        self._quantum = quantum
+        self._weights = weights or Weights()
+        self._round = 0
+        self._records: ClientTable[tuple[int, int]] = ClientTable(
+            limit=max_clients, may_forget=self._may_forget
+        )
+        self._solvent: set[ClientId] = set()  # waiting, q_i > 0
+        self._indebted: set[ClientId] = set()  # waiting, q_i <= 0
+        # (round in which it turns positive, client); an entry may be too early, never too late,
+        # because a charge only moves that round away. At most one entry a client.
+        self._due: list[tuple[int, ClientId]] = []
+        self._in_due: set[ClientId] = set()
+
+    def __len__(self) -> int:
+        """The number of clients with a record."""
+        return len(self._records)
+
+    def quantum_of(self, client: ClientId) -> int:
+        """Q_i in units. O(1)."""
+        return self._quantum * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
+
+    def value(self, client: ClientId) -> int:
+        """q_i in units, with every refill it has missed. O(1)."""
+        q, seen = self._records.get(client) or (0, self._round)
+        if q > 0 or seen == self._round:
+            return q
+        quantum = self.quantum_of(client)
+        return q + quantum * min(self._round - seen, -q // quantum + 1)
+
+    def charge(self, client: ClientId, units: int) -> bool:
+        """Take `units` from q_i; True while it stays positive. O(log clients)."""
+        assert units >= 0, units
+        q = self.value(client) - units
+        self._records.put(client, (q, self._round))
+        if q <= 0 and client in self._solvent:
+            self._solvent.remove(client)
+            self._owe(client)
+        return q > 0
+
+    def wait(self, client: ClientId) -> bool:
+        """The client has something to schedule; True if q_i > 0. O(log clients).
+
+        Raises QueueFull when it is new, the table is full and nobody may be forgotten.
+        """
+        assert client not in self._solvent and client not in self._indebted, client
+        if client not in self._records:
+            self._records.put(client, (0, self._round))  # Alg. 1, line 12
+        solvent = self.value(client) > 0
+        if solvent:
+            self._solvent.add(client)
+        else:
+            self._owe(client)
+        return solvent
+
+    def leave(self, client: ClientId) -> None:
+        """The client has nothing left to schedule; its debt or credit stays. O(1)."""
+        self._solvent.discard(client)
+        self._indebted.discard(client)
+
+    def check_refill(self) -> list[ClientId]:
+        """Alg. 1, CheckRefill: the waiting clients that turned positive; none if one was already.
+
+        Runs as many rounds as the first of them needs, at once. O(log clients) for each returned.
+        """
+        if self._solvent or not self._indebted:  # Alg. 1, lines 4-5
+            return []
+        self._round = self._earliest()  # Alg. 1, lines 6-7, k rounds in one
+        ready = []
+        while self._due and self._earliest() == self._round:
+            ready.append(self._pay())
+        assert ready and all(self.value(client) > 0 for client in ready)
+        return ready
+
+    @property
+    def rounds(self) -> int:
+        """How many refill rounds there have been."""
+        return self._round
+
+    def _owe(self, client: ClientId) -> None:
+        self._indebted.add(client)
+        if client not in self._in_due:
+            self._in_due.add(client)
+            heappush(self._due, (self._due_round(client), client))
+
+    def _due_round(self, client: ClientId) -> int:
+        """The round in which q_i turns positive if nothing is charged until then."""
+        q = self.value(client)
+        return self._round if q > 0 else self._round + -q // self.quantum_of(client) + 1
+
+    def _earliest(self) -> int:
+        """The first round any waiting client is due in; the top of the heap is then true."""
+        while self._due:
+            promised, client = self._due[0]
+            if client not in self._indebted:
+                heappop(self._due)
+                self._in_due.remove(client)
+                continue
+            due = self._due_round(client)
+            if due == promised:
+                return due
+            assert due > promised, (client, due, promised)
+            heapreplace(self._due, (due, client))
+        return -1
+
+    def _pay(self) -> ClientId:
+        """Take the client at the top of the heap, which is due now, out of debt."""
+        _, client = heappop(self._due)
+        self._in_due.remove(client)
+        self._indebted.remove(client)
+        self._solvent.add(client)
+        return client
+
+    def _may_forget(self, client: ClientId) -> bool:
+        """Idle and free of debt: starting again at 0 then costs credit and never gives any."""
+        return (
+            client not in self._solvent and client not in self._indebted and self.value(client) >= 0
+        )

@@ -1,0 +1,104 @@
+"""Ageing inside a client: how much service its later requests have taken past its oldest (DESIGN 3.2).
+
+DLPM serves a client's best match first, so a request nobody matches could be overtaken for ever.
+Everything that overtakes a waiting request also overtakes the older ones of its client, so only the
+oldest needs a sum. Each waiting request keeps what overtook it but not the next younger one; when
+it leaves, that part passes to its elder neighbour.
+"""
+
+from fairlead.core.request import ClientId, Request, RequestId
+
+
+class _Place:
+    """A waiting request between its neighbours of the same client, by age."""
+
+    __slots__ = ("elder", "request", "units", "younger")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.units = 0  # overtook this one and its elders, but nobody younger
+        self.elder: _Place | None = None
+        self.younger: _Place | None = None
+
+
+class Overtaking:
+    """For each client, its oldest waiting request and the service admitted past it, in units."""
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._places: dict[RequestId, _Place] = {}
+        self._oldest: dict[ClientId, _Place] = {}
+        self._youngest: dict[ClientId, _Place] = {}
+        self._passed: dict[ClientId, int] = {}  # units that overtook the client's oldest
+        self._due: dict[ClientId, None] = {}
+
+    def add(self, request: Request) -> None:
+        """It waits, as the youngest of its client unless it was held. O(1) for an arrival."""
+        place = self._places[request.id] = _Place(request)
+        elder = self._youngest.get(request.client)
+        while elder is not None and elder.request.order > request.order:
+            elder = elder.elder
+        self._link(place, elder)
+
+    def overtake(self, request: Request, units: int) -> None:
+        """`request` is admitted for `units`: all elder ones were overtaken by that much. O(1)."""
+        place = self._places[request.id]
+        if place.elder is not None:
+            place.elder.units += units
+            self._passed[request.client] += units
+            self._check(request.client)
+
+    def remove(self, request: Request) -> None:
+        """It no longer waits. O(1)."""
+        place = self._places.pop(request.id)
+        client = request.client
+        elder, younger = place.elder, place.younger
+        if elder is not None:
+            elder.units += place.units
+            elder.younger = younger
+        else:
+            self._passed[client] -= place.units
+        if younger is not None:
+            younger.elder = elder
+        if self._youngest[client] is place:
+            self._set(self._youngest, client, elder)
+        if self._oldest[client] is place:
+            self._set(self._oldest, client, younger)
+        if client not in self._oldest:
+            assert self._passed.pop(client) == 0
+        self._check(client)
+
+    def due(self) -> dict[ClientId, None]:
+        """The clients whose oldest request was overtaken by more than the limit, longest due first."""
+        return self._due
+
+    def oldest(self, client: ClientId) -> Request:
+        """The client's oldest waiting request."""
+        return self._oldest[client].request
+
+    def _link(self, place: _Place, elder: _Place | None) -> None:
+        client = place.request.client
+        younger = elder.younger if elder is not None else self._oldest.get(client)
+        place.elder, place.younger = elder, younger
+        if elder is not None:
+            elder.younger = place
+        else:
+            self._oldest[client] = place
+        if younger is not None:
+            younger.elder = place
+        else:
+            self._youngest[client] = place
+        self._passed.setdefault(client, 0)
+
+    @staticmethod
+    def _set(table: dict[ClientId, _Place], client: ClientId, place: _Place | None) -> None:
+        if place is None:
+            del table[client]
+        else:
+            table[client] = place
+
+    def _check(self, client: ClientId) -> None:
+        if self._passed.get(client, 0) > self._limit:
+            self._due[client] = None
+        else:
+            self._due.pop(client, None)

@@ -1,0 +1,243 @@
+"""Any policy made safe for a host: what is the same for all of them, so that none has to say it.
+
+Implements Selection, Accounting and Wakeup (DESIGN 4) over a `Policy`. Preempted requests come back
+first and pay nothing again; held ones neither have nor block credit; a look passes over a bounded
+number of misfits; what each client received is written down.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from enum import Enum
+
+from fairlead.core.protocols import Policy
+from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.service import Service
+
+# A request preempted within this many looks is not preempted again: it would only be recomputed
+# over and over (DESIGN 3.1, no ping-pong).
+CALM_LOOKS = 8
+
+
+class State(Enum):
+    """Where a request is."""
+
+    WAITING = "waiting"  # known to the policy
+    HELD = "held"  # waits for something else than memory
+    RUNNING = "running"
+    PREEMPTED = "preempted"  # paid for, and first in line
+
+
+class _Seat:
+    """A request from `add` to `finish` or `cancel`."""
+
+    __slots__ = ("output_len", "paid", "preempted_at", "request", "state")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.state = State.WAITING
+        self.paid = False
+        self.output_len = 0
+        self.preempted_at = -CALM_LOOKS
+
+
+class Scheduler:
+    """One engine's queue under one policy.
+
+    `max_misfits` bounds how many requests one look may pass over; None means all of them, which
+    only the ideal engine of the theorems wants. At most `max_clients` clients have a record of
+    their own service; the longest unserved is added to `others` beyond that.
+    """
+
+    def __init__(
+        self, policy: Policy, *, max_misfits: int | None = 32, max_clients: int = 100_000
+    ) -> None:
+        self.policy = policy
+        self.others = Service()
+        self.cut_looks = 0  # looks that ended at max_misfits
+        self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
+        self._max_misfits = max_misfits
+        self._max_clients = max_clients
+        self._seats: dict[RequestId, _Seat] = {}
+        self._preempted: list[tuple[int, Request]] = []  # by order
+        self._services: dict[ClientId, Service] = {}  # longest unserved first
+        self._waiting: dict[ClientId, int] = {}
+        self._running = 0
+        self._look = 0
+        self._misfits = 0
+        self._ended = False
+
+    # -- Accounting ----------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """It arrived. Raises QueueFull if the policy's table of clients is full."""
+        assert request.id not in self._seats, request.id
+        self.policy.add(request)
+        self._seats[request.id] = _Seat(request)
+        self._count(request.client, 1)
+
+    def decode(self, request: Request, tokens: int) -> None:
+        """It emitted `tokens` outputs; each is charged once, the first included."""
+        seat = self._seats[request.id]
+        assert seat.paid and tokens >= 0, (request.id, tokens)
+        self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
+        seat.output_len += tokens
+        self._record(request.client).output_len += tokens
+
+    def preempt(self, request: Request) -> None:
+        """It was running and waits again; it comes back first and pays nothing twice."""
+        seat = self._seats[request.id]
+        assert seat.state is State.RUNNING, seat.state
+        seat.preempted_at = self._look
+        self._leave(seat)
+        self._return(seat)
+        self._count(request.client, 1)
+
+    def finish(self, request: Request) -> None:
+        """It emitted its last output."""
+        assert self._seats[request.id].paid
+        self.cancel(request)
+
+    def cancel(self, request: Request) -> None:
+        """It is gone, from whatever state; what it consumed stays charged."""
+        self._leave(self._seats.pop(request.id))
+
+    # -- Selection -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a look; once a step."""
+        self._look += 1
+        self._misfits = 0
+        self._ended = False
+        self.policy.begin()
+
+    def propose(self) -> Request | None:
+        """The request to try now; answer with `admit`, `pass_over` or `hold`. None ends the look."""
+        if self._ended:
+            return None
+        if self._preempted:
+            return self._preempted[0][1]
+        return self.policy.next()
+
+    def admit(self, request: Request, *, extend_len: int) -> None:
+        """It runs; `extend_len` prompt tokens are computed with the match that is locked now."""
+        seat = self._seats[request.id]
+        assert 0 < extend_len <= request.input_len or seat.paid, extend_len
+        self._count(request.client, -1)
+        if seat.paid:
+            assert seat.state is State.PREEMPTED, seat.state
+            self._preempted.remove((request.order, request))
+            self.recomputed_len += extend_len
+        else:
+            assert seat.state is State.WAITING, seat.state
+            self.policy.on_admit(request, extend_len=extend_len)
+            service = self._record(request.client)
+            service.extend_len += extend_len
+            service.cached_len += request.input_len - extend_len
+        seat.paid = True
+        seat.state = State.RUNNING
+        self._running += 1
+
+    def pass_over(self, request: Request) -> None:
+        """It does not fit now. A preempted request that does not fit ends the look."""
+        if self._seats[request.id].state is State.PREEMPTED:
+            self._ended = True
+            return
+        self.policy.pass_over(request)
+        self._misfits += 1
+        if self._misfits == self._max_misfits:
+            self._ended = True
+            self.cut_looks += 1
+
+    # -- Wakeup --------------------------------------------------------------------------------
+
+    def hold(self, request: Request) -> None:
+        """It waits for something else than memory: it neither has nor blocks credit."""
+        seat = self._seats[request.id]
+        assert seat.state in (State.WAITING, State.PREEMPTED), seat.state
+        self._leave(seat)
+        seat.state = State.HELD
+        self._count(request.client, 1)
+
+    def release(self, request: Request) -> None:
+        """What it waited for is there; it keeps its place in the order of arrival."""
+        seat = self._seats[request.id]
+        assert seat.state is State.HELD, seat.state
+        if seat.paid:
+            self._return(seat)
+        else:
+            self.policy.add(request)
+            seat.state = State.WAITING
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Waiting requests: held and preempted ones included. O(1)."""
+        return len(self._seats) - self._running
+
+    def __contains__(self, request_id: RequestId) -> bool:
+        return request_id in self._seats
+
+    def __iter__(self) -> Iterator[Request]:
+        """Every request that is not running, in no order that means anything. O(requests)."""
+        return (seat.request for seat in self._seats.values() if seat.state is not State.RUNNING)
+
+    def state(self, request: Request) -> State:
+        """Where the request is. O(1)."""
+        return self._seats[request.id].state
+
+    def waiting(self, client: ClientId) -> int:
+        """How many of the client's requests wait. O(1)."""
+        return self._waiting.get(client, 0)
+
+    def service(self, client: ClientId) -> Service:
+        """What the client has received. O(1)."""
+        return self._services.get(client) or Service()
+
+    def victim(self, running: Sequence[Request]) -> Request | None:
+        """Whom to preempt: the newest request of the client owed least (DESIGN 3.1). O(running).
+
+        `running` is in the order of admission. None if all were preempted a moment ago.
+        """
+        calm = [
+            (self.policy.credit(request.client), -place, request)
+            for place, request in enumerate(running)
+            if self._look - self._seats[request.id].preempted_at >= CALM_LOOKS
+        ]
+        return min(calm, key=lambda item: item[:2])[2] if calm else None
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _leave(self, seat: _Seat) -> None:
+        """Take the request out of wherever it is."""
+        request = seat.request
+        if seat.state is State.RUNNING:
+            self._running -= 1
+            return
+        self._count(request.client, -1)
+        if seat.state is State.WAITING:
+            self.policy.remove(request)
+        elif seat.state is State.PREEMPTED:
+            self._preempted.remove((request.order, request))
+
+    def _return(self, seat: _Seat) -> None:
+        seat.state = State.PREEMPTED
+        insort(self._preempted, (seat.request.order, seat.request))
+
+    def _count(self, client: ClientId, change: int) -> None:
+        waiting = self._waiting.get(client, 0) + change
+        assert waiting >= 0, client
+        if waiting:
+            self._waiting[client] = waiting
+        else:
+            self._waiting.pop(client, None)
+
+    def _record(self, client: ClientId) -> Service:
+        """The client's service, now the most recently used."""
+        service = self._services.pop(client, None) or Service()
+        self._services[client] = service
+        if len(self._services) > self._max_clients:
+            oldest = self._services.pop(next(iter(self._services)))
+            self.others.extend_len += oldest.extend_len
+            self.others.cached_len += oldest.cached_len
+            self.others.output_len += oldest.output_len
+        return service

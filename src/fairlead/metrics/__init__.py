@@ -1,0 +1,1 @@
+"""From what happened to numbers; nothing here keeps a run going or changes it."""

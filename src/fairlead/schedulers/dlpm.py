@@ -1,0 +1,122 @@
+"""Deficit longest prefix match (DLPM): arXiv:2501.14312v1, Algorithm 1, with the repairs of DESIGN 3.2.
+
+    q_i   deficit of client i: what it may still receive before a refill (core/deficits.py)
+    Q_i   its quantum, w_i * Q^u
+    w_e   cost of an extend token, charged at admission; w_q of an output token, charged as emitted
+
+The printed loop sorts the queue by match and walks it. Here the waiting index holds that order at
+all times, and only clients with q_i > 0 are *open* in it, so the walk is "take the best" again and
+again: after a refill, too, it starts from the longest match (repair 3).
+"""
+
+from typing import Literal
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.deficits import Deficits
+from fairlead.core.overtaking import Overtaking
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.request import ClientId, Request
+from fairlead.core.service import UNITS_PER_TOKEN, Cost, TokenCost, Weights
+from fairlead.core.watch import waiting_index
+
+
+class DLPM:
+    """The longest cached prefix first, among the clients whose deficit is positive.
+
+    `quantum` is Q^u in tokens. `max_overtake`, in tokens of service, lets a client's oldest request
+    go before its better matches once they have taken more than that past it; None is the paper.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: RadixTree | BlockCache,
+        quantum: int = 4096,
+        cost: Cost | None = None,
+        weights: Weights | None = None,
+        charge: Literal["extend", "input"] = "extend",
+        max_overtake: int | None = None,
+        max_clients: int = 1_000_000,
+    ) -> None:
+        self._cost = cost or TokenCost()
+        self._charge = charge
+        self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
+        self._index = waiting_index(cache)
+        self._passed: dict[Request, None] = {}
+        limit = None if max_overtake is None else max_overtake * UNITS_PER_TOKEN
+        self._ageing = None if limit is None else Overtaking(limit=limit)
+
+    def add(self, request: Request) -> None:
+        """Alg. 1, lines 11-13: new clients start at q_i = 0; others keep debt and credit."""
+        first = not self._index.waiting(request.client)
+        solvent = first and self._deficits.wait(request.client)
+        self._index.add(request)
+        if solvent:
+            self._index.open(request.client)
+        if self._ageing:
+            self._ageing.add(request)
+
+    def remove(self, request: Request) -> None:
+        """See `Ordering.remove`; a client with nothing left to schedule has no say in a refill."""
+        self._passed.pop(request, None)
+        self._index.remove(request)
+        if not self._index.waiting(request.client):
+            self._deficits.leave(request.client)
+        if self._ageing:
+            self._ageing.remove(request)
+
+    def begin(self) -> None:
+        """Alg. 1, line 16: the next look considers everyone again."""
+        for request in self._passed:
+            self._index.show(request)
+        self._passed.clear()
+
+    def next(self) -> Request | None:
+        """Alg. 1, lines 16-21: the best match with q_i > 0; refill when no waiting client has any."""
+        while (request := self._overtaken() or self._index.best()) is None:
+            refilled = self._deficits.check_refill()  # Alg. 1, line 20
+            if not refilled:
+                return None
+            for client in refilled:
+                self._index.open(client)
+        return request
+
+    def pass_over(self, request: Request) -> None:
+        """Alg. 1, line 21, CANADD is false: its client keeps q_i > 0, so others wait with it."""
+        self._passed[request] = None
+        self._index.hide(request)
+
+    def on_admit(self, request: Request, *, extend_len: int) -> None:
+        """Alg. 1, lines 22-24: cached tokens are free, or fairness would undo locality."""
+        computed = extend_len if self._charge == "extend" else request.input_len
+        units = self._cost.prefill(computed)
+        if self._ageing:
+            self._ageing.overtake(request, units)
+        self.remove(request)
+        self._spend(request.client, units)
+
+    def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
+        """Alg. 1, line 26: w_q for each output token, the first included."""
+        self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+
+    def credit(self, client: ClientId) -> int:
+        """q_i in units."""
+        return self._deficits.value(client)
+
+    @property
+    def refill_rounds(self) -> int:
+        """How many times q_i <- q_i + Q_i has run."""
+        return self._deficits.rounds
+
+    def _spend(self, client: ClientId, units: int) -> None:
+        if not self._deficits.charge(client, units):
+            self._index.close(client)
+
+    def _overtaken(self) -> Request | None:
+        """Ageing: the oldest request of the first client with q_i > 0 whose oldest is due."""
+        if self._ageing:
+            for client in self._ageing.due():
+                request = self._ageing.oldest(client)
+                if request not in self._passed and self._deficits.value(client) > 0:
+                    return request
+        return None

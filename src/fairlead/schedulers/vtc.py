@@ -1,0 +1,144 @@
+"""Virtual token counter (VTC): Sheng et al., OSDI 2024, Algorithm 2, with the repairs of DESIGN 3.3.
+
+    c_i   virtual counter of client i: the service it has received, divided by its weight
+    w_p   cost of an input token, charged at selection; w_q of an output token, charged as emitted
+
+A client that starts to wait is lifted to the level of those who wait already, so that being away
+earns nothing.
+"""
+
+from heapq import heappop, heappush, heapreplace
+from typing import Literal
+
+from fairlead.core.clients import ClientTable
+from fairlead.core.line import Line
+from fairlead.core.request import ClientId, Request
+from fairlead.core.service import WEIGHT_SCALE, Cost, TokenCost, Weights, divide_half_up
+
+
+class VTC:
+    """The client with the smallest counter first; its oldest request first."""
+
+    def __init__(
+        self,
+        *,
+        cost: Cost | None = None,
+        weights: Weights | None = None,
+        charge: Literal["extend", "input"] = "input",
+        max_clients: int = 1_000_000,
+    ) -> None:
+        self._cost = cost or TokenCost()
+        self._charge = charge
+        self._weights = weights or Weights()
+        self._counters: ClientTable[int] = ClientTable(
+            limit=max_clients, may_forget=self._may_forget
+        )
+        self._lines: dict[ClientId, Line] = {}  # clients with something waiting: Q
+        self._passed: dict[ClientId, None] = {}
+        self._last_left: ClientId | None = None
+        # (c_i, order of i's first request, i). An entry may be too small, never too large: counters
+        # only grow, and a client is entered again when an older request of it comes back.
+        self._heap: list[tuple[int, int, ClientId]] = []
+        self._entered: dict[ClientId, tuple[int, int]] = {}
+
+    def add(self, request: Request) -> None:
+        """Alg. 2, lines 5-14."""
+        client = request.client
+        if client not in self._lines:
+            self._counters.put(client, self._lifted(client))
+            self._lines[client] = Line()
+        self._lines[client].add(request)
+        self._enter(client)
+
+    def remove(self, request: Request) -> None:
+        """See `Ordering.remove`."""
+        line = self._lines[request.client]
+        line.remove(request)
+        if not line:
+            del self._lines[request.client]
+            self._entered.pop(request.client, None)
+            self._passed.pop(request.client, None)
+            self._last_left = request.client
+
+    def begin(self) -> None:
+        """See `Ordering.begin`."""
+        for client in self._passed:
+            self._lines[client].show_all()
+            self._enter(client)
+        self._passed.clear()
+
+    def next(self) -> Request | None:
+        """Alg. 2, lines 20-21: k = arg min c_i over Q; the oldest head wins a tie."""
+        while self._heap:
+            counter, order, client = self._heap[0]
+            if self._entered.get(client) != (counter, order):
+                heappop(self._heap)
+                continue
+            first = self._lines[client].first()
+            if first is None:
+                heappop(self._heap)
+                del self._entered[client]
+                continue
+            truth = (self._counter(client), first.order)
+            if truth == (counter, order):
+                return first
+            self._entered[client] = truth
+            heapreplace(self._heap, (*truth, client))
+        return None
+
+    def pass_over(self, request: Request) -> None:
+        """See `Ordering.pass_over`."""
+        self._passed[request.client] = None
+        self._lines[request.client].hide(request)
+
+    def on_admit(self, request: Request, *, extend_len: int) -> None:
+        """Alg. 2, lines 24-26: charged at selection, or one client would take the whole batch."""
+        self.remove(request)
+        tokens = request.input_len if self._charge == "input" else extend_len
+        self._spend(request.client, self._cost.prefill(tokens))
+
+    def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
+        """Alg. 2, line 30: w_q for each output token."""
+        self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+
+    def credit(self, client: ClientId) -> int:
+        """-c_i: who has received most is owed least."""
+        return -self._counter(client)
+
+    def _counter(self, client: ClientId) -> int:
+        return self._counters.get(client) or 0
+
+    def _spend(self, client: ClientId, units: int) -> None:
+        share = divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
+        self._counters.put(client, self._counter(client) + share)
+
+    def _lifted(self, client: ClientId) -> int:
+        """Alg. 2, lines 8-13: c_i <- max(c_i, level of those who wait, or of the last who did)."""
+        return max(self._counter(client), self._level())
+
+    def _level(self) -> int:
+        """The least counter in Q; with Q empty, the counter of the last client that left it."""
+        if not self._lines:
+            return self._counter(self._last_left) if self._last_left is not None else 0
+        first = self.next()
+        waiting = [*self._passed] if first is None else [first.client, *self._passed]
+        return min(self._counter(client) for client in waiting)
+
+    def _enter(self, client: ClientId) -> None:
+        """Enter the client in the heap, unless what is there is true or too small already."""
+        first = self._lines[client].first()
+        if first is None:
+            return
+        truth = (self._counter(client), first.order)
+        entered = self._entered.get(client)
+        if entered is None or truth < entered:
+            self._entered[client] = truth
+            heappush(self._heap, (*truth, client))
+
+    def _may_forget(self, client: ClientId) -> bool:
+        """Not waiting, and a newcomer would be lifted at least as high."""
+        return (
+            client not in self._lines
+            and client != self._last_left
+            and self._counter(client) <= self._level()
+        )

@@ -1,0 +1,1 @@
+"""What fairlead promises, executed."""

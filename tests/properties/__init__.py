@@ -1,0 +1,1 @@
+"""Hypothesis finds the counter-example, if there is one."""

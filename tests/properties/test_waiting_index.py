@@ -1,0 +1,172 @@
+"""Invariant 1: the waiting index's depth is the exact match, at all times and for both caches."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.radix_tree import Path, RadixTree
+from fairlead.core.request import Request
+from fairlead.core.watch import waiting_index
+from tests.reference.matching import RematchedQueue
+
+CLIENTS = "abc"
+# Two letters make prompts that share, extend and split one another all the time.
+tokens = st.lists(st.sampled_from("xy"), min_size=1, max_size=9).map(tuple)
+
+
+def chained(prompt: tuple[str, ...]) -> tuple[str, ...]:
+    """A stand-in for chained hashes: equal only if everything before is equal, too."""
+    return tuple("".join(prompt[: end + 1]) for end in range(len(prompt)))
+
+
+class Waiting(RuleBasedStateMachine):
+    """What both flavours share: requests come, go, hide and show; clients open and close."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = self.make_cache()
+        self.index = waiting_index(self.cache)
+        self.oracle = RematchedQueue(self.cache.match_len, block_size=self.cache.block_size)
+        self.order = 0
+
+    def key(self, prompt: tuple[str, ...]) -> tuple[str, ...]:
+        return prompt
+
+    @rule(prompt=tokens, client=st.sampled_from(CLIENTS))
+    def arrive(self, prompt, client):
+        self.order += 1
+        self.add(
+            Request(
+                id=str(self.order),
+                client=client,
+                prompt=self.key(prompt),
+                input_len=len(prompt) * self.cache.block_size,
+                max_tokens=1,
+                order=self.order,
+            )
+        )
+
+    def add(self, request):
+        self.index.add(request)
+        self.oracle.requests.append(request)
+        if request.client in self.oracle.open:
+            self.index.open(request.client)
+
+    @precondition(lambda self: self.oracle.requests)
+    @rule(data=st.data())
+    def leave(self, data):
+        self.remove(data.draw(st.sampled_from(self.oracle.requests)))
+
+    def remove(self, request):
+        self.index.remove(request)
+        self.oracle.requests.remove(request)
+        self.oracle.hidden.discard(request.id)
+
+    @precondition(lambda self: self.oracle.requests)
+    @rule(data=st.data())
+    def leave_and_come_back(self, data):
+        """A request held aside and released keeps its order."""
+        request = data.draw(st.sampled_from(self.oracle.requests))
+        self.remove(request)
+        self.add(request)
+
+    @precondition(lambda self: self.oracle.requests)
+    @rule(data=st.data())
+    def hide_or_show(self, data):
+        request = data.draw(st.sampled_from(self.oracle.requests))
+        if request.id in self.oracle.hidden:
+            self.index.show(request)
+        else:
+            self.index.hide(request)
+        self.oracle.hidden ^= {request.id}
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def open_or_close(self, client):
+        self.oracle.open ^= {client}
+        if client not in self.oracle.open:
+            self.index.close(client)
+        elif self.index.waiting(client):
+            self.index.open(client)
+
+    @rule()
+    def look(self):
+        """Only sometimes, so that changes pile up between two looks."""
+        assert self.index.best() is self.oracle.best()
+
+    @invariant()
+    def every_depth_is_the_exact_match(self):
+        for request in self.oracle.requests:
+            assert self.index.match_len(request) == self.oracle.match(request)
+
+    def teardown(self):
+        assert self.index.best() is self.oracle.best()
+        for request in list(self.oracle.requests):
+            self.remove(request)
+        assert not self.index.root.children, "nothing waits, so nothing is left of the trie"
+
+
+class WaitingOnTokens(Waiting):
+    """The token-level flavour, over the radix tree."""
+
+    def make_cache(self):
+        self.paths: list[Path] = []
+        self.now = 0
+        return RadixTree()
+
+    @rule(prompt=tokens)
+    def cache_prompt(self, prompt):
+        self.now += 1
+        path = self.cache.acquire(prompt, self.now)
+        self.paths.append(self.cache.insert(path, prompt, self.now))
+
+    @precondition(lambda self: self.paths)
+    @rule(data=st.data())
+    def unpin(self, data):
+        path = data.draw(st.sampled_from(self.paths))
+        self.paths.remove(path)
+        self.cache.release(path)
+
+    @rule(size=st.integers(1, 12))
+    def evict(self, size):
+        evictable = self.cache.evictable
+        assert self.cache.evict(size) == min(size, evictable)
+
+    @invariant()
+    def tree_is_sound(self):
+        self.cache.check()
+
+
+class WaitingOnBlocks(Waiting):
+    """The block flavour; blocks come and go in any order, as no engine promises one."""
+
+    def make_cache(self):
+        self.copies: list[str] = []
+        return BlockCache(block_size=4)
+
+    def key(self, prompt):
+        return chained(prompt)
+
+    @rule(prompt=tokens, data=st.data())
+    def insert_blocks(self, prompt, data):
+        for block in data.draw(st.permutations(chained(prompt))):
+            self.copies.append(block)
+            self.cache.insert(block)
+
+    @precondition(lambda self: self.copies)
+    @rule(data=st.data())
+    def evict(self, data):
+        block = data.draw(st.sampled_from(self.copies))
+        self.copies.remove(block)
+        self.cache.evict(block)
+
+    @rule()
+    def clear(self):
+        self.copies.clear()
+        self.cache.clear()
+
+
+TestWaitingOnTokens = WaitingOnTokens.TestCase
+TestWaitingOnBlocks = WaitingOnBlocks.TestCase
+for case in (TestWaitingOnTokens, TestWaitingOnBlocks):
+    case.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
