@@ -1,0 +1,322 @@
+"""The waiting queue that vLLM peeks and pops, with our scheduler deciding who is next.
+
+Integration points (vLLM 0.15 to 0.32): the `RequestQueue` methods, called in `Scheduler.schedule()`
+and around it; `RequestStatus`; `Request.request_id`, `num_prompt_tokens`, `num_computed_tokens`.
+
+vLLM asks whether the queue is true, peeks, tries to allocate, and pops what it admits; but it also
+pops what it merely skips. So a pop is tentative: it is settled at the next question or at the end
+of the step, and charged only if the request then runs or loads its KV from elsewhere (DESIGN 4).
+Everything else that vLLM does to a queue is translated here:
+
+    prepend of a popped request     skipped: held aside, tried again in a later step
+    prepend of a PREEMPTED request  it ran: comes back first, pays nothing twice
+    remove                          aborted, or stopped by an output that was still in flight
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+from typing import Any, Protocol
+
+from vllm.v1.core.sched.request_queue import RequestQueue
+from vllm.v1.request import RequestStatus
+
+from fairlead.core.request import Request, RequestId, Unit
+from fairlead.core.scheduler import Scheduler, State
+from fairlead.engines.vllm.identity import client_of
+
+# Blocked requests asked per step whether they are ready: bounds the step, not the wait.
+POLLS_PER_STEP = 8
+# Requests skipped for want of a LoRA slot and the like that are tried again in the next step.
+RETRIES_PER_STEP = 32
+# Skips after which a look ends: a batch without a free LoRA slot may reject thousands.
+SKIPS_PER_LOOK = 64
+
+_READY = frozenset({RequestStatus.WAITING, RequestStatus.PREEMPTED})
+
+
+class Host(Protocol):
+    """What the queue asks of the vLLM scheduler it stands in, and tells it."""
+
+    def has_free_slot(self) -> bool:
+        """Whether one more request may run. Without a free slot there is no look and no refill."""
+        ...
+
+    def promote(self, request: Any) -> bool:
+        """Make a blocked request ready if it can be; whether vLLM should be offered it now."""
+        ...
+
+    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
+        """What the prefix cache can hold of the request's prompt."""
+        ...
+
+    def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
+        """It runs for the first time and was charged."""
+        ...
+
+    def dropped(self, request: Request) -> None:
+        """It left the queue for good, without running."""
+        ...
+
+
+class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
+    """All that waits in vLLM. Any here is the engine's request, `Request` is ours; one id names both."""
+
+    def __init__(self, core: Scheduler, host: Host, *, keeps_loading: bool) -> None:
+        self._core, self._host = core, host
+        # Whether requests that load remote KV come back here; 0.32 has a queue of its own for them.
+        self._keeps_loading = keeps_loading
+        self._order = count()
+        self.live: dict[RequestId, Request] = {}  # from arrival to the end, running ones included
+        self._ready: dict[RequestId, Any] = {}
+        self._blocked: dict[RequestId, Any] = {}  # by a grammar
+        self._aside: dict[RequestId, Any] = {}  # skipped for another reason
+        self._loading: dict[RequestId, Any] = {}  # paid, and waits for remote KV or more input
+        self._loaded: dict[RequestId, Any] = {}  # paid and ready; holds blocks, so it goes first
+        self._proposal: Any = None
+        self._popped: Any = None
+        self._skipped: set[RequestId] = set()  # popped, to be put back at the end of the step
+        self._paid: set[RequestId] = set()  # charged before it ran
+        self._is_open = False  # whether this step's look has begun
+        self._skips = 0
+
+    # -- what the scheduler around it says ------------------------------------------------------
+
+    def begin_step(self) -> None:
+        """A step begins; proposals wait until vLLM asks with a slot free."""
+        assert self._popped is None and not self._skipped
+        self._core.begin()
+        self._proposal = None
+        self._is_open = False
+        self._skips = 0
+
+    def end_step(self, scheduled: Mapping[RequestId, int]) -> None:
+        """The step is planned; what it scheduled is already in `num_computed_tokens`."""
+        if self._popped is not None:
+            self._settle(scheduled.get(self._popped.request_id, 0))
+        assert not self._skipped, self._skipped
+
+    # -- what vLLM asks -------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        """Whether something can be admitted now; before each peek vLLM asks this first."""
+        self._settle()
+        if not self._host.has_free_slot():
+            return bool(self._ready or self._loaded)
+        return self._next() is not None
+
+    def peek_request(self) -> Any:
+        """The request to try now."""
+        self._settle()
+        if (request := self._next()) is None:
+            raise IndexError("nothing can be admitted")
+        return request
+
+    def pop_request(self) -> Any:
+        """It leaves the queue, for the batch or to be skipped: `_settle` will see which."""
+        request = self.peek_request()
+        del (self._loaded if request.request_id in self._paid else self._ready)[request.request_id]
+        self._popped, self._proposal = request, None
+        return request
+
+    def _next(self) -> Any:
+        """What `propose` says, once per admission. O(log waiting)."""
+        if self._proposal is None:
+            if not self._is_open:
+                self._open()
+            if self._loaded:
+                self._proposal = next(iter(self._loaded.values()))
+            elif self._skips < SKIPS_PER_LOOK and (chosen := self._core.propose()):
+                self._proposal = self._ready[chosen.id]
+        return self._proposal
+
+    def _open(self) -> None:
+        """Begin this step's look, with what became ready since the last one."""
+        self._is_open = True
+        for request in list(self._aside.values())[:RETRIES_PER_STEP]:
+            del self._aside[request.request_id]
+            self._release(request)
+        for waiting in (self._loading, self._blocked):
+            for request in list(waiting.values())[:POLLS_PER_STEP]:
+                del waiting[request.request_id]
+                if request.status in _READY or self._host.promote(request):
+                    self._release(request)
+                else:
+                    waiting[request.request_id] = (
+                        request  # at the end: next time it is others' turn
+                    )
+
+    def _release(self, request: Any) -> None:
+        if request.request_id in self._paid:
+            self._loaded[request.request_id] = request
+        else:
+            self._ready[request.request_id] = request
+            self._core.release(self.live[request.request_id])
+
+    def _settle(self, scheduled_len: int = 0) -> None:
+        """Find out what became of the last pop. `scheduled_len` tokens already count as computed."""
+        if (popped := self._popped) is None:
+            return
+        self._popped = None
+        request = self.live[popped.request_id]
+        is_loading = popped.status == RequestStatus.WAITING_FOR_REMOTE_KVS
+        if popped.request_id in self._paid:
+            if popped.status == RequestStatus.RUNNING:
+                self._paid.remove(popped.request_id)
+            else:
+                self._skipped.add(popped.request_id)
+        elif popped.status == RequestStatus.RUNNING or is_loading:
+            self._admit(request, popped, computed_len=popped.num_computed_tokens - scheduled_len)
+            if is_loading and self._keeps_loading:
+                self._paid.add(popped.request_id)
+                self._skipped.add(popped.request_id)
+        else:
+            self._core.hold(request)
+            self._skips += 1
+            self._skipped.add(popped.request_id)
+
+    def _admit(self, request: Request, popped: Any, *, computed_len: int) -> None:
+        """Charge what its prompt costs with the match that is locked now."""
+        if self._core.state(request) is State.PREEMPTED:
+            # Paid for before; this is what the system recomputes.
+            return self._core.admit(request, extend_len=popped.num_tokens - computed_len)
+        # 0.15 says only here what it loads; later versions count it as computed.
+        loaded_len = getattr(popped, "num_external_computed_tokens", 0)
+        cached_len = min(max(computed_len, loaded_len), request.input_len - 1)
+        extend_len = request.input_len - cached_len
+        self._core.admit(request, extend_len=extend_len)
+        return self._host.admitted(request, extend_len=extend_len, cached_len=cached_len)
+
+    # -- what vLLM puts in and takes out --------------------------------------------------------
+
+    def add_request(self, request: Any) -> None:
+        """It arrived. O(prompt). A known one is streaming input that waits for its next turn or has it."""
+        self._settle()
+        self._proposal = None
+        name = request.request_id
+        is_ready = request.status in _READY
+        if name in self.live:
+            self._paid.add(name)
+            (self._loaded if is_ready else self._loading)[name] = request
+            return
+        ours = self._arrive(request)
+        self._core.add(ours)
+        if is_ready:
+            self._ready[name] = request
+        else:
+            self._core.hold(ours)
+            self._blocked[name] = request
+
+    def _arrive(self, request: Any) -> Request:
+        ours = self.live[request.request_id] = Request(
+            id=request.request_id,
+            client=client_of(request),
+            prompt=self._host.prompt_units(request),
+            input_len=request.num_prompt_tokens,
+            max_tokens=max(1, request.max_tokens),
+            order=next(self._order),
+        )
+        return ours
+
+    def prepend_request(self, request: Any) -> None:
+        """It was preempted, or skipped earlier in this step."""
+        self._settle()
+        self._proposal = None
+        name = request.request_id
+        if name in self._skipped:
+            self._skipped.remove(name)
+            if name in self._paid:
+                self._loading[name] = request
+            else:
+                (self._aside if request.status in _READY else self._blocked)[name] = request
+        elif request.status == RequestStatus.PREEMPTED:
+            self._core.preempt(self.live[name])
+            self._ready[name] = request
+        else:
+            # Its remote KV did not arrive: it lost its blocks, not what it has paid.
+            self._paid.add(name)
+            self._loaded[name] = request
+
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        """The step's skipped requests come back together."""
+        for request in list(requests):
+            self.prepend_request(request)
+
+    def remove_request(self, request: Any) -> None:
+        """It is gone; vLLM also says so of requests that wait elsewhere."""
+        self._settle()
+        self._proposal = None
+        name = request.request_id
+        for part in self._parts():
+            part.pop(name, None)
+        self._paid.discard(name)
+        if ours := self.live.get(name):
+            self._host.dropped(ours)
+
+    def remove_requests(self, requests: Iterable[Any]) -> None:
+        """O(gone), where the stock queue costs O(waiting)."""
+        for request in list(requests):
+            self.remove_request(request)
+
+    # -- counting -------------------------------------------------------------------------------
+
+    def _parts(self) -> tuple[dict[RequestId, Any], ...]:
+        return (self._loaded, self._ready, self._aside, self._blocked, self._loading)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts()))
+
+    def __iter__(self) -> Iterator[Any]:
+        for part in self._parts():
+            yield from list(part.values())
+
+    def __reversed__(self) -> Iterator[Any]:
+        yield from reversed(list(self))
+
+
+class SkippedQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
+    """Stands for `skipped_waiting` of vLLM 0.20 to 0.26, which that drains before all others.
+
+    Whatever is put here is held by the one fair queue, so that being skipped is no way around it.
+    """
+
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+
+    def add_request(self, request: Any) -> None:
+        """A request that arrives blocked."""
+        self._queue.add_request(request)
+
+    def prepend_request(self, request: Any) -> None:
+        """A skipped one comes back."""
+        self._queue.prepend_request(request)
+
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        """All that were skipped in this step."""
+        self._queue.prepend_requests(requests)
+
+    def remove_request(self, request: Any) -> None:
+        """It is gone."""
+        self._queue.remove_request(request)
+
+    def remove_requests(self, requests: Iterable[Any]) -> None:
+        """vLLM names the same ones to both queues."""
+        self._queue.remove_requests(requests)
+
+    def peek_request(self) -> Any:
+        """Never asked, as it is never true."""
+        raise IndexError("skipped requests wait in the fair queue")
+
+    pop_request = peek_request
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return 0  # the fair queue counts them
+
+    def __iter__(self) -> Iterator[Any]:
+        """Where vLLM looks for requests whose remote KV did not arrive."""
+        return iter(self._queue)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(self._queue)

@@ -1,0 +1,188 @@
+"""FairScheduler: stock vLLM's scheduler with a fair waiting queue. `schedule()` itself is never copied.
+
+    --scheduler-cls fairlead.engines.vllm.FairScheduler
+    --additional-config '{"fairlead": {"scheduler": "dlpm", "quantum": 4096}}'
+
+Integration points (vLLM 0.15 to 0.32), each found by feature, not by version:
+
+    Scheduler.__init__            super(), then `waiting` is replaced (and `skipped_waiting`, 0.20 to 0.26)
+    schedule                      brackets a step; picks who would be preempted (`victims.py`)
+    update_from_output            each `EngineCoreOutput.new_token_ids` is charged, after stops are trimmed
+    finish_requests               aborts, of running requests too
+    reset_prefix_cache            puts our block map back (`blocks.py`)
+    kv_cache_manager.block_pool   whose map of cached blocks is mirrored; `kv_cache_config.kv_cache_groups`
+    vllm_config                   scheduler_config.async_scheduling, .policy; additional_config
+
+Exact for a model with one full-attention KV group. With several groups the index follows the first
+full-attention group, so the order goes by an upper bound of the match; charges are exact always.
+"""
+
+import os
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.request import ClientId, Request, RequestId, Unit
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.engines.vllm.blocks import KVGroup, mirror_blocks
+from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, is_collected
+from fairlead.engines.vllm.queue import FairQueue, SkippedQueue
+from fairlead.engines.vllm.settings import Settings, read_settings
+from fairlead.engines.vllm.victims import order_victims
+from fairlead.errors import ConfigError
+
+logger = init_logger("vllm.fairlead")
+
+
+class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped here
+    """The scheduler to name in `--scheduler-cls`; its base follows the engine's async setting."""
+
+    def __new__(cls, vllm_config: Any, *_: Any, **__: Any) -> "FairScheduler":
+        """Under async scheduling the engine runs ahead of the outputs, which needs the async base."""
+        is_async = vllm_config.scheduler_config.async_scheduling
+        made = AsyncFairScheduler if cls is FairScheduler and is_async else cls
+        return super().__new__(made)  # type: ignore[no-any-return]
+
+    def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(vllm_config, *args, **kwargs)
+        try:
+            settings = read_settings(getattr(vllm_config, "additional_config", None), os.environ)
+            if vllm_config.scheduler_config.policy != "fcfs":
+                raise ConfigError(
+                    "--scheduling-policy: expected fcfs with FairScheduler, which decides alone"
+                )
+            self._set_up(settings)
+        except ConfigError as error:
+            # The engine process prints a traceback around any exception but this one, which says
+            # its one line and exits with status 1; the server then stops, too.
+            raise SystemExit(f"fairlead: {error}") from None
+
+    def _set_up(self, settings: Settings) -> None:
+        self._group = KVGroup.of(self)
+        self._cache = BlockCache(block_size=self._group.block_size)
+        self._fair = Scheduler(settings.policy(self._cache))
+        self._metrics = ClientMetrics(waiting=self._fair.waiting, deficit=self._deficit_of)
+        if not is_collected():
+            logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
+        self._queue = FairQueue(
+            self._fair, self, keeps_loading=not hasattr(self, "kv_holding_waiting")
+        )
+        self.waiting = self._queue
+        if hasattr(self, "skipped_waiting"):
+            self.skipped_waiting = SkippedQueue(self._queue)
+        self._slots: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
+        self._ending: dict[RequestId, Request] | None = None
+        self._mirror()
+        logger.info("fairlead: %s; %s", settings, self._group.said)
+
+    def _mirror(self) -> None:
+        if self._group.is_cached:
+            mirror_blocks(self.kv_cache_manager.block_pool, self._cache, group=self._group.index)
+
+    # -- vLLM's methods, around the stock ones --------------------------------------------------
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """One step: the stock schedule, between the beginning and the end of a look."""
+        self._queue.begin_step()
+        order_victims(self, self._fair, self._queue.live)
+        output = super().schedule(*args, **kwargs)
+        self._queue.end_step(output.num_scheduled_tokens)
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """Charge what each request emitted, then forget those that ended. O(outputs)."""
+        self._ending = {}
+        try:
+            outputs = super().update_from_output(scheduler_output, model_runner_output)
+        finally:
+            ending, self._ending = self._ending, None
+        live = self._queue.live
+        for engine_outputs in outputs.values():
+            for output in engine_outputs.outputs:
+                if (request := live.get(output.request_id)) is None:
+                    continue
+                if emitted := len(output.new_token_ids):
+                    self._fair.decode(request, emitted)
+                    self._metrics.touch(request.client).output_len += emitted
+                if output.finish_reason is not None and request.id not in ending:
+                    self._finish(request)
+        for request in ending.values():
+            self.dropped(request)
+        self._metrics.flush(is_idle=not live)
+        return outputs
+
+    def finish_requests(self, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        """Aborts: what waits is dropped through the queue, what runs here."""
+        if request_ids is None:
+            names = list(self.requests)
+        else:
+            names = [request_ids] if isinstance(request_ids, str) else list(request_ids)
+            request_ids = names
+        finished = super().finish_requests(request_ids, *args, **kwargs)
+        for name in names:
+            if (request := self._queue.live.get(name)) and self._is_over(name):
+                self.dropped(request)
+        if self._ending is None:
+            self._metrics.flush(is_idle=not self._queue.live)
+        return finished
+
+    def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
+        """The pool makes a new map of blocks; ours takes its place before anything is matched."""
+        was_reset = super().reset_prefix_cache(*args, **kwargs)
+        self._mirror()
+        return was_reset
+
+    # -- what the queue asks and tells ----------------------------------------------------------
+
+    def has_free_slot(self) -> bool:
+        """As `schedule()` itself counts: paused streaming sessions keep their slot in later versions."""
+        return len(self.running) + self._paused_sessions() < int(self._slots)
+
+    def _paused_sessions(self) -> int:
+        # Only the versions that hold them apart count them, and those have a queue for it.
+        return self.num_waiting_for_streaming_input if hasattr(self, "kv_holding_waiting") else 0
+
+    def promote(self, request: Any) -> bool:
+        """Ask vLLM's own promotion; 0.15 has none, and looks again when it is offered the request."""
+        for name in ("_handle_blocked_waiting_request", "_try_promote_blocked_waiting_request"):
+            if method := getattr(self, name, None):
+                return bool(method(request))
+        return True
+
+    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
+        """The hashes of the prompt's full blocks that a cache hit may cover."""
+        return self._group.prompt_units(request)
+
+    def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
+        """Count it for the client's metrics."""
+        service = self._metrics.touch(request.client)
+        service.extend_len += extend_len
+        service.cached_len += cached_len
+
+    def dropped(self, request: Request) -> None:
+        """It was aborted. While outputs are being handled, only after its last one is charged."""
+        if self._ending is not None:
+            self._ending[request.id] = request
+        elif self._queue.live.pop(request.id, None):
+            self._fair.cancel(request)
+            self._metrics.touch(request.client)
+
+    def _finish(self, request: Request) -> None:
+        if self._is_over(request.id):  # else streaming input, whose next turn may come
+            del self._queue.live[request.id]
+            self._fair.finish(request)
+
+    def _is_over(self, name: RequestId) -> bool:
+        known = self.requests.get(name)
+        return known is None or known.is_finished()
+
+    def _deficit_of(self, client: ClientId) -> float:
+        return self._fair.policy.credit(client) / UNITS_PER_TOKEN
+
+
+class AsyncFairScheduler(FairScheduler, AsyncScheduler):  # type: ignore[misc]
+    """The same over vLLM's `AsyncScheduler`."""

@@ -1,0 +1,110 @@
+"""What the operator sets: `--additional-config '{"fairlead": {...}}'`, else FAIRLEAD_* in the environment.
+
+Integration point: `VllmConfig.additional_config` (vLLM 0.15 to 0.32). A key given there wins over
+the environment; an unknown key, a wrong type or an impossible value is a ConfigError of one line
+that names what, where and the expected form.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.protocols import Policy
+from fairlead.core.service import Weights, parse_weight
+from fairlead.errors import ConfigError
+from fairlead.schedulers import SCHEDULERS, make_policy
+
+SECTION = "fairlead"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """How this engine schedules. `quantum` and `max_overtake` are in tokens of service; None is the
+    policy's default. What a policy does not have may not be set for it.
+    """
+
+    scheduler: str = "dlpm"
+    quantum: int | None = None
+    weights: Mapping[str, object] | None = None
+    max_overtake: int | None = None
+    max_clients: int | None = None
+
+    def policy(self, cache: BlockCache) -> Policy:
+        """The policy set, over `cache`. Raises ConfigError."""
+        return make_policy(
+            self.scheduler,
+            cache=cache,
+            quantum=self.quantum,
+            weights=Weights(self.weights) if self.weights else None,
+            max_overtake=self.max_overtake,
+            max_clients=self.max_clients,
+        )
+
+    def __str__(self) -> str:
+        given = {key: getattr(self, key) for key in _READERS if getattr(self, key) is not None}
+        return ", ".join(f"{key} {value}" for key, value in given.items())
+
+
+def read_settings(additional_config: object, environ: Mapping[str, str]) -> Settings:
+    """The settings in force. Raises ConfigError."""
+    section = additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"additional_config.{SECTION}: expected an object, got {section!r}")
+    if unknown := sorted(set(section) - set(_READERS)):
+        raise ConfigError(
+            f"additional_config.{SECTION}.{unknown[0]}: unknown; expected one of {', '.join(_READERS)}"
+        )
+    values: dict[str, Any] = {}
+    for key, read in _READERS.items():
+        variable = f"FAIRLEAD_{key.upper()}"
+        if key in section:
+            values[key] = read(section[key], f"additional_config.{SECTION}.{key}")
+        elif text := environ.get(variable):
+            values[key] = read(_from_text(key, text, variable), variable)
+    return Settings(**values)
+
+
+def _from_text(key: str, text: str, where: str) -> object:
+    """An environment variable's value: a name, JSON, or for weights also gold=2,silver=1.5."""
+    if key == "scheduler":
+        return text
+    if key == "weights" and not text.lstrip().startswith("{"):
+        pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+        return {client.strip(): weight.strip() for client, _, weight in pairs}
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ConfigError(f"{where}: expected a number or JSON, got {text!r}") from None
+
+
+def _scheduler(value: object, where: str) -> str:
+    if not isinstance(value, str) or value not in SCHEDULERS:
+        raise ConfigError(
+            f"{where}: expected one of {', '.join(sorted(SCHEDULERS))}, got {value!r}"
+        )
+    return value
+
+
+def _whole(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{where}: expected a whole number above 0, got {value!r}")
+    return value
+
+
+def _weights(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, Mapping) or not all(isinstance(client, str) for client in value):
+        raise ConfigError(f"{where}: expected an object of client: weight, got {value!r}")
+    for client, weight in value.items():
+        parse_weight(weight, where=f"{where}.{client}")
+    return dict(value)
+
+
+_READERS: dict[str, Callable[[object, str], object]] = {
+    "scheduler": _scheduler,
+    "quantum": _whole,
+    "weights": _weights,
+    "max_overtake": _whole,
+    "max_clients": _whole,
+}
