@@ -7,38 +7,52 @@ seeded per process; hashes are only ever compared, so no result depends on the s
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fairlead.core.request import Unit, WorkerId
 
 # Bytes in a chunk: small at the front, where short prompts part, and larger behind, where a chunk
 # more or less is a small error and each one costs about half a microsecond.
 _FINE = 256
-_FINE_END = 16 * _FINE
+_FINE_CHUNKS = 16
 _COARSE = 1024
 
 
-def chunk_hashes(text: bytes) -> tuple[int, ...]:
-    """The chained hashes of the full chunks of `text`; a prefix of the text gives a prefix of them."""
-    hashes = []
-    previous = 0
-    for start, end in _cuts(len(text)):
-        previous = hash((previous, text[start:end]))
-        hashes.append(previous)
-    return tuple(hashes)
+@dataclass(frozen=True, slots=True)
+class ChunkedText:
+    """A text as the chained hashes of its full chunks, and the bytes that fill none yet.
+
+    The hashes of a prefix are a prefix of the hashes.
+    """
+
+    hashes: tuple[int, ...] = ()
+    tail: bytes = b""
+
+    def extended(self, more: bytes) -> "ChunkedText":
+        """This text with `more` after it. O(more)."""
+        text = self.tail + more if self.tail else more
+        hashes = list(self.hashes)
+        previous = hashes[-1] if hashes else 0
+        at = 0
+        size = _size(len(hashes))
+        while at + size <= len(text):
+            previous = hash((previous, text[at : at + size]))
+            hashes.append(previous)
+            at += size
+            size = _size(len(hashes))
+        return ChunkedText(tuple(hashes), text[at:])
 
 
 def chunks_len(chunks: int) -> int:
     """How many bytes the first `chunks` chunks of a text cover."""
-    fine = min(chunks, _FINE_END // _FINE)
+    fine = min(chunks, _FINE_CHUNKS)
     return fine * _FINE + (chunks - fine) * _COARSE
 
 
-def _cuts(length: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, min(length, _FINE_END) - _FINE + 1, _FINE):
-        yield start, start + _FINE
-    for start in range(_FINE_END, length - _COARSE + 1, _COARSE):
-        yield start, start + _COARSE
+def _size(number: int) -> int:
+    """Bytes of chunk `number`, counted from 0."""
+    return _FINE if number < _FINE_CHUNKS else _COARSE
 
 
 class ChunkIndex:

@@ -1,0 +1,80 @@
+"""What the gateway says about itself: health, readiness, workers, models, metrics."""
+
+import orjson
+
+from fairlead.dispatch import Dispatcher, Worker
+from fairlead.errors import NoEngine
+from fairlead.gateway.observability import Observability
+from fairlead.gateway.workers import Workers
+
+_JSON = b"application/json"
+_METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+
+# Status, content type, body.
+Answer = tuple[int, bytes, bytes]
+
+
+class Admin:
+    """The answers to GET requests that need no engine."""
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        workers: Workers,
+        observability: Observability,
+        policy: str,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._workers = workers
+        self._observability = observability
+        self._policy = policy
+
+    def answer(self, path: bytes, *, stopping: bool) -> Answer | None:
+        """The answer for `path`, None if there is no such path."""
+        if path == b"/health":
+            return 200, _JSON, b'{"status":"ok"}'
+        if path == b"/readiness":
+            return self._readiness(stopping=stopping)
+        if path == b"/metrics":
+            return 200, _METRICS, self._observability.exposition()
+        if path == b"/workers":
+            return 200, _JSON, orjson.dumps(self._describe())
+        if path == b"/v1/models":
+            return self._models()
+        return None
+
+    def _readiness(self, *, stopping: bool) -> Answer:
+        if stopping:
+            return 503, _JSON, b'{"status":"stopping"}'
+        if not self._dispatcher.ready():
+            return 503, _JSON, b'{"status":"no engine is ready"}'
+        return 200, _JSON, b'{"status":"ready"}'
+
+    def _models(self) -> Answer:
+        if not self._dispatcher.ready():
+            raise NoEngine("no engine is ready")
+        return 200, _JSON, orjson.dumps({"object": "list", "data": self._workers.models()})
+
+    def _describe(self) -> dict[str, object]:
+        workers = self._dispatcher.workers.items()
+        return {
+            "policy": self._policy,
+            "workers": [_worker(url, worker) for url, worker in workers],
+        }
+
+
+def _worker(url: str, worker: Worker) -> dict[str, object]:
+    """How fair it can be depends on what the engine reports (DESIGN 3.4)."""
+    basis = {
+        None: "no answer yet",
+        True: "fair in extend tokens as the engine reports them",
+        False: "fair in estimated extend",
+    }
+    return {
+        "url": url,
+        "up": worker.up,
+        "models": sorted(worker.models) if worker.models is not None else None,
+        "in_flight": len(worker.tickets),
+        "fairness": basis[worker.reports_cached],
+    }

@@ -1,0 +1,244 @@
+"""The callers' side: one protocol per connection, keep-alive, pipelined requests answered in order.
+
+It frames answers and enforces the order and the time limits; what a request means is the gateway's
+business.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from fairlead.errors import BadRequest, FairleadError, NoEngine
+from fairlead.gateway.openai import error_body, retry_after, status_of
+from fairlead.gateway.requests import Incoming, RequestReader
+from fairlead.gateway.upstream import Head
+
+if TYPE_CHECKING:
+    from fairlead.gateway.exchange import Exchange
+
+# A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
+_IDLE_S = 75.0
+# After an answer that ends the connection early, its caller may still be sending: closing at once
+# would reset the connection and could lose the answer on the way.
+_LINGER_S = 1.0
+
+_REASONS = {
+    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found",
+    405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large",
+    429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}  # fmt: skip
+
+
+class Site(Protocol):
+    """The gateway as a connection sees it."""
+
+    max_payload_size: int
+    client_timeout_s: float
+
+    def opened(self, connection: "CallerConnection") -> bool:
+        """A caller connected; False if there are too many."""
+        ...
+
+    def closed(self, connection: "CallerConnection") -> None:
+        """It left."""
+        ...
+
+    def handle(self, connection: "CallerConnection", request: Incoming) -> "Exchange | None":
+        """Answer now and return None, or begin an exchange that will. Raises FairleadError."""
+        ...
+
+    def count(self, status: int) -> None:
+        """An answer with this status begins."""
+        ...
+
+
+class CallerConnection(asyncio.Protocol):
+    """Reads requests, has the gateway answer one at a time, and frames the answers."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = RequestReader(max_body_len=site.max_payload_size)
+        self._since = 0.0  # receiving since, or else idle since
+        self._current = Incoming()  # the request being answered
+        self._exchange: Exchange | None = None
+        self._streaming = False
+        self._paused = False
+
+    # -- from asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._since = self._loop.time()
+        if not self._site.opened(self):
+            self._reader.refuse(NoEngine("too many connections"))
+            self._advance()
+
+    def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if not reader.receiving:
+            self._since = self._loop.time()
+        reader.feed(data)
+        if reader.wants_continue:
+            self._continue()
+        if reader.ready:
+            self._advance()
+
+    def eof_received(self) -> None:
+        """Half-closing is leaving: so do the servers of the engines see it."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._reader.deaf = True
+        self._reader.ready.clear()
+        if self._exchange is not None:
+            exchange, self._exchange = self._exchange, None
+            exchange.caller_gone()
+        self._site.closed(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._exchange is not None:
+            self._exchange.pause()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._exchange is not None:
+            self._exchange.resume()
+        else:
+            self._advance()
+
+    # -- answering
+
+    def write_stream(self, head: Head | None, data: bytes) -> None:
+        """A piece of an answer of unknown length, after its head if that is given."""
+        if not self._current.http10:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if head is not None:
+            self._streaming = True
+            framing = b"" if self._current.http10 else b"transfer-encoding: chunked\r\n"
+            data = self._head(head.status, head.reason, head.lines, framing) + data
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def end_stream(self, last: bytes = b"") -> None:
+        """The end of it, after `last`."""
+        if self._transport is not None:
+            if last:
+                self.write_stream(None, last)
+            if not self._current.http10:
+                self._transport.write(b"0\r\n\r\n")
+        self._streaming = False
+        self._answered()
+
+    def write_whole(self, head: Head, body: bytes) -> None:
+        """An answer in one piece."""
+        framing = b"content-length: %d\r\n" % len(body)
+        self._write(self._head(head.status, head.reason, head.lines, framing) + body)
+
+    def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
+        """An answer of the gateway's own."""
+        self.write_body(body, b"application/json", status=status, lines=lines)
+
+    def write_body(
+        self, body: bytes, content_type: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()
+    ) -> None:
+        """The same of any type."""
+        framing = b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
+        if self._current.method == b"HEAD":
+            body = b""
+        self._write(self._head(status, _REASONS[status], lines, framing) + body)
+
+    def write_error(self, error: Exception, *, status: int | None = None) -> None:
+        """`error` in OpenAI's shape; as an event, and then the end, where a stream has begun."""
+        status = status or status_of(error)
+        body = error_body(error, status)
+        if self._streaming:
+            self.end_stream(b"data: " + body + b"\n\n")
+            return
+        wait = retry_after(error, status)
+        lines = (b"retry-after: %d\r\n" % wait,) if wait else ()
+        self.write_json(body, status=status, lines=lines)
+
+    def _head(self, status: int, reason: bytes, lines: Iterable[bytes], framing: bytes) -> bytes:
+        self._site.count(status)
+        close = b"" if self._current.keep_alive else b"connection: close\r\n"
+        fields = b"".join(lines)
+        return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (status, reason, fields, framing, close)
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+        self._answered()
+
+    # -- the order of things
+
+    def tick(self, now: float) -> None:
+        """A second has passed: enforce the limits on time."""
+        reader = self._reader
+        if self._exchange is not None:
+            if now > self._exchange.deadline:
+                self._exchange.expire()
+        elif reader.receiving:
+            if now - self._since > self._site.client_timeout_s:
+                reader.refuse(BadRequest("the request took too long to arrive"), status=408)
+                self._advance()
+        elif not reader.ready and now - self._since > _IDLE_S:
+            self.close()
+
+    def close(self) -> None:
+        """Close once what was written has gone out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, whatever has not gone out."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def finish(self) -> None:
+        """Answer what is under way, then close: the gateway is shutting down."""
+        self._reader.deaf = True
+        self._current.keep_alive = False
+        if self._exchange is None and not self._reader.ready:
+            self.close()
+
+    def _advance(self) -> None:
+        """Answer what has come, in order, until something takes time."""
+        reader = self._reader
+        while reader.ready and self._exchange is None and not self._paused:
+            request = self._current = reader.take()
+            if request.refusal is not None:
+                self.write_error(request.refusal, status=request.status)
+                continue
+            try:
+                self._exchange = self._site.handle(self, request)
+            except FairleadError as error:
+                self.write_error(error)
+
+    def _continue(self) -> None:
+        """The caller waits for a word before it sends its body."""
+        self._reader.wants_continue = False
+        if self._reader.receiving and self._exchange is None and not self._reader.deaf:
+            if self._transport is not None:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _answered(self) -> None:
+        waited = self._exchange is not None
+        self._exchange = None
+        self._since = self._loop.time()
+        if not self._current.keep_alive:
+            self._reader.ready.clear()
+            self._hang_up()
+        elif waited:
+            self._advance()
+
+    def _hang_up(self) -> None:
+        self._reader.deaf = True
+        if self._reader.receiving:
+            self._loop.call_later(_LINGER_S, self.close)
+        else:
+            self.close()

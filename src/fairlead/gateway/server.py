@@ -1,0 +1,277 @@
+"""The gateway: accepts callers, hands their requests to the dispatcher, keeps the engines in sight."""
+
+import asyncio
+import logging
+import signal
+from typing import Any
+
+import uvloop
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.protocols import Router
+from fairlead.core.request import Request, WorkerId
+from fairlead.core.service import Weights
+from fairlead.dispatch import Dispatcher, Ticket
+from fairlead.errors import CallerError, ConfigError, NotFound
+from fairlead.gateway.admin import Admin
+from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.identity import Identity
+from fairlead.gateway.observability import Observability
+from fairlead.gateway.openai import Call, read_call, with_fields
+from fairlead.gateway.requests import Incoming
+from fairlead.gateway.settings import GatewaySettings, parse_worker_url
+from fairlead.gateway.upstream import Engine
+from fairlead.gateway.workers import Workers
+from fairlead.routers import ROUTERS
+from fairlead.routers.d2lpm import D2LPM
+
+_log = logging.getLogger(__name__)
+
+# Path -> whether it takes messages rather than a prompt.
+_COMPLETIONS = {b"/v1/chat/completions": True, b"/v1/completions": False}
+_USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
+
+
+class MethodNotAllowed(CallerError):
+    """405."""
+
+    status = 405
+
+
+class Gateway:
+    """One gateway: `await start()`, serve, `await stop()`. Engines may come and go meanwhile."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self.settings = settings
+        self.max_payload_size = settings.max_payload_size
+        self.client_timeout_s = settings.client_timeout_secs
+        keys = settings.keys()
+        self._identity = Identity(
+            keys=keys,
+            trust_tenant_header=settings.trust_tenant_header,
+            identify_by_user=settings.identify_by_user,
+        )
+        self.dispatcher = Dispatcher(
+            router=_make_router(settings),
+            index=ChunkIndex(capacity=settings.max_tree_size),
+            max_in_flight=settings.max_client_requests,
+        )
+        self._workers = Workers(
+            dispatcher=self.dispatcher,
+            move=self._move,
+            key=settings.worker_api_key,
+            interval_s=settings.health_check_interval_secs,
+            timeout_s=settings.health_check_timeout_secs,
+            failure_threshold=settings.health_failure_threshold,
+        )
+        self._observability = Observability(self.dispatcher)
+        self._admin = Admin(
+            dispatcher=self.dispatcher,
+            workers=self._workers,
+            observability=self._observability,
+            policy=settings.policy,
+        )
+        self._connections: set[CallerConnection] = set()
+        self._exchanges: dict[Ticket, Exchange] = {}
+        self._order = 0
+        self._stopping = False
+        self._server: asyncio.Server | None = None
+        self._ticker: asyncio.Task[None] | None = None
+
+    # -- life
+
+    @property
+    def port(self) -> int:
+        """Where it listens, also if the port was left to the system."""
+        assert self._server is not None, "not started"
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Listen, and begin to watch the engines. Raises ConfigError if the address is taken."""
+        settings = self.settings
+        self._loop = asyncio.get_running_loop()
+        for url in settings.worker_urls:
+            self._workers.add(url)
+        try:
+            self._server = await self._loop.create_server(
+                lambda: CallerConnection(self), settings.host, settings.port, backlog=1024
+            )
+        except OSError as error:
+            await self._workers.close()
+            where = f"{settings.host}:{settings.port}"
+            raise ConfigError(f"--port: cannot listen on {where}: {error.strerror}") from None
+        self._ticker = self._loop.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Take no more, finish what is under way for as long as the settings allow, close."""
+        assert self._server is not None and self._ticker is not None, "not started"
+        self._stopping = True
+        self._server.close()
+        for connection in list(self._connections):
+            connection.finish()
+        patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
+        while self._connections and self._loop.time() < patience_ends:
+            await asyncio.sleep(0.02)
+        for connection in list(self._connections):
+            connection.abort()
+        self._ticker.cancel()
+        await self._workers.close()
+
+    def add_worker(self, url: str) -> None:
+        """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
+        try:
+            self._workers.add(parse_worker_url(url))
+        except ValueError as error:
+            raise ConfigError(f"worker {url}: {error}") from None
+
+    def remove_worker(self, url: str) -> None:
+        """Stop using the engine at `url`: what waits there moves, what streams goes on."""
+        url = parse_worker_url(url)
+        if url in self._workers:
+            self._workers.remove(url)
+
+    def ready(self) -> bool:
+        """Whether an engine is usable."""
+        return self.dispatcher.ready()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self.client_timeout_s / 2))
+            now = self._loop.time()
+            for connection in list(self._connections):
+                connection.tick(now)
+
+    # -- for the callers' connections
+
+    def opened(self, connection: CallerConnection) -> bool:
+        self._connections.add(connection)
+        return len(self._connections) <= self.settings.max_connections
+
+    def closed(self, connection: CallerConnection) -> None:
+        self._connections.discard(connection)
+
+    def count(self, status: int) -> None:
+        self._observability.count(status)
+
+    def handle(self, connection: CallerConnection, request: Incoming) -> Exchange | None:
+        target = request.target
+        path = target.partition(b"?")[0] if b"?" in target else target
+        chat = _COMPLETIONS.get(path)
+        if chat is None:
+            self._answer_admin(connection, request, path)
+            return None
+        if request.method != b"POST":
+            raise MethodNotAllowed("this path takes POST")
+        exchange = self._begin(connection, request, chat=chat)
+        self._exchanges[exchange.ticket] = exchange
+        exchange.send()
+        return exchange
+
+    def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
+        if path == b"/v1/models":
+            self._identity.authenticate(request.authorization, request.tenant)
+        answer = self._admin.answer(path, stopping=self._stopping)
+        if answer is None:
+            raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
+        if request.method not in {b"GET", b"HEAD"}:
+            raise MethodNotAllowed("this path takes GET")
+        status, content_type, body = answer
+        connection.write_body(body, content_type, status=status)
+
+    def _begin(self, caller: CallerConnection, request: Incoming, *, chat: bool) -> Exchange:
+        """Everything between a request's last byte and the engine's first."""
+        known = self._identity.authenticate(request.authorization, request.tenant)
+        call = read_call(request.body, chat=chat)
+        client = self._identity.client_of(known, call.user)
+        prompt = ChunkedText().extended(call.text)
+        # Prompts of token numbers are counted, not estimated, and say nothing about text.
+        text_len = 0 if call.prompt_tokens is not None else len(call.text)
+        input_len = call.prompt_tokens or self.dispatcher.scale.tokens(text_len)
+        self._order += 1
+        ticket = self.dispatcher.arrive(
+            Request(
+                id=str(self._order),
+                client=client,
+                prompt=prompt.hashes,
+                input_len=max(1, input_len),
+                max_tokens=call.max_tokens,
+                order=self._order,
+            ),
+            model=call.model,
+            text_len=text_len,
+        )
+        hide_usage = call.stream and not call.asks_usage
+        return Exchange(
+            host=self,
+            caller=caller,
+            ticket=ticket,
+            target=request.target,
+            lines=self._lines(request),
+            body=self._body(request.body, call, client, ask_usage=hide_usage),
+            hide_usage=hide_usage,
+            prompt=prompt,
+            chat=chat,
+            deadline=self._loop.time() + self.settings.request_timeout_secs,
+        )
+
+    def _body(self, body: bytes, call: Call, client: str, *, ask_usage: bool) -> bytes:
+        """The body for the engine: the caller's, and what the settings say it needs of ours."""
+        fields = dict(_USAGE) if ask_usage else {}
+        if self.settings.identity_field == "vllm":
+            fields["vllm_xargs"] = {"fair_client": client}
+        return with_fields(body, call.document, fields)
+
+    def _lines(self, request: Incoming) -> bytes:
+        """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
+        if request.authorization and not self._identity.needs_key:
+            if not self.settings.worker_api_key:
+                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
+        return b"".join(request.lines)
+
+    # -- for the exchanges
+
+    def engine(self, worker: WorkerId) -> Engine:
+        return self._workers.engine(worker)
+
+    def unreachable(self, worker: WorkerId) -> None:
+        self._workers.lost(worker)
+
+    def suspect(self, worker: WorkerId) -> None:
+        self._workers.suspect(worker)
+
+    def ended(self, exchange: Exchange) -> None:
+        del self._exchanges[exchange.ticket]
+
+    def _move(self, ticket: Ticket) -> None:
+        self._exchanges[ticket].move()
+
+
+def _make_router(settings: GatewaySettings) -> Router:
+    if settings.policy == "d2lpm":
+        return D2LPM(
+            quantum=settings.worker_quantum,
+            weights=Weights(settings.weights),
+            charge=settings.worker_charge,
+            min_match=settings.min_match,
+        )
+    return ROUTERS[settings.policy]()
+
+
+async def serve(settings: GatewaySettings) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    gateway = Gateway(settings)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await gateway.start()
+    _log.info("listening on http://%s:%d", settings.host, gateway.port)
+    await stop.wait()
+    await gateway.stop()
+
+
+def run(settings: GatewaySettings) -> int:
+    """`serve` on an event loop of its own; the exit status."""
+    uvloop.run(serve(settings))
+    return 0

@@ -1,0 +1,260 @@
+"""The engines' side: connections kept open to each engine, one request at a time on each.
+
+A connection only carries bytes and tells its listener what came; what to do about it, and whether
+to ask another engine, is the listener's business.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from fairlead.core.request import WorkerId
+
+# vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
+_IDLE_S = 4.0
+_MAX_IDLE = 512
+_CONNECT_TIMEOUT_S = 5.0
+# Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
+_DROPPED = frozenset(
+    (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade", b"trailer")
+)
+
+
+class Listener(Protocol):
+    """Hears about one request to an engine; after `on_end` or `on_lost` nothing more comes."""
+
+    def on_head(self, head: "Head") -> None:
+        """Status and headers."""
+        ...
+
+    def on_data(self, data: bytes) -> None:
+        """A piece of the body."""
+        ...
+
+    def on_end(self) -> None:
+        """The answer is complete."""
+        ...
+
+    def on_lost(self, *, stale: bool) -> None:
+        """The connection broke; `stale`: an idle one that the engine had closed meanwhile."""
+        ...
+
+
+class Head:
+    """Status line and headers of an answer."""
+
+    __slots__ = ("content_type", "framed", "lines", "reason", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.reason = b""
+        self.lines: list[bytes] = []  # as they came, those of the connection left out
+        self.content_type = b""
+        self.framed = False  # says where its body ends
+
+
+class EngineConnection(asyncio.Protocol):
+    """One connection to an engine."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._transport: asyncio.Transport | None = None
+        self._listener: Listener | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._reset()
+        self._requests = 0
+        self.idle_since = 0.0
+
+    def _reset(self) -> None:
+        self._head = Head()
+        self._pieces: list[bytes] = []
+        self._heard = self._has_head = self._told_head = self._complete = False
+
+    # -- for the listener
+
+    def send(self, listener: Listener, head: bytes, body: bytes) -> None:
+        """Ask; the answer goes to `listener`."""
+        assert self._listener is None and self._transport is not None
+        self._listener = listener
+        self._requests += 1
+        self._transport.writelines([head, body])
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: closing is what makes the engine abort."""
+        self._listener = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """The caller reads slowly."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """The caller has caught up."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked again."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    # -- from asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+
+    def data_received(self, data: bytes) -> None:
+        if self._listener is None:  # bytes nobody asked for
+            self.cancel()
+            return
+        self._heard = True
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._lose()
+            return
+        self._tell()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._engine.forget(self)
+        self._transport = None
+        if self._listener is None:
+            return
+        if exc is None and self._has_head and not self._head.framed:
+            self._complete = True  # a body without a length ends with its connection
+            self._tell()
+        else:
+            self._lose()
+
+    # -- from the parser; what they gather is told once the parser has returned
+
+    def on_status(self, status: bytes) -> None:
+        self._head.reason += status
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lowered = name.lower()
+        if lowered == b"content-type":
+            self._head.content_type = value.lower()
+        elif lowered in _DROPPED:
+            if lowered in {b"content-length", b"transfer-encoding"}:
+                self._head.framed = True
+            return
+        self._head.lines.append(name + b": " + value + b"\r\n")
+
+    def on_headers_complete(self) -> None:
+        self._head.status = self._parser.get_status_code()
+        if self._head.status >= 200:
+            self._has_head = True
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._has_head:
+            self._complete = True
+        else:
+            self._head = Head()  # a 100 Continue or its like
+
+    # -- inside
+
+    def _tell(self) -> None:
+        """Pass on what came. The listener may cancel at any step, and is then not told more."""
+        if self._has_head and not self._told_head:
+            self._told_head = True
+            if self._listener is not None:
+                self._listener.on_head(self._head)
+        if self._pieces and self._listener is not None:
+            data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            self._listener.on_data(data)
+        if self._complete and self._listener is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        listener, self._listener = self._listener, None
+        assert listener is not None
+        keep = self.is_open and self._head.framed and self._parser.should_keep_alive()
+        if keep:
+            self._reset()
+            self._engine.give_back(self)
+        elif self._transport is not None:
+            self._transport.close()
+        listener.on_end()
+
+    def _lose(self) -> None:
+        listener, self._listener = self._listener, None
+        stale = self._requests > 1 and not self._heard
+        self.cancel()
+        if listener is not None:
+            listener.on_lost(stale=stale)
+
+
+class Engine:
+    """One engine: its address and the connections to it that are idle."""
+
+    def __init__(self, url: WorkerId, *, key: str | None = None) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname is not None, url
+        self.url = url
+        self.path = parts.path.encode()
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        default = 443 if parts.scheme == "https" else 80
+        self._address = (parts.hostname, parts.port or default)
+        self._tls = parts.scheme == "https"
+        self._idle: list[EngineConnection] = []
+        self._connecting: set[asyncio.Task[None]] = set()
+        credentials = f"authorization: Bearer {key}\r\n" if key else ""
+        self.has_key = key is not None
+        # The same first lines for every request: only path and length differ.
+        self.fixed_lines = f"host: {host}:{self._address[1]}\r\n{credentials}".encode()
+
+    def take(self) -> EngineConnection | None:
+        """An idle connection that the engine has most likely not closed yet."""
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open and now - connection.idle_since < _IDLE_S:
+                return connection
+            connection.cancel()
+        return None
+
+    def give_back(self, connection: EngineConnection) -> None:
+        """`connection` is idle."""
+        if len(self._idle) >= _MAX_IDLE:
+            connection.cancel()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+
+    def forget(self, connection: EngineConnection) -> None:
+        """`connection` is closed. O(idle), and rare."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    async def connect(self) -> EngineConnection:
+        """A new connection. Raises OSError, TimeoutError included."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            _, connection = await loop.create_connection(
+                lambda: EngineConnection(self), *self._address, ssl=self._tls or None
+            )
+        return connection
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`, which connects, beside what goes on."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    def close(self) -> None:
+        """Close what is idle and give up what is connecting; requests under way go on."""
+        for connection in self._idle[:]:
+            connection.cancel()
+        self._idle.clear()
+        for task in self._connecting:
+            task.cancel()
