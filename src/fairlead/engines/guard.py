@@ -1,0 +1,108 @@
+"""Runs one command and sees to it that nothing of it outlives us: arguments PARENT COMMAND...
+
+An engine is several processes, and who is killed with -9 cannot clean up. So between the supervisor
+and each of its processes stands this small one, leader of a session of its own. When the supervisor
+dies, however it dies, or asks by SIGTERM, or the command ends, the guard ends the whole session.
+Standard library only: it starts at once.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
+# How long the command may take to end by itself after SIGTERM, in seconds.
+GRACE_S = float(os.environ.get("FAIRLEAD_GUARD_GRACE_S", "8"))
+# The usual meaning of "ended by a signal" as an exit status.
+SIGNAL_STATUS = 128
+# From the supervisor, or from the kernel because the supervisor is gone; and: the command ended.
+HEARD = {signal.SIGTERM, signal.SIGCHLD}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; its exit status, or 143 when we were told to stop it."""
+    parent, command = int(arguments[0]), list(arguments[1:])
+    assert os.getpid() == os.getsid(0), "the guard leads its own session"
+    # Blocked, then waited for: no signal can come at a wrong moment.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Orphans inside the session become our children, so that none is left as a zombie.
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    if os.getppid() != parent:  # it died before the kernel knew that we care
+        return SIGNAL_STATUS + signal.SIGTERM
+    try:
+        # This process has one thread, so code between fork and exec is safe.
+        child = subprocess.Popen(command, preexec_fn=_before_command)  # noqa: PLW1509
+    except OSError as error:
+        sys.stderr.write(f"guard: error: {command[0]}: {error.strerror}\n")
+        return 127
+    while child.poll() is None and signal.sigwait(HEARD) != signal.SIGTERM:
+        pass
+    asked = child.poll() is None
+    _end_session(child)
+    if asked:
+        return SIGNAL_STATUS + signal.SIGTERM
+    return child.returncode if child.returncode >= 0 else SIGNAL_STATUS - child.returncode
+
+
+def _before_command() -> None:
+    """In the child, before it becomes the command."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+    # Should somebody kill the guard itself, the command must not live on.
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, argument: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
+
+
+def _end_session(child: subprocess.Popen[bytes]) -> None:
+    """First the command may end in good order; then everything left is killed."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+    # A process may fork while we look, so look until there is none.
+    while others := _others():
+        for pid in others:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _reap()
+        time.sleep(0.02)
+
+
+def _others() -> list[int]:
+    """Every other living process of our session."""
+    own, session = os.getpid(), os.getsid(0)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == own:
+            continue
+        try:
+            # `pid (name) state ppid pgrp session ...`; the name may contain anything.
+            state, _, _, its = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue  # it ended while we looked
+        if int(its) == session and state not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def _reap() -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""Keeps one process running: starts it, waits until it answers, starts it again when it dies, stops it."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fairlead.errors import EngineFailed
+
+# What comes before a restart: 1, 2, 4... seconds, so that a machine in trouble is not hammered.
+BACKOFF_MAX_S = 30.0
+# Deaths in a row, without being ready in between, after which we give up.
+MAX_DEATHS = 5
+PROBE_INTERVAL_S = 0.3
+START_TIMEOUT_S = 900.0
+# The guard kills what does not stop by itself after 8 s; ours must be the longer patience.
+STOP_TIMEOUT_S = 15.0
+
+Probe = Callable[[], Awaitable[bool]]
+Tell = Callable[[str, str], None]
+
+
+class Child:
+    """One supervised process. `keep` runs for as long as it should; cancelling it stops the process.
+
+    `probe` asks once whether the process does its work; `tell(name, news)` hears what a person should know.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        probe: Probe,
+        tell: Tell,
+        before_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.ready = asyncio.Event()
+        self._command = list(command)
+        self._environment = dict(environment)
+        self._probe = probe
+        self._tell = tell
+        self._before_start = before_start
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's process id, which is also the session's; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def keep(self) -> None:
+        """Start, watch and restart until cancelled. Raises EngineFailed when it cannot be kept."""
+        deaths = 0
+        served = False
+        try:
+            while True:
+                await self._start()
+                if await self._until_ready():
+                    served, deaths = True, 0
+                    self.ready.set()
+                    self._tell(self.name, "ready")
+                status = await self._until_exit()
+                self.ready.clear()
+                deaths += 1
+                if not served or deaths > MAX_DEATHS:
+                    raise EngineFailed(f"{self.name} cannot run: {self.last_words()} ({self.log})")
+                delay_s = min(2.0 ** (deaths - 1), BACKOFF_MAX_S)
+                self._tell(self.name, f"ended (status {status}); starting again in {delay_s:.0f} s")
+                await asyncio.sleep(delay_s)
+        finally:
+            self.ready.clear()
+            await self._stop()
+
+    async def _start(self) -> None:
+        self._tell(self.name, "starting")
+        self._before_start()
+        guarded = [sys.executable, "-m", "fairlead.engines.guard", str(os.getpid()), *self._command]
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *guarded,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C in the terminal is for us alone; we stop the others in good order.
+                start_new_session=True,
+            )
+
+    async def _until_ready(self) -> bool:
+        """Whether it came to answer before it died."""
+        assert self._process is not None
+        process = self._process
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while process.returncode is None:
+                    if await self._probe():
+                        return True
+                    await asyncio.sleep(PROBE_INTERVAL_S)
+        except TimeoutError:
+            self._tell(self.name, f"did not answer for {START_TIMEOUT_S:.0f} s")
+            await self._stop()
+        return False
+
+    async def _until_exit(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def _stop(self) -> None:
+        """End the process and everything it started. Safe to call twice."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    def last_words(self) -> str:
+        """The line of the log that most likely says why it died."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-400:]
+        # Engines prefix their lines with process and time; the cause comes before its echoes.
+        causes = [
+            found[0]
+            for line in lines
+            if (found := re.search(r"(?:\b\w*(?:Error|Exception)|\berror): .+", line))
+            and "See root cause above" not in line
+        ]
+        words = causes[-1] if causes else (lines[-1] if lines else "it said nothing")
+        return words.strip()[:300]
