@@ -1,0 +1,97 @@
+"""The gateway's prefix index against a naive one that remembers whole texts."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
+
+# Texts that share prefixes: a few letters, repeated often enough to fill chunks.
+TEXTS = st.lists(st.sampled_from([b"a" * 200, b"b" * 200, b"c" * 700]), max_size=30).map(b"".join)
+
+
+def chunks(text: bytes) -> tuple[int, ...]:
+    return ChunkedText().extended(text).hashes
+
+
+@settings(deadline=None)
+@given(head=TEXTS, tail=TEXTS)
+def test_a_text_hashes_the_same_in_one_piece_or_two(head: bytes, tail: bytes) -> None:
+    """The next turn of a conversation is hashed from where the last one ended."""
+    assert ChunkedText().extended(head + tail) == ChunkedText().extended(head).extended(tail)
+
+
+@settings(deadline=None)
+@given(text=TEXTS)
+def test_chunks_cover_the_text_but_for_a_last_part(text: bytes) -> None:
+    whole = ChunkedText().extended(text)
+
+    assert text == text[: chunks_len(len(whole.hashes))] + whole.tail
+    assert chunks_len(len(whole.hashes) + 1) > len(text)
+
+
+@settings(deadline=None)
+@given(seen=st.lists(st.tuples(st.sampled_from("vwx"), TEXTS), max_size=8), asked=TEXTS)
+def test_the_match_is_the_longest_common_run_of_chunks(
+    seen: list[tuple[str, bytes]], asked: bytes
+) -> None:
+    """With room for everything, the index answers what comparing all texts would."""
+    index = ChunkIndex()
+    for worker in "vwx":
+        index.add_worker(worker)
+    for worker, text in seen:
+        index.insert(worker, chunks(text))
+    index.check()
+
+    wanted = chunks(asked)
+    expected = {
+        worker: max(
+            (common(wanted, chunks(text)) for other, text in seen if other == worker), default=0
+        )
+        for worker in "vwx"
+    }
+    assert index.match(wanted) == expected
+
+
+def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+@settings(deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from("vw"), st.booleans(), TEXTS), max_size=20),
+    capacity=st.integers(1, 12),
+)
+def test_the_index_stays_within_its_bounds(
+    steps: list[tuple[str, bool, bytes]], capacity: int
+) -> None:
+    """Workers come and go; each keeps at most its capacity, and a lost one nothing."""
+    index = ChunkIndex(capacity=capacity)
+    up = set()
+    for worker, leaves, text in steps:
+        if leaves and worker in up:
+            index.drop_worker(worker)
+            up.remove(worker)
+        elif worker not in up:
+            index.add_worker(worker)
+            up.add(worker)
+        if worker in up:
+            index.insert(worker, chunks(text))
+        index.check()
+
+    for worker in up:
+        index.drop_worker(worker)
+    index.check()
+    assert index.match(chunks(b"a" * 1000)) == {}
+
+
+def test_the_tail_of_a_text_is_forgotten_before_its_head() -> None:
+    """A head without its tail still helps; a tail without its head matches nothing."""
+    index = ChunkIndex(capacity=6)
+    index.add_worker("w")
+    old, new = chunks(b"a" * 1024), chunks(b"b" * 1024)
+    index.insert("w", old)
+    index.insert("w", new)
+
+    assert index.match(old) == {"w": 2}
+    assert index.match(new) == {"w": 4}

@@ -1,0 +1,267 @@
+"""The gateway's state machine: nothing lost, nothing settled twice, charges that end at the truth."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.request import Request
+from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.dispatch import Dispatcher, State, Ticket, Usage
+from fairlead.errors import EngineError, EngineFailed, NoEngine, NotFound, QueueFull
+from fairlead.routers.d2lpm import D2LPM
+
+
+class Order:
+    """Numbers requests."""
+
+    number = 0
+
+
+def send(
+    dispatcher: Dispatcher, client: str = "a", text: bytes = b"", model: str | None = None
+) -> Ticket:
+    Order.number += 1
+    text = text or b"%d" % Order.number * 100
+    request = Request(
+        id=str(Order.number),
+        client=client,
+        prompt=ChunkedText().extended(text).hashes,
+        input_len=max(1, dispatcher.scale.tokens(len(text))),
+        max_tokens=50,
+        order=Order.number,
+    )
+    return dispatcher.arrive(request, model=model, text_len=len(text))
+
+
+def dispatcher(*workers: str, **settings: int) -> Dispatcher:
+    made = Dispatcher(router=D2LPM(quantum=100_000), index=ChunkIndex(), **settings)
+    for worker in workers:
+        made.worker_up(worker)
+    return made
+
+
+def spent(made: Dispatcher, client: str, worker: str) -> int:
+    """What a client was charged at a worker, in tokens."""
+    assert isinstance(made.router, D2LPM)
+    return (made.router.quantum_of(client) - made.router.deficit(client, worker)) // UNITS_PER_TOKEN
+
+
+def test_a_finished_request_is_charged_what_the_engine_reports() -> None:
+    made = dispatcher("w")
+    ticket = send(made)
+    made.started(ticket)
+    made.finished(ticket, Usage(prompt_len=80, output_len=7, cached_len=30))
+
+    assert spent(made, "a", "w") == 50 + 2 * 7
+    ((client, account),) = made.ledger.accounts()
+    assert (client, account.in_flight) == ("a", 0)
+    assert (
+        account.service.extend_len,
+        account.service.cached_len,
+        account.service.output_len,
+    ) == (50, 30, 7)
+
+
+def test_without_a_report_the_estimate_stays() -> None:
+    """An engine that does not say what it had cached is charged by what the index believed."""
+    made = dispatcher("w")
+    text = b"x" * 4096
+    first = send(made, text=text)
+    made.finished(first, Usage(prompt_len=1024, output_len=0, cached_len=None))
+    second = send(made, text=text)
+    made.finished(second, Usage(prompt_len=1024, output_len=0, cached_len=None))
+
+    assert made.workers["w"].reports_cached is False
+    assert spent(made, "a", "w") == 1024 + 1
+
+
+def test_a_caller_that_leaves_pays_for_what_it_got_and_no_more() -> None:
+    made = dispatcher("w")
+    unanswered, reading = send(made), send(made)
+    made.started(reading)
+    reading.output_len = 5
+    made.gone(unanswered)
+    made.gone(reading)
+
+    assert spent(made, "a", "w") == reading.extend_len + 2 * 5
+
+
+def test_a_failed_request_moves_with_its_charge_once_per_engine() -> None:
+    made = dispatcher("v", "w")
+    ticket = send(made)
+    first = ticket.worker
+    made.failed(ticket)
+
+    assert ticket.worker != first
+    assert spent(made, "a", first) == 0
+    assert spent(made, "a", ticket.worker) == ticket.extend_len
+    with pytest.raises(EngineFailed):
+        made.failed(ticket)
+    assert spent(made, "a", ticket.worker) == 0
+    assert ticket.state is State.ENDED
+
+
+def test_an_answer_that_has_begun_does_not_move() -> None:
+    made = dispatcher("v", "w")
+    ticket = send(made)
+    made.started(ticket)
+    ticket.output_len = 3
+    with pytest.raises(EngineFailed):
+        made.failed(ticket)
+
+    assert spent(made, "a", ticket.worker) == ticket.extend_len + 2 * 3
+
+
+def test_a_lost_engine_hands_back_what_waits_and_a_new_life_starts_clean() -> None:
+    made = dispatcher("w")
+    waiting, streaming = send(made), send(made)
+    made.started(streaming)
+
+    assert made.worker_down("w") == [waiting]
+    with pytest.raises(NoEngine):
+        made.failed(waiting)
+    made.worker_up("w")
+    made.finished(streaming, None)
+    assert spent(made, "a", "w") == 0
+
+
+def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
+    """The text of the answer is in the index too, or every turn would match less than it could."""
+    made = dispatcher("v", "w")
+    prompt = b"q" * 2048
+    ticket = send(made, text=prompt)
+    said = ChunkedText().extended(prompt + b"a" * 2048)
+    made.finished(ticket, None, text=said.hashes)
+    follow_up = send(made, text=prompt + b"a" * 2048 + b"?" * 300)
+
+    assert follow_up.worker == ticket.worker
+    assert follow_up.matched_len >= 4096 // 4
+
+
+def test_one_clients_limit_is_not_the_others() -> None:
+    made = dispatcher("w", max_in_flight=2)
+    tickets = [send(made, "a"), send(made, "a")]
+    with pytest.raises(QueueFull):
+        send(made, "a")
+    send(made, "b")
+    made.gone(tickets[0])
+    send(made, "a")
+
+
+def test_models_choose_among_engines() -> None:
+    made = dispatcher()
+    made.worker_up("v", models=["small"])
+    made.worker_up("w", models=["small", "large"])
+
+    assert send(made, model="large").worker == "w"
+    with pytest.raises(NotFound, match="huge") as refused:
+        send(made, model="huge")
+    assert refused.value.param == "model"
+    made.worker_down("w")
+    with pytest.raises(NoEngine):  # it exists, only not now
+        send(made, model="large")
+
+
+def test_the_length_of_a_token_is_learnt() -> None:
+    """Engines of two bytes a token: the estimate follows within a few long prompts."""
+    made = dispatcher("w")
+    for _ in range(50):
+        made.finished(send(made, text=b"z" * 8000), Usage(4000, 1, 0))
+
+    assert 3800 <= made.scale.tokens(8000) <= 4000
+
+
+class Gateway(RuleBasedStateMachine):
+    """Requests and engines in any order."""
+
+    tickets = Bundle("tickets")
+
+    @initialize()
+    def begin(self) -> None:
+        self.dispatcher = dispatcher("w0", "w1")
+        self.open: set[Ticket] = set()
+        self.ended: set[Ticket] = set()
+
+    @rule(target=tickets, client=st.sampled_from("ab"), text=st.sampled_from([b"p", b"q"]))
+    def arrive(self, client: str, text: bytes) -> Ticket | None:
+        try:
+            ticket = send(self.dispatcher, client, text * 1000)
+        except NoEngine:
+            assert not self.dispatcher.ready()
+            return None
+        self.open.add(ticket)
+        return ticket
+
+    @rule(ticket=tickets)
+    def start(self, ticket: Ticket | None) -> None:
+        if ticket is not None and ticket.state is State.WAITING:
+            self.dispatcher.started(ticket)
+
+    @rule(ticket=consumes(tickets), how=st.sampled_from(["finished", "gone", "refused"]))
+    def end(self, ticket: Ticket | None, how: str) -> None:
+        if ticket is None or ticket.state is State.ENDED:
+            return
+        if how == "finished":
+            self.dispatcher.finished(ticket, Usage(300, 10, 100))
+        elif how == "gone":
+            self.dispatcher.gone(ticket)
+        else:
+            self.dispatcher.refused(ticket)
+        self.close(ticket)
+
+    @rule(ticket=tickets)
+    def fail(self, ticket: Ticket | None) -> None:
+        if ticket is not None and ticket.state is not State.ENDED:
+            self.fail_one(ticket)
+
+    @rule(number=st.integers(0, 2), forget=st.booleans())
+    def lose(self, number: int, forget: bool) -> None:
+        name = f"w{number}"
+        if name not in self.dispatcher.workers:
+            return
+        lose = self.dispatcher.forget_worker if forget else self.dispatcher.worker_down
+        for ticket in lose(name):
+            self.fail_one(ticket)
+
+    @rule(number=st.integers(0, 2))
+    def come(self, number: int) -> None:
+        self.dispatcher.worker_up(f"w{number}")
+
+    def fail_one(self, ticket: Ticket) -> None:
+        before = ticket.worker
+        try:
+            self.dispatcher.failed(ticket)
+        except EngineError:
+            self.close(ticket)
+        else:
+            assert ticket.worker != before and ticket.state is State.WAITING
+
+    def close(self, ticket: Ticket) -> None:
+        assert ticket.state is State.ENDED
+        self.open.remove(ticket)
+        self.ended.add(ticket)
+
+    @invariant()
+    def every_open_ticket_is_somewhere_and_no_ended_one_anywhere(self) -> None:
+        held = [t for worker in self.dispatcher.workers.values() for t in worker.tickets]
+        assert len(held) == len(set(held))
+        assert set(held) <= self.open
+        assert {t for t in self.open if t.state is State.WAITING} <= set(held)
+        in_flight = sum(account.in_flight for _, account in self.dispatcher.ledger.accounts())
+        assert in_flight == len(self.open)
+
+    def teardown(self) -> None:
+        for ticket in list(self.open):
+            self.dispatcher.gone(ticket)
+        router = self.dispatcher.router
+        assert isinstance(router, D2LPM)
+        for name, worker in self.dispatcher.workers.items():
+            if worker.up:
+                assert router.outstanding(name) == 0
+        self.dispatcher.index.check()
+
+
+Gateway.TestCase.settings = settings(deadline=None, max_examples=60)
+TestGateway = Gateway.TestCase
