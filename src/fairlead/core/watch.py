@@ -9,19 +9,20 @@ from collections.abc import Sequence
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.radix_tree import RadixTree, common_len
 from fairlead.core.request import Unit
-from fairlead.core.waiting import Node, WaitingIndex
+from fairlead.core.waiting import WaitingIndex
+from fairlead.core.waiting_trie import Node, WaitingTrie
 
 
 def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
     """A waiting index that follows `cache` from now on."""
     index = WaitingIndex(block_size=cache.block_size)
     if isinstance(cache, RadixTree):
-        paths = PathWatch(cache, index)
-        index.attach(paths)
+        paths = PathWatch(cache, index.trie)
+        index.trie.attach(paths)
         cache.listen(paths)
     else:
-        blocks = BlockWatch(cache, index)
-        index.attach(blocks)
+        blocks = BlockWatch(cache, index.trie)
+        index.trie.attach(blocks)
         cache.listen(blocks)
     return index
 
@@ -29,9 +30,9 @@ def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
 class PathWatch:
     """For a `RadixTree`: walks the waiting trie along the path that changed. O(path)."""
 
-    def __init__(self, tree: RadixTree, index: WaitingIndex) -> None:
+    def __init__(self, tree: RadixTree, trie: WaitingTrie) -> None:
         self._tree = tree
-        self._index = index
+        self._trie = trie
 
     def leading(self, key: Sequence[Unit], start: int, end: int) -> int:
         """How many units of key[start:end] are cached from `start` on. Pure."""
@@ -45,23 +46,23 @@ class PathWatch:
 
     def grew(self, tokens: Sequence[Unit], length: int) -> None:
         """All of `tokens[:length]` is cached now."""
-        node, at = self._index.root, 0
+        node, at = self._trie.root, 0
         while at < length and (child := node.children.get(tokens[at])):
             at = common_len(tokens, child.key, 0, at, min(length, child.end))
             if at - child.start > child.held:
-                self._index.set_held(child, at - child.start)
+                self._trie.set_held(child, at - child.start)
             if at < child.end:
                 return
             node = child
 
     def shrank(self, tokens: Sequence[Unit], length: int) -> None:
         """Of the path `tokens` only `tokens[:length]` is still cached."""
-        node, at = self._index.root, 0
+        node, at = self._trie.root, 0
         while at < len(tokens) and (child := node.children.get(tokens[at])):
             at = common_len(tokens, child.key, 0, at, min(len(tokens), child.end))
             keep = max(0, length - child.start)
             if at > length and child.held > keep:
-                self._index.set_held(child, keep)
+                self._trie.set_held(child, keep)
             if at < child.end:
                 return
             node = child
@@ -70,9 +71,9 @@ class PathWatch:
 class BlockWatch:
     """For a `BlockCache`: one dictionary look-up for an event that concerns nobody."""
 
-    def __init__(self, blocks: BlockCache, index: WaitingIndex) -> None:
+    def __init__(self, blocks: BlockCache, trie: WaitingTrie) -> None:
         self._blocks = blocks
-        self._index = index
+        self._trie = trie
         self._wanted: dict[Unit, Node] = {}  # the first hash of a node's edge that is not cached
         self._held: dict[Unit, Node] = {}  # those before it
 
@@ -108,7 +109,7 @@ class BlockWatch:
             at += 1
         if at < node.end:
             self._wanted[node.key[at]] = node
-        self._index.set_held(node, at - node.start)
+        self._trie.set_held(node, at - node.start)
 
     def evicted(self, block_hash: Unit) -> None:
         """The last block with this hash is gone."""
@@ -122,4 +123,4 @@ class BlockWatch:
             at -= 1
             del self._held[node.key[at]]
         self._wanted[block_hash] = node
-        self._index.set_held(node, at - node.start)
+        self._trie.set_held(node, at - node.start)

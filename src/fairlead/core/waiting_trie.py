@@ -1,0 +1,259 @@
+"""The compressed trie of waiting prompts, and which of its nodes are stands.
+
+A node holds a stretch of prompt and knows how much of it the cache holds. A node with something held
+whose ancestors are all held in full is a *stand*: the place where requests hang, at its depth. Who
+hangs where, and who is oldest there, is the business of `waiting_heaps`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fairlead.core.radix_tree import common_len
+from fairlead.core.request import ClientId, Request, Unit
+
+
+class Entry:
+    """A waiting request and its place in the trie; invisible while it is passed over."""
+
+    __slots__ = ("node", "request", "serial", "visible")
+
+    def __init__(self, request: Request, node: "Node", serial: int) -> None:
+        self.request = request
+        self.node = node
+        self.serial = serial  # unique, so that heap tuples never compare further
+        self.visible = True
+
+    @property
+    def order(self) -> int:
+        """Its place in the order of arrival."""
+        return self.request.order
+
+
+class Node:
+    """A stretch of waiting prompts, `key[start:end]`, of which the first `held` units are cached."""
+
+    __slots__ = (
+        "best", "children", "end", "filed", "heaps", "held",
+        "key", "own", "parent", "serial", "standing", "start", "warm",
+    )  # fmt: skip
+
+    def __init__(
+        self, key: Sequence[Unit], start: int, end: int, parent: "Node | None", serial: int
+    ) -> None:
+        self.key, self.start, self.end, self.parent = key, start, end, parent
+        self.serial = serial
+        self.held = 0
+        self.standing = parent is None  # the root always stands
+        self.own = 0  # requests that end here
+        self.children: dict[Unit, Node] = {}
+        self.warm: dict[Node, None] = {}  # children with something held
+        # For each client what it answers for, oldest first: own requests and non-standing children.
+        self.heaps: dict[ClientId, list[tuple[int, int, Entry | Node]]] = {}
+        self.best: dict[ClientId, Entry] = {}  # the true top of each heap
+        self.filed: dict[ClientId, int] = {}  # the order it is entered under at its parent
+
+    @property
+    def depth(self) -> int:
+        """How many units a request that hangs here matches."""
+        return self.start + self.held
+
+    @property
+    def full(self) -> bool:
+        """Whether all of its edge is cached, so that its children decide."""
+        return self.start + self.held == self.end
+
+
+class Watch(Protocol):
+    """Turns a cache's own events into `WaitingTrie.set_held`: one flavour for each kind of cache."""
+
+    def leading(self, key: Sequence[Unit], start: int, end: int) -> int:
+        """How many units of key[start:end] are cached from `start` on. Pure."""
+        ...
+
+    def watch(self, node: Node) -> None:
+        """Report changes of this node from now on."""
+        ...
+
+    def unwatch(self, node: Node) -> None:
+        """Stop."""
+        ...
+
+
+class Stands(Protocol):
+    """Hears where requests hang now."""
+
+    def rose(self, node: Node) -> None:
+        """It stands, and its parent no longer answers for what is below it."""
+        ...
+
+    def sank(self, node: Node) -> None:
+        """It does not stand any more, and its parent answers for it."""
+        ...
+
+    def moved(self, node: Node) -> None:
+        """A stand's depth changed, or a new node stands where another did."""
+        ...
+
+    def replaced(self, node: Node, below: Node | None) -> None:
+        """`node` is where another was; `below`, if given, is its only child now."""
+        ...
+
+    def gone(self, node: Node) -> None:
+        """Nobody waits there any more."""
+        ...
+
+
+class WaitingTrie:
+    """Where waiting prompts share and part; at most two nodes for each of them."""
+
+    def __init__(self, stands: Stands) -> None:
+        self.root = Node((), 0, 0, None, 0)
+        self._stands = stands
+        self._watch: Watch | None = None
+        self._serial = 0
+
+    def attach(self, watch: Watch) -> None:
+        """Say who reports the cache's changes; before the first `place`."""
+        assert self._watch is None and not self.root.children
+        self._watch = watch
+
+    def serial(self) -> int:
+        """A number never given before."""
+        self._serial += 1
+        return self._serial
+
+    def place(self, key: Sequence[Unit], end: int) -> Node:
+        """The node at which key[:end] ends, made if it is not there. O(end)."""
+        node, at = self.root, 0
+        while at < end:
+            child = node.children.get(key[at])
+            if child is None:
+                return self._grow(node, key, at, end)
+            at = common_len(key, child.key, 0, at, min(end, child.end))
+            node = child if at == child.end else self._split(child, at)
+        return node
+
+    def prune(self, node: Node) -> None:
+        """Remove what nobody waits in any more, from `node` upwards. O(depth)."""
+        assert self._watch is not None
+        while node.parent is not None and not node.own:
+            parent = node.parent
+            if len(node.children) == 1:
+                self._merge(node, next(iter(node.children.values())))
+            if node.children:
+                return
+            assert not node.best
+            self._watch.unwatch(node)
+            del parent.children[node.key[node.start]]
+            parent.warm.pop(node, None)
+            self._drop(node)
+            node = parent
+
+    def set_held(self, node: Node, held: int) -> None:
+        """The cache now holds `held` units of the node's edge. O(stands that come or go)."""
+        assert 0 <= held <= node.end - node.start and node.parent is not None
+        was_full = node.full
+        node.held = held
+        if held:
+            node.parent.warm[node] = None
+        else:
+            node.parent.warm.pop(node, None)
+        if not node.standing:
+            if held and node.parent.standing and node.parent.full:
+                self._rise(node)
+        elif not held:
+            self._sink(node)
+        else:
+            if was_full and not node.full:
+                for child in [child for child in node.warm if child.standing]:
+                    self._sink(child)
+            elif node.full and not was_full:
+                for child in list(node.warm):
+                    self._rise(child)
+            self._stands.moved(node)
+
+    def _rise(self, top: Node) -> None:
+        """`top` becomes a stand, and every warm node below it that is reached in full."""
+        rising = [top]
+        while rising:
+            node = rising.pop()
+            assert not node.standing
+            node.standing = True
+            self._stands.rose(node)
+            if node.full:
+                rising.extend(node.warm)
+
+    def _sink(self, top: Node) -> None:
+        """`top` and the stands below it stop being stands, the deepest first."""
+        sinking = [top]
+        for node in sinking:
+            sinking.extend(child for child in node.warm if child.standing)
+        for node in reversed(sinking):
+            node.standing = False
+            self._stands.sank(node)
+
+    def _grow(self, parent: Node, key: Sequence[Unit], start: int, end: int) -> Node:
+        """A new leaf, with nobody in it yet."""
+        assert self._watch is not None
+        leaf = Node(key, start, end, parent, self.serial())
+        parent.children[key[start]] = leaf
+        leaf.held = self._watch.leading(key, start, end)
+        if leaf.held:
+            parent.warm[leaf] = None
+            leaf.standing = parent.standing and parent.full
+        self._watch.watch(leaf)
+        return leaf
+
+    def _split(self, node: Node, at: int) -> Node:
+        """Cut the edge into `node` at depth `at`; the new upper half, which takes its place above."""
+        assert node.start < at < node.end and node.parent is not None and self._watch is not None
+        self._watch.unwatch(node)
+        upper = Node(node.key, node.start, at, node.parent, self.serial())
+        upper.held = min(node.held, at - node.start)
+        upper.standing = node.standing
+        self._put(upper, node)
+        node.start, node.parent = at, upper
+        # Where the cache has a hole above, it may still hold blocks below it.
+        below = (
+            node.held - upper.held if upper.full else self._watch.leading(node.key, at, node.end)
+        )
+        node.held = below
+        node.standing = node.standing and upper.full and below > 0
+        upper.children[node.key[at]] = node
+        if below:
+            upper.warm[node] = None
+        self._settle(upper, node)
+        self._watch.watch(upper)
+        self._watch.watch(node)
+        return upper
+
+    def _merge(self, node: Node, child: Node) -> None:
+        """Undo a split: the only child takes the node's place, too."""
+        assert self._watch is not None
+        self._watch.unwatch(node)
+        self._watch.unwatch(child)
+        child.held = node.held + child.held if node.full else node.held
+        child.start, child.parent = node.start, node.parent
+        child.standing = node.standing
+        self._put(child, node)
+        self._drop(node)
+        self._settle(child, None)
+        self._watch.watch(child)
+
+    def _put(self, new: Node, old: Node) -> None:
+        """`new` is its parent's child where `old` was."""
+        assert new.parent is not None
+        new.parent.children[new.key[new.start]] = new
+        new.parent.warm.pop(old, None)
+        if new.held:
+            new.parent.warm[new] = None
+
+    def _settle(self, node: Node, below: Node | None) -> None:
+        """Tell that `node` is where another was, above `below` if that is given."""
+        self._stands.replaced(node, below)
+        if node.standing:
+            self._stands.moved(node)
+
+    def _drop(self, node: Node) -> None:
+        node.parent, node.standing = None, False
+        self._stands.gone(node)
