@@ -1,0 +1,89 @@
+"""Usage and text read from answers, however the bytes are cut."""
+
+from itertools import pairwise
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.dispatch import Usage
+from fairlead.gateway.answers import StreamedAnswer, read_whole
+
+USAGE = {
+    "prompt_tokens": 50,
+    "completion_tokens": 3,
+    "prompt_tokens_details": {"cached_tokens": 32},
+}
+TEXTS = ["", "Hello", ' "usage":{ \\ "', "é\n☃😀"]
+
+
+def event(**fields: object) -> bytes:
+    return b"data: " + orjson.dumps(fields) + b"\n\n"
+
+
+def stream(*, usage: bool = True) -> bytes:
+    events = [event(choices=[{"index": 0, "delta": {"content": text}}]) for text in TEXTS]
+    if usage:
+        events.append(event(choices=[], usage=USAGE))
+    return b"".join(events) + b"data: [DONE]\n\n"
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    at = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    return [data[a:b] for a, b in pairwise(at)]
+
+
+@given(cuts=st.lists(st.integers(0, 1 << 16), max_size=20), hide=st.booleans())
+def test_any_cut_of_a_stream_reads_the_same(cuts: list[int], hide: bool) -> None:
+    """
+    TCP cuts where it likes. The caller gets what it would get from the engine, without the usage
+    event if it did not ask for one.
+    """
+    answer = StreamedAnswer(hide_usage=hide)
+    sent = b"".join(answer.feed(piece) for piece in pieces(stream(), cuts)) + answer.rest()
+
+    assert sent == stream(usage=not hide)
+    assert answer.usage == Usage(prompt_len=50, output_len=3, cached_len=32)
+    assert answer.text() == "".join(TEXTS)
+    assert answer.output_len == 3
+
+
+def test_usage_in_a_last_event_with_choices_is_not_hidden() -> None:
+    """Some engines put the usage beside the last token; that token belongs to the caller."""
+    last = event(choices=[{"index": 0, "delta": {"content": "x"}}], usage=USAGE)
+    answer = StreamedAnswer(hide_usage=True)
+
+    assert answer.feed(last) == last
+    assert answer.usage is not None
+
+
+def test_other_line_ends_pass_through() -> None:
+    data = b'data: {"choices":[{"text":"a"}]}\r\n\r\n'
+    answer = StreamedAnswer(hide_usage=True)
+
+    assert answer.feed(data[:10]) + answer.feed(data[10:]) == data
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (USAGE, Usage(50, 3, 32)),
+        ({"prompt_tokens": 5, "completion_tokens": 1}, Usage(5, 1, None)),
+        ({"prompt_tokens": 5}, Usage(5, 0, None)),
+        ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(5, 0, None)),
+        ({"prompt_tokens": "5"}, None),
+        ({"prompt_tokens": -5}, None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_only_a_plausible_usage_counts(usage: object, expected: Usage | None) -> None:
+    body = orjson.dumps({"choices": [{"message": {"content": "hi"}}], "usage": usage})
+
+    assert read_whole(body) == (expected, "hi")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"choices":[1]}', b'{"choices":5}'])
+def test_nonsense_has_neither_usage_nor_text(body: bytes) -> None:
+    assert read_whole(body) == (None, None)

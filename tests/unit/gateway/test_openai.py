@@ -1,0 +1,129 @@
+"""What is read of a body, and how what is wrong with one is said."""
+
+import orjson
+import pytest
+
+from fairlead.errors import BadRequest, NotFound, QueueFull
+from fairlead.gateway.openai import answer_text, error_body, read_call
+
+
+def chat(**fields: object) -> bytes:
+    return orjson.dumps({"messages": [{"role": "user", "content": "hi"}], **fields})
+
+
+def test_the_few_fields_of_a_chat_request() -> None:
+    call = read_call(
+        chat(
+            model="m", stream=True, max_tokens=7, user="u", stream_options={"include_usage": True}
+        ),
+        chat=True,
+    )
+
+    assert (call.model, call.stream, call.asks_usage) == ("m", True, True)
+    assert (call.max_tokens, call.user, call.prompt_tokens) == (7, "u", None)
+
+
+def test_the_next_turn_begins_with_this_one_and_its_answer() -> None:
+    """Otherwise a conversation would not find the engine that has it cached."""
+    first = {"role": "user", "content": "What is a fairlead?"}
+    turn = read_call(chat(messages=[first]), chat=True)
+    answer = {"role": "assistant", "content": "A ring that guides a rope."}
+    follow_up = read_call(
+        chat(messages=[first, answer, {"role": "user", "content": "?"}]), chat=True
+    )
+
+    said = turn.text + answer_text(str(answer["content"]), chat=True)
+    assert follow_up.text.startswith(said + b"\0user\0")
+
+
+def test_what_splits_the_engines_cache_splits_ours() -> None:
+    texts = {
+        read_call(chat(**fields), chat=True).text
+        for fields in (
+            {},
+            {"model": "adapter"},
+            {"cache_salt": "s"},
+            {"tools": [{"type": "function"}]},
+            {"messages": [{"role": "system", "content": "hi"}]},
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
+        )
+    }
+
+    assert len(texts) == 6
+
+
+def test_parts_of_text_are_text() -> None:
+    parts = [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]
+    split = chat(messages=[{"role": "user", "content": parts}])
+
+    assert read_call(split, chat=True).text == read_call(chat(), chat=True).text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)],
+)
+def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
+    call = read_call(orjson.dumps({"prompt": prompt}), chat=False)
+
+    assert call.prompt_tokens == tokens
+    assert call.max_tokens == 16
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"", None),
+        (b"{", None),
+        (b"[]", None),
+        (b'"x"', None),
+        (b"\xff\xfe{\x00}\x00", None),
+        (b'{"a":NaN}', None),
+        (b"{}", "messages"),
+        (chat(messages=[]), "messages"),
+        (chat(messages="hi"), "messages"),
+        (chat(messages=["hi"]), "messages[0]"),
+        (chat(messages=[{"role": "user"}, {"content": "x"}]), "messages[1]"),
+        (chat(messages=[{"role": "user", "content": 5}]), "messages[0].content"),
+        (chat(model=5), "model"),
+        (chat(stream="yes"), "stream"),
+        (chat(stream_options=True), "stream_options"),
+        (chat(max_tokens="many"), "max_tokens"),
+        (chat(max_tokens=-1), "max_tokens"),
+        (chat(max_tokens=True), "max_tokens"),
+        (chat(max_completion_tokens=1.5), "max_completion_tokens"),
+        (chat(user=1), "user"),
+        (
+            b'{"messages":[{"role":"user","content":[' + b"[" * 400 + b"]" * 400 + b"]}]}",
+            "messages",
+        ),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str | None) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read_call(body, chat=True)
+
+    assert refused.value.param == param
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prompt", [None, 5, [], [1, "a"], [1.5], [-1], [1 << 40], {"a": 1}])
+def test_bad_prompts_are_refused(prompt: object) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read_call(orjson.dumps({"prompt": prompt}), chat=False)
+
+    assert refused.value.param == "prompt"
+
+
+def test_errors_have_openais_shape() -> None:
+    assert orjson.loads(error_body(QueueFull("full"), 429)) == {
+        "error": {
+            "message": "full",
+            "type": "rate_limit_error",
+            "param": None,
+            "code": "rate_limit_exceeded",
+        }
+    }
+    error = orjson.loads(error_body(NotFound("no", param="model"), 404))["error"]
+    assert (error["code"], error["param"]) == ("model_not_found", "model")
