@@ -1,0 +1,1 @@
+"""Measurements: each writes raw rows with seed, commit and machine to benchmarks/results/."""

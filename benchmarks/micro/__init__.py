@@ -1,0 +1,1 @@
+"""What the core and the plug-ins cost, in process."""

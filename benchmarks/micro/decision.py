@@ -1,0 +1,153 @@
+"""Cost of one DLPM decision (`propose` + `admit`) by queue length, beside re-matching the queue.
+
+Caveat first: the index also works when a request arrives and when the cache changes. That upkeep is
+measured apart: arrivals as `add`, cache changes as the time of the same inserts and evictions with
+the index listening less the time without. Each admission is followed by an arrival, so that the
+queue keeps its length, and puts the prompt into the cache while older blocks leave it, as in an
+engine. The same process measures what a scheduler pays that matches and sorts the whole queue at
+each step, as SGLang's LPM does.
+"""
+
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from benchmarks.record import write_rows
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.request import Request
+from fairlead.core.scheduler import Scheduler
+from fairlead.schedulers import make_policy
+
+Result = TypeVar("Result")
+
+LENGTHS = (100, 1_000, 10_000, 100_000)
+CLIENTS = 50
+PREFIXES = 200  # shared prefixes of 64 blocks; a request adds 8 blocks of its own
+PREFIX_BLOCKS, OWN_BLOCKS, BLOCK = 64, 8, 16
+CACHED_BLOCKS = 4_096
+DECISIONS = 2_000
+RUNS = 5
+
+
+class Traffic:
+    """Requests that share prefixes, and a block cache that evicts the oldest beyond its size."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._order = 0
+        self.cache = BlockCache(block_size=BLOCK)
+        self._held: dict[int, None] = {}
+
+    def request(self) -> Request:
+        """The next arrival."""
+        self._order += 1
+        prefix = self._rng.randrange(PREFIXES)
+        hashes = [prefix * 1_000 + at for at in range(PREFIX_BLOCKS)]
+        hashes += [-(self._order * 1_000 + at) for at in range(OWN_BLOCKS)]
+        return Request(
+            id=str(self._order),
+            client=f"client-{prefix % CLIENTS}",
+            prompt=hashes,
+            input_len=len(hashes) * BLOCK,
+            max_tokens=32,
+            order=self._order,
+        )
+
+    def prefill(self, request: Request) -> int:
+        """Cache the prompt, evict the oldest blocks; the tokens that had to be computed."""
+        hits = self.cache.match_len(request.prompt)
+        for block in request.prompt:
+            if block in self._held:
+                del self._held[block]
+            else:
+                self.cache.insert(block)
+            self._held[block] = None
+        while len(self._held) > CACHED_BLOCKS:
+            oldest = next(iter(self._held))
+            del self._held[oldest]
+            self.cache.evict(oldest)
+        return max(1, request.input_len - hits * BLOCK)
+
+
+class Timer:
+    """CPU time of this thread, summed up by name."""
+
+    def __init__(self) -> None:
+        self.spent_ns: dict[str, int] = {}
+
+    def time(self, name: str, work: Callable[[], Result]) -> Result:
+        """Do the work and add what it took."""
+        begun = time.thread_time_ns()
+        result = work()
+        spent = time.thread_time_ns() - begun
+        self.spent_ns[name] = self.spent_ns.get(name, 0) + spent
+        return result
+
+
+def dlpm_us(waiting: int, seed: int) -> dict[str, float]:
+    """Mean microseconds of CPU for each part of one admission with `waiting` in the queue."""
+    traffic, unheard = Traffic(seed), Traffic(seed)
+    scheduler = Scheduler(make_policy("dlpm", cache=traffic.cache))
+    for _ in range(waiting):
+        scheduler.add(traffic.request())
+    timer = Timer()
+    for _ in range(DECISIONS):
+        scheduler.begin()
+        request = timer.time("decision", scheduler.propose)
+        assert request is not None
+        extend_len = timer.time("heard", partial(traffic.prefill, request))
+        timer.time("unheard", partial(unheard.prefill, request))
+        timer.time("decision", partial(scheduler.admit, request, extend_len=extend_len))
+        scheduler.decode(request, 32)
+        scheduler.finish(request)
+        timer.time("arrival", partial(scheduler.add, traffic.request()))
+    mean_us = {name: spent / DECISIONS / 1_000 for name, spent in timer.spent_ns.items()}
+    return {
+        "dlpm decision": mean_us["decision"],
+        "dlpm arrival": mean_us["arrival"],
+        "dlpm cache changes": max(0.0, mean_us["heard"] - mean_us["unheard"]),
+    }
+
+
+def rematch_us(waiting: int, seed: int) -> dict[str, float]:
+    """Microseconds of CPU to match and sort the whole queue once."""
+    traffic = Traffic(seed)
+    queue = [traffic.request() for _ in range(waiting)]
+    for request in queue[:56]:
+        traffic.prefill(request)
+    begun = time.thread_time_ns()
+    sorted(queue, key=lambda request: -traffic.cache.match_len(request.prompt))
+    return {"re-match of the queue": (time.thread_time_ns() - begun) / 1_000}
+
+
+def rows(measure: Callable[[int, int], dict[str, float]]) -> list[dict[str, object]]:
+    """Minimum, median and maximum over the runs, for each part and queue length."""
+    made: list[dict[str, object]] = []
+    for waiting in LENGTHS:
+        runs = [measure(waiting, seed) for seed in range(RUNS)]
+        for what in runs[0]:
+            values = sorted(run[what] for run in runs)
+            row = {
+                "what": what,
+                "waiting": waiting,
+                "us_min": round(values[0], 2),
+                "us_median": round(statistics.median(values), 2),
+                "us_max": round(values[-1], 2),
+            }
+            print(f"{what:22} {waiting:7,} waiting: {row['us_median']:12,} us (median of {RUNS})")
+            made.append(row)
+    return made
+
+
+def main() -> None:
+    """Measure, print, and write the rows."""
+    measured = rows(dlpm_us) + rows(rematch_us)
+    write_rows("decision", measured, seeds=list(range(RUNS)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
