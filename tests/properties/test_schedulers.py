@@ -113,6 +113,16 @@ def test_theorem_4_2_a_backlogged_client_is_not_left_behind(traffic, quantum):
 
 
 @many
+@given(traffic=arrivals(), quantum=quanta, max_overtake=st.integers(0, 40))
+def test_ageing_leaves_the_bound_between_clients_untouched(traffic, quantum, max_overtake):
+    """[7] Ageing reorders inside a client only."""
+    gaps = BackloggedGaps()
+    engine("dlpm", quantum=quantum, max_overtake=max_overtake, observers=[gaps]).run(traffic)
+
+    assert max(gaps.largest.values(), default=0) <= 2 * (U + quantum)
+
+
+@many
 @given(traffic=arrivals(), quantum=quanta)
 def test_weighted_dlpm(traffic, quantum):
     """[9] |W_f / w_f - W_g / w_g| <= 2 Q + U (1 / w_f + 1 / w_g)."""

@@ -10,8 +10,7 @@ from heapq import heappop, heappush, heapreplace
 
 from fairlead.core.clients import ClientTable
 from fairlead.core.request import ClientId
-from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights
-from fairlead.errors import ConfigError
+from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, parse_tokens
 
 
 class Deficits:
@@ -24,9 +23,7 @@ class Deficits:
     def __init__(
         self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000
     ) -> None:
-        if quantum < 1:
-            raise ConfigError(f"quantum: expected a whole number of tokens >= 1, got {quantum}")
-        self._quantum = quantum
+        self._quantum = parse_tokens(quantum, least=1, where="quantum")
         self._weights = weights or Weights()
         self._round = 0
         self._records: ClientTable[tuple[int, int]] = ClientTable(

@@ -6,7 +6,10 @@ oldest needs a sum. Each waiting request keeps what overtook it but not the next
 it leaves, that part passes to its elder neighbour.
 """
 
+from collections.abc import Iterable
+
 from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.service import UNITS_PER_TOKEN, parse_tokens
 
 
 class _Place:
@@ -22,15 +25,19 @@ class _Place:
 
 
 class Overtaking:
-    """For each client, its oldest waiting request and the service admitted past it, in units."""
+    """For each client, its oldest waiting request and the service admitted past it.
+
+    `limit` is in tokens; who was overtaken by more is due.
+    """
 
     def __init__(self, *, limit: int) -> None:
-        self._limit = limit
+        self._limit = parse_tokens(limit, least=0, where="max_overtake") * UNITS_PER_TOKEN
         self._places: dict[RequestId, _Place] = {}
         self._oldest: dict[ClientId, _Place] = {}
         self._youngest: dict[ClientId, _Place] = {}
         self._passed: dict[ClientId, int] = {}  # units that overtook the client's oldest
-        self._due: dict[ClientId, None] = {}
+        self._open: set[ClientId] = set()
+        self._due: dict[ClientId, None] = {}  # open, and overtaken too much; longest due first
 
     def add(self, request: Request) -> None:
         """It waits, as the youngest of its client unless it was held. O(1) for an arrival."""
@@ -68,8 +75,18 @@ class Overtaking:
             assert self._passed.pop(client) == 0
         self._check(client)
 
-    def due(self) -> dict[ClientId, None]:
-        """The clients whose oldest request was overtaken by more than the limit, longest due first."""
+    def open(self, client: ClientId) -> None:
+        """The client's requests may be chosen. O(1)."""
+        self._open.add(client)
+        self._check(client)
+
+    def close(self, client: ClientId) -> None:
+        """They may not. O(1)."""
+        self._open.discard(client)
+        self._due.pop(client, None)
+
+    def due(self) -> Iterable[ClientId]:
+        """The open clients whose oldest request was overtaken too much, longest due first."""
         return self._due
 
     def oldest(self, client: ClientId) -> Request:
@@ -98,7 +115,7 @@ class Overtaking:
             table[client] = place
 
     def _check(self, client: ClientId) -> None:
-        if self._passed.get(client, 0) > self._limit:
+        if client in self._open and self._passed.get(client, 0) > self._limit:
             self._due[client] = None
         else:
             self._due.pop(client, None)

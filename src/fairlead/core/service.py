@@ -63,6 +63,23 @@ def parse_weight(text: object, *, where: str = "weight") -> int:
     return int(scaled)
 
 
+def parse_tokens(value: object, *, least: int, where: str) -> int:
+    """A setting counted in tokens. Raises ConfigError unless it is a whole number >= `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{where}: expected a whole number of tokens >= {least}, got {value!r}")
+    return value
+
+
+CHARGES = ("extend", "input")
+
+
+def parse_charge(value: object) -> str:
+    """What of a prompt is charged. Raises ConfigError unless it is one of CHARGES."""
+    if value not in CHARGES:
+        raise ConfigError(f"charge: expected one of {', '.join(CHARGES)}, got {value!r}")
+    return str(value)
+
+
 class Weights:
     """Each client's share relative to the others, in millionths; 1 unless given."""
 

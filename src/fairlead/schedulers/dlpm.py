@@ -9,14 +9,12 @@ all times, and only clients with q_i > 0 are *open* in it, so the walk is "take 
 again: after a refill, too, it starts from the longest match (repair 3).
 """
 
-from typing import Literal
-
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.deficits import Deficits
 from fairlead.core.overtaking import Overtaking
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
-from fairlead.core.service import UNITS_PER_TOKEN, Cost, TokenCost, Weights
+from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 from fairlead.core.watch import waiting_index
 
 
@@ -34,36 +32,37 @@ class DLPM:
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,
-        charge: Literal["extend", "input"] = "extend",
+        charge: str = "extend",
         max_overtake: int | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
         self._cost = cost or TokenCost()
-        self._charge = charge
+        self._charge = parse_charge(charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
         self._index = waiting_index(cache)
         self._passed: dict[Request, None] = {}
-        limit = None if max_overtake is None else max_overtake * UNITS_PER_TOKEN
-        self._ageing = None if limit is None else Overtaking(limit=limit)
+        self._ageing = None if max_overtake is None else Overtaking(limit=max_overtake)
 
     def add(self, request: Request) -> None:
         """Alg. 1, lines 11-13: new clients start at q_i = 0; others keep debt and credit."""
         first = not self._index.waiting(request.client)
         solvent = first and self._deficits.wait(request.client)
         self._index.add(request)
-        if solvent:
-            self._index.open(request.client)
         if self._ageing:
             self._ageing.add(request)
+        if solvent:
+            self._open(request.client)
 
     def remove(self, request: Request) -> None:
         """See `Ordering.remove`; a client with nothing left to schedule has no say in a refill."""
         self._passed.pop(request, None)
         self._index.remove(request)
-        if not self._index.waiting(request.client):
-            self._deficits.leave(request.client)
         if self._ageing:
             self._ageing.remove(request)
+        if not self._index.waiting(request.client):
+            self._deficits.leave(request.client)
+            if self._ageing:
+                self._ageing.close(request.client)
 
     def begin(self) -> None:
         """Alg. 1, line 16: the next look considers everyone again."""
@@ -78,7 +77,7 @@ class DLPM:
             if not refilled:
                 return None
             for client in refilled:
-                self._index.open(client)
+                self._open(client)
         return request
 
     def pass_over(self, request: Request) -> None:
@@ -108,15 +107,23 @@ class DLPM:
         """How many times q_i <- q_i + Q_i has run."""
         return self._deficits.rounds
 
+    def _open(self, client: ClientId) -> None:
+        """q_i > 0 and something waits."""
+        self._index.open(client)
+        if self._ageing:
+            self._ageing.open(client)
+
     def _spend(self, client: ClientId, units: int) -> None:
         if not self._deficits.charge(client, units):
             self._index.close(client)
+            if self._ageing:
+                self._ageing.close(client)
 
     def _overtaken(self) -> Request | None:
         """Ageing: the oldest request of the first client with q_i > 0 whose oldest is due."""
         if self._ageing:
             for client in self._ageing.due():
                 request = self._ageing.oldest(client)
-                if request not in self._passed and self._deficits.value(client) > 0:
+                if request not in self._passed:
                     return request
         return None

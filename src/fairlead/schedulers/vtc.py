@@ -8,12 +8,18 @@ earns nothing.
 """
 
 from heapq import heappop, heappush, heapreplace
-from typing import Literal
 
 from fairlead.core.clients import ClientTable
 from fairlead.core.line import Line
 from fairlead.core.request import ClientId, Request
-from fairlead.core.service import WEIGHT_SCALE, Cost, TokenCost, Weights, divide_half_up
+from fairlead.core.service import (
+    WEIGHT_SCALE,
+    Cost,
+    TokenCost,
+    Weights,
+    divide_half_up,
+    parse_charge,
+)
 
 
 class VTC:
@@ -24,11 +30,11 @@ class VTC:
         *,
         cost: Cost | None = None,
         weights: Weights | None = None,
-        charge: Literal["extend", "input"] = "input",
+        charge: str = "input",
         max_clients: int = 1_000_000,
     ) -> None:
         self._cost = cost or TokenCost()
-        self._charge = charge
+        self._charge = parse_charge(charge)
         self._weights = weights or Weights()
         self._counters: ClientTable[int] = ClientTable(
             limit=max_clients, may_forget=self._may_forget

@@ -1,0 +1,1 @@
+"""One file for each module; each test is a story."""

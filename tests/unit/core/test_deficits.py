@@ -1,0 +1,189 @@
+"""Deficits: the refill in closed form is the refill of Algorithm 1, one quantum at a time."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.core.deficits import Deficits
+from fairlead.core.service import UNITS_PER_TOKEN, Weights
+from fairlead.errors import ConfigError, QueueFull
+
+TOKEN = UNITS_PER_TOKEN
+
+
+def test_a_new_client_has_no_credit_and_one_refill_gives_it_a_quantum():
+    """
+    Starting above zero would let anyone with many names take a quantum for each (DESIGN 3.2).
+    """
+    deficits = Deficits(quantum=10)
+
+    assert not deficits.wait("new")
+    assert deficits.value("new") == 0
+
+    assert deficits.check_refill() == ["new"]
+    assert deficits.value("new") == 10 * TOKEN
+
+
+def test_a_refill_runs_as_many_rounds_as_the_least_indebted_waiting_client_needs():
+    """
+    a owes 25 and b owes 95, at 10 a round: a turns positive after 3, b then owes 65.
+    """
+    deficits = Deficits(quantum=10)
+    for client, debt in (("a", 25), ("b", 95)):
+        deficits.wait(client)
+        deficits.charge(client, debt * TOKEN)
+
+    assert deficits.check_refill() == ["a"]
+
+    assert deficits.value("a") == 5 * TOKEN
+    assert deficits.value("b") == -65 * TOKEN
+
+
+def test_nobody_is_refilled_while_a_waiting_client_has_credit():
+    """
+    Alg. 1, lines 4-5: else who is out of deficit would be served past who is not.
+    """
+    deficits = Deficits(quantum=10)
+    deficits.wait("rich")
+    deficits.check_refill()
+    deficits.wait("poor")
+
+    assert deficits.check_refill() == []
+    deficits.leave("rich")
+    assert deficits.check_refill() == ["poor"]
+
+
+def test_debt_survives_leaving_and_decays_with_the_refills_of_the_others():
+    """
+    A client that runs up a debt, leaves and comes back still has what the refills left of it.
+    """
+    deficits = Deficits(quantum=10)
+    deficits.wait("away")
+    deficits.charge("away", 35 * TOKEN)
+    deficits.leave("away")
+    deficits.wait("here")
+    for _ in range(2):
+        assert deficits.check_refill() == ["here"]
+        deficits.charge("here", 10 * TOKEN)
+
+    assert not deficits.wait("away")
+    assert deficits.value("away") == -15 * TOKEN
+
+
+def test_idle_clients_are_refilled_until_positive_and_not_further():
+    """
+    Credit is not hoarded: however many rounds pass, an idle client has at most one quantum.
+    """
+    deficits = Deficits(quantum=10)
+    deficits.wait("idle")
+    deficits.charge("idle", 3 * TOKEN)
+    deficits.leave("idle")
+    deficits.wait("busy")
+    for _ in range(50):
+        deficits.check_refill()
+        deficits.charge("busy", 10 * TOKEN)
+
+    assert deficits.value("idle") == 7 * TOKEN
+
+
+def test_weights_scale_the_quantum_exactly():
+    """
+    A weight of six decimals times the quantum is a whole number of units: nothing is rounded.
+    """
+    deficits = Deficits(quantum=1, weights=Weights({"gold": "2.000001"}))
+    deficits.wait("gold")
+    deficits.check_refill()
+
+    assert deficits.value("gold") == 200_000_100
+
+
+@pytest.mark.parametrize("weight", [0, -1, "many", "nan", "inf", 0.0000001, True])
+def test_a_wrong_weight_is_one_clear_line(weight):
+    """
+    An operator's slip is named, with whose weight it is.
+    """
+    with pytest.raises(ConfigError, match="weight of client 'gold': expected a positive number"):
+        Weights({"gold": weight})
+
+
+def test_a_full_table_forgets_only_who_gains_nothing_by_it():
+    """
+    Debtors stay, however old; an idle client without debt makes room; with none, the newcomer waits.
+    """
+    deficits = Deficits(quantum=10, max_clients=2)
+    for client, debt in (("debtor", 5), ("even", 0)):
+        deficits.wait(client)
+        deficits.charge(client, debt * TOKEN)
+        deficits.leave(client)
+    deficits.wait("newcomer")
+
+    assert deficits.value("debtor") == -5 * TOKEN
+    assert len(deficits) == 2
+    deficits.charge("newcomer", TOKEN)
+    with pytest.raises(QueueFull, match="too many clients: the table holds 2"):
+        deficits.wait("one more")
+
+
+def test_a_million_clients_fit_in_a_gibibyte():
+    """
+    Measured on a twentieth of them (DESIGN 3.2).
+    """
+    sample = 50_000
+    tracemalloc.start()
+    deficits = Deficits(quantum=10)
+    for number in range(sample):
+        deficits.wait(f"client-{number}")
+        deficits.charge(f"client-{number}", number * TOKEN)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert used * (1_000_000 / sample) < 2**30
+
+
+class LoopedRefill:
+    """Algorithm 1, lines 3-8, as printed."""
+
+    def __init__(self, quantum):
+        self.quantum, self.q, self.waiting = quantum, {}, set()
+
+    def check_refill(self):
+        rounds = 0
+        while self.waiting and all(self.q[c] <= 0 for c in self.waiting):
+            rounds += 1
+            for client in self.q:
+                if self.q[client] <= 0:
+                    self.q[client] += self.quantum
+        return rounds
+
+
+@given(
+    quantum=st.integers(1, 7),
+    events=st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from(["wait", "leave", "refill", "charge"]),
+            st.integers(0, 40),
+        )
+    ),
+)
+def test_lazy_counters_are_the_looped_ones(quantum, events):
+    """
+    [11] Whatever happens, every q_i is what one quantum at a time would have made it.
+    """
+    fast, slow = Deficits(quantum=quantum), LoopedRefill(quantum * TOKEN)
+    for client, event, amount in events:
+        if event == "wait" and client not in slow.waiting:
+            slow.q.setdefault(client, 0)
+            slow.waiting.add(client)
+            assert fast.wait(client) == (slow.q[client] > 0)
+        elif event == "leave":
+            slow.waiting.discard(client)
+            fast.leave(client)
+        elif event == "charge" and client in slow.q:
+            slow.q[client] -= amount * TOKEN
+            assert fast.charge(client, amount * TOKEN) == (slow.q[client] > 0)
+        elif event == "refill":
+            assert bool(fast.check_refill()) == bool(slow.check_refill())
+        assert {c: fast.value(c) for c in slow.q} == slow.q

@@ -1,0 +1,131 @@
+"""RadixTree against a set of prefixes: what is cached, what is pinned, what goes first."""
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.core.radix_tree import RadixTree
+
+prompts = st.lists(st.sampled_from("xy"), min_size=1, max_size=8).map(tuple)
+
+
+def cached(tree, prompt, now):
+    """Cache and unpin a prompt at `now`."""
+    tree.release(tree.insert(tree.acquire(prompt, now), prompt, now))
+
+
+def test_the_least_recently_used_leaf_goes_first_and_from_its_end():
+    """
+    A prefix is worth more than its continuation, and a prompt just used more than an old one.
+    """
+    tree = RadixTree()
+    cached(tree, tuple("abcd"), 1)
+    cached(tree, tuple("abxy"), 2)
+    tree.release(tree.acquire(tuple("abcd"), 3))
+
+    assert tree.evict(1) == 1
+    assert tree.match_len(tuple("abxy")) == 3
+    assert tree.evict(2) == 2
+    assert (tree.match_len(tuple("abxy")), tree.match_len(tuple("abcd"))) == (2, 3)
+
+
+def test_pinned_tokens_stay():
+    """
+    What a running request reads must not go, whatever the pressure.
+    """
+    tree = RadixTree()
+    cached(tree, tuple("abcd"), 1)
+    path = tree.acquire(tuple("ab"), 2)
+
+    assert tree.evictable == 2
+    assert tree.evict(100) == 2
+    assert tree.match_len(tuple("abcd")) == 2
+    tree.release(path)
+    assert tree.evict(100) == 2
+
+
+def test_a_question_changes_nothing():
+    """
+    Looking a prefix up must not make it younger: then a queue that is only looked at would keep it.
+    """
+    tree = RadixTree()
+    cached(tree, tuple("old"), 1)
+    cached(tree, tuple("new"), 2)
+    tree.match_len(tuple("old"))
+    tree.evict(3)
+
+    assert tree.match_len(tuple("old")) == 0
+
+
+def test_many_releases_leave_no_garbage_behind():
+    """
+    The eviction heap is cleaned lazily, but it is cleaned: without evictions, too.
+    """
+    tree = RadixTree()
+    for now in range(10_000):
+        cached(tree, tuple("abc"), now)
+
+    assert len(tree._leaves) < 100
+
+
+class Tree(RuleBasedStateMachine):
+    """The tree beside a plain set of cached prefixes and a list of pinned ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.tree, self.now = RadixTree(), 0
+        self.cached, self.paths = set(), []
+
+    @rule(prompt=prompts)
+    def insert(self, prompt):
+        self.now += 1
+        path = self.tree.insert(self.tree.acquire(prompt, self.now), prompt, self.now)
+        self.paths.append((path, prompt))
+        self.cached |= {prompt[:end] for end in range(1, len(prompt) + 1)}
+
+    @rule(prompt=prompts)
+    def acquire(self, prompt):
+        self.now += 1
+        path = self.tree.acquire(prompt, self.now)
+        self.paths.append((path, prompt[: path.length]))
+
+    @precondition(lambda self: self.paths)
+    @rule(data=st.data())
+    def release(self, data):
+        pair = data.draw(st.sampled_from(self.paths))
+        self.paths.remove(pair)
+        self.tree.release(pair[0])
+
+    @rule(size=st.integers(1, 10))
+    def evict(self, size):
+        before = self.tree.size
+        dropped = self.tree.evict(size)
+        assert self.tree.size == before - dropped
+        self.cached = {
+            prefix for prefix in self.cached if self.tree.match_len(prefix) == len(prefix)
+        }
+        assert self.tree.size == len(self.cached)
+
+    @invariant()
+    def agrees_with_the_set(self):
+        self.tree.check()
+        pinned = {prompt[:end] for _, prompt in self.paths for end in range(1, len(prompt) + 1)}
+        assert pinned <= self.cached
+        assert self.tree.size == len(self.cached)
+        assert self.tree.evictable == len(self.cached - pinned)
+
+    @rule(prompt=prompts)
+    def match(self, prompt):
+        length = max(
+            (end for end in range(len(prompt) + 1) if prompt[:end] in self.cached), default=0
+        )
+        assert self.tree.match_len(prompt) == length
+
+
+TestTree = Tree.TestCase
+TestTree.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
