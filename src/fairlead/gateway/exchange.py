@@ -96,10 +96,10 @@ class Exchange:
 
     # -- towards the engine
 
-    def send(self) -> None:
-        """Ask the engine the ticket is with."""
+    def send(self, *, fresh: bool = False) -> None:
+        """Ask the engine the ticket is with, over a connection not used before if `fresh`."""
         engine = self._host.engine(self.ticket.worker)
-        connection = engine.take()
+        connection = None if fresh else engine.take()
         if connection is not None:
             self._ask(engine, connection)
         else:
@@ -182,7 +182,9 @@ class Exchange:
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
         if stale:
-            self.send()
+            # Most likely the engine closed it while idle. A fresh one cannot be stale: if the
+            # request itself is what breaks engines, it is asked no third time.
+            self.send(fresh=True)
             return
         self._host.suspect(self.ticket.worker)
         self._fail()
@@ -258,7 +260,7 @@ class Exchange:
     def _drop(self) -> None:
         """Close the connection to the engine; count what had come."""
         if self._connection is not None:
-            self._connection.cancel()
+            self._connection.cancel(self)
             self._connection = None
         if isinstance(self._answer, StreamedAnswer):
             self.ticket.output_len = self._answer.output_len

@@ -129,8 +129,9 @@ class RequestReader:
         self._head_len = 0
         incoming.method = self._parser.get_method()
         incoming.http10 = self._parser.get_http_version() == "1.0"
-        # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
-        incoming.keep_alive = not incoming.http10 and self._parser.should_keep_alive()
+        if incoming.http10 or not self._parser.should_keep_alive():
+            # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
+            incoming.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)

@@ -44,6 +44,7 @@ class Gateway:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
+        self.port = settings.port  # if that is 0, known once it listens
         self.max_payload_size = settings.max_payload_size
         self.client_timeout_s = settings.client_timeout_secs
         keys = settings.keys()
@@ -81,12 +82,6 @@ class Gateway:
 
     # -- life
 
-    @property
-    def port(self) -> int:
-        """Where it listens, also if the port was left to the system."""
-        assert self._server is not None, "not started"
-        return int(self._server.sockets[0].getsockname()[1])
-
     async def start(self) -> None:
         """Listen, and begin to watch the engines. Raises ConfigError if the address is taken."""
         settings = self.settings
@@ -101,11 +96,14 @@ class Gateway:
             await self._workers.close()
             where = f"{settings.host}:{settings.port}"
             raise ConfigError(f"--port: cannot listen on {where}: {error.strerror}") from None
+        self.port = int(self._server.sockets[0].getsockname()[1])
         self._ticker = self._loop.create_task(self._tick())
 
     async def stop(self) -> None:
         """Take no more, finish what is under way for as long as the settings allow, close."""
         assert self._server is not None and self._ticker is not None, "not started"
+        if self._stopping:
+            return
         self._stopping = True
         self._server.close()
         for connection in list(self._connections):

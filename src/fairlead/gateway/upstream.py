@@ -46,7 +46,7 @@ class Listener(Protocol):
 class Head:
     """Status line and headers of an answer."""
 
-    __slots__ = ("content_type", "framed", "lines", "reason", "status")
+    __slots__ = ("content_type", "framed", "keep_alive", "lines", "reason", "status")
 
     def __init__(self) -> None:
         self.status = 0
@@ -54,6 +54,7 @@ class Head:
         self.lines: list[bytes] = []  # as they came, those of the connection left out
         self.content_type = b""
         self.framed = False  # says where its body ends
+        self.keep_alive = False
 
 
 class EngineConnection(asyncio.Protocol):
@@ -66,6 +67,7 @@ class EngineConnection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._reset()
         self._requests = 0
+        self._last = False
         self.idle_since = 0.0
 
     def _reset(self) -> None:
@@ -75,15 +77,24 @@ class EngineConnection(asyncio.Protocol):
 
     # -- for the listener
 
-    def send(self, listener: Listener, head: bytes, body: bytes) -> None:
-        """Ask; the answer goes to `listener`."""
+    def send(self, listener: Listener, head: bytes, body: bytes, *, last: bool = False) -> None:
+        """Ask; the answer goes to `listener`. `last`: the connection is not used again."""
         assert self._listener is None and self._transport is not None
         self._listener = listener
+        self._last = last
         self._requests += 1
         self._transport.writelines([head, body])
 
-    def cancel(self) -> None:
-        """Nobody wants the answer any more: closing is what makes the engine abort."""
+    def cancel(self, listener: Listener) -> None:
+        """`listener` wants no answer any more: closing is what makes the engine abort.
+
+        Nothing happens if it has had its answer: the connection may be another's by now.
+        """
+        if self._listener is listener:
+            self.abort()
+
+    def abort(self) -> None:
+        """Close, and tell nobody."""
         self._listener = None
         if self._transport is not None:
             self._transport.abort()
@@ -110,7 +121,7 @@ class EngineConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._listener is None:  # bytes nobody asked for
-            self.cancel()
+            self.abort()
             return
         self._heard = True
         try:
@@ -148,6 +159,7 @@ class EngineConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head.status = self._parser.get_status_code()
+        self._head.keep_alive = self._parser.should_keep_alive()
         if self._head.status >= 200:
             self._has_head = True
 
@@ -178,8 +190,8 @@ class EngineConnection(asyncio.Protocol):
     def _finish(self) -> None:
         listener, self._listener = self._listener, None
         assert listener is not None
-        keep = self.is_open and self._head.framed and self._parser.should_keep_alive()
-        if keep:
+        keep = self._head.framed and self._head.keep_alive and not self._last
+        if keep and self.is_open:
             self._reset()
             self._engine.give_back(self)
         elif self._transport is not None:
@@ -189,7 +201,7 @@ class EngineConnection(asyncio.Protocol):
     def _lose(self) -> None:
         listener, self._listener = self._listener, None
         stale = self._requests > 1 and not self._heard
-        self.cancel()
+        self.abort()
         if listener is not None:
             listener.on_lost(stale=stale)
 
@@ -220,13 +232,13 @@ class Engine:
             connection = self._idle.pop()
             if connection.is_open and now - connection.idle_since < _IDLE_S:
                 return connection
-            connection.cancel()
+            connection.abort()
         return None
 
     def give_back(self, connection: EngineConnection) -> None:
         """`connection` is idle."""
         if len(self._idle) >= _MAX_IDLE:
-            connection.cancel()
+            connection.abort()
             return
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
@@ -254,7 +266,7 @@ class Engine:
     def close(self) -> None:
         """Close what is idle and give up what is connecting; requests under way go on."""
         for connection in self._idle[:]:
-            connection.cancel()
+            connection.abort()
         self._idle.clear()
         for task in self._connecting:
             task.cancel()

@@ -51,11 +51,12 @@ class Probe:
         async with asyncio.timeout(timeout_s):
             connection: EngineConnection = await engine.connect()
             head = b"GET %b%b HTTP/1.1\r\n%bconnection: close\r\n\r\n"
-            connection.send(self, head % (engine.path, path, engine.fixed_lines), b"")
+            filled = head % (engine.path, path, engine.fixed_lines)
+            connection.send(self, filled, b"", last=True)
             try:
                 return await self._answer
             finally:
-                connection.cancel()
+                connection.cancel(self)
 
 
 @dataclass(slots=True)
