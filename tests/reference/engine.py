@@ -1,6 +1,7 @@
 """The ideal engine of the theorems: one token for each running request and step, full reservation."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fairlead.core.admission import Grant, Reserve
@@ -34,6 +35,7 @@ class IdealEngine:
     price: tuple[int, int] = (1, 2)
     weights: dict = field(default_factory=dict)
     charge_input: bool = False
+    on_finish: Callable[[Request, int], None] | None = None
 
     def __post_init__(self):
         self.scheduler = Scheduler(self.policy, max_misfits=None)
@@ -50,14 +52,18 @@ class IdealEngine:
         while (todo or self.running or len(self.scheduler)) and self.step != steps:
             while todo and todo[0].step <= self.step:
                 self.arrive(todo.popleft().request)
-            self.look()
-            idle = not self.running and len(self.scheduler)
-            assert not idle, f"step {self.step}: idle while {list(self.scheduler)} wait"
-            self.decode()
-            self.tree.check()
-            self.step += 1
-            assert self.step < 100_000, "this does not end"
+            self.advance()
         return self
+
+    def advance(self):
+        """One step: admit, then every running request emits a token."""
+        self.look()
+        idle = not self.running and len(self.scheduler)
+        assert not idle, f"step {self.step}: idle while {list(self.scheduler)} wait"
+        self.decode()
+        self.tree.check()
+        self.step += 1
+        assert self.step < 100_000, "this does not end"
 
     def arrive(self, request):
         if not self.memory.fits_ever(request):
@@ -95,6 +101,8 @@ class IdealEngine:
                 self.memory.release(grant)
                 self.scheduler.finish(request)
                 self.finished.append(request.id)
+                if self.on_finish:
+                    self.on_finish(request, grant.extend_len)
 
     def serve(self, client, amount):
         for observer in self.observers:
