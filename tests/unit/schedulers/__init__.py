@@ -1,0 +1,1 @@
+"""One file for each policy; each test is a story."""
