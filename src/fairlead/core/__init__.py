@@ -1,0 +1,1 @@
+"""Floor 1: the ideas, pure and with nothing but the standard library."""

@@ -1,0 +1,1 @@
+"""Thin translators between an engine's requests and ours."""

@@ -1,0 +1,1 @@
+"""The HTTP gateway: asyncio protocols, bytes forwarded as they came."""

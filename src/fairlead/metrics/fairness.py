@@ -13,13 +13,6 @@ from fairlead.core.request import ClientId
 Amount = int | Fraction
 
 
-def jain(services: Iterable[float]) -> float:
-    """Jain's index of the amounts: 1 when all are equal, 1/n when one has everything."""
-    values = list(services)
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
-
-
 class BackloggedGaps:
     """The largest service gap of each pair over any interval in which both are backlogged.
 
