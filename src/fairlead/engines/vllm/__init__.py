@@ -3,7 +3,10 @@
 Loaded on demand: the HTTP server needs no scheduler and the engine process no middleware.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
     from fairlead.engines.vllm.middleware import ClientIdentity
@@ -18,7 +21,13 @@ def __getattr__(name: str) -> Any:
 
         return FairScheduler
     if name == "ClientIdentity":
-        from fairlead.engines.vllm.middleware import ClientIdentity
+        from fairlead.engines.vllm.middleware import ClientIdentity, read_keys
 
+        # vLLM makes its middleware when it already serves, where an error is one line of the log and
+        # then status 500 for everyone. So wrong keys stop the server here, when it asks for the name.
+        try:
+            read_keys(os.environ)
+        except ConfigError as error:
+            raise SystemExit(f"fairlead: {error}") from None
         return ClientIdentity
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,10 +18,10 @@ from prometheus_client import Counter, Gauge
 
 from fairlead.core.request import ClientId
 from fairlead.core.service import Service
+from fairlead.engines.vllm.identity import OVERFLOW
 
 MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
 MAX_LABELS = 1000
-OTHER = "other"
 FLUSH_INTERVAL_S = 1.0
 
 
@@ -66,6 +66,7 @@ class ClientMetrics:
         self._pending: dict[ClientId, Service] = {}
         self._named: set[ClientId] = set()
         self._flushed_s = time.monotonic()
+        self._is_collected = is_collected()
 
     def touch(self, client: ClientId) -> Service:
         """What the client received since the last flush, to be added to. O(1)."""
@@ -82,8 +83,9 @@ class ClientMetrics:
             return
         self._flushed_s = now_s
         pending, self._pending = self._pending, {}
-        for client, service in pending.items():
-            self._write(client, service)
+        if self._is_collected:
+            for client, service in pending.items():
+                self._write(client, service)
 
     def _write(self, client: ClientId, service: Service) -> None:
         series = _series()
@@ -92,13 +94,13 @@ class ClientMetrics:
         series.extend.labels(label).inc(service.extend_len)
         series.cached.labels(label).inc(service.cached_len)
         series.output.labels(label).inc(service.output_len)
-        if label != OTHER:  # one client's state says nothing about the rest of `other`
+        if label != OVERFLOW:  # one client's state says nothing about the rest of `other`
             series.waiting.labels(label).set(self._waiting(client))
             series.deficit.labels(label).set(self._deficit(client))
 
     def _label(self, client: ClientId) -> str:
         if client not in self._named:
-            if len(self._named) >= MAX_LABELS or client == OTHER:
-                return OTHER
+            if len(self._named) >= MAX_LABELS or client == OVERFLOW:
+                return OVERFLOW
             self._named.add(client)
         return client

@@ -14,6 +14,7 @@ Everything else that vLLM does to a queue is translated here:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any, Protocol
 
@@ -22,7 +23,8 @@ from vllm.v1.request import RequestStatus
 
 from fairlead.core.request import Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler, State
-from fairlead.engines.vllm.identity import client_of
+from fairlead.engines.vllm.identity import OVERFLOW, client_of
+from fairlead.errors import QueueFull
 
 # Blocked requests asked per step whether they are ready: bounds the step, not the wait.
 POLLS_PER_STEP = 8
@@ -199,7 +201,6 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             (self._loaded if is_ready else self._loading)[name] = request
             return
         ours = self._arrive(request)
-        self._core.add(ours)
         if is_ready:
             self._ready[name] = request
         else:
@@ -207,14 +208,26 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._blocked[name] = request
 
     def _arrive(self, request: Any) -> Request:
-        ours = self.live[request.request_id] = Request(
-            id=request.request_id,
-            client=client_of(request),
-            prompt=self._host.prompt_units(request),
-            input_len=request.num_prompt_tokens,
-            max_tokens=max(1, request.max_tokens),
-            order=next(self._order),
-        )
+        """Make it ours. Where the table of clients is full, it shares the account of the overflow."""
+        order, own = next(self._order), client_of(request)
+        known = next(iter(self.live.values()), None)  # whose client certainly has a record
+        units = self._host.prompt_units(request)
+        for client in (own, OVERFLOW, known.client if known else own):
+            ours = Request(
+                id=request.request_id,
+                client=client,
+                prompt=units,
+                input_len=request.num_prompt_tokens,
+                max_tokens=max(1, request.max_tokens),
+                order=order,
+            )
+            # An exception here would end the engine, and a stranger must not be able to.
+            with suppress(QueueFull):
+                self._core.add(ours)
+                break
+        else:
+            raise QueueFull(f"no record left for client {own!r}")
+        self.live[request.request_id] = ours
         return ours
 
     def prepend_request(self, request: Any) -> None:
