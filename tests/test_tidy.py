@@ -20,7 +20,7 @@ FLOORS = {
     "core": 1,
     "schedulers": 2,
     "routers": 2,
-    "": 2,  # fairlead/__init__.py: every import of the package runs it, so it may need nothing
+    "": 2.5,  # fairlead/__init__.py: the public names; every import of the package runs it
     "dispatch": 3,
     "workloads": 3,
     "metrics": 3,
@@ -80,7 +80,7 @@ def floors(path: Path, source: str) -> Iterator[str]:
         if top == "fairlead" and part in FLOORS and part != own and FLOORS[part] >= FLOORS[own]:
             yield f"{line}: {module} is not below {own}"
         foreign = top != "fairlead" and top not in sys.stdlib_module_names
-        if foreign and FLOORS[own] <= 2:
+        if foreign and FLOORS[own] < 3:
             yield f"{line}: floors 1 and 2 import nothing third-party, here {module}"
 
 
