@@ -27,7 +27,7 @@ def send(
     request = Request(
         id=str(Order.number),
         client=client,
-        prompt=ChunkedText().extended(text).hashes,
+        prompt=ChunkedText().extended(text).chunks,
         input_len=max(1, dispatcher.scale.tokens(len(text))),
         max_tokens=50,
         order=Order.number,
@@ -133,7 +133,7 @@ def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
     prompt = b"q" * 2048
     ticket = send(made, text=prompt)
     said = ChunkedText().extended(prompt + b"a" * 2048)
-    made.finished(ticket, None, text=said.hashes)
+    made.finished(ticket, None, text=said.chunks)
     follow_up = send(made, text=prompt + b"a" * 2048 + b"?" * 300)
 
     assert follow_up.worker == ticket.worker

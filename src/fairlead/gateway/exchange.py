@@ -244,7 +244,7 @@ class Exchange:
         if not answer:
             return ()
         said = self._prompt.extended(answer_text(answer, chat=self._chat))
-        return said.hashes if len(said.hashes) > len(self._prompt.hashes) else ()
+        return said.chunks if len(said.chunks) > len(self._prompt.chunks) else ()
 
     def _fail(self) -> None:
         if isinstance(self._answer, StreamedAnswer):

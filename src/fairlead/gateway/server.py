@@ -191,7 +191,7 @@ class Gateway:
             Request(
                 id=str(self._order),
                 client=client,
-                prompt=prompt.hashes,
+                prompt=prompt.chunks,
                 input_len=max(1, input_len),
                 max_tokens=call.max_tokens,
                 order=self._order,

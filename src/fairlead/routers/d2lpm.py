@@ -49,8 +49,9 @@ class D2LPM:
             raise ConfigError(f"min-match: expected a number of tokens >= 1, got {min_match}")
         if charge not in get_args(WorkerCharge):
             raise ConfigError(f"worker-charge: expected extend or input, got {charge!r}")
-        self._quantum = quantum
         self._weights = weights or Weights()
+        # Per millionth of a weight: exact, since a token has 10^8 units.
+        self._quantum_units = quantum * UNITS_PER_TOKEN // WEIGHT_SCALE
         self._cost = cost or TokenCost()
         self._charge = charge
         self._min_match = min_match
@@ -72,7 +73,7 @@ class D2LPM:
 
     def quantum_of(self, client: ClientId) -> int:
         """Q_{i,w} in units. O(1)."""
-        return self._quantum * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
+        return self._quantum_units * self._weights.of(client)
 
     def deficit(self, client: ClientId, worker: WorkerId) -> int:
         """q_{i,w} in units. O(1)."""
@@ -119,7 +120,8 @@ class D2LPM:
         self._pay(request.client, worker, cost)
 
     def _available(self, client: ClientId, workers: Collection[WorkerId]) -> list[WorkerId]:
-        return [worker for worker in workers if self.deficit(client, worker) > 0]
+        full, deficits = self.quantum_of(client), self._deficits
+        return [worker for worker in workers if deficits[worker].get(client, full) > 0]
 
     def _refill(self, client: ClientId, candidates: Collection[WorkerId]) -> None:
         """As many rounds as the candidate that owes least needs to become available, at once.
@@ -135,9 +137,9 @@ class D2LPM:
                 self._deficits[worker][client] = raised
 
     def _pay(self, client: ClientId, worker: WorkerId, units: int) -> None:
-        q = self.deficit(client, worker) - units
+        full, counters = self.quantum_of(client), self._deficits[worker]
         # An estimate given back after a refill could lift a counter above its full value.
-        self._deficits[worker][client] = min(q, self.quantum_of(client))
+        counters[client] = min(counters.get(client, full) - units, full)
 
     def _prompt_cost(self, request: Request, extend_len: int) -> int:
         return self._cost.prefill(request.input_len if self._charge == "input" else extend_len)

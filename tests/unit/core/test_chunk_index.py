@@ -10,7 +10,7 @@ TEXTS = st.lists(st.sampled_from([b"a" * 200, b"b" * 200, b"c" * 700]), max_size
 
 
 def chunks(text: bytes) -> tuple[int, ...]:
-    return ChunkedText().extended(text).hashes
+    return ChunkedText().extended(text).chunks
 
 
 @settings(deadline=None)
@@ -25,8 +25,8 @@ def test_a_text_hashes_the_same_in_one_piece_or_two(head: bytes, tail: bytes) ->
 def test_chunks_cover_the_text_but_for_a_last_part(text: bytes) -> None:
     whole = ChunkedText().extended(text)
 
-    assert text == text[: chunks_len(len(whole.hashes))] + whole.tail
-    assert chunks_len(len(whole.hashes) + 1) > len(text)
+    assert text == text[: chunks_len(len(whole.chunks))] + whole.tail
+    assert chunks_len(len(whole.chunks) + 1) > len(text)
 
 
 @settings(deadline=None)

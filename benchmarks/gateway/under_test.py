@@ -1,0 +1,24 @@
+"""The gateway as it is measured: keys, a policy, and mock engines on the given ports."""
+
+import sys
+
+from fairlead.gateway.server import run
+from fairlead.gateway.settings import make
+
+CLIENTS = 8
+
+if __name__ == "__main__":
+    policy, port, *engines = sys.argv[1:]
+    sys.exit(
+        run(
+            make(
+                {
+                    "policy": policy,
+                    "port": int(port),
+                    "worker_urls": [f"http://127.0.0.1:{engine}" for engine in engines],
+                    "tenant_api_key": [f"tenant-{n}:key-{n}" for n in range(CLIENTS)],
+                },
+                where="benchmark",
+            )
+        )
+    )
