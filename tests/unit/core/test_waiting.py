@@ -49,7 +49,8 @@ def test_the_oldest_of_an_evicted_branch_is_the_oldest_of_its_trunk():
     """
     tree = RadixTree()
     index = waiting_index(tree)
-    second = request(2, "xxx")
+    first, second = request(1, "x"), request(2, "xxx")
+    index.add(first)
     index.add(second)
     tree.release(tree.insert(tree.acquire(("x",), 1), ("x",), 1))
     path = tree.insert(tree.acquire(("x", "x"), 2), ("x", "x"), 2)
@@ -58,6 +59,7 @@ def test_the_oldest_of_an_evicted_branch_is_the_oldest_of_its_trunk():
     index.add(request(3, "xx"))
     tree.release(path)
     tree.evict(1)
+    index.remove(first)
 
     assert index.best() is second
 
