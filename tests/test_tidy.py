@@ -30,8 +30,9 @@ FLOORS = {
     # Within floor 5: engines and gateway together, then what runs both, then the command line.
     "serve": 5.1,
     "experiments": 5.2,
-    "cli": 5.3,
-    "__main__": 5.4,
+    "console": 5.3,
+    "cli": 5.4,
+    "__main__": 5.5,
 }
 
 CLOCKS = {"time", "uuid", "secrets"}

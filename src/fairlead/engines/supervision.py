@@ -20,6 +20,9 @@ START_TIMEOUT_S = 900.0
 # The guard kills what does not stop by itself after 8 s; ours must be the longer patience.
 STOP_TIMEOUT_S = 15.0
 
+# Log lines that only inform.
+LEVELS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b")
+
 Probe = Callable[[], Awaitable[bool]]
 Tell = Callable[[str, str], None]
 
@@ -131,12 +134,11 @@ class Child:
     def last_words(self) -> str:
         """The line of the log that most likely says why it died."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-400:]
-        # Engines prefix their lines with process and time; the cause comes before its echoes.
-        causes = [
-            found[0]
-            for line in lines
-            if (found := re.search(r"(?:\b\w*(?:Error|Exception)|\berror): .+", line))
-            and "See root cause above" not in line
-        ]
-        words = causes[-1] if causes else (lines[-1] if lines else "it said nothing")
-        return words.strip()[:300]
+        said = [line for line in lines if not LEVELS.search(line)]
+        # Our own plug-in's word first; of an engine's exceptions the last that is not an echo.
+        for pattern in (r"^fairlead: .+", r"(?:\b\w*(?:Error|Exception)|\berror): .+", r".+"):
+            found = [match[0] for line in said if (match := re.search(pattern, line))]
+            causes = [words for words in found if "See root cause above" not in words]
+            if causes:
+                return causes[-1].strip()[:300]
+        return "it said nothing"

@@ -1,0 +1,197 @@
+"""What a person at a terminal sees of `serve` and `demo`: progress, addresses, tables."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fairlead import serve as service
+from fairlead.errors import ConfigError
+from fairlead.experiments import provenance
+from fairlead.experiments import two_tenants as flood
+
+TERMINAL = Console(highlight=False)
+
+
+class News:
+    """What each part of the service is doing: a live line each while starting, plain lines later."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lines: dict[str, TaskID] = {}
+        self._began_s = time.monotonic()
+        self._display = Progress(
+            SpinnerColumn(finished_text="[green]●[/green]"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._live = False
+        self._bar: TaskID | None = None
+
+    def __enter__(self) -> "News":
+        # Where there is no terminal, each change is a line of its own.
+        self._live = self._console.is_terminal
+        if self._live:
+            self._display.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            self._display.stop()
+        self._live = False
+
+    def advance(self, share: float) -> None:
+        """How much of the measurement is over, from 0 to 1."""
+        if not self._live:
+            return
+        if self._bar is None:
+            self._bar = self._display.add_task("measuring", total=1)
+        self._display.update(self._bar, completed=share, description=f"measuring {share:4.0%}")
+
+    def tell(self, name: str, news: str) -> None:
+        """Something a person should know about one part."""
+        if not self._live:
+            passed_s = time.monotonic() - self._began_s
+            self._console.print(f"{passed_s:6.1f} s  {name}: {news}", markup=False)
+            return
+        if name not in self._lines:
+            self._lines[name] = self._display.add_task(name, total=1)
+        self._display.update(
+            self._lines[name], description=f"{name}: {news}", completed=1 if news == "ready" else 0
+        )
+
+
+def until_done(work: Coroutine[None, None, None]) -> int:
+    """Run `work` until it ends, or until Ctrl-C or SIGTERM; the exit status."""
+
+    async def stoppable() -> int:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            TERMINAL.print("stopped")
+        return 0
+
+    return asyncio.run(stoppable())
+
+
+def serve(options: service.ServeOptions) -> int:
+    """`fairlead serve`."""
+
+    async def work() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            with News(TERMINAL) as news:
+                running = await stack.enter_async_context(service.running(options, news.tell))
+            introduce(running, options)
+            await asyncio.Event().wait()
+
+    return until_done(work())
+
+
+def introduce(running: service.Service, options: service.ServeOptions) -> None:
+    """The address, and what to type."""
+    keys = options.gateway.keys()
+    TERMINAL.rule(
+        f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.policy}"
+    )
+    TERMINAL.print(
+        f"[bold]{running.url}[/bold]   metrics {running.url}/metrics   logs {running.folder}\n"
+    )
+    TERMINAL.print(service.examples(running, next(iter(keys), None)), markup=False, soft_wrap=True)
+    if not keys and not options.gateway.identify_by_user:
+        TERMINAL.print(
+            "Without keys every caller is the same client; give each tenant one: "
+            "--tenant-api-key NAME:KEY, or --keys-file FILE."
+        )
+    if running.model == "demo":
+        TERMINAL.print("The demo model has random weights: its answers are gibberish.")
+    TERMINAL.print("Ctrl-C stops everything.")
+
+
+def demo(*, seconds: int, seed: int, out: str | None) -> int:
+    """`fairlead demo`: every policy in turn, then the table."""
+    if out is not None and not Path(out).resolve().parent.is_dir():
+        raise ConfigError(f"--out {out}: no such directory")
+    results: list[flood.PolicyResult] = []
+
+    async def work() -> None:
+        for scheduler, router in flood.POLICIES:
+            TERMINAL.rule(f"{scheduler} in the engines, {router} in the gateway")
+            with News(TERMINAL) as news:
+                result = await flood.run_policy(
+                    scheduler,
+                    router,
+                    seconds=seconds,
+                    seed=seed,
+                    tell=news.tell,
+                    advance=news.advance,
+                )
+            results.append(result)
+        TERMINAL.print(table(results))
+        TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
+        if out is not None:
+            content = {**provenance.of_this_run(), "seed": seed, "rows": flood.as_rows(results)}
+            Path(out).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+            TERMINAL.print(f"written: {out}")
+
+    return until_done(work())
+
+
+NOTES = """\
+Two real vLLM engines on this machine's CPU, random weights: compare the rows, not the absolute numbers.
+Latency of requests sent in the measured time; service is extend + 2 x output tokens, per second.
+Ratio and gap: of the two tenants' service while both had requests waiting at both engines. The gap is the
+largest over any stretch of that time, at the worse engine. The bound 2(U + Q), U = longest prompt + 2 x {kv}
+tokens of KV and Q = {quantum}, is DLPM's promise; the other policies make none."""
+
+
+def table(results: list[flood.PolicyResult]) -> Table:
+    """Who got what, one row per policy and tenant."""
+    shown = Table(title="A tenant with 60 callers beside one with 16", title_style="bold")
+    for heading in ("policy", "tenant"):
+        shown.add_column(heading)
+    headings = (
+        "req/s",
+        "p50 s",
+        "p95 s",
+        "service/s",
+        "hit rate",
+        "ratio",
+        "gap",
+        "bound",
+        "both waited",
+    )
+    for heading in headings:
+        shown.add_column(heading, justify="right")
+    for result in results:
+        for number, (name, tenant) in enumerate(result.tenants.items()):
+            shared = [
+                f"{result.service_ratio:.2f}",
+                f"{max(result.gap_per_engine.values()):,}",
+                f"{result.bound_per_engine:,}",
+                f"{result.backlogged_s:.1f} s",
+            ]
+            shown.add_row(
+                "" if number else f"{result.scheduler} + {result.router}",
+                name,
+                f"{tenant.requests_per_s:.1f}",
+                f"{tenant.latency_ms_p50 / 1000:.2f}",
+                f"{tenant.latency_ms_p95 / 1000:.2f}",
+                f"{tenant.service / result.seconds:,.0f}",
+                f"{tenant.hit_rate:.0%}",
+                *([""] * len(shared) if number else shared),
+            )
+        shown.add_section()
+    return shown
