@@ -52,7 +52,7 @@ def assert_exact(trace: Trace, inputs: dict[str, tuple[str, int]]) -> None:
         assert received == service(trace, client), client
 
 
-def test_the_base_follows_the_async_setting():
+def test_the_engine_s_async_setting_picks_the_class():
     """The engine runs ahead of the outputs or not by that flag alone, whatever class it was given."""
     assert type(fair().scheduler) is FairScheduler
     assert type(fair(run_ahead=True).scheduler) is AsyncFairScheduler

@@ -1,16 +1,16 @@
 """vLLM's map of cached blocks, mirrored into our `BlockCache`: matching costs nothing per waiting request.
 
-Integration points: `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap` with `insert`,
-`pop` and `get_one_block` (vLLM 0.15 to 0.32). We put a subclass in its place that reports what
-appears and what goes. `reset_prefix_cache()` makes a map of its own again; `mirror_blocks` puts
-ours back.
+Integration points (vLLM 0.15 to 0.32): `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap`
+with `insert` and `pop` over a dictionary `_cache`; `make_block_hash_with_group_id`, which forms its
+keys; `Request.block_hashes`. We put a subclass in the map's place that reports what appears and what
+goes. `reset_prefix_cache()` makes a map of its own again; `BlockMirror.hook` puts ours back.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from vllm.v1.core.block_pool import BlockHashToBlockMap
-from vllm.v1.core.kv_cache_utils import BlockHashListWithBlockSize, get_block_hash, get_group_id
+from vllm.v1.core.kv_cache_utils import BlockHashListWithBlockSize, make_block_hash_with_group_id
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from fairlead.core.block_cache import BlockCache
@@ -18,40 +18,71 @@ from fairlead.core.request import Unit
 
 
 class MirroredBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
-    """The engine's own map; it also tells `cache` which hashes of one KV group it holds."""
+    """The engine's own map; it also writes down which keys appear and go, of whatever KV group.
 
-    def __init__(self, cache: BlockCache, *, group: int) -> None:
+    Called for every block that fills or is evicted, about ten times per admission: no step is spare.
+    """
+
+    def __init__(self, news: list[tuple[bytes, bool]]) -> None:
         super().__init__()
-        self._mirror = cache
-        self._group = group
+        self._news = news
 
     def insert(self, key: bytes, block: Any) -> None:
-        """A block is full. One hash can have several blocks; only the first is news. O(1)."""
-        is_news = self.get_one_block(key) is None
-        super().insert(key, block)
-        if is_news and get_group_id(key) == self._group:
-            self._mirror.insert(get_block_hash(key))
+        """A block is full. One key can have several blocks; only the first is news. O(1)."""
+        if key not in self._cache:
+            self._news.append((key, True))
+        _stock_insert(self, key, block)
 
     def pop(self, key: bytes, block_id: int) -> Any:
-        """A block is evicted; its hash is gone once no block has it. O(1)."""
-        block = super().pop(key, block_id)
-        is_last = block is not None and self.get_one_block(key) is None
-        if is_last and get_group_id(key) == self._group:
-            self._mirror.evict(get_block_hash(key))
+        """A block is evicted; its key is gone once no block has it. O(1)."""
+        block = _stock_pop(self, key, block_id)
+        if block is not None and key not in self._cache:
+            self._news.append((key, False))
         return block
 
 
-def mirror_blocks(pool: Any, cache: BlockCache, *, group: int) -> None:
-    """Make `pool` report to `cache`; call again after a reset. Costs nothing where it already does."""
-    if not isinstance(pool.cached_block_hash_to_block, MirroredBlockMap):
-        # Before the first request and right after a reset there is nothing to copy.
-        cache.clear()
-        pool.cached_block_hash_to_block = MirroredBlockMap(cache, group=group)
+_stock_insert, _stock_pop = BlockHashToBlockMap.insert, BlockHashToBlockMap.pop
+
+
+class BlockMirror:
+    """Keeps a `BlockCache` equal to the engine's map, whenever somebody is about to look.
+
+    Between the looks the news wait: most are of the request being admitted, which no longer waits
+    by the time anybody asks, so that its own blocks move nothing.
+    """
+
+    def __init__(self, pool: Any, cache: BlockCache) -> None:
+        self._pool, self._cache = pool, cache
+        self._news: list[tuple[bytes, bool]] = []
+        self.hook()
+
+    def hook(self) -> None:
+        """Make the pool report here; again after a reset, which leaves nothing cached."""
+        if not isinstance(self._pool.cached_block_hash_to_block, MirroredBlockMap):
+            self._news.clear()
+            self._cache.clear()
+            self._pool.cached_block_hash_to_block = MirroredBlockMap(self._news)
+
+    def catch_up(self) -> None:
+        """Tell the cache what happened since the last look. O(news)."""
+        if not self._news:
+            return
+        insert, evict = self._cache.insert, self._cache.evict
+        for key, is_cached in self._news:
+            if is_cached:
+                insert(key)
+            else:
+                evict(key)
+        self._news.clear()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KVGroup:
-    """The KV group whose cached blocks stand for the whole prefix cache."""
+    """The KV group whose cached blocks stand for the whole prefix cache.
+
+    Prompts are looked up by the map's own keys, a block's hash and its group: so the map can report
+    keys as they are, and those of other groups concern nobody.
+    """
 
     index: int
     block_size: int  # in tokens
@@ -88,11 +119,12 @@ class KVGroup:
         )
 
     def prompt_units(self, request: Any) -> tuple[Unit, ...]:
-        """The hashes of the full blocks a hit may cover: the last prompt token is always computed."""
+        """The keys of the full blocks a hit may cover: the last prompt token is always computed."""
         # Some requests need every position computed: for its log-probability, or for pooling.
         if not self.is_cached or request.skip_reading_prefix_cache:
             return ()
         hashes = request.block_hashes
         if self.block_size != self.hash_block_size:
             hashes = BlockHashListWithBlockSize(hashes, self.hash_block_size, self.block_size)
-        return tuple(hashes[: (request.num_prompt_tokens - 1) // self.block_size])
+        end = (request.num_prompt_tokens - 1) // self.block_size
+        return tuple(make_block_hash_with_group_id(each, self.index) for each in hashes[:end])

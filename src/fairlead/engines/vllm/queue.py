@@ -23,6 +23,7 @@ from vllm.v1.request import RequestStatus
 
 from fairlead.core.request import Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler, State
+from fairlead.engines.vllm.blocks import BlockMirror
 from fairlead.engines.vllm.identity import OVERFLOW, client_of
 from fairlead.errors import QueueFull
 
@@ -63,8 +64,10 @@ class Host(Protocol):
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     """All that waits in vLLM. Any here is the engine's request, `Request` is ours; one id names both."""
 
-    def __init__(self, core: Scheduler, host: Host, *, keeps_loading: bool) -> None:
-        self._core, self._host = core, host
+    def __init__(
+        self, core: Scheduler, host: Host, mirror: BlockMirror, *, keeps_loading: bool
+    ) -> None:
+        self._core, self._host, self._mirror = core, host, mirror
         # Whether requests that load remote KV come back here; 0.32 has a queue of its own for them.
         self._keeps_loading = keeps_loading
         self._order = count()
@@ -79,6 +82,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._skipped: set[RequestId] = set()  # popped, to be put back at the end of the step
         self._paid: set[RequestId] = set()  # charged before it ran
         self._is_open = False  # whether this step's look has begun
+        self._admitted: list[Any] = []  # in this step
+        self.prefilling: list[Any] = []  # running, with prompt tokens left to compute
         self._skips = 0
 
     # -- what the scheduler around it says ------------------------------------------------------
@@ -96,6 +101,14 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if self._popped is not None:
             self._settle(scheduled.get(self._popped.request_id, 0))
         assert not self._skipped, self._skipped
+        self._mirror.catch_up()
+        self.prefilling = [
+            request
+            for request in (*self.prefilling, *self._admitted)
+            if request.num_computed_tokens < request.num_tokens
+            and request.status == RequestStatus.RUNNING
+        ]
+        self._admitted.clear()
 
     # -- what vLLM asks -------------------------------------------------------------------------
 
@@ -127,8 +140,10 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 self._open()
             if self._loaded:
                 self._proposal = next(iter(self._loaded.values()))
-            elif self._skips < SKIPS_PER_LOOK and (chosen := self._core.propose()):
-                self._proposal = self._ready[chosen.id]
+            elif self._skips < SKIPS_PER_LOOK:
+                self._mirror.catch_up()
+                if chosen := self._core.propose():
+                    self._proposal = self._ready[chosen.id]
         return self._proposal
 
     def _open(self) -> None:
@@ -160,6 +175,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             return
         self._popped = None
         request = self.live[popped.request_id]
+        if popped.status == RequestStatus.RUNNING:
+            self._admitted.append(popped)
         is_loading = popped.status == RequestStatus.WAITING_FOR_REMOTE_KVS
         if popped.request_id in self._paid:
             if popped.status == RequestStatus.RUNNING:
@@ -209,6 +226,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _arrive(self, request: Any) -> Request:
         """Make it ours. Where the table of clients is full, it shares the account of the overflow."""
+        self._mirror.catch_up()
         order, own = next(self._order), client_of(request)
         known = next(iter(self.live.values()), None)  # whose client certainly has a record
         units = self._host.prompt_units(request)

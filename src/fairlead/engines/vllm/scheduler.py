@@ -28,7 +28,7 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.engines.vllm.blocks import KVGroup, mirror_blocks
+from fairlead.engines.vllm.blocks import BlockMirror, KVGroup
 from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, is_collected
 from fairlead.engines.vllm.queue import FairQueue, SkippedQueue
 from fairlead.engines.vllm.settings import Settings, read_settings
@@ -64,31 +64,27 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def _set_up(self, settings: Settings) -> None:
         self._group = KVGroup.of(self)
         self._cache = BlockCache(block_size=self._group.block_size)
+        self._mirror = BlockMirror(self.kv_cache_manager.block_pool, self._cache)
         self._fair = Scheduler(settings.policy(self._cache))
         self._metrics = ClientMetrics(waiting=self._fair.waiting, deficit=self._deficit_of)
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
         self._queue = FairQueue(
-            self._fair, self, keeps_loading=not hasattr(self, "kv_holding_waiting")
+            self._fair, self, self._mirror, keeps_loading=not hasattr(self, "kv_holding_waiting")
         )
         self.waiting = self._queue
         if hasattr(self, "skipped_waiting"):
             self.skipped_waiting = SkippedQueue(self._queue)
         self._slots: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
         self._ending: dict[RequestId, Request] | None = None
-        self._mirror()
         logger.info("fairlead: %s; %s", settings, self._group.said)
-
-    def _mirror(self) -> None:
-        if self._group.is_cached:
-            mirror_blocks(self.kv_cache_manager.block_pool, self._cache, group=self._group.index)
 
     # -- vLLM's methods, around the stock ones --------------------------------------------------
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """One step: the stock schedule, between the beginning and the end of a look."""
         self._queue.begin_step()
-        order_victims(self, self._fair, self._queue.live)
+        order_victims(self, self._fair, self._queue)
         output = super().schedule(*args, **kwargs)
         self._queue.end_step(output.num_scheduled_tokens)
         return output
@@ -133,7 +129,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
         """The pool makes a new map of blocks; ours takes its place before anything is matched."""
         was_reset = super().reset_prefix_cache(*args, **kwargs)
-        self._mirror()
+        self._mirror.hook()
         return was_reset
 
     # -- what the queue asks and tells ----------------------------------------------------------

@@ -5,49 +5,52 @@ so the order of `running` is the choice; `block_pool.get_num_free_blocks()`; `Re
 `num_computed_tokens`. Nothing but token budgets depends on that order otherwise.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from fairlead.core.request import Request, RequestId
+from fairlead.core.request import Request
 from fairlead.core.scheduler import Scheduler
+from fairlead.engines.vllm.queue import FairQueue
 
 # More are hardly ever preempted in one step; the choice costs O(running) for each.
 MAX_VICTIMS = 4
 
 
-def order_victims(scheduler: Any, core: Scheduler, live: Mapping[RequestId, Request]) -> None:
-    """Put whom to preempt at the end of `running`, if blocks may run out. O(running), when tight."""
+def order_victims(scheduler: Any, core: Scheduler, queue: FairQueue) -> None:
+    """Put whom to preempt at the end of `running`, if this step may run out of blocks. O(running)."""
     running = scheduler.running
-    free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-    budget = scheduler.max_num_scheduled_tokens // scheduler.block_size
-    # A step takes at most its token budget in full blocks and one more block for each request.
-    if len(running) < 2 or free >= len(running) + budget:
+    missing = -scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+    missing += _wanted_blocks(scheduler, queue, spare=-missing)
+    if missing <= 0 or len(running) < 2:
         return
-    missing = _wanted_blocks(scheduler) - free
-    chosen: list[Any] = []
-    candidates = {
-        live[request.request_id]: request for request in running if request.request_id in live
+    ours: dict[Request, Any] = {
+        queue.live[name]: request
+        for request in running
+        if (name := request.request_id) in queue.live
     }
-    while missing > 0 and len(chosen) < MAX_VICTIMS and len(candidates) > 1:
-        victim = core.victim(list(candidates))
-        if victim is None:
+    chosen: list[Any] = []
+    while missing > 0 and len(chosen) < MAX_VICTIMS and len(ours) > 1:
+        if (victim := core.victim(list(ours))) is None:
             break
-        chosen.append(candidates.pop(victim))
+        chosen.append(ours.pop(victim))
         missing -= chosen[-1].num_computed_tokens // scheduler.block_size
     for request in reversed(chosen):  # the first choice is last in line
         running.remove(request)
         running.append(request)
 
 
-def _wanted_blocks(scheduler: Any) -> int:
-    """An upper bound of the blocks this step takes: what each running request lacks, within the budget."""
-    size, lookahead = scheduler.block_size, scheduler.num_lookahead_tokens
-    budget = scheduler.max_num_scheduled_tokens
-    wanted = 0
-    for request in scheduler.running:
-        computed = request.num_computed_tokens
-        new = request.num_tokens_with_spec + request.num_output_placeholders - computed
-        new = min(new, budget) + lookahead
-        wanted += -(-(computed + new) // size) + -computed // size
-        budget = max(0, budget - new)
-    return wanted
+def _wanted_blocks(scheduler: Any, queue: FairQueue, *, spare: int) -> int:
+    """How many blocks the running requests take in this step, at most.
+
+    A decoding request takes one when its last block is full, but for what it may draft; what still
+    prefills takes its prompt's, within the step's budget. Below `spare` the rough bound will do.
+    """
+    size = scheduler.block_size
+    prompts = sum(request.num_tokens - request.num_computed_tokens for request in queue.prefilling)
+    prefill = -(-min(prompts, scheduler.max_num_scheduled_tokens) // size)
+    ahead = 1 + scheduler.num_lookahead_tokens + scheduler.num_spec_tokens
+    each = -(-ahead // size)
+    rough = prefill + len(scheduler.running) * each
+    if rough <= spare:
+        return int(rough)
+    is_full = [-request.num_computed_tokens % size < ahead for request in scheduler.running]
+    return int(prefill + sum(is_full) * each)
