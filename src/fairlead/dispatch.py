@@ -50,7 +50,7 @@ class Ticket:
     matched_len: int = 0
     state: State = State.WAITING
     output_len: int = 0
-    tried: set[WorkerId] = field(default_factory=set)
+    tried: tuple[WorkerId, ...] = ()
 
     @property
     def extend_len(self) -> int:
@@ -155,7 +155,7 @@ class Dispatcher:
         if ticket.state is State.STARTED:
             self._end(ticket, extend_len=ticket.extend_len)
             raise EngineFailed("the engine failed while answering")
-        ticket.tried.add(ticket.worker)
+        ticket.tried += (ticket.worker,)
         left = self._untried(ticket)
         if not left:
             self._end(ticket, extend_len=0)

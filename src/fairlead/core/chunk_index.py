@@ -36,13 +36,15 @@ class ChunkedText:
     def extended(self, more: bytes) -> "ChunkedText":
         """The text with `more` after it. O(more)."""
         text = self.tail + more if self.tail else more
+        length, depth = len(text), len(self.chunks)
+        if length < (_SIZES[depth] if depth < len(_SIZES) else _REST):
+            return ChunkedText(self.chunks, text)
         chunks = list(self.chunks)
-        depth = len(chunks)
         crc = chunks[-1] & ((1 << _CRC_BITS) - 1) if chunks else 0
         at = 0
         for size in chain(_SIZES[depth:], repeat(_REST)):
             end = at + size
-            if end > len(text):
+            if end > length:
                 break
             crc = crc32(text[at:end], crc)
             chunks.append(depth << _CRC_BITS | crc)

@@ -4,6 +4,7 @@ The caller gets nothing before the engine's first piece of body, so that until t
 can take over unnoticed. An answer in one piece is held until it is complete, for the same reason.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.core.chunk_index import ChunkedText
@@ -11,7 +12,7 @@ from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, State, Ticket
 from fairlead.errors import EngineError, EngineFailed
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
-from fairlead.gateway.openai import answer_text
+from fairlead.gateway.openai import Buffer, answer_text
 from fairlead.gateway.upstream import Engine, EngineConnection, Head
 
 # An answer in one piece may not be longer; streams may.
@@ -73,7 +74,7 @@ class Exchange:
         ticket: Ticket,
         target: bytes,
         lines: bytes,
-        body: bytes,
+        body: Sequence[Buffer],
         hide_usage: bool,
         prompt: ChunkedText,
         chat: bool,
@@ -129,9 +130,9 @@ class Exchange:
             self._target,
             engine.fixed_lines,
             self._lines,
-            len(self._body),
+            sum(map(len, self._body)),
         )
-        connection.send(self, head, self._body)
+        connection.send(self, [head, *self._body])
         if self._paused:
             connection.pause()
 
@@ -172,12 +173,12 @@ class Exchange:
             return
         assert answer is not None
         body = answer.body()
+        self._finish().write_whole(head, body)  # first: nobody waits for the accounts
         if head.status == 200:
             usage, text = read_whole(body)
             self._host.dispatcher.finished(self.ticket, usage, text=self._next_turn(text))
         else:
             self._host.dispatcher.refused(self.ticket)
-        self._finish().write_whole(head, body)
 
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
@@ -226,7 +227,7 @@ class Exchange:
         if self.ticket.state is State.WAITING:
             self._host.dispatcher.started(self.ticket)
             head = self._head
-            self._body = b""  # it will not be sent again
+            self._body = ()  # it will not be sent again
         self._caller.write_stream(head, data)
 
     def _end_stream(self, answer: StreamedAnswer) -> None:
@@ -234,10 +235,10 @@ class Exchange:
         if self.ticket.state is State.WAITING:
             self._fail()  # a stream without a single event is no answer
             return
+        self._finish().end_stream()
         self.ticket.output_len = answer.output_len
         text = self._next_turn(answer.text())
         self._host.dispatcher.finished(self.ticket, answer.usage, text=text)
-        self._finish().end_stream()
 
     def _next_turn(self, answer: str | None) -> tuple[int, ...]:
         """The chunks the next turn's prompt will begin with, if the answer completes any."""

@@ -13,6 +13,9 @@ import orjson
 
 from fairlead.errors import BadRequest, CallerError, FairleadError, QueueFull
 
+# What a socket takes without a copy being made first.
+Buffer = bytes | memoryview
+
 # Assumed where the caller sets no limit: routers only use it to cap what they expect of a request.
 _UNLIMITED = 1 << 20
 # OpenAI's default for the older endpoint.
@@ -76,18 +79,20 @@ def answer_text(answer: str, *, chat: bool) -> bytes:
     return b"\0assistant\0" + said if chat else said
 
 
-def with_fields(body: bytes, document: dict[str, Any], fields: dict[str, Any]) -> bytes:
-    """`body` with `fields` added, byte for byte where it has none of them.
+def with_fields(
+    body: bytes, document: dict[str, Any], fields: dict[str, Any]
+) -> tuple[Buffer, ...]:
+    """`body` with `fields` added, in pieces; byte for byte where it has none of them.
 
     `document` is the parsed body: a name that came escaped or twice is found there too. Where the
     caller sent a field of the same name, ours wins inside it and the rest of it stays.
     """
     if not fields:
-        return body
+        return (body,)
     if document.keys().isdisjoint(fields):
         end = body.rindex(b"}")
         comma = b"," if document else b""
-        return body[:end] + comma + orjson.dumps(fields)[1:-1] + body[end:]
+        return memoryview(body)[:end], comma + orjson.dumps(fields)[1:-1] + body[end:]
     # The standard library keeps integers of any size; the last of two equal names wins, as it does
     # in the engines.
     try:
@@ -98,7 +103,7 @@ def with_fields(body: bytes, document: dict[str, Any], fields: dict[str, Any]) -
         theirs = merged.get(name)
         both = isinstance(theirs, dict) and isinstance(value, dict)
         merged[name] = {**theirs, **value} if both else value
-    return json.dumps(merged, separators=_COMPACT).encode()
+    return (json.dumps(merged, separators=_COMPACT).encode(),)
 
 
 def error_body(error: Exception, status: int) -> bytes:

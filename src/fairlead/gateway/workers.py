@@ -52,7 +52,7 @@ class Probe:
             connection: EngineConnection = await engine.connect()
             head = b"GET %b%b HTTP/1.1\r\n%bconnection: close\r\n\r\n"
             filled = head % (engine.path, path, engine.fixed_lines)
-            connection.send(self, filled, b"", last=True)
+            connection.send(self, [filled], last=True)
             try:
                 return await self._answer
             finally:

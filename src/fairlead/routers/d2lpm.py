@@ -92,10 +92,12 @@ class D2LPM:
             self._refill(client, matched)  # Alg. 2, line 6
             available = self._available(client, matched)  # the printed loop never looks again
         # Alg. 2, line 7, with G taken among the available: the second-best match is not ignored.
-        best = max(matched[worker] for worker in available)
+        best = max([matched[worker] for worker in available])
         if best >= self._min_match:  # a shared first token is no reason to pile up
             available = [worker for worker in available if matched[worker] == best]
-        chosen = min(available, key=lambda w: self._rank(client, w))  # Alg. 2, lines 8-9
+        chosen = available[0]
+        if len(available) > 1:
+            chosen = min(available, key=lambda w: self._rank(client, w))  # Alg. 2, lines 8-9
         assert self.deficit(client, chosen) > 0, (client, chosen)
         return chosen
 

@@ -15,7 +15,7 @@ FIELDS = {"vllm_xargs": {"fair_client": "alice"}}
 
 
 def added(body: bytes) -> bytes:
-    return with_fields(body, orjson.loads(body), FIELDS)
+    return b"".join(with_fields(body, orjson.loads(body), FIELDS))
 
 
 def test_a_key_names_its_client() -> None:
