@@ -7,6 +7,7 @@ gateway is tested beside this, on real engines.
 import asyncio
 import contextlib
 import json
+import random
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -776,6 +777,23 @@ def test_an_idle_connection_the_engine_has_closed_costs_no_retry() -> None:
     play(story, close_afterwards)
 
 
+def test_a_request_that_breaks_engines_is_not_sent_to_one_for_ever() -> None:
+    """A kept connection that breaks may just have been idle too long: one more try, and no third."""
+
+    async def fatal(received: Received) -> None:
+        await (break_off if b"fatal" in received.body else good)(received)
+
+    async def story(world: World) -> None:
+        assert (await world.ask()).status == 200  # now there is a connection to keep
+        reply = await world.ask(body=chat(user="fatal"))
+
+        assert reply.status == 502
+        assert len(world.received()) == 1 + 2
+        assert (await world.ask()).status == 200
+
+    play(story, fatal)
+
+
 def test_a_failure_in_mid_stream_ends_the_stream_with_an_error_event() -> None:
     """The caller keeps what it got, pays for that, and can tell that it was not the end."""
 
@@ -893,6 +911,54 @@ def test_an_engine_stops_within_a_second_of_its_caller_leaving(
             assert world.spent() == 0
 
     play(story, script)
+
+
+def test_nothing_is_lost_when_everything_fails_at_once() -> None:
+    """
+    Three engines that break in every way, 300 callers of whom every third leaves early: each that
+    stays gets an answer, and afterwards no engine is thought to be busy.
+    """
+    rng = random.Random(7)
+    faults = [
+        break_off,
+        reset,
+        half_a_head,
+        half_a_body,
+        broken,
+        die_in_mid_stream,
+        an_empty_stream,
+    ]
+
+    async def unreliable(received: Received) -> None:
+        await asyncio.sleep(rng.random() * 0.02)
+        await (rng.choice(faults) if rng.random() < 0.3 else good)(received)
+
+    async def one(world: World, number: int, client: str) -> int:
+        caller = await world.connect()
+        caller.send(CHAT, chat(stream=number % 2 == 0, user=client))
+        if number % 3 == 0:
+            await asyncio.sleep(rng.random() * 0.05)
+            caller.reset()
+            return 0
+        reply = await caller.reply()
+        caller.writer.close()
+        return reply.status
+
+    async def story(world: World) -> None:
+        statuses = await asyncio.gather(
+            *(one(world, number, rng.choice("abc")) for number in range(300))
+        )
+        stayed = [status for number, status in enumerate(statuses) if number % 3]
+        assert set(stayed) <= {200, 500, 502, 503}
+        assert stayed.count(200) > len(stayed) * 0.8
+        await eventually(lambda: not world.gateway._exchanges)
+        router = world.gateway.dispatcher.router
+        assert isinstance(router, D2LPM)
+        for name, worker in world.gateway.dispatcher.workers.items():
+            assert not worker.tickets
+            assert not worker.up or router.outstanding(name) == 0
+
+    play(story, *[unreliable] * 3, identify_by_user=True)
 
 
 def test_shutting_down_finishes_what_is_under_way() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import resource
 import signal
 from typing import Any
 
@@ -277,5 +278,13 @@ def run(settings: GatewaySettings) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    _raise_file_limit()
     uvloop.run(serve(settings))
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Each request holds two connections; without descriptors engines would seem unreachable."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
