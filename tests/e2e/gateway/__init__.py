@@ -1,0 +1,1 @@
+"""The gateway over real sockets, in front of engines that fail as told."""

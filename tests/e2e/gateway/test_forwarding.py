@@ -1,0 +1,172 @@
+"""What works: streams, whole answers, kept and pipelined connections, slow readers."""
+
+import asyncio
+import contextlib
+import json
+import socket
+
+from tests.e2e.gateway.scripts import (
+    USAGE,
+    Received,
+    begin_stream,
+    chat,
+    chunk,
+    events,
+    good,
+)
+from tests.e2e.gateway.world import (
+    CHAT,
+    World,
+    play,
+)
+
+
+def test_a_stream_reaches_the_caller_to_the_byte() -> None:
+    """The gateway asks for usage on its own account, and keeps the answer to itself."""
+
+    async def story(world: World) -> None:
+        reply = await world.ask(body=chat(stream=True))
+        asked = world.received()[0].json()
+
+        assert reply.body == b"".join(events(usage=False))
+        assert reply.headers["x-engine"] == "yes"
+        assert asked["stream_options"] == {"include_usage": True}
+        assert world.spent() == 18 + 2 * 3
+
+    play(story, good)
+
+
+def test_a_caller_that_asks_for_usage_gets_it() -> None:
+    async def story(world: World) -> None:
+        body = chat(stream=True, stream_options={"include_usage": True})
+        assert (await world.ask(body=body)).body == b"".join(events(usage=True))
+
+        other = chat(stream=True, stream_options={"include_usage": False, "other": 1})
+        assert (await world.ask(body=other)).body == b"".join(events(usage=False))
+        asked = world.received()[1].json()
+        assert asked["stream_options"] == {"include_usage": True, "other": 1}
+
+    play(story, good)
+
+
+def test_a_whole_answer_is_settled_by_its_usage() -> None:
+    async def story(world: World) -> None:
+        reply = await world.ask()
+
+        assert json.loads(reply.body)["usage"] == USAGE
+        assert world.spent() == 18 + 2 * 3
+        assert (
+            b'fairlead_cached_tokens_total{client="anonymous"} 32.0'
+            in (await world.get("/metrics")).body
+        )
+        workers = json.loads((await world.get("/workers")).body)["workers"]
+        assert workers[0]["fairness"] == "fair in extend tokens as the engine reports them"
+
+    play(story, good)
+
+
+def test_connections_are_kept_and_pipelined_requests_answered_in_order() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.send(CHAT, chat(stream=True))
+        caller.send("/health")
+        caller.send(CHAT, chat())
+        caller.send("/nowhere")
+        replies = [await caller.reply() for _ in range(4)]
+
+        assert [reply.status for reply in replies] == [200, 200, 200, 404]
+        assert replies[0].body.endswith(b"[DONE]\n\n")
+        assert replies[1].body == b'{"status":"ok"}'
+        assert world.engines[0].connections == 1
+        caller.writer.close()
+
+    play(story, good)
+
+
+def test_far_too_many_pipelined_requests_end_the_connection_after_those_taken() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        for _ in range(100):
+            caller.send(CHAT, chat())
+        answered = 0
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while (await caller.reply()).status == 200:
+                answered += 1
+
+        assert 1 <= answered < 100
+
+    play(story, good)
+
+
+def test_an_http_1_0_caller_gets_an_answer_without_chunks() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        body = chat(stream=True)
+        head = f"POST {CHAT} HTTP/1.0\r\ncontent-length: {len(body)}\r\n\r\n"
+        caller.writer.write(head.encode() + body)
+
+        assert (await caller.reply()).body == b"".join(events(usage=False))
+
+    play(story, good)
+
+
+def test_a_caller_that_waits_for_100_continue_is_told_so() -> None:
+    """curl does, for bodies of a megabyte."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        body = chat()
+        head = (
+            f"POST {CHAT} HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        caller.writer.write(head.encode())
+        assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        caller.writer.write(body)
+
+        assert (await caller.reply()).status == 200
+
+    play(story, good)
+
+
+def test_small_packets_are_not_held_back() -> None:
+    """Nagle's algorithm with delayed acknowledgements costs 40 ms a token."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.send(CHAT, chat(stream=True))
+        await caller.reply()
+        (connection,) = world.gateway._connections
+        (upstream,) = world.gateway.engine(world.engines[0].url)._idle
+        for side in (connection, upstream):
+            assert side._transport is not None
+            opened = side._transport.get_extra_info("socket")
+            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        caller.writer.close()
+
+    play(story, good)
+
+
+def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
+    """An answer nobody reads must not pile up in the gateway."""
+
+    async def flood(received: Received) -> None:
+        begin_stream(received)
+        event = b'data: {"x":"' + b"y" * 65536 + b'"}\n\n'
+        while True:
+            chunk(received, event)
+            await received.writer.drain()
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        caller.send(CHAT, chat(stream=True))
+        await asyncio.sleep(0.5)
+        (connection,) = world.gateway._connections
+        assert connection._transport is not None
+        assert connection._paused
+        assert connection._transport.get_write_buffer_size() < 2 << 20
+        assert (await world.get("/health")).status == 200
+        caller.reset()
+        await asyncio.wait_for(world.engines[0].left.wait(), 2)
+
+    play(story, flood)
