@@ -7,6 +7,7 @@ prompt, unless a test says otherwise.
 
 import inspect
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import vllm
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
@@ -24,6 +26,9 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCache
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
+
+# Says which version the tests were meant for, lest they run on another one unnoticed.
+assert os.environ.get("EXPECT_VLLM", vllm.__version__) == vllm.__version__, vllm.__version__
 
 BLOCK = 16
 TOKEN = 7
