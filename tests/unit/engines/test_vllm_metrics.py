@@ -1,0 +1,86 @@
+"""Per-client metrics: the names are bounded, and what is written is what was counted."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from fairlead.engines.vllm.identity import MAX_CLIENT_LEN, client_name, client_of
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("team/a@x.org", "team/a@x.org"),
+        (7, "7"),
+        ("", "anonymous"),
+        (None, "anonymous"),
+        (True, "anonymous"),
+        (["a"], "anonymous"),
+        ('a"} 1\nfake{b="', "a___1_fake_b=_"),
+        ("x" * 500, "x" * MAX_CLIENT_LEN),
+    ],
+)
+def test_a_client_s_name_is_bounded_and_safe_in_a_label(value, name):
+    assert client_name(value) == name
+
+
+def request(extra_args=None, lora=None, *, is_pooling=False):
+    return SimpleNamespace(
+        sampling_params=None if is_pooling else SimpleNamespace(extra_args=extra_args),
+        lora_request=SimpleNamespace(lora_name=lora) if lora else None,
+    )
+
+
+def test_who_a_request_belongs_to():
+    """What gateway or middleware wrote, else the LoRA adapter, else nobody in particular."""
+    assert client_of(request({"fair_client": "a"}, lora="l")) == "a"
+    assert client_of(request({"other": 1}, lora="l")) == "l"
+    assert client_of(request()) == "anonymous"
+    assert client_of(request(is_pooling=True)) == "anonymous"
+
+
+SCRIPT = """
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from fairlead.engines.vllm import metrics
+metrics.MAX_LABELS = 2
+m = metrics.ClientMetrics(waiting={"a": 3, "b": 0, "c": 9}.get, deficit=lambda client: 1.5)
+for client in "abca":
+    service = m.touch(client)
+    service.extend_len += 10
+    service.cached_len += 4
+    service.output_len += 1
+m.flush(is_idle=True)
+m.touch("a").output_len += 1
+m.flush(is_idle=False)
+registry = CollectorRegistry()
+MultiProcessCollector(registry)
+print(generate_latest(registry).decode())
+"""
+
+
+def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
+    """In a process of its own, as prometheus_client decides on import how it counts."""
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    lines = set(run.stdout.splitlines())
+    assert {
+        'fairlead_extend_tokens_total{client="a"} 20.0',
+        'fairlead_cached_tokens_total{client="a"} 8.0',
+        'fairlead_output_tokens_total{client="a"} 2.0',
+        'fairlead_service_tokens_total{client="a"} 24.0',
+        'fairlead_service_tokens_total{client="other"} 12.0',
+        'fairlead_waiting_requests{client="a"} 3.0',
+        'fairlead_deficit_tokens{client="b"} 1.5',
+    } <= lines
+    assert not [line for line in lines if 'client="c"' in line]
+    assert 'fairlead_waiting_requests{client="other"} 9.0' not in lines
