@@ -6,7 +6,7 @@ Exit status: 0 done, 1 an engine failed, 2 the command was wrong, 130 interrupte
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from fairlead.errors import ConfigError, FairleadError
 
@@ -106,8 +106,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     engines.add_argument(
         "--router",
         dest="policy",
+        choices=get_args(settings.PolicyName),
         default=argparse.SUPPRESS,
-        metavar="NAME",
         help="same as --policy",
     )
     parser.set_defaults(run=run_serve)
@@ -122,8 +122,10 @@ def run_serve(options: argparse.Namespace) -> int:
         raise ConfigError(
             "serve starts its own engines; `fairlead gateway` goes in front of others"
         )
+    gateway = settings.from_arguments(options)
+    gateway.keys()  # a bad keys file is found now, not by the gateway in half a minute
     wanted = serve.ServeOptions(
-        gateway=settings.from_arguments(options),
+        gateway=gateway,
         engines=options.engines,
         model=options.model,
         scheduler=options.scheduler,

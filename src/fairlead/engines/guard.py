@@ -22,6 +22,9 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = float(os.environ.get("FAIRLEAD_GUARD_GRACE_S", "8"))
 # The usual meaning of "ended by a signal" as an exit status.
 SIGNAL_STATUS = 128
+# The cores the command may use, as numbers; all if there are none.
+CORES_VARIABLE = "FAIRLEAD_GUARD_CORES"
+CORES = [int(core) for core in os.environ.get(CORES_VARIABLE, "").split()]
 # From the supervisor, or from the kernel because the supervisor is gone; and: the command ended.
 HEARD = {signal.SIGTERM, signal.SIGCHLD}
 
@@ -56,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
 def _before_command() -> None:
     """In the child, before it becomes the command."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HEARD)
+    if CORES:
+        os.sched_setaffinity(0, CORES)
     # Should somebody kill the guard itself, the command must not live on.
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

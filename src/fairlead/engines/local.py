@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fairlead.engines.demo_model import demo_model
+from fairlead.engines.guard import CORES_VARIABLE
 from fairlead.engines.supervision import Child, Tell
 from fairlead.errors import ConfigError
 from fairlead.schedulers import SCHEDULERS
@@ -118,14 +119,35 @@ def make_engines(
 ) -> list[Child]:
     """One child per port, not yet started; logs and counters go to `folder`."""
     model = find_model(options.model)
+    ports = list(ports)
+    cores = [core_share(number, len(ports)) for number in range(len(ports))]
     return [
-        _make_engine(options, model, number=number, port=port, folder=folder, tell=tell)
-        for number, port in enumerate(ports)
+        _make_engine(options, model, number, port=port, cores=own, folder=folder, tell=tell)
+        for number, (port, own) in enumerate(zip(ports, cores, strict=True))
     ]
 
 
+def core_share(number: int, engines: int) -> list[int]:
+    """The cores of engine `number` on a machine that `engines` of them share without a GPU.
+
+    Left to the system, one engine is a tenth slower than the next for seconds at a time. A router
+    that gives both the same work then piles it up at the slow one.
+    """
+    if not runs_on_cpu():
+        return []
+    cores = sorted(os.sched_getaffinity(0))
+    return cores[number::engines] if len(cores) >= engines else [cores[number % len(cores)]]
+
+
 def _make_engine(
-    options: EngineOptions, model: Model, *, number: int, port: int, folder: Path, tell: Tell
+    options: EngineOptions,
+    model: Model,
+    number: int,
+    *,
+    port: int,
+    cores: list[int],
+    folder: Path,
+    tell: Tell,
 ) -> Child:
     counters = folder / f"engine-{number}-counters"
 
@@ -140,7 +162,10 @@ def _make_engine(
     return Child(
         name=f"engine {number}",
         command=command(options, model, number=number, port=port),
-        environment=environment(options, model, counters),
+        environment={
+            **environment(options, model, counters),
+            CORES_VARIABLE: " ".join(map(str, cores)),
+        },
         log=folder / f"engine-{number}.log",
         probe=answers,
         tell=tell,
@@ -185,7 +210,8 @@ def environment(options: EngineOptions, model: Model, counters: Path) -> dict[st
     """Ours, with what an engine on this machine needs; the operator's own variables win."""
     wanted = dict(QUIET)
     if runs_on_cpu():
-        # Engines share the machine: one thread each, and no pinning of all of them to one core.
+        # Engines share the machine: one thread each. vLLM's own pinning would put all of
+        # them on the same cores; ours does not.
         wanted |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         wanted |= {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB
     if model.is_demo or Path(model.source).is_dir():

@@ -35,6 +35,15 @@ def both(left: Intervals, right: Intervals) -> Intervals:
     return union((begin, end) for begin, end in found if begin < end)
 
 
+def stretches(intervals: Intervals, *, at_least_us: int) -> Intervals:
+    """Those that last.
+
+    Who is backlogged only for moments receives much of its service between them, where it does not
+    count: short intervals say that it got less than it did.
+    """
+    return [(begin, end) for begin, end in intervals if end - begin >= at_least_us]
+
+
 def length_us(intervals: Intervals) -> int:
     """How long they are together."""
     return sum(end - begin for begin, end in intervals)

@@ -1,0 +1,86 @@
+"""The numbers of the flood, on made-up records, and that its prompts are what they claim to be."""
+
+import itertools
+import json
+
+from fairlead import console
+from fairlead.experiments import two_tenants as flood
+from fairlead.experiments.closed_loop import Served
+
+SECOND = 1_000_000
+
+
+def steady(tenant: str, *, per_second: int, engine: str, extend: int) -> list[Served]:
+    """Requests that wait three seconds each, one after the other begun, for 40 seconds."""
+    return [
+        Served(
+            tenant=tenant,
+            engine=engine,
+            sent_us=begun - 3 * SECOND,
+            first_us=begun,
+            done_us=begun + SECOND,
+            prompt_len=400,
+            cached_len=400 - extend,
+            output_len=0,
+            pieces_us=(begun, begun, begun + SECOND),
+        )
+        for begun in range(0, 40 * SECOND, SECOND // per_second)
+    ]
+
+
+def test_numbers_of_a_run():
+    records = [
+        record
+        for engine in ("engine-0", "engine-1")
+        for record in [
+            *steady("heavy", per_second=4, engine=engine, extend=100),
+            *steady("light", per_second=2, engine=engine, extend=100),
+        ]
+    ]
+    window = (10 * SECOND, 30 * SECOND)
+
+    result = flood.summarize("fcfs", "round-robin", records, window, failures=0)
+
+    assert result.backlogged_s == 20
+    assert result.service_ratio == 2.0
+    assert result.hit_rate == 0.75
+    assert result.tenants["heavy"].requests_per_s == 8
+    assert result.tenants["light"].latency_ms_p50 == 4000
+    # Heavy gets 400 a second and light 200, for 20 seconds.
+    assert abs(result.gap_per_engine["engine-0"] - 20 * 200) <= 200
+    assert result.bound_per_engine == 2 * (400 + 2 * 4096 + flood.QUANTUM)
+    assert result.bound == 2 * result.bound_per_engine
+    assert json.loads(json.dumps(flood.as_rows([result])))[0]["service_ratio"] == 2.0
+    assert console.table([result]).row_count == 2
+
+
+def test_a_starved_tenant_is_no_division_by_zero():
+    """LPM may serve one of them nothing at all."""
+    heavy = steady("heavy", per_second=4, engine="engine-0", extend=100)
+    light = [
+        Served(
+            tenant="light", engine="engine-0", sent_us=0, first_us=50 * SECOND, done_us=51 * SECOND,
+            prompt_len=400, cached_len=0, output_len=0, pieces_us=(50 * SECOND, 51 * SECOND),
+        )
+    ]  # fmt: skip
+
+    result = flood.summarize("lpm", "least-loaded", [*heavy, *light], (0, 30 * SECOND), failures=0)
+
+    assert result.service_ratio == float("inf")
+    assert result.tenants["light"].requests_per_s == 0
+    assert result.tenants["light"].latency_ms_p50 == 51_000
+
+
+def test_prompts_share_prefixes_inside_a_tenant_only_and_repeat_with_the_seed():
+    def prompts(tenant: str, seed: int) -> list[tuple[str, str]]:
+        bodies = itertools.islice(flood.bodies(tenant, seed)(0), 50)
+        messages = [json.loads(body)["messages"] for body in bodies]
+        return [(system["content"], user["content"]) for system, user in messages]
+
+    heavy, light = prompts("heavy", 0), prompts("light", 0)
+
+    assert {system for system, _ in heavy}.isdisjoint(system for system, _ in light)
+    assert len({system for system, _ in heavy}) == flood.PREFIXES["heavy"]
+    assert len({question for _, question in heavy}) == 50
+    assert prompts("heavy", 0) == heavy
+    assert prompts("heavy", 1) != heavy

@@ -1,0 +1,63 @@
+"""Bad flags are exit status 2 and one clear line; nothing is started for them."""
+
+import pytest
+
+from fairlead.cli import main
+
+BAD = [
+    ([], "required: COMMAND"),
+    (["serv"], "invalid choice: 'serv'"),
+    (["serve", "--engines", "0"], "--engines: expected a whole number above 0, got '0'"),
+    (["serve", "--engine", "tgi"], "--engine: invalid choice: 'tgi'"),
+    (["serve", "--scheduler", "fifo"], "--scheduler: invalid choice: 'fifo'"),
+    (["serve", "--quantum", "many"], "--quantum: expected a whole number above 0, got 'many'"),
+    (["serve", "--router", "nearest"], "nearest"),
+    (["serve", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+    (["serve", "--worker-urls", "http://127.0.0.1:1"], "serve starts its own engines"),
+    (["serve", "--engine-args", "--flag 'open"], "--engine-args: no closing quotation"),
+    (["serve", "--model", "./no/such/dir"], "--model ./no/such/dir: no such directory"),
+    (["serve", "--scheduler", "fcfs", "--quantum", "9"], "--quantum: the scheduler fcfs has none"),
+    (["serve", "--port", "99999"], "--port"),
+    (["serve", "--tenant_api_key", "nocolon"], "expected TENANT:KEY"),
+    (["gateway", "--policy", "nearest"], "nearest"),
+    (["demo", "--seconds", "-1"], "--seconds: expected a whole number above 0, got '-1'"),
+    (["demo", "--out", "no/such/dir/file"], "--out no/such/dir/file: no such directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BAD)
+def test_a_bad_command_is_one_line_and_status_2(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+):
+    try:
+        status: object = main(arguments)
+    except SystemExit as exit_:
+        status = exit_.code
+    said = capsys.readouterr().err
+
+    assert status == 2
+    assert said.count("\n") == 1, said
+    assert expected in said
+
+
+def test_a_port_in_use_is_found_before_the_engines_start(capsys: pytest.CaptureFixture[str]):
+    """Half a minute of starting engines, and then a traceback: not here."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+
+    assert (
+        f"--port {port}: cannot listen on 127.0.0.1: Address already in use"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["gateway"], ["demo"]])
+def test_help_is_there_for_every_command(command: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--help"])
+
+    assert caught.value.code == 0
+    assert "usage: fairlead" in capsys.readouterr().out
