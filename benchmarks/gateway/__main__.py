@@ -12,8 +12,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from socket import socket
 from time import monotonic, sleep
@@ -51,15 +52,26 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def our_gateway(policy: str, port: int, engines: list[int]) -> list[str]:
+    ports = [str(number) for number in (port, *engines)]
+    return [sys.executable, "-m", "benchmarks.gateway.under_test", policy, *ports]
+
+
+def sglang_router(python: str, port: int, engines: list[int]) -> list[str]:
+    urls = [f"http://127.0.0.1:{engine}" for engine in engines]
+    launch = [python, "-m", "sglang_router.launch_router", "--policy", "cache_aware"]
+    where = ["--host", "127.0.0.1", "--port", str(port), "--worker-urls", *urls]
+    return [*launch, *where, "--log-level", "error"]
+
+
 @contextmanager
-def servers(policy: str) -> Iterator[tuple[int, int, int]]:
+def servers(command: Callable[[int, list[int]], list[str]]) -> Iterator[tuple[int, int, int]]:
     """Mock engines and a gateway in front of them: an engine's port, the gateway's, and its pid."""
     *engines, port = free_ports(ENGINES + 1)
     mock = [sys.executable, "-m", "benchmarks.gateway.mock_engine", *map(str, engines)]
-    gateway = [sys.executable, "-m", "benchmarks.gateway.under_test", policy, str(port)]
     children = [subprocess.Popen(mock)]
     try:
-        children.append(subprocess.Popen([*gateway, *map(str, engines)]))
+        children.append(subprocess.Popen(command(port, engines), stdout=subprocess.DEVNULL))
         _await_ready(port)
         yield engines[0], port, children[1].pid
     finally:
@@ -69,10 +81,14 @@ def servers(policy: str) -> Iterator[tuple[int, int, int]]:
 
 
 def _await_ready(port: int) -> None:
-    until = monotonic() + 20
+    """Until a completion is answered: some routers listen long before they serve."""
+    url = f"http://127.0.0.1:{port}/v1/chat/completions"
+    body = next(requests(256, seed=0)).partition(b"\r\n\r\n")[2]
+    headers = {"content-type": "application/json", "authorization": "Bearer key-0"}
+    until = monotonic() + 30
     while monotonic() < until:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readiness")
+            urllib.request.urlopen(urllib.request.Request(url, body, headers))
         except (urllib.error.URLError, ConnectionError):
             sleep(0.05)
         else:
@@ -129,30 +145,40 @@ async def one_run(engine: int, port: int, pid: int, seed: int) -> dict[str, floa
     return measured
 
 
-def main() -> None:
-    """Measure, print, and write the rows."""
-    parser = argparse.ArgumentParser(prog="benchmarks.gateway")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--policy", default="d2lpm")
-    options = parser.parse_args()
-    runs = []
-    for seed in range(options.runs):
-        with servers(options.policy) as (engine, port, pid):
-            runs.append(uvloop.run(one_run(engine, port, pid, seed)))
-        print(f"run {seed + 1} of {options.runs} done", file=sys.stderr)
+def summary(runs: list[dict[str, float]], target: str) -> list[dict[str, object]]:
+    """Minimum, median and maximum over the runs."""
     rows: list[dict[str, object]] = []
     for what in runs[0]:
         values = sorted(run[what] for run in runs)
         low, middle, high = values[0], statistics.median(values), values[-1]
-        print(f"{what:34} {middle:10,.1f}  ({low:,.1f} to {high:,.1f})")
-        rows.append(
-            {"what": what, "min": round(low, 1), "median": round(middle, 1), "max": round(high, 1)}
-        )
-    name = "gateway" if options.policy == "d2lpm" else f"gateway-{options.policy}"
+        print(f"{target:14} {what:34} {middle:10,.1f}  ({low:,.1f} to {high:,.1f})")
+        spread = {"min": round(low, 1), "median": round(middle, 1), "max": round(high, 1)}
+        rows.append({"target": target, "what": what, **spread})
+    return rows
+
+
+def main() -> None:
+    """Measure, print, and write the rows; targets take turns, so that all see the same machine."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gateway")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--policy", default="d2lpm")
+    parser.add_argument("--beside", metavar="PYTHON", help="a Python that has sglang-router")
+    options = parser.parse_args()
+    targets: dict[str, Callable[[int, list[int]], list[str]]] = {
+        options.policy: partial(our_gateway, options.policy)
+    }
+    if options.beside:
+        targets["sglang-router"] = partial(sglang_router, options.beside)
+    runs: dict[str, list[dict[str, float]]] = {target: [] for target in targets}
+    for seed in range(options.runs):
+        for target, command in targets.items():
+            with servers(command) as (engine, port, pid):
+                runs[target].append(uvloop.run(one_run(engine, port, pid, seed)))
+        print(f"run {seed + 1} of {options.runs} done", file=sys.stderr)
+    rows = [row for target in targets for row in summary(runs[target], target)]
     write_rows(
-        name,
+        "gateway",
         rows,
-        policy=options.policy,
         runs=options.runs,
         engines=ENGINES,
         clients=CLIENTS,
