@@ -15,6 +15,8 @@ from fairlead.core.protocols import Router
 from fairlead.core.request import Request, Unit, WorkerId
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
 
+# A token number in the text of the prefix index.
+TOKEN_BYTES = 4
 # Bytes of text whose length in tokens is remembered: enough for a steady mean, little enough that
 # it follows a change of model or language within a few dozen long prompts.
 _SCALE_MEMORY = 1 << 22
@@ -91,6 +93,11 @@ class TokenScale:
             self._tokens = max(1, self._tokens // 2)
 
 
+def _counted(length: int) -> int:
+    """Tokens in `length` bytes of prompt that came, or were made, as token numbers."""
+    return length // TOKEN_BYTES
+
+
 class Dispatcher:
     """Owns the router, the prefix index, the tickets and the clients' accounts."""
 
@@ -126,17 +133,21 @@ class Dispatcher:
         assert ticket.state is State.WAITING, ticket
         ticket.state = State.STARTED
 
-    def finished(self, ticket: Ticket, usage: Usage | None, *, text: Sequence[Unit] = ()) -> None:
-        """The engine answered in full. `text`: chunks of prompt and answer, the next turn's prompt."""
+    def finished(self, ticket: Ticket, usage: Usage | None) -> None:
+        """The engine answered in full. O(1)."""
         extend_len = ticket.extend_len
         worker = self.workers.get(ticket.worker)
         if usage is not None:
             extend_len = self._learn(ticket, usage)
             if worker is not None:
                 worker.reports_cached = usage.cached_len is not None
-        if text and worker is not None and worker.up:
-            self.index.insert(ticket.worker, text)
         self._end(ticket, extend_len=extend_len)
+
+    def remember(self, name: WorkerId, chunks: Sequence[Unit]) -> None:
+        """`name` has these chunks cached: a prompt and its answer, how the next turn begins."""
+        worker = self.workers.get(name)
+        if worker is not None and worker.up:
+            self.index.insert(name, chunks)
 
     def refused(self, ticket: Ticket) -> None:
         """The engine answered that it will not serve this request: nothing is charged."""
@@ -232,8 +243,9 @@ class Dispatcher:
     def _send(self, ticket: Ticket, candidates: Collection[WorkerId]) -> None:
         request = ticket.request
         depths = self.index.match(request.prompt)
+        tokens = self.scale.tokens if ticket.text_len else _counted
         matched = {
-            name: min(self.scale.tokens(chunks_len(depths[name])), request.input_len - 1)
+            name: min(tokens(chunks_len(depths[name])), request.input_len - 1)
             for name in candidates
         }
         ticket.worker = self.router.route(request, matched=matched)

@@ -130,7 +130,8 @@ def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
     prompt = b"q" * 2048
     ticket = send(made, text=prompt)
     said = ChunkedText().extended(prompt + b"a" * 2048)
-    made.finished(ticket, None, text=said.chunks)
+    made.finished(ticket, None)
+    made.remember(ticket.worker, said.chunks)
     follow_up = send(made, text=prompt + b"a" * 2048 + b"?" * 300)
 
     assert follow_up.worker == ticket.worker

@@ -5,16 +5,13 @@ business.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine
 from fairlead.gateway.openai import error_body, retry_after, status_of
 from fairlead.gateway.requests import Incoming, RequestReader
 from fairlead.gateway.upstream import Head
-
-if TYPE_CHECKING:
-    from fairlead.gateway.exchange import Exchange
 
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
@@ -31,6 +28,28 @@ _REASONS = {
 }  # fmt: skip
 
 
+class Work(Protocol):
+    """What a connection waits for: an exchange, or what must come before one."""
+
+    deadline: float
+
+    def caller_gone(self) -> None:
+        """Nobody waits any more."""
+        ...
+
+    def expire(self) -> None:
+        """The deadline has passed: answer so."""
+        ...
+
+    def pause(self) -> None:
+        """The caller reads slowly."""
+        ...
+
+    def resume(self) -> None:
+        """It has caught up."""
+        ...
+
+
 class Site(Protocol):
     """The gateway as a connection sees it."""
 
@@ -45,8 +64,8 @@ class Site(Protocol):
         """It left."""
         ...
 
-    def handle(self, connection: "CallerConnection", request: Incoming) -> "Exchange | None":
-        """Answer now and return None, or begin an exchange that will. Raises FairleadError."""
+    def handle(self, connection: "CallerConnection", request: Incoming) -> Work | None:
+        """Answer now and return None, or begin the work that will. Raises FairleadError."""
         ...
 
     def count(self, status: int) -> None:
@@ -64,7 +83,7 @@ class CallerConnection(asyncio.Protocol):
         self._reader = RequestReader(max_body_len=site.max_payload_size)
         self._since = 0.0  # receiving since, or else idle since
         self._current = Incoming()  # the request being answered
-        self._exchange: Exchange | None = None
+        self._work: Work | None = None
         self._streaming = False
         self._paused = False
 
@@ -94,20 +113,20 @@ class CallerConnection(asyncio.Protocol):
         self._transport = None
         self._reader.deaf = True
         self._reader.ready.clear()
-        if self._exchange is not None:
-            exchange, self._exchange = self._exchange, None
-            exchange.caller_gone()
+        if self._work is not None:
+            work, self._work = self._work, None
+            work.caller_gone()
         self._site.closed(self)
 
     def pause_writing(self) -> None:
         self._paused = True
-        if self._exchange is not None:
-            self._exchange.pause()
+        if self._work is not None:
+            self._work.pause()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._exchange is not None:
-            self._exchange.resume()
+        if self._work is not None:
+            self._work.resume()
         else:
             self._advance()
 
@@ -179,9 +198,9 @@ class CallerConnection(asyncio.Protocol):
     def tick(self, now: float) -> None:
         """A second has passed: enforce the limits on time."""
         reader = self._reader
-        if self._exchange is not None:
-            if now > self._exchange.deadline:
-                self._exchange.expire()
+        if self._work is not None:
+            if now > self._work.deadline:
+                self._work.expire()
         elif reader.receiving:
             if now - self._since > self._site.client_timeout_s:
                 reader.refuse(BadRequest("the request took too long to arrive"), status=408)
@@ -203,32 +222,43 @@ class CallerConnection(asyncio.Protocol):
         """Answer what is under way, then close: the gateway is shutting down."""
         self._reader.deaf = True
         self._current.keep_alive = False
-        if self._exchange is None and not self._reader.ready:
+        if self._work is None and not self._reader.ready:
             self.close()
+
+    def proceed(self, begin: Callable[[], Work]) -> None:
+        """What had to come first is done: the work itself begins."""
+        assert self._work is not None, "the caller is gone"
+        try:
+            self._work = begin()
+        except FairleadError as error:
+            self.write_error(error)
+            return
+        if self._paused:
+            self._work.pause()
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""
         reader = self._reader
-        while reader.ready and self._exchange is None and not self._paused:
+        while reader.ready and self._work is None and not self._paused:
             request = self._current = reader.take()
             if request.refusal is not None:
                 self.write_error(request.refusal, status=request.status)
                 continue
             try:
-                self._exchange = self._site.handle(self, request)
+                self._work = self._site.handle(self, request)
             except FairleadError as error:
                 self.write_error(error)
 
     def _continue(self) -> None:
         """The caller waits for a word before it sends its body."""
         self._reader.wants_continue = False
-        if self._reader.receiving and self._exchange is None and not self._reader.deaf:
+        if self._reader.receiving and self._work is None and not self._reader.deaf:
             if self._transport is not None:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _answered(self) -> None:
-        waited = self._exchange is not None
-        self._exchange = None
+        waited = self._work is not None
+        self._work = None
         self._since = self._loop.time()
         if not self._current.keep_alive:
             self._reader.ready.clear()

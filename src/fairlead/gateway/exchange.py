@@ -12,7 +12,7 @@ from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, State, Ticket
 from fairlead.errors import EngineError, EngineFailed
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
-from fairlead.gateway.openai import Buffer, answer_text
+from fairlead.gateway.openai import Buffer
 from fairlead.gateway.upstream import Engine, EngineConnection, Head
 
 # An answer in one piece may not be longer; streams may.
@@ -58,6 +58,14 @@ class Host(Protocol):
         """It broke a connection or answered nonsense: to be probed soon."""
         ...
 
+    def began(self, exchange: "Exchange") -> None:
+        """It is under way."""
+        ...
+
+    def said(self, exchange: "Exchange", answer: str) -> None:
+        """The engine has the prompt and this answer cached."""
+        ...
+
     def ended(self, exchange: "Exchange") -> None:
         """It is over."""
         ...
@@ -88,8 +96,8 @@ class Exchange:
         self._lines = lines
         self._body = body
         self._hide_usage = hide_usage
-        self._prompt = prompt
-        self._chat = chat
+        self.prompt = prompt
+        self.chat = chat
         self._connection: EngineConnection | None = None
         self._head: Head | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
@@ -176,7 +184,9 @@ class Exchange:
         self._finish().write_whole(head, body)  # first: nobody waits for the accounts
         if head.status == 200:
             usage, text = read_whole(body)
-            self._host.dispatcher.finished(self.ticket, usage, text=self._next_turn(text))
+            self._host.dispatcher.finished(self.ticket, usage)
+            if text:
+                self._host.said(self, text)
         else:
             self._host.dispatcher.refused(self.ticket)
 
@@ -237,15 +247,10 @@ class Exchange:
             return
         self._finish().end_stream()
         self.ticket.output_len = answer.output_len
-        text = self._next_turn(answer.text())
-        self._host.dispatcher.finished(self.ticket, answer.usage, text=text)
-
-    def _next_turn(self, answer: str | None) -> tuple[int, ...]:
-        """The chunks the next turn's prompt will begin with, if the answer completes any."""
-        if not answer:
-            return ()
-        said = self._prompt.extended(answer_text(answer, chat=self._chat))
-        return said.chunks if len(said.chunks) > len(self._prompt.chunks) else ()
+        self._host.dispatcher.finished(self.ticket, answer.usage)
+        text = answer.text()
+        if text:
+            self._host.said(self, text)
 
     def _fail(self) -> None:
         if isinstance(self._answer, StreamedAnswer):

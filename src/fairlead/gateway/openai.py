@@ -31,14 +31,21 @@ class Call:
     """What is read of one request's body."""
 
     document: dict[str, Any]
-    text: bytes  # the prompt in canonical form: a prefix of it is a prefix of the prompt
-    prompt_tokens: int | None  # known only for prompts that come as tokens
+    head: str  # what splits an engine's cache: model and cache salt
+    parts: list[str]  # the prompt in canonical form: a prefix of it is a prefix of the prompt
+    tokens: bytes | None  # instead of parts, for prompts that come as tokens; 4 bytes each
     model: str | None
     stream: bool
     asks_usage: bool
     user: str | None
     max_tokens: int
     chat: bool
+
+    def text(self) -> bytes:
+        """All that a cached prefix depends on, as bytes."""
+        if self.tokens is not None:
+            return self.head.encode("utf-8", "surrogatepass") + b"\0" + self.tokens
+        return _SEPARATOR.join((self.head, *self.parts)).encode("utf-8", "surrogatepass")
 
 
 def read_call(body: bytes, *, chat: bool) -> Call:
@@ -51,19 +58,12 @@ def read_call(body: bytes, *, chat: bool) -> Call:
         raise BadRequest("the body must be a JSON object")
     model = _optional(document, "model", str, "a string")
     options = _optional(document, "stream_options", dict, "an object") or {}
-    parts = [model or "", str(document.get("cache_salt") or "")]
-    prompt_tokens = None
-    if chat:
-        _chat_text(document, parts)
-        text = _SEPARATOR.join(parts).encode("utf-8", "surrogatepass")
-    else:
-        head = _SEPARATOR.join([*parts, ""]).encode("utf-8", "surrogatepass")
-        prompt, prompt_tokens = _prompt_text(document)
-        text = head + prompt
+    parts, tokens = (_chat_parts(document), None) if chat else _prompt_parts(document)
     return Call(
         document=document,
-        text=text,
-        prompt_tokens=prompt_tokens,
+        head=f"{model or ''}{_SEPARATOR}{document.get('cache_salt') or ''}",
+        parts=parts,
+        tokens=tokens,
         model=model,
         stream=bool(_optional(document, "stream", bool, "true or false")),
         asks_usage=options.get("include_usage") is True,
@@ -73,10 +73,15 @@ def read_call(body: bytes, *, chat: bool) -> Call:
     )
 
 
+def answer_parts(answer: str, *, chat: bool) -> list[str]:
+    """What the next turn's prompt has after this one's, in the same form."""
+    return ["assistant", answer] if chat else [answer]
+
+
 def answer_text(answer: str, *, chat: bool) -> bytes:
-    """What the next turn's prompt has after this one's, in canonical form."""
-    said = answer.encode("utf-8", "surrogatepass")
-    return b"\0assistant\0" + said if chat else said
+    """The same as bytes."""
+    text = _SEPARATOR.join(("", *answer_parts(answer, chat=True))) if chat else answer
+    return text.encode("utf-8", "surrogatepass")
 
 
 def with_fields(
@@ -159,13 +164,12 @@ def _max_tokens(document: dict[str, Any], *, chat: bool) -> int:
     return _UNLIMITED if chat else _COMPLETION_TOKENS
 
 
-def _chat_text(document: dict[str, Any], parts: list[str]) -> None:
+def _chat_parts(document: dict[str, Any]) -> list[str]:
     """Role and content of each message in order; tools come first, as templates put them there."""
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages must be a list of at least one message", param="messages")
-    if document.get("tools"):
-        parts.append(_dumped(document["tools"]))
+    parts = [_dumped(document["tools"])] if document.get("tools") else []
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             where = f"messages[{number}]"
@@ -182,6 +186,7 @@ def _chat_text(document: dict[str, Any], parts: list[str]) -> None:
         if len(message) > 2:
             rest = {k: v for k, v in message.items() if k not in {"role", "content"}}
             parts.append(_dumped(rest))
+    return parts
 
 
 def _part_text(part: object) -> str:
@@ -191,23 +196,21 @@ def _part_text(part: object) -> str:
     return _dumped(part)
 
 
-def _prompt_text(document: dict[str, Any]) -> tuple[bytes, int | None]:
-    """The prompt's bytes, and its length in tokens if it came as tokens."""
+def _prompt_parts(document: dict[str, Any]) -> tuple[list[str], bytes | None]:
+    """The prompt's parts, or its tokens if it came as tokens."""
     prompt = document.get("prompt")
     if isinstance(prompt, str):
-        return prompt.encode("utf-8", "surrogatepass"), None
+        return [prompt], None
     if prompt is None and document.get("prompt_embeds") is not None:
-        return b"", None
+        return [], None
     if isinstance(prompt, list) and prompt:
         if all(isinstance(item, str) for item in prompt):
-            return _SEPARATOR.join(prompt).encode("utf-8", "surrogatepass"), None
+            return prompt, None
         batch = prompt if isinstance(prompt[0], list) else [prompt]
         try:
-            tokens = [array("I", tokens) for tokens in batch]
+            return [], b"".join(array("I", tokens).tobytes() for tokens in batch)
         except (TypeError, OverflowError):
-            tokens = []
-        if tokens:
-            return b"".join(one.tobytes() for one in tokens), sum(map(len, tokens))
+            pass
     raise BadRequest("prompt must be a string, or a list of strings or tokens", param="prompt")
 
 

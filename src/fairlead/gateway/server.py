@@ -5,22 +5,21 @@ import gc
 import logging
 import resource
 import signal
-from typing import Any
 
 import uvloop
 
-from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.protocols import Router
-from fairlead.core.request import Request, WorkerId
+from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import CallerError, ConfigError, NotFound
 from fairlead.gateway.admin import Admin
-from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.identity import Identity
+from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
-from fairlead.gateway.openai import Buffer, Call, read_call, with_fields
 from fairlead.gateway.requests import Incoming
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.upstream import Engine
@@ -32,7 +31,6 @@ _log = logging.getLogger(__name__)
 
 # Path -> whether it takes messages rather than a prompt.
 _COMPLETIONS = {b"/v1/chat/completions": True, b"/v1/completions": False}
-_USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 
 
 class MethodNotAllowed(CallerError):
@@ -77,7 +75,9 @@ class Gateway:
         )
         self._connections: set[CallerConnection] = set()
         self._exchanges: dict[Ticket, Exchange] = {}
-        self._order = 0
+        self._intake = Intake(
+            host=self, dispatcher=self.dispatcher, identity=self._identity, settings=settings
+        )
         self._stopping = False
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.Task[None] | None = None
@@ -116,6 +116,7 @@ class Gateway:
         for connection in list(self._connections):
             connection.abort()
         self._ticker.cancel()
+        self._intake.close()
         await self._workers.close()
 
     def add_worker(self, url: str) -> None:
@@ -154,7 +155,7 @@ class Gateway:
     def count(self, status: int) -> None:
         self._observability.count(status)
 
-    def handle(self, connection: CallerConnection, request: Incoming) -> Exchange | None:
+    def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
         target = request.target
         path = target.partition(b"?")[0] if b"?" in target else target
         chat = _COMPLETIONS.get(path)
@@ -163,10 +164,7 @@ class Gateway:
             return None
         if request.method != b"POST":
             raise MethodNotAllowed("this path takes POST")
-        exchange = self._begin(connection, request, chat=chat)
-        self._exchanges[exchange.ticket] = exchange
-        exchange.send()
-        return exchange
+        return self._intake.begin(connection, request, chat=chat)
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
         if path == b"/v1/models":
@@ -179,56 +177,6 @@ class Gateway:
         status, content_type, body = answer
         connection.write_body(body, content_type, status=status)
 
-    def _begin(self, caller: CallerConnection, request: Incoming, *, chat: bool) -> Exchange:
-        """Everything between a request's last byte and the engine's first."""
-        known = self._identity.authenticate(request.authorization, request.tenant)
-        call = read_call(request.body, chat=chat)
-        client = self._identity.client_of(known, call.user)
-        prompt = ChunkedText().extended(call.text)
-        # Prompts of token numbers are counted, not estimated, and say nothing about text.
-        text_len = 0 if call.prompt_tokens is not None else len(call.text)
-        input_len = call.prompt_tokens or self.dispatcher.scale.tokens(text_len)
-        self._order += 1
-        ticket = self.dispatcher.arrive(
-            Request(
-                id=str(self._order),
-                client=client,
-                prompt=prompt.chunks,
-                input_len=max(1, input_len),
-                max_tokens=call.max_tokens,
-                order=self._order,
-            ),
-            model=call.model,
-            text_len=text_len,
-        )
-        hide_usage = call.stream and not call.asks_usage
-        return Exchange(
-            host=self,
-            caller=caller,
-            ticket=ticket,
-            target=request.target,
-            lines=self._lines(request),
-            body=self._body(request.body, call, client, ask_usage=hide_usage),
-            hide_usage=hide_usage,
-            prompt=prompt,
-            chat=chat,
-            deadline=self._loop.time() + self.settings.request_timeout_secs,
-        )
-
-    def _body(self, body: bytes, call: Call, client: str, *, ask_usage: bool) -> tuple[Buffer, ...]:
-        """The body for the engine: the caller's, and what the settings say it needs of ours."""
-        fields = dict(_USAGE) if ask_usage else {}
-        if self.settings.identity_field == "vllm":
-            fields["vllm_xargs"] = {"fair_client": client}
-        return with_fields(body, call.document, fields)
-
-    def _lines(self, request: Incoming) -> bytes:
-        """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
-        if request.authorization and not self._identity.needs_key:
-            if not self.settings.worker_api_key:
-                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
-        return b"".join(request.lines)
-
     # -- for the exchanges
 
     def engine(self, worker: WorkerId) -> Engine:
@@ -239,6 +187,12 @@ class Gateway:
 
     def suspect(self, worker: WorkerId) -> None:
         self._workers.suspect(worker)
+
+    def said(self, exchange: Exchange, answer: str) -> None:
+        self._intake.said(exchange, answer)
+
+    def began(self, exchange: Exchange) -> None:
+        self._exchanges[exchange.ticket] = exchange
 
     def ended(self, exchange: Exchange) -> None:
         del self._exchanges[exchange.ticket]

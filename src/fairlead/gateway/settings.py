@@ -78,6 +78,7 @@ class GatewaySettings(BaseModel):
     identity_field: IdentityField = "vllm"
     max_client_requests: int = Field(default=1024, ge=1)
     max_tree_size: int = Field(default=32768, ge=1)
+    tokenizer: Path | None = None
     max_payload_size: int = Field(default=64 << 20, ge=1)
     max_connections: int = Field(default=8192, ge=1)
     request_timeout_secs: float = Field(default=1800, gt=0)
@@ -196,6 +197,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "max_client_requests": {"metavar": "N", "help": "in flight per client, then 429 (1024)"},
     "max_tree_size": {"metavar": "CHUNKS", "help": "prefix index per worker (32768)"},
+    "tokenizer": {"metavar": "DIR", "help": "index tokens, by DIR/tokenizer.json (bytes)"},
     "max_payload_size": {"metavar": "BYTES", "help": "largest body, then 413 (64 MiB)"},
     "max_connections": {"metavar": "N", "help": "connections from callers, then 503 (8192)"},
     "request_timeout_secs": {"metavar": "S", "help": "longest answer, then 504 (1800)"},

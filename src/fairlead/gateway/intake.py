@@ -1,0 +1,192 @@
+"""From a request's last byte to the engine's first: who asks, for what, and what its prompt matches."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.core.chunk_index import ChunkedText
+from fairlead.core.request import ClientId, Request
+from fairlead.dispatch import TOKEN_BYTES, Dispatcher
+from fairlead.errors import EngineFailed, FairleadError
+from fairlead.gateway.caller import CallerConnection, Work
+from fairlead.gateway.exchange import Exchange, Host
+from fairlead.gateway.identity import Identity
+from fairlead.gateway.openai import (
+    Buffer,
+    Call,
+    answer_parts,
+    answer_text,
+    read_call,
+    with_fields,
+)
+from fairlead.gateway.requests import Incoming
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.tokenizer import Tokenizer, head_token
+
+_USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
+
+
+class Tokenizing:
+    """A request whose prompt is being tokenized; stands where its exchange will."""
+
+    def __init__(self, connection: CallerConnection, *, deadline: float) -> None:
+        self.deadline = deadline
+        self._connection: CallerConnection | None = connection
+
+    def done(self, begin: Callable[[], Exchange] | None) -> None:
+        """Begin the exchange, unless the caller has left; None: the tokenizer failed."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if begin is None:
+            connection.write_error(FairleadError("the prompt could not be tokenized"))
+        else:
+            connection.proceed(begin)
+
+    def caller_gone(self) -> None:
+        self._connection = None
+
+    def expire(self) -> None:
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        connection.write_error(EngineFailed("the prompt was not tokenized in time"), status=504)
+
+    def pause(self) -> None:
+        """Nothing is being sent."""
+
+    def resume(self) -> None:
+        """Nothing is being sent."""
+
+
+class Intake:
+    """Makes exchanges of requests."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        dispatcher: Dispatcher,
+        identity: Identity,
+        settings: GatewaySettings,
+    ) -> None:
+        self._host = host
+        self._dispatcher = dispatcher
+        self._identity = identity
+        self._settings = settings
+        self._tokenizer = Tokenizer(settings.tokenizer) if settings.tokenizer else None
+        self._order = 0
+
+    def begin(self, connection: CallerConnection, request: Incoming, *, chat: bool) -> Work:
+        """Read a request and send it where it goes, or have it tokenized first.
+
+        Raises FairleadError.
+        """
+        known = self._identity.authenticate(request.authorization, request.tenant)
+        call = read_call(request.body, chat=chat)
+        client = self._identity.client_of(known, call.user)
+        if self._tokenizer is None:
+            text = call.text()
+            text_len = len(text) if call.tokens is None else 0
+            return self._send(connection, request, call, client, text, text_len=text_len)
+        if call.tokens is not None:
+            text = head_token(call.head) + call.tokens
+            return self._send(connection, request, call, client, text, text_len=0)
+        return self._tokenize(self._tokenizer, connection, request, call, client)
+
+    def said(self, exchange: Exchange, answer: str) -> None:
+        """Remember prompt and answer: the next turn of the conversation begins with them."""
+
+        def remember(more: bytes | None) -> None:
+            said = exchange.prompt.extended(more) if more else exchange.prompt
+            if len(said.chunks) > len(exchange.prompt.chunks):
+                self._dispatcher.remember(exchange.ticket.worker, said.chunks)
+
+        if self._tokenizer is None:
+            remember(answer_text(answer, chat=exchange.chat))
+        elif exchange.chat:  # a completion's text and its prompt's may meet within a token
+            self._tokenizer.submit(answer_parts(answer, chat=True), remember)
+
+    def close(self) -> None:
+        """Give up what is being tokenized."""
+        if self._tokenizer is not None:
+            self._tokenizer.close()
+
+    def _tokenize(
+        self,
+        tokenizer: Tokenizer,
+        connection: CallerConnection,
+        request: Incoming,
+        call: Call,
+        client: ClientId,
+    ) -> Tokenizing:
+        waiting = Tokenizing(connection, deadline=self._deadline())
+
+        def then(tokens: bytes | None) -> None:
+            if tokens is None:
+                waiting.done(None)
+                return
+            text = head_token(call.head) + tokens
+            waiting.done(lambda: self._send(connection, request, call, client, text, text_len=0))
+
+        tokenizer.submit(call.parts, then)
+        return waiting
+
+    def _send(
+        self,
+        connection: CallerConnection,
+        request: Incoming,
+        call: Call,
+        client: ClientId,
+        text: bytes,
+        *,
+        text_len: int,
+    ) -> Exchange:
+        """`text_len` 0: the text is token numbers, so that its length is known."""
+        prompt = ChunkedText().extended(text)
+        tokens = self._dispatcher.scale.tokens(text_len) if text_len else len(text) // TOKEN_BYTES
+        self._order += 1
+        ticket = self._dispatcher.arrive(
+            Request(
+                id=str(self._order),
+                client=client,
+                prompt=prompt.chunks,
+                input_len=max(1, tokens),
+                max_tokens=call.max_tokens,
+                order=self._order,
+            ),
+            model=call.model,
+            text_len=text_len,
+        )
+        hide_usage = call.stream and not call.asks_usage
+        exchange = Exchange(
+            host=self._host,
+            caller=connection,
+            ticket=ticket,
+            target=request.target,
+            lines=self._lines(request),
+            body=self._body(request.body, call, client, ask_usage=hide_usage),
+            hide_usage=hide_usage,
+            prompt=prompt,
+            chat=call.chat,
+            deadline=self._deadline(),
+        )
+        self._host.began(exchange)
+        exchange.send()
+        return exchange
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._settings.request_timeout_secs
+
+    def _body(self, body: bytes, call: Call, client: str, *, ask_usage: bool) -> tuple[Buffer, ...]:
+        """The body for the engine: the caller's, and what the settings say it needs of ours."""
+        fields = dict(_USAGE) if ask_usage else {}
+        if self._settings.identity_field == "vllm":
+            fields["vllm_xargs"] = {"fair_client": client}
+        return with_fields(body, call.document, fields)
+
+    def _lines(self, request: Incoming) -> bytes:
+        """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
+        if request.authorization and not self._identity.needs_key:
+            if not self._settings.worker_api_key:
+                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
+        return b"".join(request.lines)
