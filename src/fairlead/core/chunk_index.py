@@ -9,8 +9,8 @@ send a request to an engine that has less of it cached than thought; no answer d
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import NamedTuple
 from zlib import crc32
 
 from fairlead.core.request import Unit, WorkerId
@@ -23,8 +23,7 @@ _ENDS = tuple(sum(_SIZES[: count + 1]) for count in range(len(_SIZES)))
 _CRC_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkedText:
+class ChunkedText(NamedTuple):
     """A text as its full chunks, and the bytes that fill none yet.
 
     The chunks of a prefix are a prefix of the chunks.

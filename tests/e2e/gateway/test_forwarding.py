@@ -17,6 +17,7 @@ from tests.e2e.gateway.scripts import (
 from tests.e2e.gateway.world import (
     CHAT,
     World,
+    eventually,
     play,
 )
 
@@ -160,10 +161,10 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
         caller = await world.connect()
         caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         caller.send(CHAT, chat(stream=True))
-        await asyncio.sleep(0.5)
+        await eventually(lambda: any(one._paused for one in world.gateway._connections))
         (connection,) = world.gateway._connections
         assert connection._transport is not None
-        assert connection._paused
+        await asyncio.sleep(0.2)
         assert connection._transport.get_write_buffer_size() < 2 << 20
         assert (await world.get("/health")).status == 200
         caller.reset()
