@@ -151,10 +151,10 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
 
 NOTES = """\
 Two real vLLM engines on this machine's CPU, random weights: compare the rows, not the absolute numbers.
-Latency of requests sent in the measured time; service is extend + 2 x output tokens, per second.
-Ratio and gap: of the two tenants' service while both had requests waiting at both engines. The gap is the
-largest over any stretch of that time, at the worse engine. The bound 2(U + Q), U = longest prompt + 2 x {kv}
-tokens of KV and Q = {quantum}, is DLPM's promise; the other policies make none."""
+Latency: of the requests under way in the measured time. Service: extend + 2 x output tokens, per second.
+Ratio and gap: of the two tenants' service at an engine while both had requests waiting there; the gap is the
+largest over any part of that time, at the worse engine. Bound: 2(U + Q) with U = longest prompt + 2 x {kv}
+tokens of KV and Q = {quantum}, which DLPM promises; the other policies promise nothing."""
 
 
 def table(results: list[flood.PolicyResult]) -> Table:
@@ -178,7 +178,7 @@ def table(results: list[flood.PolicyResult]) -> Table:
     for result in results:
         for number, (name, tenant) in enumerate(result.tenants.items()):
             shared = [
-                f"{result.service_ratio:.2f}",
+                "∞" if result.service_ratio is None else f"{result.service_ratio:.2f}",
                 f"{max(result.gap_per_engine.values()):,}",
                 f"{result.bound_per_engine:,}",
                 f"{result.backlogged_s:.1f} s",

@@ -71,7 +71,7 @@ class PolicyResult:
     requests_per_s: float
     hit_rate: float
     backlogged_s: float
-    service_ratio: float
+    service_ratio: float | None  # None when one of them got nothing
     gap_per_engine: dict[str, int]
     bound_per_engine: int
     gap: int
@@ -187,7 +187,7 @@ def summarize(
         requests_per_s=len(in_window) * 1e6 / (window[1] - window[0]),
         hit_rate=_hit_rate(in_window),
         backlogged_s=min(map(backlog.length_us, together.values())) / 1e6,
-        service_ratio=most / least if least else float("inf"),
+        service_ratio=most / least if least else None,
         gap_per_engine={
             engine: backlog.largest_gap(
                 [record for record in records if record.engine == engine], pair, intervals
@@ -218,14 +218,14 @@ def _tenant(
 ) -> TenantResult:
     own = [record for record in records if record.tenant == name]
     done = [record for record in own if window[0] <= record.done_us < window[1]]
-    # By when they were sent: a request that is starved until the end counts with all its waiting.
-    sent = [record for record in own if window[0] <= record.sent_us < window[1]]
+    # All that were under way: a request that is starved throughout counts with all its waiting.
+    known = [record for record in own if record.sent_us < window[1] and window[0] <= record.done_us]
     steps = backlog.service_steps(own, name)
     return TenantResult(
         requests_per_s=len(done) * 1e6 / (window[1] - window[0]),
-        latency_ms_p50=_percentile([r.done_us - r.sent_us for r in sent], 50) / 1e3,
-        latency_ms_p95=_percentile([r.done_us - r.sent_us for r in sent], 95) / 1e3,
-        first_token_ms_p50=_percentile([r.first_us - r.sent_us for r in sent], 50) / 1e3,
+        latency_ms_p50=_percentile([r.done_us - r.sent_us for r in known], 50) / 1e3,
+        latency_ms_p95=_percentile([r.done_us - r.sent_us for r in known], 95) / 1e3,
+        first_token_ms_p50=_percentile([r.first_us - r.sent_us for r in known], 50) / 1e3,
         service=backlog.service_within(steps, [window]),
         service_both_backlogged=sum(
             backlog.service_within(
