@@ -337,11 +337,11 @@ def test_a_full_batch_looks_at_nobody_and_refills_nobody():
     assert rounds == trace.scheduler._fair.policy.refill_rounds
 
 
-def test_a_request_larger_than_the_whole_cache_blocks_the_line_in_stock_vllm():
+def test_a_request_larger_than_the_whole_cache_can_be_aborted():
     """
-    vLLM refuses to start with less KV than one full-length request, so this cannot happen in a
-    server; a bare Scheduler can be made to, and then the stock queue freezes for good. The fair one
-    at least serves the clients that are ahead by deficit; an abort frees the rest.
+    vLLM 0.32 refuses to start with less KV than one full-length request, so no server gets here.
+    A bare Scheduler can be made to; the stock queue then stops for good, and so does ours, until
+    the request goes.
     """
     trace = fair(blocks=9, max_num_seqs=2, quantum=100)
     trace.add(make_request("huge", [1] * 400, client="a"))
@@ -356,15 +356,22 @@ def test_a_request_larger_than_the_whole_cache_blocks_the_line_in_stock_vllm():
     assert "small" in trace.finished
 
 
-def test_a_stranger_beyond_the_table_of_clients_shares_an_account():
-    """More names than records may not end the engine: later ones share one account."""
-    trace = fair(max_clients=2, max_num_seqs=2, quantum=100)
-    for i in range(6):
+@pytest.mark.parametrize("scheduler", ["dlpm", "vtc"])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_more_names_than_records_cannot_end_the_engine(scheduler, limit):
+    """
+    Without a gateway or middleware anybody may invent names. Strangers beyond the table share an
+    account; a client forgotten while it runs costs a few uncharged tokens, not the server.
+    """
+    trace = fair(scheduler=scheduler, max_clients=limit, max_num_seqs=2)
+    for i in range(12):
         trace.add(make_request(f"r{i}", [i] * 40, client=f"c{i}"))
+        trace.step()
 
     trace.run()
 
-    assert len(trace.finished) == 6
+    assert len(trace.finished) == 12
+    assert not trace.scheduler._queue.live
 
 
 @pytest.mark.parametrize(

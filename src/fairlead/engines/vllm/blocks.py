@@ -88,6 +88,7 @@ class KVGroup:
     block_size: int  # in tokens
     hash_block_size: int  # what `Request.block_hashes` counts in
     is_cached: bool
+    is_alone: bool  # the model has no other group, and this one attends to everything
     said: str  # how good the stand-in is, for the log
 
     @classmethod
@@ -115,6 +116,7 @@ class KVGroup:
             block_size=block_size,
             hash_block_size=getattr(scheduler, "hash_block_size", block_size),
             is_cached=is_cached,
+            is_alone=len(groups) == 1 and bool(full),
             said=said,
         )
 

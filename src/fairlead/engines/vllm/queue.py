@@ -15,13 +15,13 @@ Everything else that vLLM does to a queue is translated here:
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import count
+from itertools import count, repeat
 from typing import Any, Protocol
 
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import RequestStatus
 
-from fairlead.core.request import Request, RequestId, Unit
+from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler, State
 from fairlead.engines.vllm.blocks import BlockMirror
 from fairlead.engines.vllm.identity import OVERFLOW, client_of
@@ -33,6 +33,9 @@ POLLS_PER_STEP = 8
 RETRIES_PER_STEP = 32
 # Skips after which a look ends: a batch without a free LoRA slot may reject thousands.
 SKIPS_PER_LOOK = 64
+
+# Tries to find a record that may be forgotten for a newcomer; each examines a few.
+SWEEPS = 16
 
 _READY = frozenset({RequestStatus.WAITING, RequestStatus.PREEMPTED})
 
@@ -163,11 +166,16 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                     )
 
     def _release(self, request: Any) -> None:
-        if request.request_id in self._paid:
-            self._loaded[request.request_id] = request
+        name = request.request_id
+        if name in self._paid:
+            self._loaded[name] = request
+            return
+        try:
+            self._core.release(self.live[name])
+        except QueueFull:  # its client was forgotten meanwhile and the table is full: later, then
+            self._aside[name] = request
         else:
-            self._ready[request.request_id] = request
-            self._core.release(self.live[request.request_id])
+            self._ready[name] = request
 
     def _settle(self, scheduled_len: int = 0) -> None:
         """Find out what became of the last pop. `scheduled_len` tokens already count as computed."""
@@ -225,12 +233,10 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._blocked[name] = request
 
     def _arrive(self, request: Any) -> Request:
-        """Make it ours. Where the table of clients is full, it shares the account of the overflow."""
+        """Make it ours and the core's. An exception here would end the engine."""
         self._mirror.catch_up()
-        order, own = next(self._order), client_of(request)
-        known = next(iter(self.live.values()), None)  # whose client certainly has a record
-        units = self._host.prompt_units(request)
-        for client in (own, OVERFLOW, known.client if known else own):
+        order, units = next(self._order), self._host.prompt_units(request)
+        for client in self._accounts(client_of(request)):
             ours = Request(
                 id=request.request_id,
                 client=client,
@@ -239,14 +245,19 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 max_tokens=max(1, request.max_tokens),
                 order=order,
             )
-            # An exception here would end the engine, and a stranger must not be able to.
             with suppress(QueueFull):
                 self._core.add(ours)
-                break
-        else:
-            raise QueueFull(f"no record left for client {own!r}")
-        self.live[request.request_id] = ours
-        return ours
+                self.live[request.request_id] = ours
+                return ours
+        # If no record may be forgotten, each belongs to a client that waits or is in debt. Nobody
+        # waits; so all are idle debtors, but the refill of every arrival lifts those by a quantum.
+        raise QueueFull("every client on record is idle and in debt")
+
+    def _accounts(self, own: ClientId) -> Iterator[ClientId]:
+        """Whose account may pay: its own; where the table is full, the overflow's or a live client's."""
+        yield from repeat(own, SWEEPS)
+        yield OVERFLOW
+        yield from dict.fromkeys(request.client for request in self.live.values())
 
     def prepend_request(self, request: Any) -> None:
         """It was preempted, or skipped earlier in this step."""
@@ -302,52 +313,3 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def __reversed__(self) -> Iterator[Any]:
         yield from reversed(list(self))
-
-
-class SkippedQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
-    """Stands for `skipped_waiting` of vLLM 0.20 to 0.26, which that drains before all others.
-
-    Whatever is put here is held by the one fair queue, so that being skipped is no way around it.
-    """
-
-    def __init__(self, queue: FairQueue) -> None:
-        self._queue = queue
-
-    def add_request(self, request: Any) -> None:
-        """A request that arrives blocked."""
-        self._queue.add_request(request)
-
-    def prepend_request(self, request: Any) -> None:
-        """A skipped one comes back."""
-        self._queue.prepend_request(request)
-
-    def prepend_requests(self, requests: Iterable[Any]) -> None:
-        """All that were skipped in this step."""
-        self._queue.prepend_requests(requests)
-
-    def remove_request(self, request: Any) -> None:
-        """It is gone."""
-        self._queue.remove_request(request)
-
-    def remove_requests(self, requests: Iterable[Any]) -> None:
-        """vLLM names the same ones to both queues."""
-        self._queue.remove_requests(requests)
-
-    def peek_request(self) -> Any:
-        """Never asked, as it is never true."""
-        raise IndexError("skipped requests wait in the fair queue")
-
-    pop_request = peek_request
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __len__(self) -> int:
-        return 0  # the fair queue counts them
-
-    def __iter__(self) -> Iterator[Any]:
-        """Where vLLM looks for requests whose remote KV did not arrive."""
-        return iter(self._queue)
-
-    def __reversed__(self) -> Iterator[Any]:
-        return reversed(self._queue)

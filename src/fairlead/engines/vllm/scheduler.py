@@ -30,10 +30,11 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.engines.vllm.blocks import BlockMirror, KVGroup
 from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, is_collected
-from fairlead.engines.vllm.queue import FairQueue, SkippedQueue
+from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.settings import Settings, read_settings
+from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, QueueFull
 
 logger = init_logger("vllm.fairlead")
 
@@ -78,6 +79,20 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._slots: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
         self._ending: dict[RequestId, Request] | None = None
         logger.info("fairlead: %s; %s", settings, self._group.said)
+        self._warn_of_oversize()
+
+    def _warn_of_oversize(self) -> None:
+        """0.32 refuses to start with less KV than one full-length request needs; older versions let an
+        overridden number of blocks pass, and the first such request then waits for ever, in front.
+        """
+        usable = (self.kv_cache_config.num_blocks - 1) * self._group.block_size
+        if self._group.is_alone and usable < self.max_model_len:
+            logger.warning(
+                "fairlead: the KV cache holds %d tokens, one request may have %d: a request that never "
+                "fits would block all others; lower --max-model-len",
+                usable,
+                self.max_model_len,
+            )
 
     # -- vLLM's methods, around the stock ones --------------------------------------------------
 
@@ -102,8 +117,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                 if (request := live.get(output.request_id)) is None:
                     continue
                 if emitted := len(output.new_token_ids):
-                    self._fair.decode(request, emitted)
-                    self._metrics.touch(request.client).output_len += emitted
+                    self._charge(request, emitted)
                 if output.finish_reason is not None and request.id not in ending:
                     self._finish(request)
         for request in ending.values():
@@ -166,6 +180,15 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         elif self._queue.live.pop(request.id, None):
             self._fair.cancel(request)
             self._metrics.touch(request.client)
+
+    def _charge(self, request: Request, emitted: int) -> None:
+        try:
+            self._fair.decode(request, emitted)
+        except QueueFull as error:
+            # The table is full and forgot this client while it ran. Ending the engine would be
+            # worse than a few tokens nobody pays for; the metrics below still count them.
+            logger.warning_once("fairlead: output of a forgotten client is not charged: %s", error)
+        self._metrics.touch(request.client).output_len += emitted
 
     def _finish(self, request: Request) -> None:
         if self._is_over(request.id):  # else streaming input, whose next turn may come
