@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -139,7 +139,7 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
                     advance=news.advance,
                 )
             results.append(result)
-        TERMINAL.print(table(results))
+        TERMINAL.print(tables(results))
         TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
         if out is not None:
             content = {**provenance.of_this_run(), "seed": seed, "rows": flood.as_rows(results)}
@@ -152,46 +152,52 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
 NOTES = """\
 Two real vLLM engines on this machine's CPU, random weights: compare the rows, not the absolute numbers.
 Latency: of the requests under way in the measured time. Service: extend + 2 x output tokens, per second.
-Ratio and gap: of the two tenants' service at an engine while both had requests waiting there; the gap is the
-largest over any part of that time, at the worse engine. Bound: 2(U + Q) with U = longest prompt + 2 x {kv}
-tokens of KV and Q = {quantum}, which DLPM promises; the other policies promise nothing."""
+Ratio and gap are of the two tenants' service; the gap is the largest over any part of that time, at the worse
+engine. Bound: 2(U + Q) with U = longest prompt + 2 x {kv} tokens of KV and Q = {quantum}; DLPM promises it, the
+other policies promise nothing. Hit rate: prompt tokens served from the cache."""
 
 
-def table(results: list[flood.PolicyResult]) -> Table:
-    """Who got what, one row per policy and tenant."""
+def tables(results: list[flood.PolicyResult]) -> Group:
+    """Who got what; then what they got of each other's share while both had to wait."""
+    return Group(tenants_table(results), sharing_table(results))
+
+
+def tenants_table(results: list[flood.PolicyResult]) -> Table:
+    """One row per policy and tenant."""
     shown = Table(title="A tenant with 60 callers beside one with 16", title_style="bold")
-    for heading in ("policy", "tenant"):
-        shown.add_column(heading)
-    headings = (
-        "req/s",
-        "p50 s",
-        "p95 s",
-        "service/s",
-        "hit rate",
-        "ratio",
-        "gap",
-        "bound",
-        "both waited",
-    )
-    for heading in headings:
+    shown.add_column("policy")
+    shown.add_column("tenant")
+    for heading in ("req/s", "p50 s", "p95 s", "service/s", "hit rate"):
         shown.add_column(heading, justify="right")
     for result in results:
-        for number, (name, tenant) in enumerate(result.tenants.items()):
-            shared = [
-                "∞" if result.service_ratio is None else f"{result.service_ratio:.2f}",
-                f"{max(result.gap_per_engine.values()):,}",
-                f"{result.bound_per_engine:,}",
-                f"{result.backlogged_s:.1f} s",
-            ]
+        names = (result.scheduler, f"+ {result.router}")
+        for policy, (name, tenant) in zip(names, result.tenants.items(), strict=True):
             shown.add_row(
-                "" if number else f"{result.scheduler} + {result.router}",
+                policy,
                 name,
                 f"{tenant.requests_per_s:.1f}",
                 f"{tenant.latency_ms_p50 / 1000:.2f}",
                 f"{tenant.latency_ms_p95 / 1000:.2f}",
                 f"{tenant.service / result.seconds:,.0f}",
                 f"{tenant.hit_rate:.0%}",
-                *([""] * len(shared) if number else shared),
             )
         shown.add_section()
+    return shown
+
+
+def sharing_table(results: list[flood.PolicyResult]) -> Table:
+    """One row per policy."""
+    shown = Table(title="While both had requests waiting at the same engine", title_style="bold")
+    shown.add_column("policy")
+    for heading in ("for s", "ratio of service", "largest gap", "bound of DLPM", "hit rate"):
+        shown.add_column(heading, justify="right")
+    for result in results:
+        shown.add_row(
+            f"{result.scheduler} + {result.router}",
+            f"{result.backlogged_s:.1f}",
+            "∞" if result.service_ratio is None else f"{result.service_ratio:.2f}",
+            f"{max(result.gap_per_engine.values()):,}",
+            f"{result.bound_per_engine:,}",
+            f"{result.hit_rate:.0%}",
+        )
     return shown

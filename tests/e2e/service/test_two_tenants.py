@@ -33,7 +33,7 @@ def results() -> dict[str, flood.PolicyResult]:
         )
 
     found = {scheduler: run(scheduler, router) for scheduler, router in flood.POLICIES}
-    console.TERMINAL.print(console.table(list(found.values())))
+    console.TERMINAL.print(console.tables(list(found.values())))
     return found
 
 

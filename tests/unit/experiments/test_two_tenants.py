@@ -51,7 +51,8 @@ def test_numbers_of_a_run():
     assert result.bound_per_engine == 2 * (400 + 2 * 4096 + flood.QUANTUM)
     assert result.bound == 2 * result.bound_per_engine
     assert json.loads(json.dumps(flood.as_rows([result])))[0]["service_ratio"] == 2.0
-    assert console.table([result]).row_count == 2
+    assert console.tenants_table([result]).row_count == 2
+    assert console.sharing_table([result]).row_count == 1
 
 
 def test_a_starved_tenant_is_no_division_by_zero():
@@ -67,7 +68,8 @@ def test_a_starved_tenant_is_no_division_by_zero():
     result = flood.summarize("lpm", "least-loaded", [*heavy, *light], (0, 30 * SECOND), failures=0)
 
     assert result.service_ratio is None
-    assert console.table([result]).row_count == 2
+    assert console.tenants_table([result]).row_count == 2
+    assert console.sharing_table([result]).row_count == 1
     assert result.tenants["light"].requests_per_s == 0
     assert result.tenants["light"].latency_ms_p50 == 51_000
 
