@@ -150,11 +150,11 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
 
 
 NOTES = """\
-Two real vLLM engines on this machine's CPU, random weights: compare the rows, not the absolute numbers.
-Latency: of the requests under way in the measured time. Service: extend + 2 x output tokens, per second.
-Ratio and gap are of the two tenants' service; the gap is the largest over any part of that time, at the worse
-engine. Bound: 2(U + Q) with U = longest prompt + 2 x {kv} tokens of KV and Q = {quantum}; DLPM promises it, the
-other policies promise nothing. Hit rate: prompt tokens served from the cache."""
+Two real vLLM engines on this machine's CPU, random weights: compare rows, not numbers.
+Latency is of the requests under way in the measured time, service is extend + 2 x output tokens.
+The gap of the tenants' service is the largest over any part of that time, at the worse engine.
+Bound: 2(U + Q), U = longest prompt + 2 x {kv} tokens of KV, Q = {quantum}; only DLPM promises it.
+Hit rate: prompt tokens served from the cache."""
 
 
 def tables(results: list[flood.PolicyResult]) -> Group:
