@@ -144,7 +144,7 @@ class Dispatcher:
         self._end(ticket, extend_len=extend_len)
 
     def remember(self, name: WorkerId, chunks: Sequence[Unit]) -> None:
-        """`name` has these chunks cached: a prompt and its answer, how the next turn begins."""
+        """`name` has these chunks cached too: the answer, with which the next turn begins."""
         worker = self.workers.get(name)
         if worker is not None and worker.up:
             self.index.insert(name, chunks)

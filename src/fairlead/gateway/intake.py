@@ -98,8 +98,10 @@ class Intake:
 
         def remember(more: bytes | None) -> None:
             said = exchange.prompt.extended(more) if more else exchange.prompt
-            if len(said.chunks) > len(exchange.prompt.chunks):
-                self._dispatcher.remember(exchange.ticket.worker, said.chunks)
+            # Those of the prompt itself were inserted when it was sent.
+            added = said.chunks[len(exchange.prompt.chunks) :]
+            if added:
+                self._dispatcher.remember(exchange.ticket.worker, added)
 
         if self._tokenizer is None:
             remember(answer_text(answer, chat=exchange.chat))

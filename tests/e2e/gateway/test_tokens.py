@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.core.chunk_index import ChunkedText
 from fairlead.gateway.tokenizer import Tokenizer
 from tests.e2e.gateway.scripts import chat, events, good
 from tests.e2e.gateway.world import CHAT, World, eventually, play
@@ -41,8 +42,9 @@ def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None
         await world.ask(body=asking(LONG, "abc", "and now"))
 
         assert len(used.received) == 2
-        # 800 words and three marks, in chunks of 64 tokens.
-        assert index.size(used.url) == 803 // 64
+        # 800 words, the others, and a mark before each part: all four bytes long.
+        tokens = 1 + 2 + 801 + 2 + 2 + 2 + 3
+        assert index.size(used.url) == len(ChunkedText().extended(bytes(4 * tokens)).chunks)
 
     play(story, good, good, tokenizer=folder)
 
