@@ -290,14 +290,14 @@ def test_a_reset_of_the_prefix_cache_empties_the_index_too():
     trace = fair()
     trace.add(make_request("a", prompt(1, 1)))
     trace.run()
-    assert len(trace.scheduler._cache) > 0
+    assert len(trace.scheduler._blocks) > 0
 
     assert trace.scheduler.reset_prefix_cache()
 
-    assert len(trace.scheduler._cache) == 0
+    assert len(trace.scheduler._blocks) == 0
     trace.add(make_request("b", prompt(1, 1)))
     trace.run()
-    assert len(trace.scheduler._cache) > 0
+    assert len(trace.scheduler._blocks) > 0
     assert trace.admitted[1] == ("b", 0)
 
 

@@ -1,11 +1,12 @@
-"""vLLM's map of cached blocks, mirrored into our `BlockCache`: matching costs nothing per waiting request.
+"""vLLM's map of cached blocks, followed block by block: matching costs nothing per waiting request.
 
 Integration points (vLLM 0.15 to 0.32): `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap`
 with `insert` and `pop` over a dictionary `_cache`; `make_block_hash_with_group_id`, which forms its
 keys; `Request.block_hashes`. We put a subclass in the map's place that reports what appears and what
-goes. `reset_prefix_cache()` makes a map of its own again; `BlockMirror.hook` puts ours back.
+goes. `reset_prefix_cache()` makes a map of its own again; `EngineBlocks.hook` puts ours back.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,11 @@ from vllm.v1.core.block_pool import BlockHashToBlockMap
 from vllm.v1.core.kv_cache_utils import BlockHashListWithBlockSize, make_block_hash_with_group_id
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
-from fairlead.core.block_cache import BlockCache
+from fairlead.core.block_cache import BlockListener
 from fairlead.core.request import Unit
 
 
-class MirroredBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
+class ReportingBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
     """The engine's own map; it also writes down which keys appear and go, of whatever KV group.
 
     Called for every block that fills or is evicted, about ten times per admission: no step is spare.
@@ -44,36 +45,64 @@ class MirroredBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is un
 _stock_insert, _stock_pop = BlockHashToBlockMap.insert, BlockHashToBlockMap.pop
 
 
-class BlockMirror:
-    """Keeps a `BlockCache` equal to the engine's map, whenever somebody is about to look.
+class EngineBlocks:
+    """The reading half of a `BlockCache` over the engine's own map, without a copy of it.
 
-    Between the looks the news wait: most are of the request being admitted, which no longer waits
-    by the time anybody asks, so that its own blocks move nothing.
+    Between looks the news wait: most are of the request being admitted, which no longer waits by
+    the time anybody asks, so that its own blocks move nothing. A listener may find a key in the set
+    before it hears of it; it hears of everything in order, and `catch_up` comes before any look.
     """
 
-    def __init__(self, pool: Any, cache: BlockCache) -> None:
-        self._pool, self._cache = pool, cache
+    def __init__(self, pool: Any, *, block_size: int) -> None:
+        self.block_size = block_size
+        self._pool = pool
         self._news: list[tuple[bytes, bool]] = []
+        self._keys: dict[bytes, Any] = {}  # of the engine's map
+        self._listeners: list[BlockListener] = []
+
+    def listen(self, listener: BlockListener) -> None:
+        """From now on `listener` hears of every change; for the first one the map is replaced."""
+        self._listeners.append(listener)
         self.hook()
 
     def hook(self) -> None:
-        """Make the pool report here; again after a reset, which leaves nothing cached."""
-        if not isinstance(self._pool.cached_block_hash_to_block, MirroredBlockMap):
-            self._news.clear()
-            self._cache.clear()
-            self._pool.cached_block_hash_to_block = MirroredBlockMap(self._news)
+        """Make the pool report here; again after a reset, when it has a new and empty map. O(blocks)."""
+        stock = self._pool.cached_block_hash_to_block
+        if not self._listeners or isinstance(stock, ReportingBlockMap):
+            return
+        self.catch_up()
+        gone, ours = self._keys, ReportingBlockMap(self._news)
+        self._pool.cached_block_hash_to_block, self._keys = ours, ours._cache
+        for key in gone:
+            for listener in self._listeners:
+                listener.evicted(key)
 
     def catch_up(self) -> None:
-        """Tell the cache what happened since the last look. O(news)."""
+        """Tell the listeners what happened since the last look. O(news)."""
         if not self._news:
             return
-        insert, evict = self._cache.insert, self._cache.evict
-        for key, is_cached in self._news:
-            if is_cached:
-                insert(key)
-            else:
-                evict(key)
+        for listener in self._listeners:
+            inserted, evicted = listener.inserted, listener.evicted
+            for key, is_cached in self._news:
+                if is_cached:
+                    inserted(key)
+                else:
+                    evicted(key)
         self._news.clear()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __len__(self) -> int:
+        """Distinct cached blocks, of every KV group."""
+        return len(self._keys)
+
+    def match_len(self, keys: Sequence[Unit], /) -> int:
+        """How many leading blocks are cached. Pure. O(match)."""
+        for length, key in enumerate(keys):
+            if key not in self._keys:
+                return length
+        return len(keys)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ from vllm.v1.request import RequestStatus
 
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler, State
-from fairlead.engines.vllm.blocks import BlockMirror
+from fairlead.engines.vllm.blocks import EngineBlocks
 from fairlead.engines.vllm.identity import OVERFLOW, client_of
 from fairlead.errors import QueueFull
 
@@ -68,9 +68,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     """All that waits in vLLM. Any here is the engine's request, `Request` is ours; one id names both."""
 
     def __init__(
-        self, core: Scheduler, host: Host, mirror: BlockMirror, *, keeps_loading: bool
+        self, core: Scheduler, host: Host, blocks: EngineBlocks, *, keeps_loading: bool
     ) -> None:
-        self._core, self._host, self._mirror = core, host, mirror
+        self._core, self._host, self._blocks = core, host, blocks
         # Whether requests that load remote KV come back here; 0.32 has a queue of its own for them.
         self._keeps_loading = keeps_loading
         self._order = count()
@@ -104,7 +104,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if self._popped is not None:
             self._settle(scheduled.get(self._popped.request_id, 0))
         assert not self._skipped, self._skipped
-        self._mirror.catch_up()
+        self._blocks.catch_up()
         self.prefilling = [
             request
             for request in (*self.prefilling, *self._admitted)
@@ -117,6 +117,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def __bool__(self) -> bool:
         """Whether something can be admitted now; before each peek vLLM asks this first."""
+        if self._proposal is not None:
+            return True
         self._settle()
         if not self._host.has_free_slot():
             return bool(self._ready or self._loaded)
@@ -124,10 +126,11 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def peek_request(self) -> Any:
         """The request to try now."""
-        self._settle()
-        if (request := self._next()) is None:
-            raise IndexError("nothing can be admitted")
-        return request
+        if self._proposal is None:
+            self._settle()
+            if self._next() is None:
+                raise IndexError("nothing can be admitted")
+        return self._proposal
 
     def pop_request(self) -> Any:
         """It leaves the queue, for the batch or to be skipped: `_settle` will see which."""
@@ -144,7 +147,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if self._loaded:
                 self._proposal = next(iter(self._loaded.values()))
             elif self._skips < SKIPS_PER_LOOK:
-                self._mirror.catch_up()
+                self._blocks.catch_up()
                 if chosen := self._core.propose():
                     self._proposal = self._ready[chosen.id]
         return self._proposal
@@ -234,7 +237,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _arrive(self, request: Any) -> Request:
         """Make it ours and the core's. An exception here would end the engine."""
-        self._mirror.catch_up()
+        self._blocks.catch_up()
         order, units = next(self._order), self._host.prompt_units(request)
         for client in self._accounts(client_of(request)):
             ours = Request(

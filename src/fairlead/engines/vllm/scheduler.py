@@ -24,11 +24,10 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.engines.vllm.blocks import BlockMirror, KVGroup
+from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
 from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, is_collected
 from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.settings import Settings, read_settings
@@ -37,6 +36,8 @@ from fairlead.engines.vllm.victims import order_victims
 from fairlead.errors import ConfigError, QueueFull
 
 logger = init_logger("vllm.fairlead")
+
+OWED_ALIKE = frozenset({"fcfs", "lpm"})
 
 
 class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped here
@@ -64,19 +65,24 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def _set_up(self, settings: Settings) -> None:
         self._group = KVGroup.of(self)
-        self._cache = BlockCache(block_size=self._group.block_size)
-        self._mirror = BlockMirror(self.kv_cache_manager.block_pool, self._cache)
-        self._fair = Scheduler(settings.policy(self._cache))
+        pool = self.kv_cache_manager.block_pool
+        self._blocks = EngineBlocks(pool, block_size=self._group.block_size)
+        self._fair = Scheduler(settings.policy(self._blocks))
         self._metrics = ClientMetrics(waiting=self._fair.waiting, deficit=self._deficit_of)
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
+        # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
+        self._counts_paused = hasattr(self, "kv_holding_waiting")
         self._queue = FairQueue(
-            self._fair, self, self._mirror, keeps_loading=not hasattr(self, "kv_holding_waiting")
+            self._fair, self, self._blocks, keeps_loading=not self._counts_paused
         )
         self.waiting = self._queue
         if hasattr(self, "skipped_waiting"):
             self.skipped_waiting = SkippedQueue(self._queue)
-        self._slots: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
+        limit: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
+        self._slots = int(limit)
+        # Where all are owed alike the newest request goes, which is what stock vLLM does.
+        self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._ending: dict[RequestId, Request] | None = None
         logger.info("fairlead: %s; %s", settings, self._group.said)
         self._warn_of_oversize()
@@ -99,7 +105,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         """One step: the stock schedule, between the beginning and the end of a look."""
         self._queue.begin_step()
-        order_victims(self, self._fair, self._queue)
+        if self._picks_victims:
+            order_victims(self, self._fair, self._queue)
         output = super().schedule(*args, **kwargs)
         self._queue.end_step(output.num_scheduled_tokens)
         return output
@@ -143,18 +150,17 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
         """The pool makes a new map of blocks; ours takes its place before anything is matched."""
         was_reset = super().reset_prefix_cache(*args, **kwargs)
-        self._mirror.hook()
+        self._blocks.hook()
         return was_reset
 
     # -- what the queue asks and tells ----------------------------------------------------------
 
     def has_free_slot(self) -> bool:
         """As `schedule()` itself counts: paused streaming sessions keep their slot in later versions."""
-        return len(self.running) + self._paused_sessions() < int(self._slots)
-
-    def _paused_sessions(self) -> int:
-        # Only the versions that hold them apart count them, and those have a queue for it.
-        return self.num_waiting_for_streaming_input if hasattr(self, "kv_holding_waiting") else 0
+        taken: int = len(self.running)
+        if self._counts_paused:
+            taken += self.num_waiting_for_streaming_input
+        return taken < self._slots
 
     def promote(self, request: Any) -> bool:
         """Ask vLLM's own promotion; 0.15 has none, and looks again when it is offered the request."""

@@ -8,13 +8,16 @@ that names what, where and the expected form.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.protocols import Policy
 from fairlead.core.service import Weights, parse_weight
 from fairlead.errors import ConfigError
 from fairlead.schedulers import SCHEDULERS, make_policy
+
+if TYPE_CHECKING:
+    from fairlead.engines.vllm.blocks import EngineBlocks
 
 SECTION = "fairlead"
 
@@ -31,11 +34,12 @@ class Settings:
     max_overtake: int | None = None
     max_clients: int | None = None
 
-    def policy(self, cache: BlockCache) -> Policy:
-        """The policy set, over `cache`. Raises ConfigError."""
+    def policy(self, blocks: "EngineBlocks") -> Policy:
+        """The policy set, over the engine's cached blocks. Raises ConfigError."""
         return make_policy(
             self.scheduler,
-            cache=cache,
+            # Policies only read and listen, and that half of a BlockCache it has.
+            cache=cast(BlockCache, blocks),
             quantum=self.quantum,
             weights=Weights(self.weights) if self.weights else None,
             max_overtake=self.max_overtake,
