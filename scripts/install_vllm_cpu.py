@@ -245,11 +245,12 @@ def watch(process: subprocess.Popen[bytes], log: Path, started: float) -> None:
 
 
 def last_line(log: Path) -> str:
-    """What pip said last."""
+    """What pip said last, its warnings about its own configuration aside."""
     with log.open("rb") as file:
         file.seek(max(0, os.stat(log).st_size - 2000))
         lines = file.read().decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    news = (line.strip() for line in reversed(lines) if not line.startswith("WARNING"))
+    return next(filter(None, news), "")
 
 
 def announce(step: int, what: str) -> None:
