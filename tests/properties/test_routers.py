@@ -193,6 +193,30 @@ def test_the_refill_ends_with_the_fewest_rounds_that_make_a_worker_available(
     }
 
 
+def test_an_estimate_given_back_after_a_refill_is_not_saved_up() -> None:
+    """Two requests in flight take both counters below zero; a refill comes, and then both fail."""
+    router = d2lpm()
+    lost = {worker: request("a", order) for order, worker in enumerate(("w0", "w1"))}
+    for worker, sent in lost.items():
+        router.dispatch(sent, worker, extend_len=QUANTUM + 50)
+    router.route(request("a", 2), matched={"w0": 0, "w1": 0})
+    for worker, sent in lost.items():
+        router.settle(sent, worker, extend_len=0, output_len=0)
+
+    assert [router.deficit("a", w) for w in lost] == [router.quantum_of("a")] * 2
+
+
+def test_a_worker_that_cannot_serve_a_request_is_refilled_no_further_than_it_needs() -> None:
+    """A model only w0 has: w0 owes nine quanta, w1 a little, and must not gain the nine."""
+    router = d2lpm()
+    router.dispatch(request("a", 0), "w0", extend_len=10 * QUANTUM)
+    router.dispatch(request("a", 1), "w1", extend_len=QUANTUM + 10)
+    router.route(request("a", 2), matched={"w0": 0})
+
+    assert router.deficit("a", "w0") == QUANTUM * UNITS_PER_TOKEN
+    assert router.deficit("a", "w1") == (QUANTUM - 10) * UNITS_PER_TOKEN
+
+
 def test_a_client_stays_with_its_prefix_until_its_quantum_is_used() -> None:
     """With 40 new tokens a turn and a quantum of 100, three turns stay and the fourth moves."""
     router = d2lpm()
