@@ -8,16 +8,21 @@ from fairlead.errors import QueueFull
 
 State = TypeVar("State")
 
+# Stands for all the clients beyond a full table; it has a place in every one.
+OTHER: ClientId = "other"
+
 # Records examined per newcomer once the table is full: enough to find one that may go in practice,
 # few enough to cost nothing.
 _SWEEP = 8
 
 
 class ClientTable(Generic[State]):
-    """One record a client, at most `limit`; a full table forgets one that `may_forget` allows.
+    """One record a client; a full table forgets one that `may_forget` allows for each newcomer.
 
     `may_forget` must be true only for a record that a newcomer's would equal or better, so that
-    nobody gains by being forgotten (DESIGN 3.2).
+    nobody gains by being forgotten (DESIGN 3.2). `update` always succeeds: a client that was
+    forgotten while it ran pays all the same. So the table holds at most `limit` records and one
+    for each running request, and takes no newcomer while it is over the limit.
     """
 
     def __init__(self, *, limit: int, may_forget: Callable[[ClientId], bool]) -> None:
@@ -36,27 +41,24 @@ class ClientTable(Generic[State]):
         """The client's record, if there is one. O(1)."""
         return self._records.get(client)
 
-    def put(self, client: ClientId, record: State) -> None:
-        """Write the record of a client. O(1).
+    def update(self, client: ClientId, record: State) -> None:
+        """Write the record of a client that was admitted once. O(1)."""
+        self._records[client] = record
 
-        Raises QueueFull when the client is new, the table full, and nobody looked at may go.
+    def admit(self, client: ClientId, record: State) -> None:
+        """Write the first record of a client. O(1).
+
+        Raises QueueFull when the table is full and nobody looked at may go; never for OTHER.
         """
-        if client not in self._records and len(self._records) >= self._limit:
-            self._forget_one()
-        self._records[client] = record
-
-    def _forget_one(self) -> None:
-        for _ in range(_SWEEP):
+        assert client not in self._records, client
+        looked_at = 0
+        while len(self._records) >= self._limit and client != OTHER:
+            if looked_at == _SWEEP:
+                raise QueueFull(f"too many clients: the table holds {self._limit}, none settled")
+            looked_at += 1
             oldest = next(iter(self._records))
-            record = self._records.pop(oldest)
-            if self._may_forget_record(oldest, record):
-                return
-        raise QueueFull(f"too many clients: the table holds {self._limit}, none of them settled")
-
-    def _may_forget_record(self, client: ClientId, record: State) -> bool:
-        """Ask with the record in place; one that stays goes to the end, so the next sweep moves on."""
+            if self._may_forget(oldest):
+                del self._records[oldest]
+            else:  # to the end: the next sweep looks at others
+                self._records[oldest] = self._records.pop(oldest)
         self._records[client] = record
-        if not self._may_forget(client):
-            return False
-        del self._records[client]
-        return True

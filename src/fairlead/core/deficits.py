@@ -6,9 +6,8 @@ is looked at. One rule serves the waiting and the idle: of k missed rounds a cli
 min(k, floor(-q_i / Q_i) + 1), because after that many q_i > 0 (DESIGN 3.2).
 """
 
-from heapq import heappop, heappush, heapreplace
-
 from fairlead.core.clients import ClientTable
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import ClientId
 from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, parse_tokens
 
@@ -30,11 +29,10 @@ class Deficits:
             limit=max_clients, may_forget=self._may_forget
         )
         self._solvent: set[ClientId] = set()  # waiting, q_i > 0
-        self._indebted: set[ClientId] = set()  # waiting, q_i <= 0
-        # (round in which it turns positive, client); an entry may be too early, never too late,
-        # because a charge only moves that round away. At most one entry a client.
-        self._due: list[tuple[int, ClientId]] = []
-        self._in_due: set[ClientId] = set()
+        # Waiting, q_i <= 0: a round in which it is not positive before. A promise may be too early,
+        # never too late, for a charge only moves that round away; it is made true at the top.
+        self._promised: dict[ClientId, int] = {}
+        self._due: LazyHeap[tuple[int, ClientId]] = LazyHeap()
 
     def __len__(self) -> int:
         """The number of clients with a record."""
@@ -56,7 +54,7 @@ class Deficits:
         """Take `units` from q_i; True while it stays positive. O(log clients)."""
         assert units >= 0, units
         q = self.value(client) - units
-        self._records.put(client, (q, self._round))
+        self._records.update(client, (q, self._round))
         if q <= 0 and client in self._solvent:
             self._solvent.remove(client)
             self._owe(client)
@@ -67,9 +65,9 @@ class Deficits:
 
         Raises QueueFull when it is new, the table is full and nobody may be forgotten.
         """
-        assert client not in self._solvent and client not in self._indebted, client
+        assert client not in self._solvent and client not in self._promised, client
         if client not in self._records:
-            self._records.put(client, (0, self._round))  # Alg. 1, line 12
+            self._records.admit(client, (0, self._round))  # Alg. 1, line 12
         solvent = self.value(client) > 0
         if solvent:
             self._solvent.add(client)
@@ -80,19 +78,22 @@ class Deficits:
     def leave(self, client: ClientId) -> None:
         """The client has nothing left to schedule; its debt or credit stays. O(1)."""
         self._solvent.discard(client)
-        self._indebted.discard(client)
+        self._promised.pop(client, None)
 
     def check_refill(self) -> list[ClientId]:
         """Alg. 1, CheckRefill: the waiting clients that turned positive; none if one was already.
 
         Runs as many rounds as the first of them needs, at once. O(log clients) for each returned.
         """
-        if self._solvent or not self._indebted:  # Alg. 1, lines 4-5
+        if self._solvent or not self._promised:  # Alg. 1, lines 4-5
             return []
-        self._round = self._earliest()  # Alg. 1, lines 6-7, k rounds in one
-        ready = []
-        while self._due and self._earliest() == self._round:
-            ready.append(self._pay())
+        ready: list[ClientId] = []
+        while (due := self._earliest()) and (not ready or due[0] == self._round):
+            self._round, client = due  # Alg. 1, lines 6-7, all the rounds until then in one
+            self._due.drop()
+            del self._promised[client]
+            self._solvent.add(client)
+            ready.append(client)
         assert ready and all(self.value(client) > 0 for client in ready)
         return ready
 
@@ -102,41 +103,34 @@ class Deficits:
         return self._round
 
     def _owe(self, client: ClientId) -> None:
-        self._indebted.add(client)
-        if client not in self._in_due:
-            self._in_due.add(client)
-            heappush(self._due, (self._due_round(client), client))
+        self._promise(client, self._due_round(client))
+
+    def _promise(self, client: ClientId, due: int) -> None:
+        self._promised[client] = due
+        self._due.push((due, client), self._is_promised)
+
+    def _is_promised(self, item: tuple[int, ClientId]) -> bool:
+        return self._promised.get(item[1]) == item[0]
 
     def _due_round(self, client: ClientId) -> int:
         """The round in which q_i turns positive if nothing is charged until then."""
         q = self.value(client)
         return self._round if q > 0 else self._round + -q // self.quantum_of(client) + 1
 
-    def _earliest(self) -> int:
-        """The first round any waiting client is due in; the top of the heap is then true."""
-        while self._due:
-            promised, client = self._due[0]
-            if client not in self._indebted:
-                heappop(self._due)
-                self._in_due.remove(client)
-                continue
+    def _earliest(self) -> tuple[int, ClientId] | None:
+        """The first round in which a waiting client turns positive, and that client."""
+        while top := self._due.top(self._is_promised):
+            promised, client = top
             due = self._due_round(client)
             if due == promised:
-                return due
+                return top
             assert due > promised, (client, due, promised)
-            heapreplace(self._due, (due, client))
-        return -1
-
-    def _pay(self) -> ClientId:
-        """Take the client at the top of the heap, which is due now, out of debt."""
-        _, client = heappop(self._due)
-        self._in_due.remove(client)
-        self._indebted.remove(client)
-        self._solvent.add(client)
-        return client
+            self._due.drop()
+            self._promise(client, due)
+        return None
 
     def _may_forget(self, client: ClientId) -> bool:
         """Idle and free of debt: starting again at 0 then costs credit and never gives any."""
         return (
-            client not in self._solvent and client not in self._indebted and self.value(client) >= 0
+            client not in self._solvent and client not in self._promised and self.value(client) >= 0
         )

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId
 from fairlead.core.service import Service
-
-# The name under which metrics sum up the clients that have no account of their own.
-OTHER: ClientId = "other"
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,9 +6,9 @@ every prefix that grows or shrinks; that is how waiting requests move without be
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import Unit
 
 
@@ -39,6 +39,16 @@ class _Node:
     @property
     def end(self) -> int:
         return self.start + len(self.tokens)
+
+
+# (when it was used last, its serial, itself)
+_Leaf: TypeAlias = tuple[tuple[int, int], int, _Node]
+
+
+def _may_go(leaf: _Leaf) -> bool:
+    """Whether an entry of the eviction heap is still true."""
+    used, _, node = leaf
+    return bool(node.parent) and not node.pins and not node.children and node.used == used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +88,7 @@ class RadixTree:
         self._root.pins = 1
         self._size = 0
         self._pinned = 0
-        self._nodes = 0
-        self._leaves: list[tuple[tuple[int, int], int, _Node]] = []  # unpinned; lazily cleaned
+        self._leaves: LazyHeap[_Leaf] = LazyHeap()  # unpinned
         self._listeners: list[TreeListener] = []
 
     def listen(self, listener: TreeListener) -> None:
@@ -151,10 +160,8 @@ class RadixTree:
         O(log leaves) for each leaf it touches.
         """
         dropped = 0
-        while dropped < size and self._leaves:
-            leaf = heappop(self._leaves)
-            if not self._is_leaf(*leaf):
-                continue
+        while dropped < size and (leaf := self._leaves.top(_may_go)):
+            self._leaves.drop()
             node = leaf[2]
             cut = min(size - dropped, len(node.tokens))
             self._trim(node, cut)
@@ -190,7 +197,6 @@ class RadixTree:
         """Cut the edge into `node` at depth `at`; the new upper half, so paths keep their end."""
         assert node.start < at < node.end and node.parent is not None
         upper = _Node(node.parent, node.tokens[: at - node.start], node.start, self._next())
-        self._nodes += 1
         upper.pins, upper.used = node.pins, node.used
         node.parent.children[upper.tokens[0]] = upper
         node.tokens, node.start, node.parent = node.tokens[at - node.start :], at, upper
@@ -202,7 +208,6 @@ class RadixTree:
         assert tokens[0] not in parent.children
         parent.children[tokens[0]] = node
         self._size += len(tokens)
-        self._nodes += 1
         return node
 
     def _pin(self, node: _Node, upto: _Node | None = None) -> None:
@@ -223,16 +228,8 @@ class RadixTree:
 
     def _offer(self, node: _Node) -> None:
         """An unpinned leaf may be evicted."""
-        if node.children or node.pins or node is self._root:
-            return
-        heappush(self._leaves, (node.used, node.serial, node))
-        if len(self._leaves) > 2 * self._nodes + 64:  # most are out of date: keep the true ones
-            self._leaves = sorted({leaf for leaf in self._leaves if self._is_leaf(*leaf)})
-
-    @staticmethod
-    def _is_leaf(used: tuple[int, int], _serial: int, node: _Node) -> bool:
-        """Whether an entry of the eviction heap is still true."""
-        return bool(node.parent) and not node.pins and not node.children and node.used == used
+        if not node.children and not node.pins and node is not self._root:
+            self._leaves.push((node.used, node.serial, node), _may_go)
 
     def _trim(self, node: _Node, cut: int) -> None:
         """Drop the last `cut` tokens of an unpinned leaf, and the leaf if none are left."""
@@ -244,7 +241,6 @@ class RadixTree:
         if cut == len(node.tokens):
             del parent.children[node.tokens[0]]
             node.parent = None
-            self._nodes -= 1
             self._offer(parent)
         else:
             node.tokens = node.tokens[:-cut]

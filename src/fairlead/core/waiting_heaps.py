@@ -1,31 +1,25 @@
-"""Who is oldest where, by client, and who is best of all: the lazily cleaned heaps over the stands.
+"""Who is oldest where, by client, and who is best of all: the lazy heaps over the stands.
 
-Nothing here looks at prompts or caches. A heap entry is never searched for: it is true or stale,
-which its owner can tell, and stale entries go when they reach the top or when they are too many.
+Nothing here looks at prompts or caches. Whenever something changes what an entry of a heap says, the
+new truth is entered beside it; the old entry is then false, and `LazyHeap` lets it go.
 """
 
-from heapq import heappop, heappush
-
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import ClientId, Request
 from fairlead.core.waiting_trie import Entry, Node
-
-# Beyond this many entries and twice what was true, a heap is rebuilt from what is true.
-_SLACK = 64
 
 
 class _Client:
     """What the index knows of one client with waiting requests."""
 
-    __slots__ = ("limit", "offered", "open", "stands", "top", "waiting")
+    __slots__ = ("open", "stands", "top", "waiting")
 
     def __init__(self) -> None:
         self.open = False
         self.waiting = 0
         # (-depth, order, serial, node) of the stands that answer for it.
-        self.stands: list[tuple[int, int, int, Node]] = []
-        self.limit = _SLACK
-        self.top: tuple[int, int, Entry] | None = None
-        self.offered: tuple[int, int] | None = None  # what it is entered under in the front
+        self.stands: LazyHeap[tuple[int, int, int, Node]] = LazyHeap()
+        self.top: tuple[int, int, Entry] | None = None  # (-depth, order, entry) of its best
 
 
 class WaitingHeaps:
@@ -35,7 +29,8 @@ class WaitingHeaps:
         self._clients: dict[ClientId, _Client] = {}
         self._moved: dict[Node, None] = {}  # stands to be entered anew at the next look
         self._dirty: dict[ClientId, None] = {}  # clients whose top may have changed
-        self._front: list[tuple[int, int, ClientId]] = []  # (-depth, order, client), open clients
+        # (-depth, order, client) of the open clients' best.
+        self._front: LazyHeap[tuple[int, int, ClientId]] = LazyHeap()
 
     # -- clients -------------------------------------------------------------------------------
 
@@ -69,23 +64,23 @@ class WaitingHeaps:
     def best(self) -> Request | None:
         """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
         self._settle()
-        while self._front:
-            depth, order, client = self._front[0]
-            state = self._clients.get(client)
-            if state and state.offered == (depth, order):
-                if state.open and state.top and state.top[:2] == (depth, order):
-                    return state.top[2].request
-                state.offered = None
-            heappop(self._front)
-        return None
+        front = self._front.top(self._is_front)
+        if front is None:
+            return None
+        best = self._clients[front[2]].top
+        assert best is not None
+        return best[2].request
+
+    def _is_front(self, item: tuple[int, int, ClientId]) -> bool:
+        state = self._clients.get(item[2])
+        return bool(state and state.open and state.top and state.top[:2] == item[:2])
 
     # -- requests at their nodes ---------------------------------------------------------------
 
     def file(self, entry: Entry) -> None:
         """The entry is visible at its node. O(depth * log n)."""
         client = entry.request.client
-        heap = entry.node.heaps.setdefault(client, [])
-        heappush(heap, (entry.order, entry.serial, entry))
+        self._enter(entry.node, entry, entry)
         self.refresh(entry.node, client)
 
     def refresh(self, node: Node, client: ClientId) -> None:
@@ -103,35 +98,27 @@ class WaitingHeaps:
                 return
             assert node.parent is not None  # the root stands
             if entry is not None:
-                self._enter(node, entry)
+                self._enter(node.parent, entry, node)
             node = node.parent
 
     def _oldest(self, node: Node, client: ClientId) -> Entry | None:
         """The oldest visible request of the client that the node answers for."""
-        heap = node.heaps.get(client)
-        while heap:
-            order, _, source = heap[0]
-            if isinstance(source, Entry):
-                if source.visible and source.node is node:
-                    return source
-            elif source.parent is node:
-                entry = source.best.get(client)
-                if entry and entry.order == order and not source.standing:
-                    return entry
-                if source.filed.get(client) == order:
-                    del source.filed[client]
-            heappop(heap)
-        node.heaps.pop(client, None)
-        return None
+        if (heap := node.heaps.get(client)) is None:
+            return None
+        top = heap.top(lambda item: _is_there(item, node, client))
+        if top is None:
+            del node.heaps[client]
+            return None
+        source = top[2]
+        return source if isinstance(source, Entry) else source.best[client]
 
-    def _enter(self, node: Node, entry: Entry) -> None:
-        """Put the node's oldest of a client into its parent's heap, once."""
-        assert node.parent is not None
+    def _enter(self, node: Node, entry: Entry, source: Entry | Node) -> None:
+        """Put `source`, the entry itself or a child whose oldest it is, into the node's heap."""
         client = entry.request.client
-        if node.filed.get(client) != entry.order:
-            node.filed[client] = entry.order
-            heap = node.parent.heaps.setdefault(client, [])
-            heappush(heap, (entry.order, node.serial, node))
+        if (heap := node.heaps.get(client)) is None:
+            heap = node.heaps[client] = LazyHeap()
+        item = (entry.order, source.serial, source)
+        heap.push(item, lambda each: _is_there(each, node, client))
 
     # -- what the trie says --------------------------------------------------------------------
 
@@ -145,10 +132,15 @@ class WaitingHeaps:
 
     def sank(self, node: Node) -> None:
         """It does not stand any more, and its parent answers for it. O(clients there)."""
-        assert node.parent is not None
-        for client, entry in node.best.items():
+        for client in node.best:
             self._dirty[client] = None
-            self._enter(node, entry)
+        self._hand_up(node)
+
+    def _hand_up(self, node: Node) -> None:
+        """The node's parent answers for it now. O(clients there)."""
+        assert node.parent is not None and not node.standing
+        for client, entry in node.best.items():
+            self._enter(node.parent, entry, node)
             self.refresh(node.parent, client)
 
     def moved(self, node: Node) -> None:
@@ -157,18 +149,12 @@ class WaitingHeaps:
 
     def replaced(self, node: Node, below: Node | None) -> None:
         """`node` is where another was; `below`, if given, is its only child now. O(clients there)."""
-        node.filed.clear()
-        if below is not None:
-            below.filed.clear()
-            if not below.standing:
-                for client, entry in below.best.items():
-                    node.best[client] = entry
-                    self._enter(below, entry)
+        if below is not None and not below.standing:
+            for client, entry in below.best.items():
+                node.best[client] = entry
+                self._enter(node, entry, below)
         if not node.standing:
-            assert node.parent is not None
-            for client, entry in node.best.items():
-                self._enter(node, entry)
-                self.refresh(node.parent, client)
+            self._hand_up(node)
 
     def gone(self, node: Node) -> None:
         """Nobody waits there any more."""
@@ -181,10 +167,8 @@ class WaitingHeaps:
         state = self._clients[client]
         self._dirty[client] = None
         if entry := stand.best.get(client):
-            heappush(state.stands, (-stand.depth, entry.order, stand.serial, stand))
-            if len(state.stands) > state.limit:
-                state.stands = sorted({item for item in state.stands if _is_true(item, client)})
-                state.limit = 2 * len(state.stands) + _SLACK
+            item = (-stand.depth, entry.order, stand.serial, stand)
+            state.stands.push(item, lambda each: _is_true(each, client))
 
     def _settle(self) -> None:
         """Bring the clients' tops, and the front of the open ones, up to date. O(changes * log n)."""
@@ -196,23 +180,28 @@ class WaitingHeaps:
         for client in self._dirty:
             self._settle_client(client)
         self._dirty.clear()
-        if len(self._front) > 2 * len(self._clients) + _SLACK:
-            self._front = sorted(
-                (*state.offered, client) for client, state in self._clients.items() if state.offered
-            )
 
     def _settle_client(self, client: ClientId) -> None:
         state = self._clients[client]
-        while state.stands and not _is_true(state.stands[0], client):
-            heappop(state.stands)
-        if not state.stands:
+        top = state.stands.top(lambda item: _is_true(item, client))
+        if top is None:
             state.top = None
             return
-        depth, order, _, stand = state.stands[0]
+        depth, order, _, stand = top
         state.top = (depth, order, stand.best[client])
-        if state.open and state.offered != (depth, order):
-            state.offered = (depth, order)
-            heappush(self._front, (depth, order, client))
+        if state.open:
+            self._front.push((depth, order, client), self._is_front)
+
+
+def _is_there(item: tuple[int, int, Entry | Node], node: Node, client: ClientId) -> bool:
+    """Whether an entry of a node's heap still says what it did: the oldest of the client there."""
+    order, _, source = item
+    if isinstance(source, Entry):
+        return source.visible and source.node is node
+    entry = source.best.get(client)
+    return (
+        source.parent is node and not source.standing and entry is not None and entry.order == order
+    )
 
 
 def _is_true(item: tuple[int, int, int, Node], client: ClientId) -> bool:

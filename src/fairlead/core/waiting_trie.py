@@ -8,6 +8,7 @@ hangs where, and who is oldest there, is the business of `waiting_heaps`.
 from collections.abc import Sequence
 from typing import Protocol
 
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.radix_tree import common_len
 from fairlead.core.request import ClientId, Request, Unit
 
@@ -33,8 +34,8 @@ class Node:
     """A stretch of waiting prompts, `key[start:end]`, of which the first `held` units are cached."""
 
     __slots__ = (
-        "best", "children", "end", "filed", "heaps", "held",
-        "key", "own", "parent", "serial", "standing", "start", "warm",
+        "best", "children", "end", "heaps", "held", "key",
+        "own", "parent", "serial", "standing", "start", "warm",
     )  # fmt: skip
 
     def __init__(
@@ -48,9 +49,8 @@ class Node:
         self.children: dict[Unit, Node] = {}
         self.warm: dict[Node, None] = {}  # children with something held
         # For each client what it answers for, oldest first: own requests and non-standing children.
-        self.heaps: dict[ClientId, list[tuple[int, int, Entry | Node]]] = {}
+        self.heaps: dict[ClientId, LazyHeap[tuple[int, int, Entry | Node]]] = {}
         self.best: dict[ClientId, Entry] = {}  # the true top of each heap
-        self.filed: dict[ClientId, int] = {}  # the order it is entered under at its parent
 
     @property
     def depth(self) -> int:

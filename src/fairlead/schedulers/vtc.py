@@ -7,9 +7,8 @@ A client that starts to wait is lifted to the level of those who wait already, s
 earns nothing.
 """
 
-from heapq import heappop, heappush, heapreplace
-
 from fairlead.core.clients import ClientTable
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.line import Line
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import (
@@ -44,14 +43,14 @@ class VTC:
         self._last_left: ClientId | None = None
         # (c_i, order of i's first request, i). An entry may be too small, never too large: counters
         # only grow, and a client is entered again when an older request of it comes back.
-        self._heap: list[tuple[int, int, ClientId]] = []
+        self._heap: LazyHeap[tuple[int, int, ClientId]] = LazyHeap()
         self._entered: dict[ClientId, tuple[int, int]] = {}
 
     def add(self, request: Request) -> None:
         """Alg. 2, lines 5-14."""
         client = request.client
         if client not in self._lines:
-            self._counters.put(client, self._lifted(client))
+            self._lift(client)
             self._lines[client] = Line()
         self._lines[client].add(request)
         self._enter(client)
@@ -75,21 +74,14 @@ class VTC:
 
     def next(self) -> Request | None:
         """Alg. 2, lines 20-21: k = arg min c_i over Q; the oldest head wins a tie."""
-        while self._heap:
-            counter, order, client = self._heap[0]
-            if self._entered.get(client) != (counter, order):
-                heappop(self._heap)
-                continue
+        while top := self._heap.top(self._is_entered):
+            counter, order, client = top
             first = self._lines[client].first()
-            if first is None:
-                heappop(self._heap)
-                del self._entered[client]
-                continue
-            truth = (self._counter(client), first.order)
-            if truth == (counter, order):
+            if first is not None and (self._counter(client), first.order) == (counter, order):
                 return first
-            self._entered[client] = truth
-            heapreplace(self._heap, (*truth, client))
+            self._heap.drop()
+            del self._entered[client]
+            self._enter(client)
         return None
 
     def pass_over(self, request: Request) -> None:
@@ -116,11 +108,17 @@ class VTC:
 
     def _spend(self, client: ClientId, units: int) -> None:
         share = divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
-        self._counters.put(client, self._counter(client) + share)
+        # Forgotten while it ran: it is charged from the level it would be lifted to.
+        counter = self._counters.get(client)
+        self._counters.update(client, (self._level() if counter is None else counter) + share)
 
-    def _lifted(self, client: ClientId) -> int:
+    def _lift(self, client: ClientId) -> None:
         """Alg. 2, lines 8-13: c_i <- max(c_i, level of those who wait, or of the last who did)."""
-        return max(self._counter(client), self._level())
+        level = self._level()
+        if client in self._counters:
+            self._counters.update(client, max(self._counter(client), level))
+        else:
+            self._counters.admit(client, level)
 
     def _level(self) -> int:
         """The least counter in Q; with Q empty, the counter of the last client that left it."""
@@ -139,7 +137,10 @@ class VTC:
         entered = self._entered.get(client)
         if entered is None or truth < entered:
             self._entered[client] = truth
-            heappush(self._heap, (*truth, client))
+            self._heap.push((*truth, client), self._is_entered)
+
+    def _is_entered(self, item: tuple[int, int, ClientId]) -> bool:
+        return self._entered.get(item[2]) == item[:2]
 
     def _may_forget(self, client: ClientId) -> bool:
         """Not waiting, and a newcomer would be lifted at least as high."""
