@@ -18,6 +18,7 @@ full-attention group, so the order goes by an upper bound of the match; charges 
 """
 
 import os
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from vllm.logger import init_logger
@@ -33,7 +34,7 @@ from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.settings import Settings, read_settings
 from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
-from fairlead.errors import ConfigError, QueueFull
+from fairlead.errors import ConfigError
 
 logger = init_logger("vllm.fairlead")
 
@@ -118,19 +119,35 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             outputs = super().update_from_output(scheduler_output, model_runner_output)
         finally:
             ending, self._ending = self._ending, None
-        live = self._queue.live
-        for engine_outputs in outputs.values():
-            for output in engine_outputs.outputs:
-                if (request := live.get(output.request_id)) is None:
-                    continue
-                if emitted := len(output.new_token_ids):
-                    self._charge(request, emitted)
-                if output.finish_reason is not None and request.id not in ending:
-                    self._finish(request)
+        self._charge(outputs.values())
+        self._forget_finished(outputs.values(), ending)
         for request in ending.values():
             self.dropped(request)
-        self._metrics.flush(is_idle=not live)
+        self._metrics.flush(is_idle=not self._queue.live)
         return outputs
+
+    def _charge(self, answers: Iterable[Any]) -> None:
+        """What each request emitted. Called for every token: no step is spare. O(outputs)."""
+        live, decode = self._queue.live, self._fair.decode
+        emitted: dict[ClientId, int] = {}
+        for answer in answers:
+            for output in answer.outputs:
+                tokens = len(output.new_token_ids)
+                if tokens and (request := live.get(output.request_id)):
+                    decode(request, tokens)
+                    emitted[request.client] = emitted.get(request.client, 0) + tokens
+        for client, tokens in emitted.items():
+            self._metrics.touch(client).output_len += tokens
+
+    def _forget_finished(self, answers: Iterable[Any], ending: Collection[RequestId]) -> None:
+        """Those that ended by themselves; `ending` were aborted while their output was in flight."""
+        for answer in answers:
+            for output in answer.outputs:
+                name = output.request_id
+                if output.finish_reason is not None and name not in ending and self._is_over(name):
+                    # Else it is streaming input, whose next turn may come.
+                    if request := self._queue.live.pop(name, None):
+                        self._fair.finish(request)
 
     def finish_requests(self, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
         """Aborts: what waits is dropped through the queue, what runs here."""
@@ -186,20 +203,6 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         elif self._queue.live.pop(request.id, None):
             self._fair.cancel(request)
             self._metrics.touch(request.client)
-
-    def _charge(self, request: Request, emitted: int) -> None:
-        try:
-            self._fair.decode(request, emitted)
-        except QueueFull as error:
-            # The table is full and forgot this client while it ran. Ending the engine would be
-            # worse than a few tokens nobody pays for; the metrics below still count them.
-            logger.warning_once("fairlead: output of a forgotten client is not charged: %s", error)
-        self._metrics.touch(request.client).output_len += emitted
-
-    def _finish(self, request: Request) -> None:
-        if self._is_over(request.id):  # else streaming input, whose next turn may come
-            del self._queue.live[request.id]
-            self._fair.finish(request)
 
     def _is_over(self, name: RequestId) -> bool:
         known = self.requests.get(name)
