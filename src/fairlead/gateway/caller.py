@@ -232,9 +232,6 @@ class CallerConnection(asyncio.Protocol):
             self._work = begin()
         except FairleadError as error:
             self.write_error(error)
-            return
-        if self._paused:
-            self._work.pause()
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""

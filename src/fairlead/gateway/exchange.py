@@ -101,7 +101,6 @@ class Exchange:
         self._connection: EngineConnection | None = None
         self._head: Head | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
-        self._paused = False
 
     # -- towards the engine
 
@@ -141,8 +140,6 @@ class Exchange:
             sum(map(len, self._body)),
         )
         connection.send(self, [head, *self._body])
-        if self._paused:
-            connection.pause()
 
     def move(self) -> None:
         """The engine is down, and had not begun to answer: try the next."""
@@ -217,13 +214,11 @@ class Exchange:
 
     def pause(self) -> None:
         """The caller reads slowly, so the engine is read slowly."""
-        self._paused = True
         if self._connection is not None:
             self._connection.pause()
 
     def resume(self) -> None:
         """The caller has caught up."""
-        self._paused = False
         if self._connection is not None:
             self._connection.resume()
 

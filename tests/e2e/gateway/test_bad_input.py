@@ -176,6 +176,17 @@ def test_without_a_key_nothing_is_served_and_the_key_stays_here() -> None:
     play(story, good, tenant_api_key=("alice:k1",))
 
 
+def test_of_several_trusted_headers_the_first_kind_counts() -> None:
+    async def story(world: World) -> None:
+        await world.ask(x_llm_d_inference_fairness_id="new", x_smg_tenant_id="old")
+        await world.ask(x_smg_tenant_id="old", x_gateway_inference_fairness_id="middle")
+
+        clients = [received.json()["vllm_xargs"]["fair_client"] for received in world.received()]
+        assert clients == ["new", "middle"]
+
+    play(story, good, trust_tenant_header=True)
+
+
 def test_stock_engines_get_the_body_untouched() -> None:
     async def story(world: World) -> None:
         await world.ask(body=chat(seed=1))

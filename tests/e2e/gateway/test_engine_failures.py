@@ -120,14 +120,15 @@ def test_a_request_that_breaks_engines_is_not_sent_to_one_for_ever() -> None:
     """A kept connection that breaks may just have been idle too long: one more try, and no third."""
 
     async def fatal(received: Received) -> None:
+        await asyncio.sleep(0.05)
         await (break_off if b"fatal" in received.body else good)(received)
 
     async def story(world: World) -> None:
-        assert (await world.ask()).status == 200  # now there is a connection to keep
+        await asyncio.gather(*(world.ask() for _ in range(5)))  # now there are connections to keep
         reply = await world.ask(body=chat(user="fatal"))
 
         assert reply.status == 502
-        assert len(world.received()) == 1 + 2
+        assert len(world.received()) == 5 + 2
         assert (await world.ask()).status == 200
 
     play(story, fatal)
@@ -182,6 +183,25 @@ def test_an_engine_that_fails_its_probes_gets_no_requests_and_loses_those_that_w
         story, hang, good,
         policy="round-robin", health_check_interval_secs=0.05, health_failure_threshold=2,
     )  # fmt: skip
+
+
+def test_a_probe_or_two_may_fail() -> None:
+    """A busy engine that misses a probe must not lose its requests and its place in the index."""
+
+    async def story(world: World) -> None:
+        engine = world.engines[0]
+        caller = await world.connect()
+        caller.send(CHAT, chat())
+        await eventually(lambda: len(world.received()) == 1)
+        engine.sick_probes = 3  # of which two fail
+        await eventually(lambda: not engine.sick_probes)
+        await asyncio.sleep(0.1)
+
+        assert world.gateway.dispatcher.workers[engine.url].up
+        assert (len(world.received()), world.gateway.dispatcher.retries) == (1, 0)
+        caller.reset()
+
+    play(story, hang, health_check_interval_secs=0.05, health_failure_threshold=3)
 
 
 def test_without_an_engine_the_answer_is_503_and_readiness_says_so() -> None:

@@ -28,6 +28,7 @@ class FakeEngine:
     script: Script
     models: tuple[str, ...] = ("m",)
     healthy: bool = True
+    sick_probes: int = 0  # this many more fail
     received: list[Received] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the gateway closed a connection
     url: str = ""
@@ -77,7 +78,8 @@ class FakeEngine:
 
     def probe(self, head: str, writer: asyncio.StreamWriter) -> None:
         body = json.dumps({"data": [{"id": name, "object": "model"} for name in self.models]})
-        status = "200 OK" if self.healthy else "503 Service Unavailable"
+        self.sick_probes -= self.sick_probes > 0
+        status = "200 OK" if self.healthy and not self.sick_probes else "503 Service Unavailable"
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
 
 

@@ -95,3 +95,16 @@ def test_the_tail_of_a_text_is_forgotten_before_its_head() -> None:
 
     assert index.match(old) == {"w": 2}
     assert index.match(new) == {"w": 4}
+
+
+def test_a_gap_ends_a_match() -> None:
+    """A chunk may outlive those before it; without them an engine cannot use it."""
+    index = ChunkIndex()
+    for worker in "vw":
+        index.add_worker(worker)
+    text = chunks(b"a" * 1024)
+    index.insert("v", text)
+    index.insert("w", text[:1])
+    index.insert("w", text[2:])
+
+    assert index.match(text) == {"v": 4, "w": 1}

@@ -1,0 +1,113 @@
+"""Connections to engines: who may close them, and which are used again."""
+
+import asyncio
+
+from fairlead.gateway.upstream import Engine, EngineConnection, Head
+
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
+
+
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: object) -> None:
+        """Nobody reads it."""
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Asker:
+    """Hears an answer."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_head(self, head: Head) -> None:
+        self.heard.append(head.status)
+
+    def on_data(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def on_end(self) -> None:
+        self.heard.append("end")
+
+    def on_lost(self, *, stale: bool) -> None:
+        self.heard.append(("lost", stale))
+
+
+def connected(engine: Engine) -> tuple[EngineConnection, Wire]:
+    connection, wire = EngineConnection(engine), Wire()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+def test_who_has_had_its_answer_cannot_close_what_another_uses() -> None:
+    """A probe once closed the connection that a request had just been given."""
+
+    async def story() -> None:
+        engine = Engine("http://127.0.0.1:1")
+        connection, wire = connected(engine)
+        first, second = Asker(), Asker()
+        connection.send(first, [b"GET"])
+        connection.data_received(ANSWER)
+        assert engine.take() is connection
+        connection.send(second, [b"GET"])
+        connection.cancel(first)
+        connection.data_received(ANSWER)
+
+        assert first.heard == second.heard == [200, b"hi", "end"]
+        assert not wire.closed
+
+    asyncio.run(story())
+
+
+def test_a_connection_idle_for_too_long_is_not_used() -> None:
+    """The engine closes it after five seconds, perhaps while a request is on its way."""
+
+    async def story() -> None:
+        engine = Engine("http://127.0.0.1:1")
+        connection, wire = connected(engine)
+        engine.give_back(connection)
+        connection.idle_since -= 4.5
+
+        assert engine.take() is None
+        assert wire.closed
+
+    asyncio.run(story())
+
+
+def test_an_answer_cut_anywhere_is_heard_the_same() -> None:
+    async def story() -> None:
+        for cut in range(len(ANSWER)):
+            connection, _ = connected(Engine("http://127.0.0.1:1"))
+            asker = Asker()
+            connection.send(asker, [b"GET"])
+            connection.data_received(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER[:cut])
+            connection.data_received(ANSWER[cut:])
+            body = [heard for heard in asker.heard if isinstance(heard, bytes)]
+            assert (asker.heard[0], b"".join(body), asker.heard[-1]) == (200, b"hi", "end")
+
+    asyncio.run(story())
+
+
+def test_bytes_nobody_asked_for_end_the_connection() -> None:
+    async def story() -> None:
+        engine = Engine("http://127.0.0.1:1")
+        connection, wire = connected(engine)
+        engine.give_back(connection)
+        connection.data_received(ANSWER)
+
+        assert wire.closed
+        assert engine.take() is None
+
+    asyncio.run(story())
