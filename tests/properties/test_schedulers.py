@@ -3,7 +3,13 @@
 Numbers in brackets are those of docs/reference/invariants.md.
 """
 
+import os
+import subprocess
+import sys
 from fractions import Fraction
+from inspect import signature
+from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +19,18 @@ from fairlead.core.radix_tree import RadixTree
 from fairlead.core.service import TokenCost, Weights
 from fairlead.metrics.fairness import BackloggedGaps, StarvationGaps
 from fairlead.schedulers import SCHEDULERS, make_policy
-from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals
+from fairlead.schedulers.dlpm import DLPM
+from fairlead.schedulers.vtc import VTC
+from tests.properties.traffic import (
+    CAPACITY,
+    CLIENTS,
+    MAX_INPUT,
+    arrivals,
+    floods,
+    late,
+    unlike,
+    visits,
+)
 from tests.reference.dlpm import PrintedDLPM
 from tests.reference.engine import IdealEngine
 
@@ -74,14 +91,39 @@ def test_the_ledger_is_what_was_served(name, traffic):
         assert service.extend_len >= len(mine)
 
 
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_hash_seed_decides_nothing(name):
+    """[4] Sets and dictionaries of other orders give the same admissions, in another process."""
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", f"from {__name__} import digest; print(digest({name!r}))"],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def digest(name):
+    """The order of admissions of a fixed traffic, as one number."""
+    return crc32(" ".join(engine(name).run(visits(cycles=6)).admitted).encode())
+
+
 @many
-@given(traffic=arrivals(), quantum=quanta, skip_misfits=st.booleans())
-def test_dlpm_decides_as_the_printed_algorithm_does(traffic, quantum, skip_misfits):
+@given(traffic=arrivals(), quantum=quanta, skip_misfits=st.booleans(), weighted=st.booleans())
+def test_dlpm_decides_as_the_printed_algorithm_does(traffic, quantum, skip_misfits, weighted):
     """[6] The index, the lazy counters and the closed form change the cost, not one decision."""
-    fast = engine("dlpm", quantum=quantum, skip_misfits=skip_misfits).run(traffic)
+    weights = {"a": 1, "b": 2, "d": 3} if weighted else {}
+    fast = engine("dlpm", quantum=quantum, skip_misfits=skip_misfits, weights=Weights(weights)).run(
+        traffic
+    )
     tree = RadixTree()
     slow = IdealEngine(
-        policy=PrintedDLPM(cache=tree, quantum=quantum, cost=TokenCost()),
+        policy=PrintedDLPM(cache=tree, quantum=quantum, cost=TokenCost(), weights=weights),
         tree=tree,
         capacity=CAPACITY,
         skip_misfits=skip_misfits,
@@ -91,8 +133,126 @@ def test_dlpm_decides_as_the_printed_algorithm_does(traffic, quantum, skip_misfi
     assert [fast.policy.credit(c) for c in CLIENTS] == [slow.policy.credit(c) for c in CLIENTS]
 
 
+def gap_of(policy, traffic, *, weights=None, charge_input=False, max_running=4):
+    """The largest gap between two backlogged clients, and what a client got past a backlogged one."""
+    both, past = BackloggedGaps(), StarvationGaps("abcdfg")
+    IdealEngine(
+        policy=policy,
+        tree=policy.tree,
+        capacity=CAPACITY,
+        max_running=max_running,
+        skip_misfits=False,
+        observers=[both, past],
+        weights=weights or {},
+        charge_input=charge_input,
+    ).run(traffic)
+    return max(both.largest.values(), default=0), max(past.largest.values(), default=0)
+
+
+def over_a_tree(kind, **options):
+    """A policy of this class that knows the tree it was made over."""
+    tree = RadixTree()
+    if "cache" in signature(kind.__init__).parameters:
+        options["cache"] = tree
+    policy = kind(**options)
+    policy.tree = tree
+    return policy
+
+
+class FreeOutputs(DLPM):
+    def on_decode(self, request, *, before, tokens):
+        """Charges nothing."""
+
+
+class FreePrompts(DLPM):
+    def on_admit(self, request, *, extend_len):
+        self.remove(request)
+
+
+class ForgivesDebt(DLPM):
+    """The proof of Theorem A.2 resets q to 0 when a client rejoins."""
+
+    def add(self, request):
+        if not self._index.waiting(request.client):
+            owed = self._deficits.value(request.client)
+            self._deficits._records.update(request.client, (max(0, owed), self._deficits.rounds))
+        super().add(request)
+
+
+Q = 5
+DLPM_BOUND = 2 * (U + Q)
+
+
+def test_theorem_4_1_needs_the_charge_for_outputs():
+    """[7] The same flood: within the bound with DLPM, far past it without the charge."""
+    flood = unlike(60)
+
+    assert gap_of(over_a_tree(DLPM, quantum=Q), flood)[0] <= DLPM_BOUND
+    assert gap_of(over_a_tree(FreeOutputs, quantum=Q), flood)[0] > 2 * DLPM_BOUND
+
+
+def test_theorem_4_1_needs_the_charge_for_prompts():
+    """[7] Without it, long prompts that nobody has cached cost their client almost nothing."""
+    flood = unlike(200)
+
+    assert gap_of(over_a_tree(DLPM, quantum=Q), flood)[0] <= DLPM_BOUND
+    assert gap_of(over_a_tree(FreePrompts, quantum=Q), flood)[0] > 2 * DLPM_BOUND
+
+
+def test_theorem_4_2_needs_debt_to_survive():
+    """[8] Forgiving debt at each return gives g more without end; keeping it does not."""
+
+    def past(kind):
+        return [
+            gap_of(over_a_tree(kind, quantum=Q), visits(cycles=cycles), max_running=1)[1]
+            for cycles in (10, 20, 40)
+        ]
+
+    kept, forgiven = past(DLPM), past(ForgivesDebt)
+    assert max(kept) <= DLPM_BOUND
+    assert forgiven[0] < forgiven[1] < forgiven[2]
+    assert forgiven[2] > 2 * DLPM_BOUND
+
+
+def test_weighted_dlpm_needs_the_weights():
+    """[9] g has half the weight; served alike, it gets twice what it should, without end."""
+    weights = {"f": Fraction(2), "g": Fraction(1)}
+    bound = 2 * Q + U * (Fraction(1, 2) + 1)
+    weighted = over_a_tree(DLPM, quantum=Q, weights=Weights({"f": 2}))
+    blind = over_a_tree(DLPM, quantum=Q)
+
+    assert gap_of(weighted, unlike(120), weights=weights)[0] <= bound
+    assert gap_of(blind, unlike(120), weights=weights)[0] > 2 * bound
+
+
+class NeverLifted(VTC):
+    def _lift(self, client):
+        if client not in self._counters:
+            self._counters.admit(client, 0)
+
+
+class ChargesNothing(VTC):
+    def _spend(self, client, units):
+        """Charges nothing."""
+
+
+VTC_BOUND = 2 * max(W_E * MAX_INPUT, W_Q * CAPACITY)
+
+
+def test_vtc_theorem_4_4_needs_the_lift():
+    """[10] Without it g, who was away, is served alone until it has caught up."""
+    assert gap_of(over_a_tree(VTC), late(60), charge_input=True)[0] <= VTC_BOUND
+    assert gap_of(over_a_tree(NeverLifted), late(60), charge_input=True)[0] > 2 * VTC_BOUND
+
+
+def test_vtc_theorem_4_4_needs_the_charge():
+    """[10] Without it the order of arrival decides, and f, with longer outputs, gets more."""
+    assert gap_of(over_a_tree(VTC), unlike(80), charge_input=True)[0] <= VTC_BOUND
+    assert gap_of(over_a_tree(ChargesNothing), unlike(80), charge_input=True)[0] > 2 * VTC_BOUND
+
+
 @many
-@given(traffic=arrivals(), quantum=quanta, skip_misfits=st.booleans())
+@given(traffic=arrivals() | floods(), quantum=quanta, skip_misfits=st.booleans())
 def test_theorem_4_1_two_backlogged_clients(traffic, quantum, skip_misfits):
     """[7] DLPM: |W_f - W_g| <= 2 (U + Q) while both are backlogged, and the tighter form of ours."""
     gaps = BackloggedGaps()
@@ -103,7 +263,7 @@ def test_theorem_4_1_two_backlogged_clients(traffic, quantum, skip_misfits):
 
 
 @many
-@given(traffic=arrivals(), quantum=quanta)
+@given(traffic=arrivals() | floods(), quantum=quanta)
 def test_theorem_4_2_a_backlogged_client_is_not_left_behind(traffic, quantum):
     """[8] DLPM: W_g - W_f <= 2 (U + Q) while f is backlogged, however often g leaves and rejoins."""
     gaps = StarvationGaps(CLIENTS)
@@ -113,7 +273,7 @@ def test_theorem_4_2_a_backlogged_client_is_not_left_behind(traffic, quantum):
 
 
 @many
-@given(traffic=arrivals(), quantum=quanta, max_overtake=st.integers(0, 40))
+@given(traffic=arrivals() | floods(), quantum=quanta, max_overtake=st.integers(0, 40))
 def test_ageing_leaves_the_bound_between_clients_untouched(traffic, quantum, max_overtake):
     """[7] Ageing reorders inside a client only."""
     gaps = BackloggedGaps()
@@ -123,7 +283,7 @@ def test_ageing_leaves_the_bound_between_clients_untouched(traffic, quantum, max
 
 
 @many
-@given(traffic=arrivals(), quantum=quanta)
+@given(traffic=arrivals() | floods(), quantum=quanta)
 def test_weighted_dlpm(traffic, quantum):
     """[9] |W_f / w_f - W_g / w_g| <= 2 Q + U (1 / w_f + 1 / w_g)."""
     gaps = BackloggedGaps()
@@ -137,7 +297,7 @@ def test_weighted_dlpm(traffic, quantum):
 
 
 @many
-@given(traffic=arrivals())
+@given(traffic=arrivals() | floods())
 def test_vtc_theorem_4_4(traffic):
     """[10] VTC: |W_f - W_g| <= 2 max(w_p L, w_q M) in the service it charges."""
     gaps = BackloggedGaps()

@@ -24,6 +24,44 @@ def arrivals(*, clients=CLIENTS, min_size=1, max_size=60, max_step=40, oversize=
     return st.lists(row, min_size=min_size, max_size=max_size).map(_requests)
 
 
+def floods(*, clients="ab"):
+    """Everybody sends many requests of one kind at once and stays backlogged: where gaps grow.
+
+    A kind is a prompt length, how much of it is the request's own, and an output length.
+    """
+    kind = st.tuples(st.integers(1, MAX_INPUT), st.integers(0, MAX_INPUT), st.integers(1, 20))
+    kinds = st.lists(kind, min_size=len(clients), max_size=len(clients))
+    return st.tuples(kinds, st.integers(20, 60)).map(
+        lambda drawn: _requests(
+            [
+                (client, 0, stem, input_len, min(own, input_len), output_len)
+                for _ in range(drawn[1])
+                for stem, (client, (input_len, own, output_len)) in enumerate(
+                    zip(clients, drawn[0], strict=True)
+                )
+            ]
+        )
+    )
+
+
+def visits(*, cycles):
+    """f waits all the time with small cached requests; g comes, is admitted, leaves, and returns."""
+    rows = [("f", 0, 0, MAX_INPUT, 0, 1)] * (20 * cycles)
+    rows += [("g", 12 * cycle, 1, MAX_INPUT, MAX_INPUT, 10) for cycle in range(cycles)]
+    return _requests(rows)
+
+
+def unlike(count):
+    """f and g wait all the time: f with long outputs of a cached prompt, g with long new prompts."""
+    return _requests([("f", 0, 0, MAX_INPUT, 0, 20), ("g", 0, 1, MAX_INPUT, MAX_INPUT, 1)] * count)
+
+
+def late(count):
+    """f is served alone for a long time; then g joins and both wait."""
+    rows = [("f", 0, 0, MAX_INPUT, 0, 4)] * (6 * count)
+    return _requests(rows + [("g", 2 * count, 1, MAX_INPUT, 0, 4)] * (2 * count))
+
+
 def _requests(rows):
     made = []
     for order, (client, step, stem, input_len, own, output_len) in enumerate(

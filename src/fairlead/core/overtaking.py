@@ -40,12 +40,9 @@ class Overtaking:
         self._due: dict[ClientId, None] = {}  # open, and overtaken too much; longest due first
 
     def add(self, request: Request) -> None:
-        """It waits, as the youngest of its client unless it was held. O(1) for an arrival."""
+        """It waits. O(1) for an arrival; for one that was held, the places to the nearer end."""
         place = self._places[request.id] = _Place(request)
-        elder = self._youngest.get(request.client)
-        while elder is not None and elder.request.order > request.order:
-            elder = elder.elder
-        self._link(place, elder)
+        self._link(place, self._elder_of(request))
 
     def overtake(self, request: Request, units: int) -> None:
         """`request` is admitted for `units`: all elder ones were overtaken by that much. O(1)."""
@@ -92,6 +89,16 @@ class Overtaking:
     def oldest(self, client: ClientId) -> Request:
         """The client's oldest waiting request."""
         return self._oldest[client].request
+
+    def _elder_of(self, request: Request) -> _Place | None:
+        """The place before the request's, sought from both ends by turns."""
+        front, back = self._oldest.get(request.client), self._youngest.get(request.client)
+        while back is not None and back.request.order > request.order:
+            assert front is not None
+            if front.request.order > request.order:
+                return front.elder
+            front, back = front.younger, back.elder
+        return back
 
     def _link(self, place: _Place, elder: _Place | None) -> None:
         client = place.request.client

@@ -6,7 +6,6 @@ The amounts may be any service: system view or client view, divided by weights o
 
 from collections.abc import Iterable
 from fractions import Fraction
-from itertools import combinations
 
 from fairlead.core.request import ClientId
 
@@ -84,9 +83,9 @@ class StarvationGaps:
     def serve(self, client: ClientId, amount: Amount) -> None:
         """The client received `amount`. O(clients)."""
         self._served[client] += amount
-        for first, second in combinations(self._served, 2):
-            for pair in ((first, second), (second, first)):
-                if client in pair and pair in self._lowest:
+        for other in self._served.keys() - {client}:
+            for pair in ((client, other), (other, client)):
+                if pair in self._lowest:
                     ahead = self._served[pair[1]] - self._served[pair[0]]
                     self._lowest[pair] = min(self._lowest[pair], ahead)
                     rise = ahead - self._lowest[pair]

@@ -119,7 +119,8 @@ class D2LPM:
         if extend_len:
             cost += self._prompt_cost(request, extend_len)
             cost += self._cost.decode(request.input_len, 0, output_len)  # Alg. 2, line 23
-        self._pay(request.client, worker, cost)
+        if request.client in self._recent:  # else forgotten meanwhile, with all its counters
+            self._pay(request.client, worker, cost)
 
     def _available(self, client: ClientId, workers: Collection[WorkerId]) -> list[WorkerId]:
         full, deficits = self.quantum_of(client), self._deficits

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.core.clients import OTHER
 from fairlead.core.deficits import Deficits
 from fairlead.core.service import UNITS_PER_TOKEN, Weights
 from fairlead.errors import ConfigError, QueueFull
@@ -187,3 +188,45 @@ def test_lazy_counters_are_the_looped_ones(quantum, events):
         elif event == "refill":
             assert bool(fast.check_refill()) == bool(slow.check_refill())
         assert {c: fast.value(c) for c in slow.q} == slow.q
+
+
+def test_names_that_come_and_go_leave_nothing_in_the_heap():
+    """
+    While a waiting client has credit there is no refill, so nothing reaches the top of the heap.
+    """
+    deficits = Deficits(quantum=10, max_clients=10)
+    deficits.wait("solvent")
+    deficits.check_refill()
+    for number in range(3_000):
+        deficits.wait(f"stranger-{number}")
+        deficits.leave(f"stranger-{number}")
+
+    assert len(deficits._due) < 200
+
+
+def test_a_client_forgotten_while_it_ran_pays_all_the_same():
+    """
+    A small table, one client at work and a crowd of strangers: its output is not free.
+    """
+    deficits = Deficits(quantum=10, max_clients=4)
+    deficits.wait("runs")
+    deficits.check_refill()
+    deficits.leave("runs")  # its request runs, nothing more waits
+    for number in range(40):
+        deficits.wait(f"stranger-{number}")
+        deficits.leave(f"stranger-{number}")
+        deficits.charge("runs", 20 * TOKEN)
+
+    assert deficits.value("runs") <= -700 * TOKEN
+    assert len(deficits) <= 5
+
+
+def test_the_client_that_stands_for_all_others_has_a_place_in_a_full_table():
+    """
+    An engine that cannot give a stranger a record of its own must not fail for it.
+    """
+    deficits = Deficits(quantum=10, max_clients=1)
+    deficits.wait("debtor")
+    deficits.charge("debtor", 5 * TOKEN)
+
+    assert not deficits.wait(OTHER)

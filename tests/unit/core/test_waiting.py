@@ -1,6 +1,9 @@
 """WaitingIndex by example: failures that the property test once found, and what one move costs."""
 
+import pytest
+
 from fairlead.core.block_cache import BlockCache
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
 from fairlead.core.watch import waiting_index
@@ -64,31 +67,77 @@ def test_the_oldest_of_an_evicted_branch_is_the_oldest_of_its_trunk():
     assert index.best() is second
 
 
-def test_a_prefix_shared_by_thousands_moves_as_one():
+def test_a_prefix_shared_by_thousands_moves_as_one(monkeypatch):
     """
     What 64 cached blocks cost does not depend on how many requests share them.
     """
 
-    def best_changes(waiting):
+    def heap_entries(waiting):
         cache = BlockCache(block_size=16)
         index = waiting_index(cache)
         shared = [f"shared-{at}" for at in range(64)]
         for order in range(waiting):
             index.add(request(order, [*shared, f"own-{order}"], input_len=66 * 16))
         index.open("a")
-        moved = []
-        index.trie.set_held = _counted(index.trie.set_held, moved)
+        index.best()
+        pushes = []
+        push = LazyHeap.push
+        monkeypatch.setattr(LazyHeap, "push", lambda *given: (pushes.append(given), push(*given)))
         for block in shared:
             cache.insert(block)
+        index.best()
+        monkeypatch.undo()
         assert index.match_len(request(0, [], input_len=1)) == 64 * 16
-        return len(moved)
+        return len(pushes)
 
-    assert best_changes(10) == best_changes(2_000) == 64
+    assert heap_entries(10) == heap_entries(2_000) == 2
 
 
-def _counted(method, calls):
-    def counting(*arguments):
-        calls.append(arguments)
-        return method(*arguments)
+def entries(index):
+    """How many entries all the heaps of an index hold."""
+    heaps, nodes = index._heaps, [index.trie.root]
+    for node in nodes:
+        nodes.extend(node.children.values())
+    held = sum(len(heap) for node in nodes for heap in node.heaps.values())
+    return held + len(heaps._front) + sum(len(c.stands) for c in heaps._clients.values())
 
-    return counting
+
+@pytest.mark.parametrize("cached", [False, True], ids=["aborted", "admitted past it"])
+def test_requests_that_come_and_go_past_an_old_one_leave_nothing_behind(cached):
+    """
+    One old cold request stays at the top of every heap; what goes on below it must not pile up.
+    """
+    cache = BlockCache(block_size=1)
+    index = waiting_index(cache)
+    index.add(request(0, ["old"], input_len=2))
+    index.open("a")
+    for order in range(1, 3_000):
+        blocks = [(order, at) for at in range(3)]
+        younger = request(order, blocks, input_len=4)
+        index.add(younger)
+        for block in blocks if cached else []:
+            cache.insert(block)
+        assert index.best().order == (order if cached else 0)
+        index.remove(younger)
+        for block in reversed(blocks if cached else []):
+            cache.evict(block)
+
+    assert entries(index) < 500
+
+
+def test_a_misfit_hidden_and_shown_at_every_look_is_entered_once_in_a_while():
+    """
+    Each look enters it anew; only some of the entries may remain.
+    """
+    index = waiting_index(BlockCache(block_size=1))
+    misfit, younger = (request(order, ["same"], input_len=2) for order in (0, 1))
+    index.add(misfit)
+    index.add(younger)
+    index.open("a")
+    for _ in range(3_000):
+        index.hide(misfit)
+        assert index.best() is younger
+        index.show(misfit)
+        assert index.best() is misfit
+
+    assert entries(index) < 500
