@@ -313,11 +313,15 @@ def test_the_truth_replaces_the_estimate() -> None:
 def test_the_table_of_counters_is_bounded() -> None:
     """A thousand names from one caller take the place of ten, the longest unseen first."""
     router = d2lpm(max_clients=10)
-    for order in range(1000):
-        router.dispatch(request(f"c{order}", order), "w0", extend_len=50)
+    sent = [request(f"c{order}", order) for order in range(1000)]
+    for each in sent:
+        router.dispatch(each, "w0", extend_len=50)
 
     full = [router.deficit(f"c{n}", "w0") == router.quantum_of("x") for n in range(1000)]
     assert full == [True] * 990 + [False] * 10
+    for each in sent:  # those that come back after being forgotten bring no counter with them
+        router.settle(each, "w0", extend_len=50, output_len=9)
+    assert len(router._deficits["w0"]) == 10
 
 
 def test_weights_scale_the_quantum() -> None:
