@@ -22,7 +22,12 @@ from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
-from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.kv_cache_interface import (
+    FullAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    SlidingWindowSpec,
+)
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
@@ -70,6 +75,7 @@ def make_scheduler(
     budget: int = 512,
     caching: bool = True,
     run_ahead: bool = False,
+    window: int = 0,
     **fairlead: object,
 ) -> Any:
     """A scheduler over `blocks` blocks of 16 tokens; `fairlead` is what the operator sets."""
@@ -88,13 +94,17 @@ def make_scheduler(
         additional_config={"fairlead": fairlead} if fairlead else {},
     )
     config.scheduler_config.async_scheduling = run_ahead
-    spec = FullAttentionSpec(block_size=BLOCK, num_kv_heads=1, head_size=1, dtype=torch.float32)
+    shape = {"block_size": BLOCK, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+    groups = [KVCacheGroupSpec(["full"], FullAttentionSpec(**shape))]
+    if window:  # a hybrid model; its windowed layers come first, as they may
+        windowed = SlidingWindowSpec(**shape, sliding_window=window)
+        groups.insert(0, KVCacheGroupSpec(["windowed"], windowed))
     return kind(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
             num_blocks=blocks,
             kv_cache_tensors=[],
-            kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+            kv_cache_groups=groups,
         ),
         block_size=BLOCK,
         log_stats=True,

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vllm
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 VERSIONS = ["0.15.1", "0.20.2", "0.26.0"]
-TESTS = ["test_vllm_scheduler.py", "test_vllm_index.py"]
+PARTS = ["scheduler", "charges", "held", "queue", "index"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -38,7 +38,7 @@ def test_the_plug_in_keeps_its_word_on(version):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 
     run = subprocess.run(
-        [*command, *(str(HERE / name) for name in TESTS)],
+        [*command, *(str(HERE / f"test_vllm_{part}.py") for part in PARTS)],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -1,0 +1,92 @@
+"""Requests that wait for something else than memory, on a bare vLLM Scheduler."""
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("vllm")
+pytestmark = pytest.mark.vllm
+
+from tests.unit.engines.bare_vllm import RequestStatus, Trace, make_request  # noqa: E402
+from tests.unit.engines.fair_trace import fair, service  # noqa: E402
+
+from fairlead.core.service import Service  # noqa: E402
+
+
+class Grammar:
+    """A structured-output request whose grammar compiles in the background."""
+
+    grammar: object | None = None
+
+
+def blocked(name: str, words: list[int], client: str):
+    request = make_request(name, words, client=client)
+    names = ("WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR", "WAITING_FOR_FSM")  # the latter until 0.15
+    request.status = next(getattr(RequestStatus, n) for n in names if hasattr(RequestStatus, n))
+    request.structured_output_request = Grammar()
+    return request
+
+
+def finish_grammar(trace: Trace, request) -> None:
+    """As far as the scheduler looks; the sampling itself needs no grammar here."""
+    request.structured_output_request.grammar = object()
+    trace.scheduler.structured_output_manager = SimpleNamespace(
+        accept_tokens=lambda *_: True, should_advance=lambda *_: False
+    )
+
+
+def test_a_request_that_waits_for_its_grammar_neither_has_nor_blocks_credit():
+    """Its client has credit and nothing to run: others must not wait for it, nor it pay."""
+    trace = fair(max_num_seqs=2, quantum=10)
+    late = blocked("late", [1] * 50, client="a")
+    trace.add(late, *(make_request(f"b{i}", [2 + i] * 50, client="b") for i in range(4)))
+
+    for _ in range(3):
+        trace.step()
+
+    assert trace.running == ["b0", "b1"]
+    assert len(trace.scheduler.waiting) == 3
+    assert service(trace, "a") == Service()
+    finish_grammar(trace, late)
+    trace.run()
+    assert service(trace, "a") == Service(extend_len=50, cached_len=0, output_len=8)
+    order = [name for name, _ in trace.admitted]
+    assert order.index("late") < order.index("b3")
+
+
+def test_many_blocked_requests_are_all_asked_in_turn():
+    trace = fair(max_num_seqs=4)
+    requests = [blocked(f"r{i}", [i] * 20, client="a") for i in range(40)]
+    trace.add(*requests)
+    trace.step()
+    assert trace.running == []
+
+    for request in requests:
+        finish_grammar(trace, request)
+    trace.run()
+
+    assert len(trace.finished) == 40
+
+
+def test_a_request_skipped_for_a_lora_slot_is_not_charged_and_not_lost():
+    """The batch holds adapter 1; those of adapter 2 are popped, skipped and put back."""
+    trace = fair(max_num_seqs=3)
+    trace.scheduler.lora_config = SimpleNamespace(max_loras=1)
+    for i in range(80):
+        adapter = 1 if i == 0 else 2
+        request = make_request(f"r{i}", [i] * 20, max_tokens=3 if i == 0 else 1)
+        request.lora_request = SimpleNamespace(lora_int_id=adapter, lora_name=f"adapter{adapter}")
+        trace.add(request)
+
+    trace.step()
+    assert trace.running == ["r0"]
+    assert service(trace, "adapter2") == Service()
+    assert len(trace.scheduler.waiting) == 79
+    trace.add(make_request("plain", [99] * 20, client="c", max_tokens=1))
+    for _ in range(2):
+        trace.step()
+
+    assert "plain" in trace.finished
+    trace.run()
+    assert len(trace.finished) == 81
+    assert service(trace, "adapter2") == Service(extend_len=79 * 20, cached_len=0, output_len=79)
