@@ -7,20 +7,23 @@ itself and costs a third of Python's keyed hash. Two texts that collide, by chan
 send a request to an engine that has less of it cached than thought; no answer depends on it.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import accumulate
 from typing import NamedTuple
 from zlib import crc32
 
 from fairlead.core.request import Unit, WorkerId
 
 # Bytes in the chunks of a text, from its beginning: small where short prompts part, larger behind,
-# so that a match is known to within a quarter and 80 KB are 41 chunks.
-_SIZES = (256,) * 4 + (512,) * 6 + (1024,) * 16
-_REST = 4096
-_ENDS = tuple(sum(_SIZES[: count + 1]) for count in range(len(_SIZES)))
+# so that a match is known to within a quarter and 80 KB are 41 chunks. What comes after 16 MiB no
+# longer counts: no prompt is that long.
+_SIZES = (256,) * 4 + (512,) * 6 + (1024,) * 16 + (4096,) * 4091
+_ENDS = tuple(accumulate(_SIZES))
+# Depth in the high bits, where a chunk begins, where it ends.
 _CRC_BITS = 32
+_CUTS = tuple((n << _CRC_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
 
 
 class ChunkedText(NamedTuple):
@@ -35,28 +38,22 @@ class ChunkedText(NamedTuple):
     def extended(self, more: bytes) -> "ChunkedText":
         """The text with `more` after it. O(more)."""
         text = self.tail + more if self.tail else more
-        length, depth = len(text), len(self.chunks)
-        if length < (_SIZES[depth] if depth < len(_SIZES) else _REST):
-            return ChunkedText(self.chunks, text)
-        chunks = list(self.chunks)
-        crc = chunks[-1] & ((1 << _CRC_BITS) - 1) if chunks else 0
-        at = 0
-        for size in chain(_SIZES[depth:], repeat(_REST)):
-            end = at + size
-            if end > length:
-                break
-            crc = crc32(text[at:end], crc)
-            chunks.append(depth << _CRC_BITS | crc)
-            depth += 1
-            at = end
-        return ChunkedText(tuple(chunks), text[at:])
+        known = self.chunks
+        begin = chunks_len(len(known))
+        count = bisect_right(_ENDS, begin + len(text))
+        if count == len(known):
+            return ChunkedText(known, text)
+        crc = known[-1] & ((1 << _CRC_BITS) - 1) if known else 0
+        added = [
+            depth | (crc := crc32(text[start - begin : end - begin], crc))
+            for depth, start, end in _CUTS[len(known) : count]
+        ]
+        return ChunkedText((*known, *added), text[_ENDS[count - 1] - begin :])
 
 
 def chunks_len(chunks: int) -> int:
     """How many bytes the first `chunks` chunks of a text cover."""
-    if chunks <= len(_ENDS):
-        return _ENDS[chunks - 1] if chunks else 0
-    return _ENDS[-1] + (chunks - len(_ENDS)) * _REST
+    return _ENDS[chunks - 1] if chunks else 0
 
 
 class ChunkIndex:

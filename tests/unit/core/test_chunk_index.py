@@ -29,6 +29,13 @@ def test_chunks_cover_the_text_but_for_a_last_part(text: bytes) -> None:
     assert chunks_len(len(whole.chunks) + 1) > len(text)
 
 
+def test_the_end_of_an_endless_text_does_not_count() -> None:
+    endless = ChunkedText().extended(b"x" * (17 << 20))
+
+    assert endless.extended(b"y" * (1 << 20)).chunks == endless.chunks
+    assert chunks_len(len(endless.chunks)) < 17 << 20
+
+
 @settings(deadline=None)
 @given(seen=st.lists(st.tuples(st.sampled_from("vwx"), TEXTS), max_size=8), asked=TEXTS)
 def test_the_match_is_the_longest_common_run_of_chunks(
