@@ -1,4 +1,4 @@
-"""What every router keeps, and what D2LPM adds to it (DESIGN 3.4, theory A6)."""
+"""What every router keeps, and what D2LPM adds to it (DESIGN 3.4)."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -13,7 +13,7 @@ from fairlead.errors import BadRequest, ConfigError, Unauthorized
 ANONYMOUS: Final[ClientId] = "anonymous"
 # Long enough for any id in use, short enough to be a metric label and to sit in every body.
 MAX_CLIENT_LEN = 256
-# Lower case, in order of precedence: llm-d's, its older spelling, smg's (facts: gateways, 10).
+# Lower case, in order of precedence: llm-d's, its older spelling, smg's.
 TENANT_HEADERS: Final = (
     b"x-llm-d-inference-fairness-id",
     b"x-gateway-inference-fairness-id",

@@ -21,7 +21,7 @@ from fairlead.errors import ConfigError
 from fairlead.routers.outstanding import Outstanding
 
 # What a request's prompt costs: all of it (the paper), or what the worker must compute. Charging
-# cached tokens drives a client off its cache at the speed of one that has none (theory A6.2).
+# cached tokens drives a client off its cache at the speed of one that has none (paper map, repair 15).
 WorkerCharge = Literal["extend", "input"]
 
 

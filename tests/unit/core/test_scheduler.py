@@ -120,7 +120,7 @@ def test_a_look_passes_over_a_bounded_number_of_misfits_and_says_so():
 def test_a_misfit_with_credit_keeps_the_others_waiting():
     """
     No refill while a waiting client has credit, even if its request does not fit: so memory drains
-    and big requests do not starve (facts of theory, A1.7).
+    and big requests do not starve.
     """
     scheduler = scheduler_of(quantum=100)
     scheduler.add(request(1, "big"))
