@@ -1,9 +1,16 @@
 """Every relative link in README and docs leads somewhere."""
 
+import argparse
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
+
+from fairlead.core.radix_tree import RadixTree
+from fairlead.gateway import settings
+from tests.properties.traffic import CAPACITY, unlike
+from tests.reference.engine import IdealEngine
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<img[^>]*src=\"([^\"]+)\"")
@@ -47,3 +54,24 @@ def test_a_broken_link_is_found():
         "README.md: no/such.md",
         "README.md: #no-such-heading",
     ]
+
+
+def test_every_flag_of_the_gateway_is_documented():
+    parser = argparse.ArgumentParser(add_help=False)
+    settings.add_arguments(parser)
+    flags = {flag for action in parser._actions for flag in action.option_strings}
+    page = (ROOT / "docs/reference/gateway.md").read_text()
+
+    assert {flag for flag in flags if f"`{flag}" not in page} == set()
+
+
+def test_the_scheduler_of_the_how_to_works():
+    """The example is run as it stands: it must serve everybody, as the shared suite demands."""
+    page = (ROOT / "docs/howto/add-a-scheduler.md").read_text()
+    example = re.search(r"```python\n(.*?)```", page, re.DOTALL).group(1)
+    namespace = {}
+    exec(textwrap.dedent(example), namespace)
+    tree = RadixTree()
+    run = IdealEngine(policy=namespace["Shortest"](), tree=tree, capacity=CAPACITY)
+
+    assert len(run.run(unlike(10)).finished) == 20
