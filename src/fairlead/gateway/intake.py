@@ -159,7 +159,9 @@ class Intake:
             model=call.model,
             text_len=text_len,
         )
-        hide_usage = call.stream and not call.asks_usage
+        # Where bodies are not to be touched, streamed tokens are counted as they pass.
+        untouched = self._settings.identity_field == "none"
+        hide_usage = call.stream and not call.asks_usage and not untouched
         exchange = Exchange(
             host=self._host,
             caller=connection,

@@ -193,7 +193,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     },
     "identity_field": {
         "choices": get_args(IdentityField),
-        "help": "how the engine is told the client: vllm_xargs, or not at all (vllm)",
+        "help": "none: bodies reach the engine untouched, without the client (vllm: vllm_xargs)",
     },
     "max_client_requests": {"metavar": "N", "help": "in flight per client, then 429 (1024)"},
     "max_tree_size": {"metavar": "CHUNKS", "help": "prefix index per worker (32768)"},

@@ -70,6 +70,7 @@ class EngineConnection(asyncio.Protocol):
         self._reset()
         self._requests = 0
         self._last = False
+        self._paused = False
         self.idle_since = 0.0
 
     def _reset(self) -> None:
@@ -108,13 +109,15 @@ class EngineConnection(asyncio.Protocol):
 
     def pause(self) -> None:
         """The caller reads slowly."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        if self.is_open and not self._paused:
+            self._paused = True
+            self._reading().pause_reading()
 
     def resume(self) -> None:
         """The caller has caught up."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        if self.is_open and self._paused:
+            self._paused = False
+            self._reading().resume_reading()
 
     @property
     def is_open(self) -> bool:
@@ -181,6 +184,10 @@ class EngineConnection(asyncio.Protocol):
 
     # -- inside
 
+    def _reading(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
     def _tell(self) -> None:
         """Pass on what came. The listener may cancel at any step, and is then not told more."""
         if self._has_head and not self._told_head:
@@ -200,6 +207,7 @@ class EngineConnection(asyncio.Protocol):
         keep = self._head.framed and self._head.keep_alive and not self._last
         if keep and self.is_open:
             self._reset()
+            self.resume()  # a slow caller may have had the end of its answer while paused
             self._engine.give_back(self)
         elif self._transport is not None:
             self._transport.close()

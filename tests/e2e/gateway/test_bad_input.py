@@ -5,6 +5,7 @@ import pytest
 from tests.e2e.gateway.scripts import (
     Received,
     chat,
+    events,
     good,
     hang,
     whole,
@@ -189,8 +190,13 @@ def test_of_several_trusted_headers_the_first_kind_counts() -> None:
 
 def test_stock_engines_get_the_body_untouched() -> None:
     async def story(world: World) -> None:
-        await world.ask(body=chat(seed=1))
-        assert world.received()[0].body == chat(seed=1)
+        """Streamed tokens are then counted as they pass; what the engine had cached is not known."""
+        bodies = [chat(seed=1), chat(stream=True)]
+        replies = [await world.ask(body=body) for body in bodies]
+
+        assert [received.body for received in world.received()] == bodies
+        assert replies[1].body == b"".join(events(usage=False))
+        assert world.spent() == (18 + 2 * 3) + (2 + 2 * 3)
 
     play(story, good, identity_field="none")
 

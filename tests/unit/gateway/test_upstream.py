@@ -12,7 +12,13 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed = False
+        self.closed = self.paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
 
     def write(self, data: object) -> None:
         """Nobody reads it."""
@@ -110,4 +116,26 @@ def test_bytes_nobody_asked_for_end_the_connection() -> None:
         assert wire.closed
         assert engine.take() is None
 
+    asyncio.run(story())
+
+
+def test_a_connection_paused_by_a_slow_caller_reads_again_for_the_next() -> None:
+    """The last piece of an answer may fill the caller's buffer; the next request must not hang."""
+
+    class SlowCaller(Asker):
+        def on_data(self, data: bytes) -> None:
+            super().on_data(data)
+            connection.pause()
+
+    async def story() -> None:
+        connection.send(SlowCaller(), [b"GET"])
+        connection.data_received(ANSWER[:-1])
+        assert wire.paused
+        connection.data_received(ANSWER[-1:])
+        assert not wire.paused
+
+    async def connect() -> tuple[EngineConnection, Wire]:
+        return connected(Engine("http://127.0.0.1:1"))
+
+    connection, wire = asyncio.run(connect())
     asyncio.run(story())
