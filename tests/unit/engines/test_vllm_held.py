@@ -54,6 +54,23 @@ def test_a_request_that_waits_for_its_grammar_neither_has_nor_blocks_credit():
     assert order.index("late") < order.index("b3")
 
 
+def test_a_grammar_that_does_not_compile_ends_its_request_alone():
+    """From 0.26 on; earlier the front end refuses such a grammar before it gets here."""
+    trace = fair(max_num_seqs=2)
+    broken = blocked("broken", [1] * 50, client="a")
+    trace.add(broken, make_request("fine", [2] * 50, client="b"))
+    broken.structured_output_request.grammar = ValueError("no such rule")
+    if not hasattr(trace.scheduler, "grammar_compile_error_reqs"):
+        return
+
+    trace.run()
+
+    assert set(trace.finished) == {"broken", "fine"}
+    assert trace.emitted["broken"] == 0
+    assert service(trace, "a") == Service()
+    assert not trace.scheduler._queue.live
+
+
 def test_many_blocked_requests_are_all_asked_in_turn():
     trace = fair(max_num_seqs=4)
     requests = [blocked(f"r{i}", [i] * 20, client="a") for i in range(40)]

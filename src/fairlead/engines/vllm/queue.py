@@ -15,7 +15,7 @@ Everything else that vLLM does to a queue is translated here:
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from typing import Any, Protocol
 
 from vllm.v1.core.sched.request_queue import RequestQueue
@@ -33,7 +33,6 @@ POLLS_PER_STEP = 8
 RETRIES_PER_STEP = 32
 # Skips after which a look ends: a batch without a free LoRA slot may reject thousands.
 SKIPS_PER_LOOK = 64
-
 # Tries to find a record that may be forgotten for a newcomer; each examines a few.
 SWEEPS = 16
 
@@ -65,7 +64,7 @@ class Host(Protocol):
 
 
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
-    """All that waits in vLLM. Any here is the engine's request, `Request` is ours; one id names both."""
+    """All that waits in vLLM. `Any` is the engine's request, `Request` is ours; one id names both."""
 
     def __init__(
         self, core: Scheduler, host: Host, blocks: EngineBlocks, *, keeps_loading: bool
@@ -155,11 +154,11 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _open(self) -> None:
         """Begin this step's look, with what became ready since the last one."""
         self._is_open = True
-        for request in list(self._aside.values())[:RETRIES_PER_STEP]:
+        for request in list(islice(self._aside.values(), RETRIES_PER_STEP)):
             del self._aside[request.request_id]
             self._release(request)
         for waiting in (self._loading, self._blocked):
-            for request in list(waiting.values())[:POLLS_PER_STEP]:
+            for request in list(islice(waiting.values(), POLLS_PER_STEP)):
                 del waiting[request.request_id]
                 if request.status in _READY or self._host.promote(request):
                     self._release(request)
