@@ -27,9 +27,9 @@ CALLERS = {HEAVY: 60, LIGHT: 16}
 PREFIXES = {HEAVY: 8, LIGHT: 4}
 PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 24
 KV_TOKENS = 4096  # of the demo engine: 128 blocks of 32
+# A request costs about 100 tokens of service. A tenant is to be at both engines at all times, so it may
+# stick to one for no more than a dozen requests: 16 callers would all be there with the default of 16,384.
 QUANTUM, WORKER_QUANTUM = 512, 1024
-# Bytes of prefix the gateway remembers per engine, in chunks of 256: about what the engine can hold.
-TREE_CHUNKS = 96
 WARM_UP_S = 6
 MIN_STRETCH_US = 1_000_000
 # Frequent in the demo tokenizer's text, so that a word is about one token.
@@ -118,8 +118,6 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
         "port": 0,
         "policy": router,
         "worker_quantum": WORKER_QUANTUM,
-        "worker_charge": "input",
-        "max_tree_size": TREE_CHUNKS,
         "tenant_api_key": [f"{name}:key-of-{name}" for name in CALLERS],
     }
     return serve.ServeOptions(
