@@ -65,6 +65,11 @@ class EngineBlocks:
         self._listeners.append(listener)
         self.hook()
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether any policy looks at what is cached."""
+        return bool(self._listeners)
+
     def hook(self) -> None:
         """Make the pool report here; again after a reset, when it has a new and empty map. O(blocks)."""
         stock = self._pool.cached_block_hash_to_block
@@ -114,6 +119,7 @@ class KVGroup:
     """
 
     index: int
+    suffix: bytes  # what a block's hash is followed by in the map's keys
     block_size: int  # in tokens
     hash_block_size: int  # what `Request.block_hashes` counts in
     is_cached: bool
@@ -142,6 +148,7 @@ class KVGroup:
             said = f"hybrid KV cache: the order goes by group {index} alone; charges are exact"
         return cls(
             index=index,
+            suffix=make_block_hash_with_group_id(b"", index),
             block_size=block_size,
             hash_block_size=getattr(scheduler, "hash_block_size", block_size),
             is_cached=is_cached,
@@ -157,5 +164,5 @@ class KVGroup:
         hashes = request.block_hashes
         if self.block_size != self.hash_block_size:
             hashes = BlockHashListWithBlockSize(hashes, self.hash_block_size, self.block_size)
-        end = (request.num_prompt_tokens - 1) // self.block_size
-        return tuple(make_block_hash_with_group_id(each, self.index) for each in hashes[:end])
+        end, suffix = (request.num_prompt_tokens - 1) // self.block_size, self.suffix
+        return tuple([block_hash + suffix for block_hash in hashes[:end]])

@@ -53,7 +53,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
         try:
-            settings = read_settings(getattr(vllm_config, "additional_config", None), os.environ)
+            settings = read_settings(vllm_config.additional_config, os.environ)
             if vllm_config.scheduler_config.policy != "fcfs":
                 raise ConfigError(
                     "--scheduling-policy: expected fcfs with FairScheduler, which decides alone"
@@ -187,8 +187,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return True
 
     def prompt_units(self, request: Any) -> tuple[Unit, ...]:
-        """The hashes of the prompt's full blocks that a cache hit may cover."""
-        return self._group.prompt_units(request)
+        """What the policy may find cached; a policy that does not look need not be told."""
+        return self._group.prompt_units(request) if self._blocks.is_followed else ()
 
     def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
         """Count it for the client's metrics."""
