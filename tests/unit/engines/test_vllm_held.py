@@ -107,3 +107,46 @@ def test_a_request_skipped_for_a_lora_slot_is_not_charged_and_not_lost():
     trace.run()
     assert len(trace.finished) == 81
     assert service(trace, "adapter2") == Service(extend_len=79 * 20, cached_len=0, output_len=79)
+
+
+def with_adapter(name: str, adapter: int, **options):
+    request = make_request(name, [hash(name) % 400] * 20, caching=False, **options)
+    if adapter:
+        request.lora_request = SimpleNamespace(lora_int_id=adapter, lora_name=f"adapter{adapter}")
+    return request
+
+
+def test_thousands_that_want_a_lora_slot_are_no_wall():
+    """They are put aside without asking vLLM about each, and few of them are tried again."""
+    trace = fair(max_num_seqs=4, quantum=100, caching=False)
+    trace.scheduler.lora_config = SimpleNamespace(max_loras=1)
+    trace.add(with_adapter("run", 1, max_tokens=3000))
+    trace.step()
+    trace.add(*(with_adapter(f"r{i}", 2, max_tokens=1) for i in range(1000)))
+    trace.add(with_adapter("plain", 0, client="c", max_tokens=1))
+
+    steps = 0
+    while "plain" not in trace.finished:
+        trace.step()
+        steps += 1
+
+    assert steps <= 5
+    trace.add(with_adapter("late", 0, client="d", max_tokens=1))
+    trace.step()
+    assert "late" in trace.finished
+
+
+def test_all_that_wanted_a_slot_run_once_it_is_free():
+    """Of every client: one that put thousands aside is not served before one that put one."""
+    trace = fair(max_num_seqs=4, quantum=100, caching=False)
+    trace.scheduler.lora_config = SimpleNamespace(max_loras=1)
+    trace.add(with_adapter("run", 1, max_tokens=10))
+    trace.step()
+    trace.add(*(with_adapter(f"h{i}", 2, client="heavy", max_tokens=1) for i in range(100)))
+    trace.add(with_adapter("light", 2, client="light", max_tokens=1))
+
+    trace.run(steps=60)
+
+    order = [name for name, _ in trace.admitted]
+    assert len(order) == 102
+    assert order.index("light") < 20

@@ -34,8 +34,9 @@ def request(name: str, *, status=RequestStatus.WAITING, length=100):
 class Engine:
     """The host, and the parts of `schedule()` that touch the queue."""
 
-    def __init__(self, *, keeps_loading: bool) -> None:
-        self.core = Scheduler(make_policy("dlpm", cache=BlockCache(block_size=16)))
+    def __init__(self, *, keeps_loading: bool, max_clients: int = 100) -> None:
+        cache = BlockCache(block_size=16)
+        self.core = Scheduler(make_policy("dlpm", cache=cache, max_clients=max_clients))
         mirror = SimpleNamespace(catch_up=lambda: None)
         self.queue = FairQueue(self.core, self, mirror, keeps_loading=keeps_loading)
         self.arrived: set[str] = set()  # whose remote KV is there
@@ -122,6 +123,36 @@ def test_a_request_whose_remote_kv_did_not_arrive_pays_nothing_twice():
 
     assert engine.step() == ["a"]
     assert engine.paid("a") == 20
+
+
+def test_a_failed_load_that_is_tried_again_leaves_the_queue_for_good():
+    """0.32 takes it into its own queue of those that hold blocks, so nobody puts it back here."""
+    engine = Engine(keeps_loading=False)
+    lost = request("a")
+    engine.queue.add_request(lost)
+    engine.step(load={"a": 80})
+    lost.status, lost.num_computed_tokens = RequestStatus.WAITING, 0
+    engine.queue.prepend_requests([lost])
+
+    assert engine.step(load={"a": 80}) == []
+
+    assert engine.step() == []
+    assert len(engine.queue) == 0
+    assert engine.paid("a") == 20
+
+
+def test_a_client_forgotten_while_held_is_served_on_the_shared_account():
+    """The record of one that only waits for a grammar may be needed for a newcomer's."""
+    engine = Engine(keeps_loading=True, max_clients=1)
+    held = request("a", status=RequestStatus.WAITING_FOR_STREAMING_REQ)
+    engine.queue.add_request(held)
+    engine.queue.add_request(request("b"))
+    engine.arrived.add("a")
+
+    assert engine.step() == ["a", "b"]
+    assert engine.paid("other") == 100
+    engine.queue.remove_request(held)
+    assert "a" not in engine.queue.live
 
 
 def test_an_abort_while_loading_keeps_the_charge_and_leaves_nothing():

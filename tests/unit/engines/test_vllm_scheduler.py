@@ -14,8 +14,10 @@ from tests.unit.engines.bare_vllm import (  # noqa: E402
 )
 from tests.unit.engines.fair_trace import fair, prompt, service  # noqa: E402
 
+from fairlead.core.service import Service  # noqa: E402
 from fairlead.engines.vllm import FairScheduler  # noqa: E402
 from fairlead.engines.vllm.scheduler import AsyncFairScheduler  # noqa: E402
+from fairlead.engines.vllm.victims import _wanted_blocks  # noqa: E402
 
 
 def test_the_engine_s_async_setting_picks_the_class():
@@ -102,7 +104,7 @@ def test_a_request_larger_than_the_whole_cache_can_be_aborted():
 def test_more_names_than_records_cannot_end_the_engine(scheduler, limit):
     """
     Without a gateway or middleware anybody may invent names. Strangers beyond the table share an
-    account; a client forgotten while it runs costs a few uncharged tokens, not the server.
+    account, which always has a place.
     """
     trace = fair(scheduler=scheduler, max_clients=limit, max_num_seqs=2)
     for i in range(12):
@@ -113,6 +115,43 @@ def test_more_names_than_records_cannot_end_the_engine(scheduler, limit):
 
     assert len(trace.finished) == 12
     assert not trace.scheduler._queue.live
+
+
+def test_idle_debtors_fill_the_table_and_a_stranger_is_served_all_the_same():
+    """None of them may be forgotten, for that would forgive its debt; so strangers share an account."""
+    trace = fair(max_clients=2, max_num_seqs=2, quantum=100)
+    trace.add(*(make_request(n, [i] * 40, client=n, max_tokens=200) for i, n in enumerate("ab")))
+    trace.run()
+
+    trace.add(make_request("c", [9] * 40, client="c"))
+    trace.run()
+
+    assert "c" in trace.finished
+    assert service(trace, "other") == Service(extend_len=40, cached_len=0, output_len=8)
+
+
+def test_a_client_forgotten_while_it_runs_pays_for_all_it_gets():
+    trace = fair(max_clients=1, max_num_seqs=1)
+    trace.add(make_request("a", [1] * 40, client="a", max_tokens=20))
+    trace.step()
+    trace.add(make_request("b", [2] * 40, client="b"))
+
+    trace.run()
+
+    assert service(trace, "a") == Service(extend_len=40, cached_len=0, output_len=20)
+
+
+def test_what_came_through_remote_kv_counts_when_memory_runs_short():
+    """vLLM admits such a request from a queue of its own, so we never see it begin to prefill."""
+    trace = fair(blocks=15, max_num_seqs=3, quantum=1000, budget=64)
+    trace.add(*(make_request(f"h{i}", [i] * 30, client="heavy", max_tokens=60) for i in range(2)))
+    trace.step()
+    trace.add(make_request("light", [9] * 160, client="light", max_tokens=4))
+    trace.step()
+    light = trace.scheduler.requests["light"]
+    assert 0 < light.num_computed_tokens < light.num_tokens
+
+    assert _wanted_blocks(trace.scheduler, spare=0) >= 64 // 16
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from fairlead.core.request import ClientId
 
 CLIENT_FIELD = "fair_client"
 ANONYMOUS: ClientId = "anonymous"
-# Shared by the clients beyond a full table, and by those beyond the labels metrics may have.
-OVERFLOW: ClientId = "other"
 
 # Long enough for a UUID with a prefix or an e-mail address; it becomes a metrics label.
 MAX_CLIENT_LEN = 128

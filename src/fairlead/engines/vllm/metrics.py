@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
+from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId
 from fairlead.core.service import Service
-from fairlead.engines.vllm.identity import OVERFLOW
 
 MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
 MAX_LABELS = 1000
@@ -94,13 +94,13 @@ class ClientMetrics:
         series.extend.labels(label).inc(service.extend_len)
         series.cached.labels(label).inc(service.cached_len)
         series.output.labels(label).inc(service.output_len)
-        if label != OVERFLOW:  # one client's state says nothing about the rest of `other`
+        if label != OTHER:  # one client's state says nothing about the rest of `other`
             series.waiting.labels(label).set(self._waiting(client))
             series.deficit.labels(label).set(self._deficit(client))
 
     def _label(self, client: ClientId) -> str:
         if client not in self._named:
-            if len(self._named) >= MAX_LABELS or client == OVERFLOW:
-                return OVERFLOW
+            if len(self._named) >= MAX_LABELS or client == OTHER:
+                return OTHER
             self._named.add(client)
         return client

@@ -14,27 +14,27 @@ Everything else that vLLM does to a queue is translated here:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from itertools import count, islice, repeat
+from dataclasses import replace
+from itertools import count, islice
 from typing import Any, Protocol
 
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import RequestStatus
 
-from fairlead.core.request import ClientId, Request, RequestId, Unit
+from fairlead.core.clients import OTHER
+from fairlead.core.request import Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler, State
+from fairlead.engines.vllm.aside import Aside, adapter_of
 from fairlead.engines.vllm.blocks import EngineBlocks
-from fairlead.engines.vllm.identity import OVERFLOW, client_of
+from fairlead.engines.vllm.identity import client_of
 from fairlead.errors import QueueFull
 
 # Blocked requests asked per step whether they are ready: bounds the step, not the wait.
 POLLS_PER_STEP = 8
-# Requests skipped for want of a LoRA slot and the like that are tried again in the next step.
-RETRIES_PER_STEP = 32
-# Skips after which a look ends: a batch without a free LoRA slot may reject thousands.
+# Skips after which a look ends; each costs vLLM a lookup, and us putting it back.
 SKIPS_PER_LOOK = 64
-# Tries to find a record that may be forgotten for a newcomer; each examines a few.
-SWEEPS = 16
+# Requests put aside unasked in one look, as their LoRA adapter found no slot in it; that is cheaper.
+PARKED_PER_LOOK = 256
 
 _READY = frozenset({RequestStatus.WAITING, RequestStatus.PREEMPTED})
 
@@ -76,7 +76,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self.live: dict[RequestId, Request] = {}  # from arrival to the end, running ones included
         self._ready: dict[RequestId, Any] = {}
         self._blocked: dict[RequestId, Any] = {}  # by a grammar
-        self._aside: dict[RequestId, Any] = {}  # skipped for another reason
+        self._aside = Aside()  # skipped for another reason
         self._loading: dict[RequestId, Any] = {}  # paid, and waits for remote KV or more input
         self._loaded: dict[RequestId, Any] = {}  # paid and ready; holds blocks, so it goes first
         self._proposal: Any = None
@@ -84,9 +84,10 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._skipped: set[RequestId] = set()  # popped, to be put back at the end of the step
         self._paid: set[RequestId] = set()  # charged before it ran
         self._is_open = False  # whether this step's look has begun
-        self._admitted: list[Any] = []  # in this step
-        self.prefilling: list[Any] = []  # running, with prompt tokens left to compute
-        self._skips = 0
+        self._skips = self._parked = 0
+        self._is_cut = False
+        self._slotless: set[str | None] = set()  # adapters that found no slot in this look
+        self.cut_looks = 0  # looks that ended at one of the limits above
 
     # -- what the scheduler around it says ------------------------------------------------------
 
@@ -96,7 +97,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._core.begin()
         self._proposal = None
         self._is_open = False
-        self._skips = 0
+        self._skips = self._parked = 0
+        self._is_cut = False
+        self._slotless.clear()
 
     def end_step(self, scheduled: Mapping[RequestId, int]) -> None:
         """The step is planned; what it scheduled is already in `num_computed_tokens`."""
@@ -104,13 +107,6 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._settle(scheduled.get(self._popped.request_id, 0))
         assert not self._skipped, self._skipped
         self._blocks.catch_up()
-        self.prefilling = [
-            request
-            for request in (*self.prefilling, *self._admitted)
-            if request.num_computed_tokens < request.num_tokens
-            and request.status == RequestStatus.RUNNING
-        ]
-        self._admitted.clear()
 
     # -- what vLLM asks -------------------------------------------------------------------------
 
@@ -145,17 +141,32 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 self._open()
             if self._loaded:
                 self._proposal = next(iter(self._loaded.values()))
-            elif self._skips < SKIPS_PER_LOOK:
-                self._blocks.catch_up()
-                if chosen := self._core.propose():
-                    self._proposal = self._ready[chosen.id]
+            else:
+                self._proposal = self._propose()
         return self._proposal
+
+    def _propose(self) -> Any:
+        """The core's choice, but for those whose adapter found no slot a moment ago."""
+        self._blocks.catch_up()
+        while self._skips < SKIPS_PER_LOOK and self._parked < PARKED_PER_LOOK:
+            if (chosen := self._core.propose()) is None:
+                return None
+            request = self._ready[chosen.id]
+            if adapter_of(request) not in self._slotless:
+                return request
+            self._parked += 1
+            del self._ready[chosen.id]
+            self._core.hold(chosen)
+            self._aside.add(chosen.client, request)
+        if not self._is_cut:
+            self._is_cut = True
+            self.cut_looks += 1
+        return None
 
     def _open(self) -> None:
         """Begin this step's look, with what became ready since the last one."""
         self._is_open = True
-        for request in list(islice(self._aside.values(), RETRIES_PER_STEP)):
-            del self._aside[request.request_id]
+        for request in self._aside.take():
             self._release(request)
         for waiting in (self._loading, self._blocked):
             for request in list(islice(waiting.values(), POLLS_PER_STEP)):
@@ -172,12 +183,14 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if name in self._paid:
             self._loaded[name] = request
             return
+        self._ready[name] = request
+        ours = self.live[name]
         try:
-            self._core.release(self.live[name])
-        except QueueFull:  # its client was forgotten meanwhile and the table is full: later, then
-            self._aside[name] = request
-        else:
-            self._ready[name] = request
+            self._core.release(ours)
+        except QueueFull:  # its client was forgotten meanwhile, and the table is full
+            self._core.cancel(ours)
+            self.live[name] = replace(ours, client=OTHER)
+            self._core.add(self.live[name])
 
     def _settle(self, scheduled_len: int = 0) -> None:
         """Find out what became of the last pop. `scheduled_len` tokens already count as computed."""
@@ -186,10 +199,12 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._popped = None
         request = self.live[popped.request_id]
         if popped.status == RequestStatus.RUNNING:
-            self._admitted.append(popped)
+            self._slotless.discard(adapter_of(popped))
+            for more in self._aside.take_like(request.client, popped):
+                self._release(more)
         is_loading = popped.status == RequestStatus.WAITING_FOR_REMOTE_KVS
         if popped.request_id in self._paid:
-            if popped.status == RequestStatus.RUNNING:
+            if popped.status == RequestStatus.RUNNING or (is_loading and not self._keeps_loading):
                 self._paid.remove(popped.request_id)
             else:
                 self._skipped.add(popped.request_id)
@@ -202,6 +217,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._core.hold(request)
             self._skips += 1
             self._skipped.add(popped.request_id)
+            if popped.status in _READY and (adapter := adapter_of(popped)):
+                self._slotless.add(adapter)  # most likely; if not, some of them come late by a step
 
     def _admit(self, request: Request, popped: Any, *, computed_len: int) -> None:
         """Charge what its prompt costs with the match that is locked now."""
@@ -235,31 +252,23 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._blocked[name] = request
 
     def _arrive(self, request: Any) -> Request:
-        """Make it ours and the core's. An exception here would end the engine."""
+        """Make it ours and the core's. An exception here would end the engine: OTHER always has a place."""
         self._blocks.catch_up()
-        order, units = next(self._order), self._host.prompt_units(request)
-        for client in self._accounts(client_of(request)):
-            ours = Request(
-                id=request.request_id,
-                client=client,
-                prompt=units,
-                input_len=request.num_prompt_tokens,
-                max_tokens=max(1, request.max_tokens),
-                order=order,
-            )
-            with suppress(QueueFull):
-                self._core.add(ours)
-                self.live[request.request_id] = ours
-                return ours
-        # If no record may be forgotten, each belongs to a client that waits or is in debt. Nobody
-        # waits; so all are idle debtors, but the refill of every arrival lifts those by a quantum.
-        raise QueueFull("every client on record is idle and in debt")
-
-    def _accounts(self, own: ClientId) -> Iterator[ClientId]:
-        """Whose account may pay: its own; where the table is full, the overflow's or a live client's."""
-        yield from repeat(own, SWEEPS)
-        yield OVERFLOW
-        yield from dict.fromkeys(request.client for request in self.live.values())
+        ours = Request(
+            id=request.request_id,
+            client=client_of(request),
+            prompt=self._host.prompt_units(request),
+            input_len=request.num_prompt_tokens,
+            max_tokens=max(1, request.max_tokens),
+            order=next(self._order),
+        )
+        try:
+            self._core.add(ours)
+        except QueueFull:
+            ours = replace(ours, client=OTHER)
+            self._core.add(ours)
+        self.live[ours.id] = ours
+        return ours
 
     def prepend_request(self, request: Any) -> None:
         """It was preempted, or skipped earlier in this step."""
@@ -271,7 +280,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if name in self._paid:
                 self._loading[name] = request
             else:
-                (self._aside if request.status in _READY else self._blocked)[name] = request
+                self._set_aside(request)
         elif request.status == RequestStatus.PREEMPTED:
             self._core.preempt(self.live[name])
             self._ready[name] = request
@@ -279,6 +288,12 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             # Its remote KV did not arrive: it lost its blocks, not what it has paid.
             self._paid.add(name)
             self._loaded[name] = request
+
+    def _set_aside(self, request: Any) -> None:
+        if request.status in _READY:
+            self._aside.add(self.live[request.request_id].client, request)
+        else:
+            self._blocked[request.request_id] = request
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
         """The step's skipped requests come back together."""
@@ -292,6 +307,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         name = request.request_id
         for part in self._parts():
             part.pop(name, None)
+        self._aside.remove(name)
         self._paid.discard(name)
         if ours := self.live.get(name):
             self._host.dropped(ours)
@@ -304,14 +320,15 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     # -- counting -------------------------------------------------------------------------------
 
     def _parts(self) -> tuple[dict[RequestId, Any], ...]:
-        return (self._loaded, self._ready, self._aside, self._blocked, self._loading)
+        return (self._loaded, self._ready, self._blocked, self._loading)
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts()))
+        return sum(map(len, self._parts())) + len(self._aside)
 
     def __iter__(self) -> Iterator[Any]:
         for part in self._parts():
             yield from list(part.values())
+        yield from self._aside
 
     def __reversed__(self) -> Iterator[Any]:
         yield from reversed(list(self))

@@ -16,10 +16,14 @@ MAX_VICTIMS = 4
 
 
 def order_victims(scheduler: Any, core: Scheduler, queue: FairQueue) -> None:
-    """Put whom to preempt at the end of `running`, if this step may run out of blocks. O(running)."""
+    """Put whom to preempt at the end of `running`, if this step may run out of blocks. O(running).
+
+    Where nobody may be preempted again so soon, or the need was underestimated, the stock choice
+    stands: the newest.
+    """
     running = scheduler.running
     missing = -scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-    missing += _wanted_blocks(scheduler, queue, spare=-missing)
+    missing += _wanted_blocks(scheduler, spare=-missing)
     if missing <= 0 or len(running) < 2:
         return
     ours: dict[Request, Any] = {
@@ -38,19 +42,23 @@ def order_victims(scheduler: Any, core: Scheduler, queue: FairQueue) -> None:
         running.append(request)
 
 
-def _wanted_blocks(scheduler: Any, queue: FairQueue, *, spare: int) -> int:
+def _wanted_blocks(scheduler: Any, *, spare: int) -> int:
     """How many blocks the running requests take in this step, at most.
 
     A decoding request takes one when its last block is full, but for what it may draft; what still
-    prefills takes its prompt's, within the step's budget. Below `spare` the rough bound will do.
+    prefills takes its prompt's, within the step's budget. Below `spare` the rough bound will do, which
+    asks nobody.
     """
-    size = scheduler.block_size
-    prompts = sum(request.num_tokens - request.num_computed_tokens for request in queue.prefilling)
-    prefill = -(-min(prompts, scheduler.max_num_scheduled_tokens) // size)
+    size, budget = scheduler.block_size, scheduler.max_num_scheduled_tokens
     ahead = 1 + scheduler.num_lookahead_tokens + scheduler.num_spec_tokens
     each = -(-ahead // size)
-    rough = prefill + len(scheduler.running) * each
+    rough = -(-budget // size) + len(scheduler.running) * each
     if rough <= spare:
         return int(rough)
-    is_full = [-request.num_computed_tokens % size < ahead for request in scheduler.running]
-    return int(prefill + sum(is_full) * each)
+    prompts = decodes = 0
+    for request in scheduler.running:
+        missing = request.num_tokens - request.num_computed_tokens
+        if missing > ahead:
+            prompts += missing
+        decodes += -request.num_computed_tokens % size < max(missing, ahead)
+    return int(-(-min(prompts, budget) // size) + decodes * each)
