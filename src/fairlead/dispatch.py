@@ -8,6 +8,7 @@ What it was charged at dispatch is then replaced by what it really got (DESIGN 3
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from fairlead.core.chunk_index import ChunkIndex, chunks_len
 from fairlead.core.ledger import Ledger
@@ -32,8 +33,7 @@ class State(Enum):
     ENDED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What an engine says a request took; `cached_len` is None where it does not report it."""
 
     prompt_len: int

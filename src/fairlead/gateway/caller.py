@@ -139,7 +139,7 @@ class CallerConnection(asyncio.Protocol):
         if head is not None:
             self._streaming = True
             framing = b"" if self._current.http10 else b"transfer-encoding: chunked\r\n"
-            data = self._head(head.status, head.reason, head.lines, framing) + data
+            data = self._head(head.status, head.lines, framing) + data
         if self._transport is not None:
             self._transport.write(data)
 
@@ -156,7 +156,7 @@ class CallerConnection(asyncio.Protocol):
     def write_whole(self, head: Head, body: bytes) -> None:
         """An answer in one piece."""
         framing = b"content-length: %d\r\n" % len(body)
-        self._write(self._head(head.status, head.reason, head.lines, framing) + body)
+        self._write(self._head(head.status, head.lines, framing) + body)
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
         """An answer of the gateway's own."""
@@ -169,7 +169,7 @@ class CallerConnection(asyncio.Protocol):
         framing = b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
         if self._current.method == b"HEAD":
             body = b""
-        self._write(self._head(status, _REASONS[status], lines, framing) + body)
+        self._write(self._head(status, lines, framing) + body)
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
         """`error` in OpenAI's shape; as an event, and then the end, where a stream has begun."""
@@ -182,10 +182,11 @@ class CallerConnection(asyncio.Protocol):
         lines = (b"retry-after: %d\r\n" % wait,) if wait else ()
         self.write_json(body, status=status, lines=lines)
 
-    def _head(self, status: int, reason: bytes, lines: Iterable[bytes], framing: bytes) -> bytes:
+    def _head(self, status: int, lines: Iterable[bytes], framing: bytes) -> bytes:
         self._site.count(status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         fields = b"".join(lines)
+        reason = _REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
         return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (status, reason, fields, framing, close)
 
     def _write(self, data: bytes) -> None:

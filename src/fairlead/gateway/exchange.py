@@ -74,6 +74,11 @@ class Host(Protocol):
 class Exchange:
     """A request under way. Ends exactly once: answered, refused, failed, or left by its caller."""
 
+    __slots__ = (
+        "_answer", "_body", "_caller", "_connection", "_head", "_hide_usage", "_host", "_lines",
+        "_target", "chat", "deadline", "prompt", "ticket",
+    )  # fmt: skip
+
     def __init__(
         self,
         *,

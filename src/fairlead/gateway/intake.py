@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from fairlead.core.chunk_index import ChunkedText
@@ -12,18 +13,28 @@ from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange, Host
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.openai import (
-    Buffer,
     Call,
+    Fields,
     answer_parts,
     answer_text,
     read_call,
-    with_fields,
 )
 from fairlead.gateway.requests import Incoming
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.tokenizer import Tokenizer, head_token
 
-_USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
+# Clients whose fields are kept ready.
+_READY = 4096
+
+
+@lru_cache(_READY)
+def _fields(client: ClientId, *, ask_usage: bool) -> Fields:
+    """The client's name, and for streams the wish to hear what was used."""
+    fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
+    return Fields({**fields, "vllm_xargs": {"fair_client": client}})
+
+
+_NO_FIELDS = Fields({})
 
 
 class Tokenizing:
@@ -72,8 +83,11 @@ class Intake:
         self._host = host
         self._dispatcher = dispatcher
         self._identity = identity
-        self._settings = settings
         self._tokenizer = Tokenizer(settings.tokenizer) if settings.tokenizer else None
+        # Where bodies are not to be touched, streamed tokens are counted as they pass.
+        self._adds_fields = settings.identity_field != "none"
+        self._passes_key = not identity.needs_key and settings.worker_api_key is None
+        self._timeout_s = settings.request_timeout_secs
         self._order = 0
 
     def begin(self, connection: CallerConnection, request: Incoming, *, chat: bool) -> Work:
@@ -159,16 +173,15 @@ class Intake:
             model=call.model,
             text_len=text_len,
         )
-        # Where bodies are not to be touched, streamed tokens are counted as they pass.
-        untouched = self._settings.identity_field == "none"
-        hide_usage = call.stream and not call.asks_usage and not untouched
+        hide_usage = self._adds_fields and call.stream and not call.asks_usage
+        fields = _fields(client, ask_usage=hide_usage) if self._adds_fields else _NO_FIELDS
         exchange = Exchange(
             host=self._host,
             caller=connection,
             ticket=ticket,
             target=request.target,
             lines=self._lines(request),
-            body=self._body(request.body, call, client, ask_usage=hide_usage),
+            body=fields.added_to(request.body, call.document),
             hide_usage=hide_usage,
             prompt=prompt,
             chat=call.chat,
@@ -179,18 +192,10 @@ class Intake:
         return exchange
 
     def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self._settings.request_timeout_secs
-
-    def _body(self, body: bytes, call: Call, client: str, *, ask_usage: bool) -> tuple[Buffer, ...]:
-        """The body for the engine: the caller's, and what the settings say it needs of ours."""
-        fields = dict(_USAGE) if ask_usage else {}
-        if self._settings.identity_field == "vllm":
-            fields["vllm_xargs"] = {"fair_client": client}
-        return with_fields(body, call.document, fields)
+        return asyncio.get_running_loop().time() + self._timeout_s
 
     def _lines(self, request: Incoming) -> bytes:
         """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
-        if request.authorization and not self._identity.needs_key:
-            if not self._settings.worker_api_key:
-                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
+        if request.authorization and self._passes_key:
+            request.lines.append(b"authorization: " + request.authorization + b"\r\n")
         return b"".join(request.lines)

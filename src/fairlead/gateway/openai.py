@@ -84,31 +84,42 @@ def answer_text(answer: str, *, chat: bool) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def with_fields(
-    body: bytes, document: dict[str, Any], fields: dict[str, Any]
-) -> tuple[Buffer, ...]:
-    """`body` with `fields` added, in pieces; byte for byte where it has none of them.
+class Fields:
+    """What the gateway adds to a body; made once for many requests."""
 
-    `document` is the parsed body: a name that came escaped or twice is found there too. Where the
-    caller sent a field of the same name, ours wins inside it and the rest of it stays.
-    """
-    if not fields:
-        return (body,)
-    if document.keys().isdisjoint(fields):
-        end = body.rindex(b"}")
-        comma = b"," if document else b""
-        return memoryview(body)[:end], comma + orjson.dumps(fields)[1:-1] + body[end:]
-    # The standard library keeps integers of any size; the last of two equal names wins, as it does
-    # in the engines.
-    try:
-        merged = json.loads(body)
-    except (RecursionError, ValueError):  # nested a thousand deep, a number of 5,000 digits
-        raise BadRequest("the body is nested too deeply or has too long a number") from None
-    for name, value in fields.items():
-        theirs = merged.get(name)
-        both = isinstance(theirs, dict) and isinstance(value, dict)
-        merged[name] = {**theirs, **value} if both else value
-    return (json.dumps(merged, separators=_COMPACT).encode(),)
+    __slots__ = ("_encoded", "_fields")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+        self._encoded = orjson.dumps(fields)[1:-1]
+
+    def added_to(self, body: bytes, document: dict[str, Any]) -> tuple[Buffer, ...]:
+        """`body` with the fields, in pieces; byte for byte where it has none of them.
+
+        `document` is the parsed body: a name that came escaped or twice is found there too. Where
+        the caller sent a field of the same name, ours wins inside it and the rest of it stays.
+        """
+        if not self._fields:
+            return (body,)
+        if document.keys().isdisjoint(self._fields):
+            end = body.rindex(b"}")
+            comma = b"," if document else b""
+            return memoryview(body)[:end], comma + self._encoded + body[end:]
+        return (self._merged(body),)
+
+    def _merged(self, body: bytes) -> bytes:
+        """The body written anew. The standard library keeps integers of any size; of two equal
+        names the last wins, as it does in the engines.
+        """
+        try:
+            merged = json.loads(body)
+        except (RecursionError, ValueError):  # nested a thousand deep, a number of 5,000 digits
+            raise BadRequest("the body is nested too deeply or has too long a number") from None
+        for name, value in self._fields.items():
+            theirs = merged.get(name)
+            both = isinstance(theirs, dict) and isinstance(value, dict)
+            merged[name] = {**theirs, **value} if both else value
+        return json.dumps(merged, separators=_COMPACT).encode()
 
 
 def error_body(error: Exception, status: int) -> bytes:

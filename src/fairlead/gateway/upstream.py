@@ -48,11 +48,10 @@ class Listener(Protocol):
 class Head:
     """Status line and headers of an answer."""
 
-    __slots__ = ("content_type", "framed", "keep_alive", "lines", "reason", "status")
+    __slots__ = ("content_type", "framed", "keep_alive", "lines", "status")
 
     def __init__(self) -> None:
         self.status = 0
-        self.reason = b""
         self.lines: list[bytes] = []  # as they came, those of the connection left out
         self.content_type = b""
         self.framed = False  # says where its body ends
@@ -153,9 +152,6 @@ class EngineConnection(asyncio.Protocol):
             self._lose()
 
     # -- from the parser; what they gather is told once the parser has returned
-
-    def on_status(self, status: bytes) -> None:
-        self._head.reason += status
 
     def on_header(self, name: bytes, value: bytes) -> None:
         lowered = name.lower()

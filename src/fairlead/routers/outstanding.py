@@ -4,7 +4,7 @@ The papers count requests (s_w of Algorithm 2); ten cached prompts are not ten l
 counts the prompt tokens to compute and the outputs to expect (DESIGN 3.4).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlead.core.request import Request, WorkerId
 
@@ -16,8 +16,7 @@ _FIRST_GUESS = 128
 _MEMORY = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What was assumed about a request when it was sent to a worker."""
 
     extend_len: int

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from fairlead.errors import BadRequest, ConfigError, Unauthorized
 from fairlead.gateway.identity import Identity, parse_tenant_key
-from fairlead.gateway.openai import with_fields
+from fairlead.gateway.openai import Fields
 
 FIELDS = {"vllm_xargs": {"fair_client": "alice"}}
 
 
 def added(body: bytes) -> bytes:
-    return b"".join(with_fields(body, orjson.loads(body), FIELDS))
+    return b"".join(Fields(FIELDS).added_to(body, orjson.loads(body)))
 
 
 def test_a_key_names_its_client() -> None:
