@@ -6,7 +6,7 @@ default here. Whatever is wrong is one line that names the source, the setting a
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
@@ -120,37 +120,45 @@ def from_arguments(arguments: argparse.Namespace) -> GatewaySettings:
     """The settings that flags, file and environment give. Raises ConfigError."""
     given = {name: value for name, value in vars(arguments).items() if name in _FLAGS}
     config = getattr(arguments, "config", None)
-    settings = read_config(Path(config)) if config else {}
+    values, places = read_config(Path(config)) if config else ({}, {})
     key = os.environ.get(WORKER_KEY_VARIABLE)
     if key:
-        settings["worker_api_key"] = key
-    return make({**settings, **given}, where=config or "command line", flags=given)
+        values["worker_api_key"] = key
+    places |= {name: "--" + name.replace("_", "-") for name in given}
+    return make({**values, **given}, where=config or "environment", places=places)
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file, dashes or underscores. Raises ConfigError."""
+def read_config(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The settings in a YAML file, dashes or underscores, and where each stands. Raises ConfigError."""
+    text = _read(path)
     try:
-        content = yaml.safe_load(_read(path))
+        content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}{line}: not valid YAML") from None
     if content is None:
-        return {}
-    if not isinstance(content, dict):
+        return {}, {}
+    if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{path}: expected settings, one `name: value` a line")
-    return {str(name).replace("-", "_"): value for name, value in content.items()}
+    places = {
+        key.value.replace("-", "_"): f"{path}, line {key.start_mark.line + 1}: {key.value}"
+        for key, _ in node.value
+        if isinstance(key, yaml.ScalarNode)
+    }
+    return {str(name).replace("-", "_"): value for name, value in content.items()}, places
 
 
-def make(values: Mapping[str, Any], *, where: str, flags: Iterable[str] = ()) -> GatewaySettings:
-    """Validated settings. Raises ConfigError, one line for the first fault."""
+def make(
+    values: Mapping[str, Any], *, where: str, places: Mapping[str, str] | None = None
+) -> GatewaySettings:
+    """Validated settings, from `where`, or each from its place. Raises ConfigError, for one fault."""
     try:
         return GatewaySettings.model_validate(dict(values))
     except ValidationError as failure:
         fault = failure.errors(include_url=False)[0]
         name = str(fault["loc"][0]) if fault["loc"] else "settings"
-        flag = "--" + name.replace("_", "-")
-        source = flag if name in set(flags) else f"{where}: {name.replace('_', '-')}"
+        source = (places or {}).get(name, f"{where}: {name.replace('_', '-')}")
         if fault["type"] == "extra_forbidden":
             raise ConfigError(f"{source}: no such setting") from None
         message = fault["msg"].removeprefix("Value error, ")

@@ -65,10 +65,11 @@ def test_a_wrong_flag_is_one_line_that_names_it(argv: list[str], message: str) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prot: 1", ": prot: no such setting"),
+        ("port: 1\nprot: 1", ", line 2: prot: no such setting"),
         ("- a\n- b", ": expected settings"),
         ("a: [1\nb: 2", ", line "),
-        ("port: many", ": port: "),
+        ("port: many", ", line 1: port: "),
+        ("# x\n\nworker-quantum: 0", ", line 3: worker-quantum: "),
     ],
 )
 def test_a_wrong_file_is_one_line_that_names_it(text: str, message: str, tmp_path: Path) -> None:
