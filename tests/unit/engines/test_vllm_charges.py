@@ -134,6 +134,22 @@ def test_a_reset_of_the_prefix_cache_empties_the_index_too():
     assert trace.admitted[1] == ("b", 0)
 
 
+def test_the_index_follows_the_cache_even_after_a_reset_that_failed():
+    """A KV connector may raise once the map of blocks was replaced already."""
+    trace = fair()
+
+    def fail() -> bool:
+        raise RuntimeError("connector")
+
+    trace.scheduler.reset_connector_cache = fail
+    with pytest.raises(RuntimeError):
+        trace.scheduler.reset_prefix_cache(reset_connector=True)
+
+    trace.add(make_request("a", prompt(1, 1)))
+    trace.run()
+    assert len(trace.scheduler._blocks) > 0
+
+
 def test_a_reset_in_mid_run_preempts_everyone_and_charges_nobody():
     trace = fair()
     trace.add(*(make_request(f"r{i}", [i] * 40, client="a", max_tokens=10) for i in range(3)))

@@ -135,6 +135,11 @@ def test_two_keys_are_no_key():
         (b'{"vllm_xargs":"fair_client=bob"}', "application/json", "vllm_xargs"),
         (b"vllm%5Fxargs=%7B%7D", "application/x-www-form-urlencoded", "vllm_xargs"),
         (b'--b\r\nname="vllm_xargs"\r\n', "multipart/form-data; boundary=b", "vllm_xargs"),
+        (b"x", "multipart/form-data; boundary=b; charset=utf-7", "charset"),
+        (b"x", 'multipart/form-data; boundary=b; CharSet = "utf-16"', "charset"),
+        (b"x", "multipart/form-data; charset=utf-8; charset=utf-7; boundary=b", "charset"),
+        (b"x", "multipart/form-data; boundary=b; charset*0=utf; charset*1=-7", "charset"),
+        (b'form-data; name*0="vllm_"; name*1="xargs"', "multipart/form-data; boundary=b", "name"),
         (b"[" * 100_000, "", None),
     ],
 )
@@ -144,10 +149,12 @@ def test_what_cannot_be_made_sure_is_refused(body, media, param):
     assert error["param"] == param
 
 
-def test_an_upload_without_arguments_passes_untouched():
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", '; charset="UTF8"'])
+def test_an_upload_without_arguments_passes_untouched(charset):
     body = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nsound\r\n--b--'
     path = "/v1/audio/transcriptions"
-    assert Call(body, path=path, media="multipart/form-data; boundary=b").run().seen == body
+    media = f"multipart/form-data{charset}; boundary=b"
+    assert Call(body, path=path, media=media).run().seen == body
 
 
 def test_a_body_beyond_the_limit_is_413(monkeypatch):

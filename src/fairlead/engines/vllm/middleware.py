@@ -12,6 +12,7 @@ say one thing to us and another to the engine.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,6 +35,11 @@ CARRIERS = ("/completions", "/completions/batch", "/responses", "/messages", "/i
 # A long multimodal prompt fits; a body is held in memory while its client is looked up.
 MAX_BODY_BYTES = 64 * 2**20
 _FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
+# How a form may name its encoding. The server decodes the names of its fields by it, so another one,
+# utf-7 say, would spell a field's name in bytes that we do not recognise.
+_UTF_8 = re.compile(rb';\s*charset\s*=\s*("?)utf-?8\1\s*(?=;|$)', re.IGNORECASE)
+# A parameter in parts or with an encoding of its own (RFC 2231), which some parsers put together.
+_EXTENDED_NAME = re.compile(rb";\s*name\*", re.IGNORECASE)
 
 
 class ClientIdentity:
@@ -41,7 +47,7 @@ class ClientIdentity:
 
     Keys come from the file named by FAIRLEAD_KEYS_FILE (one `client:key` a line) and from
     FAIRLEAD_KEYS (`client:key`, comma separated). A websocket needs a key as well, but is served as
-    `anonymous`: it has no body to write into.
+    `anonymous`: it has no body to write into. So is a form, an audio upload.
     """
 
     def __init__(self, app: App, environ: Mapping[str, str] | None = None) -> None:
@@ -58,7 +64,7 @@ class ClientIdentity:
                 body = await _read(receive)
                 if body is None:
                     return None  # the caller left before the body was complete
-                body = rewrite(body, client, path=scope["path"], media=_media_type(scope))
+                body = rewrite(body, client, path=scope["path"], content_type=_content_type(scope))
                 scope, receive = _with_length(scope, len(body)), _replay(body, receive)
         except CallerError as error:
             return await _refuse(scope, send, error)
@@ -107,14 +113,13 @@ def read_keys(environ: Mapping[str, str]) -> dict[bytes, ClientId]:
     return clients
 
 
-def rewrite(body: bytes, client: ClientId, *, path: str, media: bytes) -> bytes:
+def rewrite(body: bytes, client: ClientId, *, path: str, content_type: bytes) -> bytes:
     """The body with `client` as its one identity. Raises BadRequest where that cannot be made sure."""
     if not body:
         return body
-    if media in _FORMS:
+    if content_type.partition(b";")[0].strip().lower() in _FORMS:
         # Audio uploads: their `vllm_xargs` is a form field, and a form cannot be written anew cheaply.
-        if b"vllm_xargs" in unquote_to_bytes(body):
-            raise BadRequest("A form may not carry vllm_xargs.", param="vllm_xargs")
+        _check_form(body, content_type)
         return body
     try:
         request = json.loads(body)
@@ -128,6 +133,17 @@ def rewrite(body: bytes, client: ClientId, *, path: str, media: bytes) -> bytes:
         _write(request["sampling_params"], "extra_args", client)
     # Escaped to ASCII, so that no two parsers can disagree about the encoding.
     return json.dumps(request, separators=(",", ":")).encode("ascii")
+
+
+def _check_form(body: bytes, content_type: bytes) -> None:
+    """BadRequest if the form says whose it is, or may say so in a way that only the server reads."""
+    parameters = _UTF_8.sub(b"", content_type).lower()
+    if b"charset" in parameters or b"*" in parameters:
+        raise BadRequest("A form must be in UTF-8.", param="charset")
+    if _EXTENDED_NAME.search(body):
+        raise BadRequest("The name of a form field must be given plainly.", param="name")
+    if b"vllm_xargs" in unquote_to_bytes(body):
+        raise BadRequest("A form may not carry vllm_xargs.", param="vllm_xargs")
 
 
 def _write(holder: dict[str, Any], field: str, client: ClientId | None) -> None:
@@ -152,10 +168,10 @@ def _is_open(scope: Scope) -> bool:
     return scope["method"] == "OPTIONS" or (scope["method"] == "GET" and path in OPEN_PATHS)
 
 
-def _media_type(scope: Scope) -> bytes:
+def _content_type(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name.lower() == b"content-type":
-            return bytes(value).partition(b";")[0].strip().lower()
+            return bytes(value)
     return b""
 
 

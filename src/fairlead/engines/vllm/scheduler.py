@@ -166,9 +166,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
         """The pool makes a new map of blocks; ours takes its place before anything is matched."""
-        was_reset = super().reset_prefix_cache(*args, **kwargs)
-        self._blocks.hook()
-        return was_reset
+        try:
+            return super().reset_prefix_cache(*args, **kwargs)
+        finally:  # a connector may raise when the map was replaced already
+            self._blocks.hook()
 
     # -- what the queue asks and tells ----------------------------------------------------------
 
