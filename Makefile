@@ -27,8 +27,8 @@ docs: install-dev  ## every link in README and docs leads somewhere
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 bench: install-dev  ## speed; writes benchmarks/results/
-	for script in benchmarks/micro/*.py benchmarks/gateway/bench_*.py; do \
-		echo "== $$script"; $(BIN)/python $$script $(ARGS) || exit 1; done
+	for bench in micro.decision micro.vllm_schedule gateway; do \
+		echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
