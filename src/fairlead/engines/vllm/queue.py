@@ -36,7 +36,9 @@ SKIPS_PER_LOOK = 64
 # Requests put aside unasked in one look, as their LoRA adapter found no slot in it; that is cheaper.
 PARKED_PER_LOOK = 256
 
-_READY = frozenset({RequestStatus.WAITING, RequestStatus.PREEMPTED})
+# Bound once and compared by identity, as this runs for every admission.
+_RUNNING, _LOADING = RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS
+_READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 class Host(Protocol):
@@ -152,7 +154,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if (chosen := self._core.propose()) is None:
                 return None
             request = self._ready[chosen.id]
-            if adapter_of(request) not in self._slotless:
+            if not self._slotless or adapter_of(request) not in self._slotless:
                 return request
             self._parked += 1
             del self._ready[chosen.id]
@@ -198,17 +200,17 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             return
         self._popped = None
         request = self.live[popped.request_id]
-        if popped.status == RequestStatus.RUNNING:
+        is_running, is_loading = popped.status is _RUNNING, popped.status is _LOADING
+        if is_running and (self._slotless or self._aside):
             self._slotless.discard(adapter_of(popped))
             for more in self._aside.take_like(request.client, popped):
                 self._release(more)
-        is_loading = popped.status == RequestStatus.WAITING_FOR_REMOTE_KVS
         if popped.request_id in self._paid:
-            if popped.status == RequestStatus.RUNNING or (is_loading and not self._keeps_loading):
+            if is_running or (is_loading and not self._keeps_loading):
                 self._paid.remove(popped.request_id)
             else:
                 self._skipped.add(popped.request_id)
-        elif popped.status == RequestStatus.RUNNING or is_loading:
+        elif is_running or is_loading:
             self._admit(request, popped, computed_len=popped.num_computed_tokens - scheduled_len)
             if is_loading and self._keeps_loading:
                 self._paid.add(popped.request_id)
