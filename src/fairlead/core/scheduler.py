@@ -7,11 +7,14 @@ number of misfits; what each client received is written down.
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 
+from fairlead.core.clients import OTHER
 from fairlead.core.protocols import Policy
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.service import Service
+from fairlead.errors import QueueFull
 
 # A request preempted within this many looks is not preempted again: it would only be recomputed
 # over and over (DESIGN 3.1, no ping-pong).
@@ -62,6 +65,7 @@ class Scheduler:
         self._services: dict[ClientId, Service] = {}  # longest unserved first
         self._waiting: dict[ClientId, int] = {}
         self._running = 0
+        self._turns = 0
         self._look = 0
         self._misfits = 0
         self._ended = False
@@ -82,6 +86,23 @@ class Scheduler:
         self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
         seat.output_len += tokens
         self._record(request.client).output_len += tokens
+
+    def extend(self, request: Request, tokens: int) -> None:
+        """The prompt of a paid request grew (streaming input): it pays for `tokens` more to compute.
+
+        To the policy this is a request of that length, which is admitted at once.
+        """
+        assert self._seats[request.id].paid and tokens > 0, (request.id, tokens)
+        self._turns += 1
+        # Below all orders of arrival, as those must be unique.
+        turn = replace(request, prompt=request.prompt[:0], input_len=tokens, order=-self._turns)
+        try:
+            self.policy.add(turn)
+        except QueueFull:  # its client was forgotten while it ran
+            turn = replace(turn, client=OTHER)
+            self.policy.add(turn)
+        self.policy.on_admit(turn, extend_len=tokens)
+        self._record(turn.client).extend_len += tokens
 
     def preempt(self, request: Request) -> None:
         """It was running and waits again; it comes back first and pays nothing twice."""

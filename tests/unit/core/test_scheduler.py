@@ -5,7 +5,7 @@ import pytest
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
 from fairlead.core.scheduler import CALM_LOOKS, Scheduler, State
-from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.core.service import UNITS_PER_TOKEN, Service
 from fairlead.errors import ConfigError
 from fairlead.schedulers import SCHEDULERS, make_policy
 
@@ -48,6 +48,42 @@ def test_preempted_requests_come_back_first_and_pay_nothing_again(name):
     assert back == sorted(running, key=lambda request: request.order)
     assert {client: scheduler.policy.credit(client) for client in "ab"} == owed
     assert scheduler.recomputed_len == 8
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_prompt_that_grows_while_it_runs_is_paid_for(name):
+    """
+    Streaming input: a live session's next turn is new work, though the session never waits again.
+    """
+    scheduler = scheduler_of(name)
+    session = request(1)
+    scheduler.add(session)
+    scheduler.begin()
+    admit_next(scheduler)
+    scheduler.decode(session, 2)
+    owed = scheduler.policy.credit("a")
+
+    scheduler.extend(session, 10)
+
+    assert scheduler.service("a") == Service(extend_len=14, cached_len=0, output_len=2)
+    assert scheduler.policy.credit("a") in {owed, owed - 10 * UNITS_PER_TOKEN}
+    assert len(scheduler) == 0
+
+
+def test_a_turn_of_a_forgotten_client_is_paid_by_the_shared_account():
+    """
+    The table may have given its place away while it ran; nothing may be lost or raised for that.
+    """
+    scheduler = scheduler_of("dlpm", max_clients=1)
+    session = request(1)
+    scheduler.add(session)
+    scheduler.begin()
+    admit_next(scheduler)
+    scheduler.add(request(2, "b"))
+
+    scheduler.extend(session, 10)
+
+    assert scheduler.service("other").extend_len == 10
 
 
 def test_a_preempted_request_that_does_not_fit_ends_the_look():

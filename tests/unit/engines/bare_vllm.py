@@ -119,6 +119,7 @@ def make_request(
     client: str | None = None,
     max_tokens: int = 8,
     caching: bool = True,
+    resumable: bool = False,
     **sampling: Any,
 ) -> Any:
     """A request as the engine's front end would hand it over."""
@@ -129,6 +130,7 @@ def make_request(
         request_id=name,
         prompt_token_ids=list(prompt),
         pooling_params=None,
+        resumable=resumable,
         sampling_params=SamplingParams(
             max_tokens=max_tokens, ignore_eos=True, extra_args=extra, **sampling
         ),

@@ -8,7 +8,7 @@ pytest.importorskip("vllm")
 pytestmark = pytest.mark.vllm
 
 from tests.unit.engines.bare_vllm import RequestStatus, Trace, make_request  # noqa: E402
-from tests.unit.engines.fair_trace import fair, service  # noqa: E402
+from tests.unit.engines.fair_trace import deficit, fair, service  # noqa: E402
 
 from fairlead.core.service import Service  # noqa: E402
 
@@ -107,6 +107,21 @@ def test_a_request_skipped_for_a_lora_slot_is_not_charged_and_not_lost():
     trace.run()
     assert len(trace.finished) == 81
     assert service(trace, "adapter2") == Service(extend_len=79 * 20, cached_len=0, output_len=79)
+
+
+@pytest.mark.parametrize(("scheduler", "start"), [("dlpm", 4096), ("vtc", 0)])
+def test_every_turn_of_streaming_input_is_paid_for(scheduler, start):
+    """A live session comes back with a longer prompt; what it said before is in memory already."""
+    trace = fair(scheduler=scheduler, max_num_seqs=2)
+    trace.add(make_request("s", [1] * 5, client="a", max_tokens=1, resumable=True))
+    trace.step()
+    for turn in range(3):
+        trace.finished.clear()
+        trace.add(make_request("s", [2 + turn] * 40, client="a", max_tokens=1, resumable=True))
+        trace.step()
+
+    assert service(trace, "a") == Service(extend_len=5 + 3 * 40, cached_len=0, output_len=4)
+    assert deficit(trace, "a") == start - 125 - 2 * 4
 
 
 def with_adapter(name: str, adapter: int, **options):

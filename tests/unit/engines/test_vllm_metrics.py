@@ -47,7 +47,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from fairlead.engines.vllm import metrics
 metrics.MAX_LABELS = 2
-m = metrics.ClientMetrics(waiting={"a": 3, "b": 0, "c": 9}.get, deficit=lambda client: 1.5)
+waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
+totals = metrics.Totals(recomputed_len=5, refill_rounds=2, cut_looks=1)
+m = metrics.ClientMetrics(waiting=waiting.get, deficit=deficits.get, totals=lambda: totals)
 for client in "abca":
     service = m.touch(client)
     service.extend_len += 10
@@ -56,23 +58,33 @@ for client in "abca":
 m.flush(is_idle=True)
 m.touch("a").output_len += 1
 m.flush(is_idle=False)
+waiting["b"], deficits["b"] = 7, 4096.0
+totals = totals._replace(recomputed_len=9)
+if LATER:
+    metrics.FLUSH_INTERVAL_S = 0
+    m.flush(is_idle=False)
 registry = CollectorRegistry()
 MultiProcessCollector(registry)
 print(generate_latest(registry).decode())
 """
 
 
-def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
-    """In a process of its own, as prometheus_client decides on import how it counts."""
+def exposition(tmp_path, *, later=False) -> set[str]:
+    """What /metrics shows, of a process of its own: prometheus_client decides on import how it counts."""
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", f"LATER = {later}\n{SCRIPT}"],
         env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
     )
 
-    lines = set(run.stdout.splitlines())
+    return set(run.stdout.splitlines())
+
+
+def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
+    lines = exposition(tmp_path)
+
     assert {
         'fairlead_extend_tokens_total{client="a"} 20.0',
         'fairlead_cached_tokens_total{client="a"} 8.0',
@@ -81,6 +93,19 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
         'fairlead_service_tokens_total{client="other"} 12.0',
         'fairlead_waiting_requests{client="a"} 3.0',
         'fairlead_deficit_tokens{client="b"} 1.5',
+        "fairlead_recomputed_tokens_total 5.0",
+        "fairlead_refill_rounds_total 2.0",
+        "fairlead_cut_looks_total 1.0",
     } <= lines
     assert not [line for line in lines if 'client="c"' in line]
     assert 'fairlead_waiting_requests{client="other"} 9.0' not in lines
+
+
+def test_gauges_follow_clients_that_get_nothing(tmp_path):
+    """Others' service refills them, and their requests queue up: nobody touches them for that."""
+    assert {
+        'fairlead_waiting_requests{client="b"} 7.0',
+        'fairlead_deficit_tokens{client="b"} 4096.0',
+        'fairlead_output_tokens_total{client="a"} 3.0',
+        "fairlead_recomputed_tokens_total 9.0",
+    } <= exposition(tmp_path, later=True)

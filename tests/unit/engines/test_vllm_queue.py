@@ -39,19 +39,22 @@ class Engine:
         self.core = Scheduler(make_policy("dlpm", cache=cache, max_clients=max_clients))
         mirror = SimpleNamespace(catch_up=lambda: None)
         self.queue = FairQueue(self.core, self, mirror, keeps_loading=keeps_loading)
-        self.arrived: set[str] = set()  # whose remote KV is there
+        self.loaded: set[str] = set()  # whose remote KV is there
         self.running: list[str] = []
 
     def has_free_slot(self):
         return True
 
     def promote(self, one):
-        if one.request_id in self.arrived:
+        if one.request_id in self.loaded:
             one.status = RequestStatus.WAITING
         return one.status == RequestStatus.WAITING
 
     def prompt_units(self, one):
         return ()
+
+    def arrived(self, ours):
+        pass
 
     def admitted(self, ours, *, extend_len, cached_len):
         pass
@@ -95,7 +98,7 @@ def test_loading_remote_kv_is_charged_once_when_it_begins(keeps_loading):
     if keeps_loading:  # else vLLM has a queue of its own for those that hold blocks
         assert len(engine.queue) == 1
         assert engine.step() == []
-        engine.arrived.add("a")
+        engine.loaded.add("a")
         assert engine.step() == ["a"]
     assert engine.paid("a") == 20
     assert len(engine.queue) == 0
@@ -106,7 +109,7 @@ def test_what_holds_remote_kv_goes_before_all_others():
     engine.queue.add_request(request("a"))
     engine.step(load={"a": 80})
     engine.queue.add_request(request("b"))
-    engine.arrived.add("a")
+    engine.loaded.add("a")
 
     assert engine.step() == ["a", "b"]
 
@@ -147,7 +150,7 @@ def test_a_client_forgotten_while_held_is_served_on_the_shared_account():
     held = request("a", status=RequestStatus.WAITING_FOR_STREAMING_REQ)
     engine.queue.add_request(held)
     engine.queue.add_request(request("b"))
-    engine.arrived.add("a")
+    engine.loaded.add("a")
 
     assert engine.step() == ["a", "b"]
     assert engine.paid("other") == 100

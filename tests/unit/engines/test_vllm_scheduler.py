@@ -130,6 +130,13 @@ def test_idle_debtors_fill_the_table_and_a_stranger_is_served_all_the_same():
     assert service(trace, "other") == Service(extend_len=40, cached_len=0, output_len=8)
 
 
+def test_a_client_that_only_waits_is_seen():
+    trace = fair(max_num_seqs=1)
+    trace.add(make_request("a", [1] * 40, client="a"), make_request("b", [2] * 40, client="b"))
+
+    assert "b" in trace.scheduler._metrics._pending
+
+
 def test_a_client_forgotten_while_it_runs_pays_for_all_it_gets():
     trace = fair(max_clients=1, max_num_seqs=1)
     trace.add(make_request("a", [1] * 40, client="a", max_tokens=20))

@@ -5,7 +5,8 @@ through prometheus_client's multiprocess directory: PROMETHEUS_MULTIPROC_DIR set
 makes vLLM's /metrics collect what every process wrote there. Empty it between runs.
 
 A label costs memory for ever, so the first MAX_LABELS clients have their own and all later ones
-share `other`. Each write is a write to shared memory: they are summed up and flushed once a second.
+share `other`. Each write is a write to shared memory: they are summed up and flushed once a second,
+and gauges are written only when they changed.
 """
 
 import os
@@ -25,6 +26,14 @@ MAX_LABELS = 1000
 FLUSH_INTERVAL_S = 1.0
 
 
+class Totals(NamedTuple):
+    """What the whole engine did since it began, for nobody in particular."""
+
+    recomputed_len: int
+    refill_rounds: int
+    cut_looks: int
+
+
 class _Series(NamedTuple):
     """One set per process, for a name can be registered only once."""
 
@@ -34,6 +43,9 @@ class _Series(NamedTuple):
     output: Counter
     waiting: Gauge
     deficit: Gauge
+    recomputed: Counter
+    refills: Counter
+    cut_looks: Counter
 
 
 @cache
@@ -48,6 +60,11 @@ def _series() -> _Series:
         output=Counter("fairlead_output_tokens", "Tokens emitted", label),
         waiting=gauge("fairlead_waiting_requests", "Requests not yet running"),
         deficit=gauge("fairlead_deficit_tokens", "What the client may still receive"),
+        recomputed=Counter("fairlead_recomputed_tokens", "Prefilled again after a preemption"),
+        refills=Counter("fairlead_refill_rounds", "Rounds in which every client got a quantum"),
+        cut_looks=Counter(
+            "fairlead_cut_looks", "Looks that ended at the limit of skipped requests"
+        ),
     )
 
 
@@ -60,12 +77,17 @@ class ClientMetrics:
     """What each client received since the last flush, and how it stands at the flush."""
 
     def __init__(
-        self, *, waiting: Callable[[ClientId], int], deficit: Callable[[ClientId], float]
+        self,
+        *,
+        waiting: Callable[[ClientId], int],
+        deficit: Callable[[ClientId], float],
+        totals: Callable[[], Totals],
     ) -> None:
-        self._waiting, self._deficit = waiting, deficit
+        self._waiting, self._deficit, self._totals = waiting, deficit, totals
         self._pending: dict[ClientId, Service] = {}
-        self._named: set[ClientId] = set()
-        self._flushed_s = time.monotonic()
+        self._named: dict[ClientId, tuple[int, float]] = {}  # and their gauges, as last written
+        self._counted = Totals(0, 0, 0)
+        self._flushed_s = self._surveyed_s = time.monotonic()
         self._is_collected = is_collected()
 
     def touch(self, client: ClientId) -> Service:
@@ -75,17 +97,26 @@ class ClientMetrics:
         return pending
 
     def flush(self, *, is_idle: bool) -> None:
-        """Write out what is pending, once a second and when the engine falls idle. O(clients touched)."""
-        if not self._pending:
-            return
+        """Write out what is pending, once a second and when the engine falls idle. O(clients touched).
+
+        Refills change the deficits of those who were not touched, too: once a second all that have
+        a label are looked at.
+        """
         now_s = time.monotonic()
-        if not is_idle and now_s - self._flushed_s < FLUSH_INTERVAL_S:
+        is_due = now_s - self._flushed_s >= FLUSH_INTERVAL_S
+        if not is_due and not (is_idle and self._pending):
             return
         self._flushed_s = now_s
         pending, self._pending = self._pending, {}
-        if self._is_collected:
-            for client, service in pending.items():
-                self._write(client, service)
+        if not self._is_collected:
+            return
+        for client, service in pending.items():
+            self._write(client, service)
+        if now_s - self._surveyed_s >= FLUSH_INTERVAL_S:
+            self._surveyed_s = now_s
+            for client in self._named:
+                self._gauge(client)
+        self._count()
 
     def _write(self, client: ClientId, service: Service) -> None:
         series = _series()
@@ -95,12 +126,27 @@ class ClientMetrics:
         series.cached.labels(label).inc(service.cached_len)
         series.output.labels(label).inc(service.output_len)
         if label != OTHER:  # one client's state says nothing about the rest of `other`
-            series.waiting.labels(label).set(self._waiting(client))
-            series.deficit.labels(label).set(self._deficit(client))
+            self._gauge(client)
+
+    def _gauge(self, client: ClientId) -> None:
+        """How a client that has a label stands now."""
+        waiting, deficit = now = self._waiting(client), self._deficit(client)
+        if now != self._named[client]:
+            self._named[client] = now
+            _series().waiting.labels(client).set(waiting)
+            _series().deficit.labels(client).set(deficit)
+
+    def _count(self) -> None:
+        """What the engine as a whole did since the last flush."""
+        before, self._counted = self._counted, self._totals()
+        series = _series()
+        counters = (series.recomputed, series.refills, series.cut_looks)
+        for counter, old, new in zip(counters, before, self._counted, strict=True):
+            counter.inc(new - old)
 
     def _label(self, client: ClientId) -> str:
         if client not in self._named:
             if len(self._named) >= MAX_LABELS or client == OTHER:
                 return OTHER
-            self._named.add(client)
+            self._named[client] = (-1, 0.0)  # as no client stands
         return client

@@ -56,6 +56,10 @@ class Host(Protocol):
         """What the prefix cache can hold of the request's prompt."""
         ...
 
+    def arrived(self, request: Request) -> None:
+        """It waits from now on."""
+        ...
+
     def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
         """It runs for the first time and was charged."""
         ...
@@ -270,6 +274,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
         self.live[ours.id] = ours
+        self._host.arrived(ours)
         return ours
 
     def prepend_request(self, request: Any) -> None:

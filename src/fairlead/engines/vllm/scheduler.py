@@ -7,6 +7,7 @@ Integration points (vLLM 0.15 to 0.32), each found by feature, not by version:
 
     Scheduler.__init__            super(), then `waiting` is replaced (and `skipped_waiting`, 0.20 to 0.26)
     schedule                      brackets a step; picks who would be preempted (`victims.py`)
+    _update_request_as_session    streaming input: the next turn's tokens are charged
     update_from_output            each `EngineCoreOutput.new_token_ids` is charged, after stops are trimmed
     finish_requests               aborts, of running requests too
     reset_prefix_cache            puts our block map back (`blocks.py`)
@@ -29,7 +30,7 @@ from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
-from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, is_collected
+from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
 from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.settings import Settings, read_settings
 from fairlead.engines.vllm.skipped import SkippedQueue
@@ -69,7 +70,9 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         pool = self.kv_cache_manager.block_pool
         self._blocks = EngineBlocks(pool, block_size=self._group.block_size)
         self._fair = Scheduler(settings.policy(self._blocks))
-        self._metrics = ClientMetrics(waiting=self._fair.waiting, deficit=self._deficit_of)
+        self._metrics = ClientMetrics(
+            waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
+        )
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
         # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
@@ -171,6 +174,14 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         finally:  # a connector may raise when the map was replaced already
             self._blocks.hook()
 
+    def _update_request_as_session(self, session: Any, update: Any) -> None:
+        """The next turn of streaming input came: charged at once, since paid sessions go first."""
+        super()._update_request_as_session(session, update)
+        tokens = len(update.prompt_token_ids or ())
+        if tokens and (request := self._queue.live.get(session.request_id)):
+            self._fair.extend(request, tokens)
+            self._metrics.touch(request.client).extend_len += tokens
+
     # -- what the queue asks and tells ----------------------------------------------------------
 
     def has_free_slot(self) -> bool:
@@ -191,6 +202,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         """What the policy may find cached; a policy that does not look need not be told."""
         return self._group.prompt_units(request) if self._blocks.is_followed else ()
 
+    def arrived(self, request: Request) -> None:
+        """Count it as waiting: its client may get nothing for long."""
+        self._metrics.touch(request.client)
+
     def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
         """Count it for the client's metrics."""
         service = self._metrics.touch(request.client)
@@ -208,6 +223,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def _is_over(self, name: RequestId) -> bool:
         known = self.requests.get(name)
         return known is None or known.is_finished()
+
+    def _totals(self) -> Totals:
+        rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
+        return Totals(self._fair.recomputed_len, rounds, self._queue.cut_looks)
 
     def _deficit_of(self, client: ClientId) -> float:
         return self._fair.policy.credit(client) / UNITS_PER_TOKEN
