@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,13 +77,19 @@ def make_scheduler(
     caching: bool = True,
     run_ahead: bool = False,
     window: int = 0,
+    max_model_len: int | None = None,
     **fairlead: object,
 ) -> Any:
-    """A scheduler over `blocks` blocks of 16 tokens; `fairlead` is what the operator sets."""
+    """A scheduler over `blocks` blocks of 16 tokens; `fairlead` is what the operator sets.
+
+    A request may be as long as there is memory for, if `max_model_len` does not say otherwise.
+    """
+    model = copy(model_config())
+    model.max_model_len = max_model_len or min(8192, (blocks - 1) * BLOCK)
     cache_config = CacheConfig(block_size=BLOCK, enable_prefix_caching=caching)
     cache_config.num_gpu_blocks = blocks
     config = VllmConfig(
-        model_config=model_config(),
+        model_config=model,
         cache_config=cache_config,
         scheduler_config=SchedulerConfig(
             max_num_seqs=max_num_seqs,

@@ -80,14 +80,18 @@ def test_a_full_batch_looks_at_nobody_and_refills_nobody():
     assert rounds == trace.scheduler._fair.policy.refill_rounds
 
 
+def test_less_memory_than_one_request_may_need_stops_the_engine_with_one_line():
+    with pytest.raises(SystemExit, match=r"holds 128 tokens, one request may have 400.*lower --max"):
+        fair(blocks=9, max_model_len=400)
+
+
 def test_a_request_larger_than_the_whole_cache_can_be_aborted():
     """
-    vLLM 0.32 refuses to start with less KV than one full-length request, so no server gets here.
-    A bare Scheduler can be made to; the stock queue then stops for good, and so does ours, until
-    the request goes.
+    One block less than a request may need is let pass: a length that vLLM fitted to the memory may
+    lack it. The stock queue then stops for good, and so does ours, until the request goes.
     """
-    trace = fair(blocks=9, max_num_seqs=2, quantum=100)
-    trace.add(make_request("huge", [1] * 400, client="a"))
+    trace = fair(blocks=9, max_num_seqs=2, quantum=100, max_model_len=9 * 16)
+    trace.add(make_request("huge", [1] * 140, client="a"))
     trace.add(make_request("small", [2] * 40, client="b"))
     for _ in range(5):
         trace.step()

@@ -89,20 +89,25 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._ending: dict[RequestId, Request] | None = None
         logger.info("fairlead: %s; %s", settings, self._group.said)
-        self._warn_of_oversize()
+        self._check_size()
 
-    def _warn_of_oversize(self) -> None:
-        """0.32 refuses to start with less KV than one full-length request needs; older versions let an
-        overridden number of blocks pass, and the first such request then waits for ever, in front.
+    def _check_size(self) -> None:
+        """A request that can never fit would wait for ever, in front of all others: ConfigError.
+
+        0.20 and later refuse that themselves; 0.15 lets an overridden number of blocks pass. All let
+        pass what lacks no more than the one block that the pool keeps for itself, as a length that
+        vLLM fitted to the memory may: that is worth a warning.
         """
-        usable = (self.kv_cache_config.num_blocks - 1) * self._group.block_size
-        if self._group.is_alone and usable < self.max_model_len:
-            logger.warning(
-                "fairlead: the KV cache holds %d tokens, one request may have %d: a request that never "
-                "fits would block all others; lower --max-model-len",
-                usable,
-                self.max_model_len,
-            )
+        blocks, size = self.kv_cache_config.num_blocks, self._group.block_size
+        if not self._group.is_alone or (blocks - 1) * size >= self.max_model_len:
+            return
+        said = (
+            f"the KV cache holds {(blocks - 1) * size} tokens, one request may have "
+            f"{self.max_model_len}, and one that never fits would block all others: lower --max-model-len"
+        )
+        if blocks * size < self.max_model_len:
+            raise ConfigError(said)
+        logger.warning("fairlead: %s", said)
 
     # -- vLLM's methods, around the stock ones --------------------------------------------------
 
