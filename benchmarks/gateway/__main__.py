@@ -3,7 +3,9 @@
 Caveats first. The engines are mocks on the same machine, and so is the load: what is reported is
 the CPU time of the gateway's own process (from /proc/PID/schedstat, all its threads), which does
 not depend on them, and latency as the difference to asking the same mocks directly in the same run.
-Tail latencies on a shared machine are noise of its scheduler: only medians are reported.
+Tail latencies on a shared machine are noise of its scheduler: only medians are reported. Where the
+load average is above the number of cores, others were at work, and CPU times are up to twice what
+they are on a quiet machine: compare targets of one run, not runs.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from os import getloadavg
 from pathlib import Path
 from socket import socket
 from time import monotonic, sleep
@@ -179,6 +182,7 @@ def main() -> None:
     write_rows(
         "gateway",
         rows,
+        load_average=[round(load, 1) for load in getloadavg()],
         runs=options.runs,
         engines=ENGINES,
         clients=CLIENTS,
