@@ -25,7 +25,7 @@ HEAVY, LIGHT = "heavy", "light"
 CALLERS = {HEAVY: 60, LIGHT: 16}
 # Prefixes per tenant; 12 of 384 tokens are more than the 4,096 tokens one engine can hold.
 PREFIXES = {HEAVY: 8, LIGHT: 4}
-PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 24
+PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 16
 KV_TOKENS = 4096  # of the demo engine: 128 blocks of 32
 # A request costs about 100 tokens of service. A tenant is to be at both engines at all times, so it may
 # stick to one for no more than a dozen requests: 16 callers would all be there with the default of 16,384.
