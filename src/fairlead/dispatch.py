@@ -21,6 +21,12 @@ TOKEN_BYTES = 4
 # Bytes of text whose length in tokens is remembered: enough for a steady mean, little enough that
 # it follows a change of model or language within a few dozen long prompts.
 _SCALE_MEMORY = 1 << 22
+# What a prompt may be longer than its text: images named by a URL, a template's own words.
+_MAX_UNSEEN = 1 << 17
+# Beyond this a text is not what was counted: an image in base64, a prompt the engine cut.
+_MAX_BYTES_A_TOKEN = 32
+# OpenAI's limit on the answers to one prompt.
+_MAX_CHOICES = 128
 # Models remembered with their workers; only engines that do not say what they serve can reach it.
 _MAX_MODELS = 1000
 
@@ -66,7 +72,7 @@ class Worker:
 
     up: bool = False
     models: frozenset[str] | None = None
-    reports_cached: bool | None = None  # None until its first answer
+    reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)
 
     def serves(self, model: str | None) -> bool:
@@ -136,11 +142,8 @@ class Dispatcher:
     def finished(self, ticket: Ticket, usage: Usage | None) -> None:
         """The engine answered in full. O(1)."""
         extend_len = ticket.extend_len
-        worker = self.workers.get(ticket.worker)
         if usage is not None:
-            extend_len = self._learn(ticket, usage)
-            if worker is not None:
-                worker.reports_cached = usage.cached_len is not None
+            extend_len = self._learn(ticket, self._completed(ticket, usage))
         self._end(ticket, extend_len=extend_len)
 
     def remember(self, name: WorkerId, chunks: Sequence[Unit]) -> None:
@@ -192,6 +195,7 @@ class Dispatcher:
         self._candidates.clear()
         if not worker.up:
             worker.up = True
+            worker.reports_cached = None  # it may be another build, or have other flags
             self.router.add_worker(name)
             self.index.add_worker(name)
 
@@ -255,14 +259,34 @@ class Dispatcher:
         self.index.insert(ticket.worker, request.prompt)
         self.workers[ticket.worker].tickets.add(ticket)
 
+    def _completed(self, ticket: Ticket, usage: Usage) -> Usage:
+        """`usage` with the zero that was left out: vLLM 0.15 to 0.20 leave the details out if nothing
+        was cached, and from an engine that has reported cached tokens silence means none.
+        """
+        worker = self.workers.get(ticket.worker)
+        if worker is None:
+            return usage
+        if usage.cached_len is not None:
+            worker.reports_cached = True
+        elif worker.reports_cached:
+            return usage._replace(cached_len=0)
+        else:
+            worker.reports_cached = False
+        return usage
+
     def _learn(self, ticket: Ticket, usage: Usage) -> int:
         """Replace the estimates by what the engine said; the prompt tokens it computed."""
-        if ticket.text_len:
-            self.scale.learn(ticket.text_len, usage.prompt_len)
+        request, text_len = ticket.request, ticket.text_len
+        # One absurd answer must not decide a client's share for hours. No token is less than a byte.
+        prompt_len = min(usage.prompt_len, (text_len or request.input_len) + _MAX_UNSEEN)
+        if prompt_len <= text_len <= prompt_len * _MAX_BYTES_A_TOKEN:
+            self.scale.learn(text_len, prompt_len)
         cached_len = ticket.matched_len if usage.cached_len is None else usage.cached_len
-        extend_len = max(1, usage.prompt_len - cached_len)
-        ticket.matched_len = max(0, usage.prompt_len - extend_len)
-        ticket.output_len = usage.output_len
+        extend_len = max(1, prompt_len - cached_len)
+        ticket.matched_len = max(0, prompt_len - extend_len)
+        # Of a batch, each prompt is answered, and each has a token at least.
+        answers = _MAX_CHOICES + request.input_len
+        ticket.output_len = min(usage.output_len, request.max_tokens * answers)
         return extend_len
 
     def _end(self, ticket: Ticket, *, extend_len: int) -> None:

@@ -74,6 +74,33 @@ def test_without_a_report_the_estimate_stays() -> None:
     assert spent(made, "a", "w") == 1024 + 1
 
 
+def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
+    """vLLM leaves the details out where nothing was cached; the index may believe otherwise."""
+    made = dispatcher("w")
+    text = b"x" * 4096
+    made.finished(send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=24))
+    made.finished(send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=None))
+
+    assert made.workers["w"].reports_cached is True
+    assert spent(made, "a", "w") == 1000 + 1024
+    made.worker_down("w")
+    made.worker_up("w")
+    assert made.workers["w"].reports_cached is None  # its flags may be others now
+
+
+def test_an_absurd_answer_ruins_neither_the_client_nor_the_scale() -> None:
+    made = dispatcher("w")
+    text = b"x" * 4096
+    made.finished(send(made, text=text), Usage(10**15, 10**15, 0))
+    ((_, account),) = made.ledger.accounts()
+    assert account.service.extend_len <= 4096 + (1 << 17)
+    assert account.service.output_len <= 50 * (128 + 1024)  # max_tokens, for any number of answers
+
+    for prompt_len in (10**15, 5000, 0):
+        made.finished(send(made, text=text), Usage(prompt_len, 1, 0))
+        assert made.scale.tokens(4096) == 1024
+
+
 def test_a_caller_that_leaves_pays_for_what_it_got_and_no_more() -> None:
     made = dispatcher("w")
     unanswered, reading = send(made), send(made)

@@ -158,6 +158,10 @@ class Intake:
         text_len: int,
     ) -> Exchange:
         """`text_len` 0: the text is token numbers, so that its length is known."""
+        hide_usage = self._adds_fields and call.stream and not call.asks_usage
+        fields = _fields(client, ask_usage=hide_usage) if self._adds_fields else _NO_FIELDS
+        # Before it arrives: what is refused from here on must leave no ticket behind.
+        body, lines = fields.added_to(request.body, call.document), self._lines(request)
         prompt = ChunkedText().extended(text)
         tokens = self._dispatcher.scale.tokens(text_len) if text_len else len(text) // TOKEN_BYTES
         self._order += 1
@@ -173,15 +177,13 @@ class Intake:
             model=call.model,
             text_len=text_len,
         )
-        hide_usage = self._adds_fields and call.stream and not call.asks_usage
-        fields = _fields(client, ask_usage=hide_usage) if self._adds_fields else _NO_FIELDS
         exchange = Exchange(
             host=self._host,
             caller=connection,
             ticket=ticket,
             target=request.target,
-            lines=self._lines(request),
-            body=fields.added_to(request.body, call.document),
+            lines=lines,
+            body=body,
             hide_usage=hide_usage,
             prompt=prompt,
             chat=call.chat,

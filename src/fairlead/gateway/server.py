@@ -198,7 +198,9 @@ class Gateway:
         del self._exchanges[exchange.ticket]
 
     def _move(self, ticket: Ticket) -> None:
-        self._exchanges[ticket].move()
+        exchange = self._exchanges.get(ticket)
+        if exchange is not None:  # moving one may have ended another
+            exchange.move()
 
 
 def _make_router(settings: GatewaySettings) -> Router:

@@ -153,16 +153,13 @@ class Workers:
 
     async def _observe(self, watch: Watch) -> None:
         """Probe for ever."""
-        url = watch.engine.url
         while True:
             watch.soon.clear()
-            healthy = await self._probe(watch)
-            up = self._dispatcher.workers[url].up
-            watch.failures = 0 if healthy else watch.failures + 1
-            if healthy and not up:
-                self._welcome(watch)
-            elif up and watch.failures >= self._failure_threshold:
-                self.lost(url)
+            try:
+                healthy = await self._look(watch)
+            except Exception as error:  # noqa: BLE001 - our bug, but nobody else brings engines back
+                _log.error("probing %s: %s: %s", watch.engine.url, type(error).__name__, error)
+                healthy = False
             pause = self._interval_s if healthy else min(self._interval_s, _DOWN_INTERVAL_S)
             try:
                 async with asyncio.timeout(pause):
@@ -171,9 +168,20 @@ class Workers:
             except TimeoutError:
                 pass
 
+    async def _look(self, watch: Watch) -> bool:
+        """Probe once and draw the conclusions; whether the engine is well."""
+        healthy = await self._probe(watch)
+        up = self._dispatcher.workers[watch.engine.url].up
+        watch.failures = 0 if healthy else watch.failures + 1
+        if healthy and not up:
+            self._welcome(watch)
+        elif up and watch.failures >= self._failure_threshold:
+            self.lost(watch.engine.url)
+        return healthy
+
     def _welcome(self, watch: Watch) -> None:
         url = watch.engine.url
-        names = [str(model["id"]) for model in watch.models if "id" in model]
+        names = [str(model["id"]) for model in watch.models]
         self._dispatcher.worker_up(url, models=names or None)
         _log.info("engine %s is up, with %s", url, ", ".join(names) or "models it does not list")
 
@@ -196,11 +204,16 @@ class Workers:
 
 
 def _models(answer: tuple[int, bytes]) -> tuple[dict[str, object], ...]:
+    """The entries that have a name; an engine that lists nothing sensible lists nothing."""
     status, body = answer
     if status != 200:
         return ()
     try:
         listed = orjson.loads(body)["data"]
+        orjson.dumps(listed)  # reads deeper nesting than it writes, and we pass the list on
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ()
-    return tuple(model for model in listed if isinstance(model, dict))
+    entries = listed if isinstance(listed, list) else []
+    return tuple(
+        entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+    )

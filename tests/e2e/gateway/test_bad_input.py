@@ -28,6 +28,8 @@ from tests.e2e.gateway.world import (
         (chat(stream=1), 400, "stream"),
         (chat(model=["m"]), 400, "model"),
         (chat(model="unknown"), 404, "model"),
+        (chat(vllm_xargs={}, x=None).replace(b"null", b"[" * 1000 + b"]" * 1000), 400, None),
+        (chat(vllm_xargs={}, x=None).replace(b"null", b"1" * 5000), 400, None),
     ],
 )
 def test_a_bad_body_is_refused_with_the_field_named(
@@ -38,6 +40,7 @@ def test_a_bad_body_is_refused_with_the_field_named(
 
         assert (reply.status, reply.error()["param"]) == (status, param)
         assert world.received() == []
+        assert not world.gateway.dispatcher.workers[world.engines[0].url].tickets
 
     play(story, good)
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from fairlead.dispatch import Ticket
 from tests.e2e.gateway.scripts import (
     USAGE,
     Received,
@@ -236,6 +237,47 @@ def test_an_engine_can_be_replaced_while_requests_wait_for_it() -> None:
         replacement.stop()
 
     play(story, hang)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"data":null}',
+        b'{"data":7}',
+        b'{"data":[{"id":["m"]},{"id":null},{},5]}',
+        b"[]",
+        b'{"data":[{"id":"x","more":' + b"[" * 500 + b"]" * 500 + b"}]}",
+    ],
+)
+def test_an_engine_that_lists_no_models_serves_any(answer: bytes) -> None:
+    async def story(world: World) -> None:
+        assert (await world.ask()).status == 200
+        assert json.loads((await world.get("/v1/models")).body)["data"] == []
+
+    play(story, good, models_answer=answer)
+
+
+def test_a_bug_of_ours_does_not_end_the_watch_over_an_engine(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: World) -> None:
+        engine, workers = world.engines[0], world.gateway.dispatcher.workers
+
+        def broken_down(name: str) -> list[Ticket]:
+            monkeypatch.undo()
+            raise KeyError(name)
+
+        monkeypatch.setattr(world.gateway.dispatcher, "worker_down", broken_down)
+        engine.healthy = False
+        await eventually(lambda: not workers[engine.url].up)
+        engine.healthy = True
+        await eventually(lambda: workers[engine.url].up)
+
+        assert [one.message for one in caplog.records if one.levelname == "ERROR"] == [
+            f"probing {engine.url}: KeyError: '{engine.url}'"
+        ]
+
+    play(story, good, health_check_interval_secs=0.05, health_failure_threshold=1)
 
 
 def test_models_of_all_engines_are_listed_once() -> None:

@@ -29,6 +29,7 @@ class FakeEngine:
     models: tuple[str, ...] = ("m",)
     healthy: bool = True
     sick_probes: int = 0  # this many more fail
+    models_answer: bytes | None = None  # instead of a list of `models`
     received: list[Received] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the gateway closed a connection
     url: str = ""
@@ -77,10 +78,11 @@ class FakeEngine:
         playing.cancel()
 
     def probe(self, head: str, writer: asyncio.StreamWriter) -> None:
-        body = json.dumps({"data": [{"id": name, "object": "model"} for name in self.models]})
+        models = [{"id": name, "object": "model"} for name in self.models]
+        body = self.models_answer or json.dumps({"data": models}).encode()
         self.sick_probes -= self.sick_probes > 0
         status = "200 OK" if self.healthy and not self.sick_probes else "503 Service Unavailable"
-        writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode())
+        writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
 
 @dataclass
@@ -174,12 +176,17 @@ class World:
 
 
 def play(
-    story: Callable[[World], Coroutine[Any, Any, None]], *scripts: Script, **settings: Any
+    story: Callable[[World], Coroutine[Any, Any, None]],
+    *scripts: Script,
+    models_answer: bytes | None = None,
+    **settings: Any,
 ) -> None:
     """Run `story` with one engine for each script; afterwards nothing may be in flight."""
 
     async def run() -> None:
-        engines = [await FakeEngine(script).start() for script in scripts]
+        engines = [
+            await FakeEngine(script, models_answer=models_answer).start() for script in scripts
+        ]
         gateway = Gateway(
             GatewaySettings(
                 port=0,
