@@ -76,3 +76,9 @@ class NoEngine(EngineError):
 
 class EngineFailed(EngineError):
     """The engine broke the connection or answered with nonsense."""
+
+
+def in_words(error: OSError) -> str:
+    """What the system said, in one line: the file, where there is one, and the reason."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}" if error.filename else reason

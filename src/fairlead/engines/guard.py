@@ -3,7 +3,7 @@
 An engine is several processes, and who is killed with -9 cannot clean up. So between the supervisor
 and each of its processes stands this small one, leader of a session of its own. When the supervisor
 dies, however it dies, or asks by SIGTERM, or the command ends, the guard ends the whole session.
-Standard library only: it starts at once.
+SIGQUIT asks the same without any patience. Standard library only: it starts at once.
 """
 
 import ctypes
@@ -19,14 +19,16 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
 # How long the command may take to end by itself after SIGTERM, in seconds.
-GRACE_S = float(os.environ.get("FAIRLEAD_GUARD_GRACE_S", "8"))
+GRACE_VARIABLE = "FAIRLEAD_GUARD_GRACE_S"
+GRACE_DEFAULT_S = 8.0
+GRACE_S = float(os.environ.get(GRACE_VARIABLE, GRACE_DEFAULT_S))
 # The usual meaning of "ended by a signal" as an exit status.
 SIGNAL_STATUS = 128
 # The cores the command may use, as numbers; all if there are none.
 CORES_VARIABLE = "FAIRLEAD_GUARD_CORES"
 CORES = [int(core) for core in os.environ.get(CORES_VARIABLE, "").split()]
-# From the supervisor, or from the kernel because the supervisor is gone; and: the command ended.
-HEARD = {signal.SIGTERM, signal.SIGCHLD}
+# From the supervisor, or from the kernel because the supervisor is gone; at once; the command ended.
+HEARD = {signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,10 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"guard: error: {command[0]}: {error.strerror}\n")
         return 127
-    while child.poll() is None and signal.sigwait(HEARD) != signal.SIGTERM:
-        pass
+    heard: int = signal.SIGCHLD
+    while child.poll() is None and heard == signal.SIGCHLD:
+        heard = signal.sigwait(HEARD)
     asked = child.poll() is None
-    _end_session(child)
+    _end_session(child, grace_s=GRACE_S if heard == signal.SIGTERM else 0)
     if asked:
         return SIGNAL_STATUS + signal.SIGTERM
     return child.returncode if child.returncode >= 0 else SIGNAL_STATUS - child.returncode
@@ -69,14 +72,12 @@ def _prctl(option: int, argument: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0)
 
 
-def _end_session(child: subprocess.Popen[bytes]) -> None:
+def _end_session(child: subprocess.Popen[bytes], *, grace_s: float) -> None:
     """First the command may end in good order; then everything left is killed."""
     if child.poll() is None:
         child.terminate()
-        try:
-            child.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
+        _wait(child, grace_s)
+        child.kill()  # nothing, if it has ended
     # A process may fork while we look, so look until there is none.
     while others := _others():
         for pid in others:
@@ -84,6 +85,16 @@ def _end_session(child: subprocess.Popen[bytes]) -> None:
                 os.kill(pid, signal.SIGKILL)
         _reap()
         time.sleep(0.02)
+
+
+def _wait(child: subprocess.Popen[bytes], grace_s: float) -> None:
+    """Until it ended, the time is over, or nobody wants to wait any more."""
+    until = time.monotonic() + grace_s
+    while child.poll() is None and (left_s := until - time.monotonic()) > 0:
+        # An hour at a time: the operator's patience may be infinite, the system call's is not.
+        heard = signal.sigtimedwait(HEARD, min(left_s, 3600))
+        if heard is not None and heard.si_signo == signal.SIGQUIT:
+            return
 
 
 def _others() -> list[int]:

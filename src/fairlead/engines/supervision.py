@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fairlead.errors import EngineFailed
+from fairlead.engines.guard import GRACE_DEFAULT_S, GRACE_VARIABLE
+from fairlead.errors import EngineFailed, in_words
 
 # What comes before a restart: 1, 2, 4... seconds, so that a machine in trouble is not hammered.
 BACKOFF_MAX_S = 30.0
@@ -17,8 +18,8 @@ BACKOFF_MAX_S = 30.0
 MAX_DEATHS = 5
 PROBE_INTERVAL_S = 0.3
 START_TIMEOUT_S = 900.0
-# The guard kills what does not stop by itself after 8 s; ours must be the longer patience.
-STOP_TIMEOUT_S = 15.0
+# The guard kills what does not stop by itself in time; our patience is longer by this.
+STOP_MARGIN_S = 7.0
 
 # Log lines that only inform.
 LEVELS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b")
@@ -31,6 +32,7 @@ class Child:
     """One supervised process. `keep` runs for as long as it should; cancelling it stops the process.
 
     `probe` asks once whether the process does its work; `tell(name, news)` hears what a person should know.
+    `grace_s` is how long it may take to stop by itself, None for the guard's own 8 s.
     """
 
     def __init__(
@@ -43,16 +45,22 @@ class Child:
         probe: Probe,
         tell: Tell,
         before_start: Callable[[], None] = lambda: None,
+        grace_s: float | None = None,
     ) -> None:
         self.name = name
         self.log = log
         self.ready = asyncio.Event()
         self._command = list(command)
         self._environment = dict(environment)
+        if grace_s is not None:
+            self._environment[GRACE_VARIABLE] = str(grace_s)
+        grace_s = float(self._environment.get(GRACE_VARIABLE, GRACE_DEFAULT_S))
+        self._stop_timeout_s = grace_s + STOP_MARGIN_S
         self._probe = probe
         self._tell = tell
         self._before_start = before_start
         self._process: asyncio.subprocess.Process | None = None
+        self._stopping = self._impatient = False
 
     @property
     def pid(self) -> int | None:
@@ -82,8 +90,20 @@ class Child:
             self.ready.clear()
             await self._stop()
 
+    def hurry(self) -> None:
+        """No more patience: when it is to stop, or is stopping already, it is killed at once."""
+        self._impatient = True
+        if self._stopping:
+            self._ask_to_stop()
+
     async def _start(self) -> None:
         self._tell(self.name, "starting")
+        try:
+            await self._spawn()
+        except OSError as error:  # a full disk, no more processes
+            raise EngineFailed(f"{self.name} cannot be started: {in_words(error)}") from None
+
+    async def _spawn(self) -> None:
         self._before_start()
         guarded = [sys.executable, "-m", "fairlead.engines.guard", str(os.getpid()), *self._command]
         with self.log.open("ab") as log:
@@ -121,19 +141,30 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+        self._stopping = True
+        self._ask_to_stop()
         try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
+            async with asyncio.timeout(self._stop_timeout_s):
                 await process.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        finally:
+            self._stopping = False
+
+    def _ask_to_stop(self) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGQUIT if self._impatient else signal.SIGTERM)
 
     def last_words(self) -> str:
         """The line of the log that most likely says why it died."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-400:]
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            return f"what it said cannot be read: {in_words(error)}"
+        lines = text.splitlines()[-400:]
         said = [line for line in lines if not LEVELS.search(line)]
         # Our own plug-in's word first; of an engine's exceptions the last that is not an echo.
         for pattern in (r"^fairlead: .+", r"(?:\b\w*(?:Error|Exception)|\berror): .+", r".+"):

@@ -29,7 +29,23 @@ time.sleep(600)
 """
 
 
-def child(tmp_path: Path, code: str, *, news: list[tuple[str, str]] | None = None) -> Child:
+# One that has something to finish: it hears SIGTERM and is done half a second later.
+UNHURRIED = """
+import pathlib, signal, sys, time
+def finish(*_): time.sleep(0.5); pathlib.Path(sys.argv[1] + "-finished").touch(); sys.exit()
+signal.signal(signal.SIGTERM, finish)
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(600)
+"""
+
+
+def child(
+    tmp_path: Path,
+    code: str,
+    *,
+    news: list[tuple[str, str]] | None = None,
+    grace_s: float | None = None,
+) -> Child:
     mark = tmp_path / "answers"
 
     async def probe() -> bool:
@@ -43,6 +59,7 @@ def child(tmp_path: Path, code: str, *, news: list[tuple[str, str]] | None = Non
         probe=probe,
         tell=lambda name, text: news.append((name, text)) if news is not None else None,
         before_start=lambda: mark.unlink(missing_ok=True),
+        grace_s=grace_s,
     )
 
 
@@ -88,6 +105,55 @@ def test_stopping_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.M
         return engine.pid
 
     assert session(asyncio.run(story())) == []
+
+
+def test_patience_can_end(tmp_path: Path):
+    """Who asked it to stop does not want to wait the whole minute: nothing stays all the same."""
+
+    async def story() -> tuple[int, float]:
+        engine = child(tmp_path, STUBBORN, grace_s=60)
+        task = asyncio.create_task(engine.keep())
+        await asyncio.wait_for(engine.ready.wait(), 30)
+        assert engine.pid is not None
+        task.cancel()
+        await asyncio.wait([task], timeout=0.5)
+        assert not task.done()
+        engine.hurry()
+        began_s = time.monotonic()
+        await asyncio.gather(task, return_exceptions=True)
+        return engine.pid, time.monotonic() - began_s
+
+    pid, took_s = asyncio.run(story())
+
+    assert session(pid) == []
+    assert took_s < 20
+
+
+@pytest.mark.parametrize(("grace_s", "finished"), [(None, False), (30.0, True)])
+def test_each_process_has_its_own_time_to_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace_s: float | None, finished: bool
+):
+    """The gateway's streams may take longer to end than an engine."""
+    monkeypatch.setenv("FAIRLEAD_GUARD_GRACE_S", "0.1")
+
+    async def story() -> None:
+        engine = child(tmp_path, UNHURRIED, grace_s=grace_s)
+        task = asyncio.create_task(engine.keep())
+        await asyncio.wait_for(engine.ready.wait(), 30)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(story())
+
+    assert (tmp_path / "answers-finished").exists() == finished
+
+
+def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path):
+    (tmp_path / "log").mkdir()
+    engine = child(tmp_path, "pass")
+
+    with pytest.raises(EngineFailed, match=r"engine cannot be started: .*log: Is a directory"):
+        asyncio.run(engine.keep())
 
 
 def test_a_killed_engine_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
