@@ -81,7 +81,9 @@ def test_a_full_batch_looks_at_nobody_and_refills_nobody():
 
 
 def test_less_memory_than_one_request_may_need_stops_the_engine_with_one_line():
-    with pytest.raises(SystemExit, match=r"holds 128 tokens, one request may have 400.*lower --max"):
+    with pytest.raises(
+        SystemExit, match=r"holds 128 tokens, one request may have 400.*lower --max"
+    ):
         fair(blocks=9, max_model_len=400)
 
 
