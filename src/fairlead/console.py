@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -70,19 +71,41 @@ class News:
         )
 
 
-def until_done(work: Coroutine[None, None, None]) -> int:
-    """Run `work` until it ends, or until Ctrl-C or SIGTERM; the exit status."""
+# What is said to the first request to stop, to the second, and to all others.
+STOPPING = (
+    "stopping: what is in flight may finish",
+    "stopping; once more ends everything at once",
+    "stopping at once",
+)
 
-    async def stoppable() -> int:
+
+def until_done(work: Coroutine[None, None, None]) -> bool:
+    """Run `work` to its end, or until Ctrl-C or SIGTERM; whether it came to its end.
+
+    The first signal cancels it. The second changes nothing, for people press twice without meaning
+    it; from the third on it is cancelled again, which `fairlead.serve` takes for impatience.
+    """
+
+    async def stoppable() -> bool:
         task = asyncio.ensure_future(work)
+        asked = 0
+
+        def stop() -> None:
+            nonlocal asked
+            asked += 1
+            if asked != 2:
+                task.cancel()
+            TERMINAL.print(STOPPING[min(asked, len(STOPPING)) - 1])
+
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop)
         try:
             await task
         except asyncio.CancelledError:
             TERMINAL.print("stopped")
-        return 0
+            return False
+        return True
 
     return asyncio.run(stoppable())
 
@@ -97,17 +120,19 @@ def serve(options: service.ServeOptions) -> int:
             introduce(running, options)
             await asyncio.Event().wait()
 
-    return until_done(work())
+    until_done(work())
+    return 0  # to be stopped is how it ends
 
 
 def introduce(running: service.Service, options: service.ServeOptions) -> None:
     """The address, and what to type."""
     keys = options.gateway.keys()
+    url = escape(running.url)  # brackets are rich's markup, and part of an IPv6 address
     TERMINAL.rule(
         f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.policy}"
     )
     TERMINAL.print(
-        f"[bold]{running.url}[/bold]   metrics {running.url}/metrics   logs {running.folder}\n"
+        f"[bold]{url}[/bold]   metrics {url}/metrics   logs {escape(str(running.folder))}\n"
     )
     TERMINAL.print(service.examples(running, next(iter(keys), None)), markup=False, soft_wrap=True)
     if not keys and not options.gateway.identify_by_user:

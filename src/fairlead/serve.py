@@ -14,13 +14,17 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairlead.engines import local
 from fairlead.engines.supervision import Child, Tell
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, in_words
 from fairlead.gateway.settings import WORKER_KEY_VARIABLE, GatewaySettings
 
 PROBE_TIMEOUT_S = 5.0
+GATEWAY_CONFIG = "gateway.yaml"
+# What the gateway may need, after what is in flight has ended or was cut off, to be gone.
+GATEWAY_CLOSING_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,8 @@ class Service:
     @property
     def url(self) -> str:
         """Where callers find it."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host  # an IPv6 address
+        return f"http://{host}:{self.port}"
 
 
 @contextlib.asynccontextmanager
@@ -58,56 +63,108 @@ async def running(options: ServeOptions, tell: Tell) -> AsyncIterator[Service]:
     """The whole service for the length of a `with`; everything answers when it begins.
 
     Raises ConfigError before anything is started, and EngineFailed when a part cannot be kept
-    running. Nothing is left behind, however it ends.
+    running. Nothing is left behind, however it ends: a cancellation while it stops only means
+    that nobody wants to wait for what is still in flight.
     """
     local.require_vllm()
-    if options.gateway.port:
-        require_free(options.gateway.host, options.gateway.port)
-    folder = Path(tempfile.mkdtemp(prefix="fairlead-"))
-    try:
-        service = arrange(options, folder, tell)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    failures: list[BaseException] = []
+    require_free(options.gateway.host, options.gateway.port)
     body = asyncio.current_task()
     assert body is not None
-
-    def given_up(task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            failures.append(error)
-            body.cancel()  # whatever it awaits will not come any more
-
-    tasks: list[asyncio.Task[None]] = []
-
-    def keep(child: Child) -> None:
-        tasks.append(asyncio.create_task(child.keep()))
-        tasks[-1].add_done_callback(given_up)
-
+    service = prepare(options, tell)
+    keeping = Keeping(body)
     try:
         for engine in service.engines:
-            keep(engine)
+            keeping.keep(engine)
         await asyncio.gather(*(engine.ready.wait() for engine in service.engines))
-        keep(service.gateway)
+        keeping.keep(service.gateway)
         await service.gateway.ready.wait()
         yield service
     except asyncio.CancelledError:
-        if not failures:
+        if keeping.failure is None:
             raise
         body.uncancel()
-        raise failures[0] from None
+        raise keeping.failure from None
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        # Logs are for finding out what went wrong; nothing did.
-        if not failures:
-            shutil.rmtree(folder, ignore_errors=True)
+        # The gateway first: what is in flight needs the engines to finish.
+        cancelled = await keeping.stop([[service.gateway], service.engines])
+        clear(service.folder, keep_logs=keeping.failure is not None)
+        if cancelled and keeping.failure is None:
+            raise asyncio.CancelledError
+
+
+class Keeping:
+    """The processes that are kept running for `body`, a task that ends when one of them cannot be."""
+
+    def __init__(self, body: asyncio.Task[Any]) -> None:
+        self.failure: BaseException | None = None
+        self._body = body
+        self._tasks: dict[Child, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def keep(self, child: Child) -> None:
+        """Start it, and start it again when it dies."""
+        self._tasks[child] = asyncio.create_task(child.keep())
+        self._tasks[child].add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if self.failure is None and not self._stopping:
+            self.failure = error
+            self._body.cancel()  # whatever it awaits will not come any more
+
+    async def stop(self, groups: Sequence[Sequence[Child]]) -> bool:
+        """End what was started, one group after the other; whether we were cancelled meanwhile.
+
+        Being cancelled does not end this, or processes would stay behind: it ends our patience.
+        """
+        self._stopping = True
+        ending = asyncio.create_task(self._end(groups))
+        cancelled = False
+        while not ending.done():
+            try:
+                await asyncio.wait([ending])
+            except asyncio.CancelledError:
+                cancelled = True
+                for child in self._tasks:
+                    child.hurry()
+        return cancelled
+
+    async def _end(self, groups: Sequence[Sequence[Child]]) -> None:
+        for group in groups:
+            tasks = [self._tasks[child] for child in group if child in self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def prepare(options: ServeOptions, tell: Tell) -> Service:
+    """Every part of the service, none of it started, with a folder of its own. Raises ConfigError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="fairlead-"))
+    except OSError as error:
+        raise ConfigError(f"no place for logs and settings: {in_words(error)}") from None
+    try:
+        return arrange(options, folder, tell)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot write settings: {in_words(error)}") from None
+        raise
+
+
+def clear(folder: Path, *, keep_logs: bool) -> None:
+    """Remove what we wrote. Logs are for finding out what went wrong; tenants' keys never stay."""
+    if not keep_logs:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        (folder / GATEWAY_CONFIG).unlink()
 
 
 def arrange(options: ServeOptions, folder: Path, tell: Tell) -> Service:
     """Every part of the service, none of it started."""
-    *ports, spare = local.free_ports(options.engines + 1)
+    *ports, spare = local.free_ports(options.engines + 1, besides=options.gateway.port)
     # Only our gateway may speak to the engines: whoever reached one directly could claim any identity.
     api_key = secrets.token_urlsafe(24)
     engines = local.make_engines(
@@ -140,7 +197,7 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> Service:
 def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell: Tell) -> Child:
     """The gateway as a process of its own: what it does for callers is not slowed by us."""
     # A file that only we can read, not flags: every user of the machine can see those.
-    config = folder / "gateway.yaml"
+    config = folder / GATEWAY_CONFIG
     config.touch(mode=0o600)
     content = settings.model_dump(mode="json", exclude_none=True, exclude={"worker_api_key"})
     config.write_text(json.dumps(content), encoding="utf-8")
@@ -155,6 +212,7 @@ def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell:
         log=folder / "gateway.log",
         probe=is_ready,
         tell=tell,
+        grace_s=settings.shutdown_timeout_secs + GATEWAY_CLOSING_S,
     )
 
 
@@ -172,10 +230,18 @@ def _gateway_is_ready(settings: GatewaySettings) -> bool:
 def require_free(host: str, port: int) -> None:
     """Find out before the engines are started, not half a minute later. Raises ConfigError."""
     try:
-        with socket.create_server((host, port)):
-            pass
-    except OSError as error:
-        raise ConfigError(f"--port {port}: cannot listen on {host}: {error.strerror}") from None
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise ConfigError(f"--host {host}: {reason}") from None
+    # The gateway will listen on all of them.
+    for family, _, _, _, address in places:
+        try:
+            with socket.create_server(address[:2], family=family):
+                pass
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)  # without the address, which Python adds
+            raise ConfigError(f"--port {port}: cannot listen on {host}: {reason}") from None
 
 
 def split_arguments(text: str) -> tuple[str, ...]:

@@ -98,12 +98,14 @@ def runs_on_cpu() -> bool:
     return False
 
 
-def free_ports(count: int) -> list[int]:
-    """Loopback ports nobody listens on now. Raises ConfigError when there are too few."""
+def free_ports(count: int, *, besides: int = 0) -> list[int]:
+    """Loopback ports nobody listens on now, none of them `besides`. Raises ConfigError when too few."""
     found: list[int] = []
     # Two starts at the same time begin their search at different places.
     for offset in range(len(PORTS)):
         port = PORTS[(os.getpid() * 16 + offset) % len(PORTS)]
+        if port == besides:  # the gateway will want it
+            continue
         try:
             socket.create_server((HOST, port)).close()
         except OSError:
