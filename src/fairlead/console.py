@@ -150,6 +150,7 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
     if out is not None and not Path(out).resolve().parent.is_dir():
         raise ConfigError(f"--out {out}: no such directory")
     results: list[flood.PolicyResult] = []
+    about = {**provenance.of_this_run(), "seed": seed}
 
     async def work() -> None:
         for scheduler, router in flood.POLICIES:
@@ -167,7 +168,7 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
         TERMINAL.print(tables(results))
         TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
         if out is not None:
-            content = {**provenance.of_this_run(), "seed": seed, "rows": flood.as_rows(results)}
+            content = {**about, "rows": flood.as_rows(results)}
             Path(out).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
             TERMINAL.print(f"written: {out}")
 

