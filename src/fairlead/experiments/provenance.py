@@ -20,7 +20,7 @@ def of_this_run() -> dict[str, object]:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": platform.platform(terse=True),
-            # Over the last minute, by whatever else runs here: above 0 the numbers are worse than they could be.
+            # Over the last minute, by whatever else runs here: the numbers suffer from it.
             "load_before": round(os.getloadavg()[0], 2),
         },
         "versions": versions(),
