@@ -4,11 +4,12 @@ Exit status: 0 done, 1 an engine failed, 2 the command was wrong, 130 interrupte
 """
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn, get_args
 
-from fairlead.errors import ConfigError, FairleadError
+from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
 EXTRAS = {"uvloop": "gateway", "httptools": "gateway", "pydantic": "gateway", "rich": "gateway"}
@@ -24,7 +25,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
-    arguments = [_dashed(argument) for argument in (sys.argv[1:] if argv is None else argv)]
+    arguments = list(_dashed(sys.argv[1:] if argv is None else argv))
     try:
         options = make_parser().parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
@@ -42,16 +43,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         wanted = EXTRAS[name]
         print(f"fairlead: error: needs {name}: pip install 'fairlead[{wanted}]'", file=sys.stderr)
         return 2
+    except OSError as error:
+        # Where it matters what was being done, that is said; this is for output into a full disk.
+        print(f"fairlead: error: {in_words(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
 
-def _dashed(argument: str) -> str:
-    """Underscores in a flag's name are accepted for dashes; its value is left alone."""
-    if not argument.startswith("--"):
-        return argument
-    name, equals, value = argument.partition("=")
-    return name.replace("_", "-") + equals + value
+FLAG = re.compile(r"--[A-Za-z0-9_-]+")
+# Its value begins with dashes too, and would pass for a flag if it stood by itself.
+FLAGS_FLAG = "--engine-args"
+
+
+def _dashed(arguments: Iterable[str]) -> Iterator[str]:
+    """Underscores in a flag's name are accepted for dashes; values are left alone."""
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
+        if not FLAG.fullmatch(name):
+            yield argument
+            continue
+        name = name.replace("_", "-")
+        if name == FLAGS_FLAG and not equals and (following := next(remaining, None)) is not None:
+            equals, value = "=", following
+        yield name + equals + value
 
 
 def make_parser() -> OneLineParser:
@@ -101,7 +117,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     engines.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u of DLPM (4096)")
     engines.add_argument(
-        "--engine-args", default="", metavar="ARGS", help="more flags for the engine"
+        FLAGS_FLAG, default="", metavar='"ARGS"', help="more flags for the engine, as one argument"
     )
     engines.add_argument(
         "--router",

@@ -1,7 +1,10 @@
 """Bad flags are exit status 2 and one clear line; nothing is started for them."""
 
+from pathlib import Path
+
 import pytest
 
+from fairlead import console, serve
 from fairlead.cli import main
 
 BAD = [
@@ -52,6 +55,50 @@ def test_a_port_in_use_is_found_before_the_engines_start(capsys: pytest.CaptureF
         f"--port {port}: cannot listen on 127.0.0.1: Address already in use"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--engine-args", "--chat-template my_chat.jinja"], ("--chat-template", "my_chat.jinja")),
+        (["--engine_args=--max_num_seqs 9"], ("--max_num_seqs", "9")),
+        (["--engine-args", "--enforce_eager"], ("--enforce_eager",)),
+        (["--engine_args", "--load-format=my_own", "--engines", "1"], ("--load-format=my_own",)),
+    ],
+)
+def test_the_engines_flags_reach_it_as_they_were_typed(
+    arguments: list[str], expected: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    """Underscores are accepted for dashes in our flags, and in nothing else."""
+    asked: list[serve.ServeOptions] = []
+    monkeypatch.setattr(console, "serve", lambda options: asked.append(options) or 0)
+
+    assert main(["serve", *arguments]) == 0
+    assert asked[0].engine_arguments == expected
+
+
+def test_underscores_in_a_value_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    keys = tmp_path / "my_keys"
+    keys.write_text("a:key_of_a")
+    asked: list[serve.ServeOptions] = []
+    monkeypatch.setattr(console, "serve", lambda options: asked.append(options) or 0)
+
+    assert main(["serve", f"--keys_file={keys}", "--tenant_api_key", "b_1:--key_of_b"]) == 0
+    assert asked[0].gateway.keys() == {"key_of_a": "a", "--key_of_b": "b_1"}
+
+
+def test_output_into_a_full_disk_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def full(options: serve.ServeOptions) -> int:
+        with open("/dev/full", "w") as disk:
+            disk.write("the table")
+        return 0
+
+    monkeypatch.setattr(console, "serve", full)
+
+    assert main(["serve"]) == 1
+    assert capsys.readouterr().err == "fairlead: error: No space left on device\n"
 
 
 @pytest.mark.parametrize("command", [[], ["serve"], ["gateway"], ["demo"]])
