@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine
 from fairlead.gateway.openai import error_body, retry_after, status_of
-from fairlead.gateway.requests import Incoming, RequestReader
+from fairlead.gateway.requests import Arrived, Incoming, RequestReader
 from fairlead.gateway.upstream import Head
 
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
@@ -18,6 +18,8 @@ _IDLE_S = 75.0
 # After an answer that ends the connection early, its caller may still be sending: closing at once
 # would reset the connection and could lose the answer on the way.
 _LINGER_S = 1.0
+# Nothing of an answer has gone out for so long: its caller has stopped reading without leaving.
+_STUCK_S = 10.0
 
 _REASONS = {
     200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found",
@@ -55,6 +57,7 @@ class Site(Protocol):
 
     max_payload_size: int
     client_timeout_s: float
+    arrived: Arrived
 
     def opened(self, connection: "CallerConnection") -> bool:
         """A caller connected; False if there are too many."""
@@ -62,6 +65,10 @@ class Site(Protocol):
 
     def closed(self, connection: "CallerConnection") -> None:
         """It left."""
+        ...
+
+    def admit(self, request: Incoming) -> bool:
+        """Its head is complete: whether its body is wanted. Raises FairleadError."""
         ...
 
     def handle(self, connection: "CallerConnection", request: Incoming) -> Work | None:
@@ -80,12 +87,16 @@ class CallerConnection(asyncio.Protocol):
         self._site = site
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = RequestReader(max_body_len=site.max_payload_size)
+        self._reader = RequestReader(
+            max_body_len=site.max_payload_size, admit=site.admit, arrived=site.arrived
+        )
         self._since = 0.0  # receiving since, or else idle since
         self._current = Incoming()  # the request being answered
         self._work: Work | None = None
         self._streaming = False
         self._paused = False
+        self._unsent = -1  # bytes waiting for a caller that may be stuck, and since when
+        self._unsent_since = 0.0
 
     # -- from asyncio
 
@@ -111,8 +122,7 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._reader.deaf = True
-        self._reader.ready.clear()
+        self._reader.drop()
         if self._work is not None:
             work, self._work = self._work, None
             work.caller_gone()
@@ -199,7 +209,9 @@ class CallerConnection(asyncio.Protocol):
     def tick(self, now: float) -> None:
         """A second has passed: enforce the limits on time."""
         reader = self._reader
-        if self._work is not None:
+        if self._is_stuck(now):
+            self.abort()
+        elif self._work is not None:
             if now > self._work.deadline:
                 self._work.expire()
         elif reader.receiving:
@@ -208,6 +220,18 @@ class CallerConnection(asyncio.Protocol):
                 self._advance()
         elif not reader.ready and now - self._since > _IDLE_S:
             self.close()
+
+    def _is_stuck(self, now: float) -> bool:
+        """Whether nothing holds the connection but an answer that its caller does not read."""
+        transport = self._transport
+        waits = self._paused and self._work is None
+        if transport is None or not (waits or transport.is_closing()):
+            self._unsent = -1
+            return False
+        unsent = transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._unsent_since = unsent, now
+        return now - self._unsent_since > _STUCK_S
 
     def close(self) -> None:
         """Close once what was written has gone out."""
@@ -259,13 +283,12 @@ class CallerConnection(asyncio.Protocol):
         self._work = None
         self._since = self._loop.time()
         if not self._current.keep_alive:
-            self._reader.ready.clear()
+            self._reader.drop()
             self._hang_up()
         elif waited:
             self._advance()
 
     def _hang_up(self) -> None:
-        self._reader.deaf = True
         if self._reader.receiving:
             self._loop.call_later(_LINGER_S, self.close)
         else:

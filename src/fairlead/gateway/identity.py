@@ -56,6 +56,11 @@ class Identity:
         """Whether callers must show a key; it is then ours and not passed on."""
         return bool(self._keys)
 
+    @property
+    def trusts_header(self) -> bool:
+        """Whether a tenant header is believed."""
+        return self._trust_tenant_header
+
     def authenticate(self, authorization: bytes, tenant: bytes) -> ClientId | None:
         """The client of a key or a trusted header, None if the request has neither.
 

@@ -95,9 +95,8 @@ class Intake:
 
         Raises FairleadError.
         """
-        known = self._identity.authenticate(request.authorization, request.tenant)
         call = read_call(request.body, chat=chat)
-        client = self._identity.client_of(known, call.user)
+        client = self._identity.client_of(request.client, call.user)
         if self._tokenizer is None:
             text = call.text()
             text_len = len(text) if call.tokens is None else 0

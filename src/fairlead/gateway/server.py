@@ -13,14 +13,14 @@ from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
-from fairlead.errors import CallerError, ConfigError, NotFound
+from fairlead.errors import BadRequest, CallerError, ConfigError, NotFound
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
-from fairlead.gateway.requests import Incoming
+from fairlead.gateway.requests import Arrived, Incoming
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.upstream import Engine
 from fairlead.gateway.workers import Workers
@@ -47,6 +47,7 @@ class Gateway:
         self.port = settings.port  # if that is 0, known once it listens
         self.max_payload_size = settings.max_payload_size
         self.client_timeout_s = settings.client_timeout_secs
+        self.arrived = Arrived()
         keys = settings.keys()
         self._identity = Identity(
             keys=keys,
@@ -155,9 +156,19 @@ class Gateway:
     def count(self, status: int) -> None:
         self._observability.count(status)
 
+    def admit(self, request: Incoming) -> bool:
+        """Callers without a key are told so before their bodies are in memory."""
+        path = _path(request.target)
+        wants_body = path in _COMPLETIONS
+        if wants_body or path == b"/v1/models":
+            identity = self._identity
+            if request.tenant_twice and identity.trusts_header:
+                raise BadRequest("a tenant header came more than once")
+            request.client = identity.authenticate(request.authorization, request.tenant)
+        return wants_body
+
     def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
-        target = request.target
-        path = target.partition(b"?")[0] if b"?" in target else target
+        path = _path(request.target)
         chat = _COMPLETIONS.get(path)
         if chat is None:
             self._answer_admin(connection, request, path)
@@ -167,8 +178,6 @@ class Gateway:
         return self._intake.begin(connection, request, chat=chat)
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
-        if path == b"/v1/models":
-            self._identity.authenticate(request.authorization, request.tenant)
         answer = self._admin.answer(path, stopping=self._stopping)
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
@@ -201,6 +210,10 @@ class Gateway:
         exchange = self._exchanges.get(ticket)
         if exchange is not None:  # moving one may have ended another
             exchange.move()
+
+
+def _path(target: bytes) -> bytes:
+    return target.partition(b"?")[0] if b"?" in target else target
 
 
 def _make_router(settings: GatewaySettings) -> Router:

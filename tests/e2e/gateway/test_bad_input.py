@@ -128,7 +128,7 @@ def test_a_request_that_takes_too_long_to_arrive_is_refused() -> None:
         b"POST /v1/completions HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
         b"POST /v1/completions HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
-        b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+        b"CONNECT engine:8000 HTTP/1.1\r\nhost: engine\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
@@ -178,6 +178,28 @@ def test_without_a_key_nothing_is_served_and_the_key_stays_here() -> None:
         assert world.spent("alice") > 0 == world.spent("bob")
 
     play(story, good, tenant_api_key=("alice:k1",))
+
+
+def test_without_a_key_a_body_is_not_waited_for() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.writer.write(f"POST {CHAT} HTTP/1.1\r\ncontent-length: 60000\r\n\r\n{{".encode())
+        reply = await caller.reply()
+
+        assert (reply.status, reply.headers["connection"]) == (401, "close")
+
+    play(story, good, tenant_api_key=("alice:k1",))
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_trusted_header_comes_once(trusted: bool) -> None:
+    """A proxy that adds its header to the caller's own lets the caller choose."""
+
+    async def story(world: World) -> None:
+        twice = {"x_smg_tenant_id": "alice", "X_SMG_TENANT_ID": "bob"}
+        assert (await world.ask(**twice)).status == (400 if trusted else 200)
+
+    play(story, good, trust_tenant_header=trusted)
 
 
 def test_of_several_trusted_headers_the_first_kind_counts() -> None:

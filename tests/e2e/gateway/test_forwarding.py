@@ -5,6 +5,9 @@ import contextlib
 import json
 import socket
 
+import pytest
+
+from fairlead.gateway import caller as caller_module
 from tests.e2e.gateway.scripts import (
     USAGE,
     Received,
@@ -13,6 +16,7 @@ from tests.e2e.gateway.scripts import (
     chunk,
     events,
     good,
+    whole,
 )
 from tests.e2e.gateway.world import (
     CHAT,
@@ -129,6 +133,21 @@ def test_a_caller_that_waits_for_100_continue_is_told_so() -> None:
     play(story, good)
 
 
+def test_a_caller_that_would_rather_speak_http_2_is_answered_over_http_1_1() -> None:
+    """Java's client sends this with every first request; it goes on as before if not upgraded."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        wish = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "HTTP2_Settings": "AA"}
+        for _ in range(2):
+            caller.send(CHAT, chat(), **wish)
+            assert (await caller.reply()).status == 200
+        assert "http2-settings" not in world.received()[0].head.lower()
+        caller.writer.close()
+
+    play(story, good)
+
+
 def test_small_packets_are_not_held_back() -> None:
     """Nagle's algorithm with delayed acknowledgements costs 40 ms a token."""
 
@@ -171,3 +190,38 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
         await asyncio.wait_for(world.engines[0].left.wait(), 2)
 
     play(story, flood)
+
+
+@pytest.mark.parametrize("what", ["a stream", "pages", "a last answer"])
+def test_who_stops_reading_does_not_hold_its_connection_for_ever(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing waits until what was written has gone out, which may be never."""
+    monkeypatch.setattr(caller_module, "_STUCK_S", 0.2)
+
+    async def flood(received: Received) -> None:
+        if what == "a last answer":
+            whole(received, 200, b"x" * (16 << 20))
+            return
+        begin_stream(received)
+        while True:
+            chunk(received, b'data: {"x":"' + b"y" * 65536 + b'"}\n\n')
+            await received.writer.drain()
+
+    async def story(world: World) -> None:
+        world.gateway.client_timeout_s = 0.2  # how often the gateway looks
+        caller = await world.connect()
+        caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+        if what == "pages":
+            await eventually(lambda: len(world.gateway._connections) == 1)
+            (connection,) = world.gateway._connections
+            while not connection._paused:
+                caller.send("/metrics")
+                await asyncio.sleep(0)
+        else:
+            caller.send(CHAT, chat(stream=what == "a stream"), connection="close")
+            await eventually(lambda: len(world.received()) == 1)
+        await eventually(lambda: not world.gateway._connections)
+        assert not world.gateway._exchanges
+
+    play(story, flood, request_timeout_secs=0.5)

@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.gateway.requests import MAX_HEAD, RequestReader
+from fairlead.errors import Unauthorized
+from fairlead.gateway.requests import MAX_HEAD, Arrived, Incoming, RequestReader
 
 PIPELINED = (
     b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nAuthorization: Bearer k\r\n"
@@ -16,8 +18,19 @@ PIPELINED = (
 )
 
 
-def read(pieces: list[bytes], *, max_body_len: int = 1000) -> RequestReader:
-    reader = RequestReader(max_body_len=max_body_len)
+CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def admit(request: Incoming) -> bool:
+    if request.authorization == b"Bearer wrong":
+        raise Unauthorized("no")
+    return request.method == b"POST"
+
+
+def read(
+    pieces: list[bytes], *, max_body_len: int = 1000, arrived: Arrived | None = None
+) -> RequestReader:
+    reader = RequestReader(max_body_len=max_body_len, admit=admit, arrived=arrived or Arrived())
     for piece in pieces:
         reader.feed(piece)
     return reader
@@ -53,7 +66,7 @@ def test_no_bytes_raise(pieces: list[bytes]) -> None:
 @given(at=st.lists(st.integers(0, 1 << 16), max_size=5), size=st.integers(1, 3000))
 def test_a_body_over_the_limit_is_never_kept(at: list[int], size: int) -> None:
     body = b"x" * size
-    chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n"
+    chunked = CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n"
     reader = read(cut(chunked % (size, body), at), max_body_len=1000)
     (request,) = reader.ready
 
@@ -66,3 +79,87 @@ def test_a_header_that_never_ends_is_refused() -> None:
 
     assert [one.status for one in reader.ready] == [431]
     assert reader.deaf
+
+
+@pytest.mark.parametrize(
+    ("start", "endless"),
+    [
+        (b"1\r\nx\r\n0\r\nx: ", b"y" * 1000),
+        (b"1\r\nx\r\n0\r\n", b"x: y\r\n" * 200),
+        (b"5;x=", b"y" * 1000),
+    ],
+)
+def test_neither_trailers_nor_chunk_extensions_are_without_end(
+    start: bytes, endless: bytes
+) -> None:
+    reader = read([CHUNKED + start, *[endless] * (MAX_HEAD // 1000 + 1)])
+
+    assert [one.status for one in reader.ready] == [431]
+
+
+def test_small_chunks_are_not_taken_for_headers() -> None:
+    """A body a byte at a time has five bytes of framing for each."""
+    size = MAX_HEAD
+    reader = read([CHUNKED, *[b"1\r\nx\r\n" * 64] * (size // 64), b"0\r\n\r\n"], max_body_len=size)
+
+    assert [(one.refusal, len(one.body)) for one in reader.ready] == [(None, size)]
+
+
+@given(at=st.lists(st.integers(0, 1 << 16), max_size=30))
+def test_a_wish_for_another_protocol_is_declined_by_answering(at: list[int]) -> None:
+    """Java's client asks for HTTP/2 with every request to http://."""
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+    data = b"".join(one.replace(b" HTTP/1.1\r\n", b" HTTP/1.1\r\n" + wish) for one in (PIPELINED,))
+    requests = list(read(cut(data, at)).ready)
+    plain = list(read([PIPELINED]).ready)
+
+    assert [(one.method, one.target, one.body, one.lines) for one in requests] == [
+        (one.method, one.target, one.body, one.lines) for one in plain
+    ]
+    assert all(one.keep_alive and one.refusal is None for one in requests)
+
+
+def test_the_gateway_is_no_tunnel() -> None:
+    (request,) = read([b"CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\nxyz"]).ready
+
+    assert request.refusal is not None
+
+
+def test_who_shows_a_wrong_key_need_not_send_its_body() -> None:
+    arrived = Arrived()
+    head = b"POST / HTTP/1.1\r\nauthorization: Bearer wrong\r\ncontent-length: 900\r\n\r\n"
+    reader = read([head, b"x" * 500], arrived=arrived)
+
+    assert [type(one.refusal) for one in reader.ready] == [Unauthorized]
+    assert arrived.length == 0
+
+
+def test_a_body_nobody_reads_is_not_kept() -> None:
+    arrived = Arrived()
+    reader = read([b"GET / HTTP/1.1\r\ncontent-length: 900\r\n\r\n", b"x" * 800], arrived=arrived)
+    assert arrived.length == 0
+    reader.feed(b"x" * 100)
+    assert [one.body for one in reader.ready] == [b""]
+
+
+def test_all_connections_together_hold_so_much_and_no_more() -> None:
+    arrived = Arrived(limit=1500)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n"
+    first = read([head, b"x" * 900], arrived=arrived)
+    second = read([head, b"x" * 700], arrived=arrived)
+    assert [getattr(one.refusal, "status", None) for one in second.ready] == [503]
+    assert arrived.length == 900
+
+    first.feed(b"x" * 100)
+    assert len(first.take().body) == 1000
+    third = read([head + b"x" * 1000, head + b"x" * 400], arrived=arrived)
+    assert arrived.length == 1400
+    third.drop()
+    assert arrived.length == 0
+
+
+def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
+    twice = b"GET / HTTP/1.1\r\nx-smg-tenant-id: a\r\nx-smg-tenant-id: b\r\n\r\n"
+    other = twice.replace(b"x-smg-tenant-id: b", b"x-gateway-inference-fairness-id: b")
+
+    assert [one.tenant_twice for one in read([twice, other]).ready] == [True, False]
