@@ -146,11 +146,10 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
 
 
 def demo(*, seconds: int, seed: int, out: str | None) -> int:
-    """`fairlead demo`: every policy in turn, then the table."""
-    if out is not None and not Path(out).resolve().parent.is_dir():
-        raise ConfigError(f"--out {out}: no such directory")
+    """`fairlead demo`: every policy in turn, then the table; interrupted, of those that were measured."""
+    if out is not None:
+        require_writable(Path(out))
     results: list[flood.PolicyResult] = []
-    about = {**provenance.of_this_run(), "seed": seed}
 
     async def work() -> None:
         for scheduler, router in flood.POLICIES:
@@ -165,22 +164,57 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
                     advance=news.advance,
                 )
             results.append(result)
-        TERMINAL.print(tables(results))
-        TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
-        if out is not None:
-            content = {**about, "rows": flood.as_rows(results)}
-            Path(out).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            TERMINAL.print(f"written: {out}")
 
-    return until_done(work())
+    try:
+        whole = until_done(work())
+    finally:
+        if results:
+            report(results, flood.conditions(seconds=seconds, seed=seed), out)
+    return 0 if whole else 130
+
+
+def require_writable(path: Path) -> None:
+    """Find out before the measurement, not after it. Leaves nothing. Raises ConfigError."""
+    existed = path.exists() or path.is_symlink()
+    try:
+        with path.open("a"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"--out {path}: {error.strerror}") from None
+
+
+def report(
+    results: list[flood.PolicyResult], conditions: dict[str, object], out: str | None
+) -> None:
+    """Print the tables and what they mean; write the same to `out`. Raises ConfigError."""
+    TERMINAL.print(tables(results))
+    TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
+    for setting in flood.SETTINGS:
+        TERMINAL.print(f"  {setting.flag} {setting.value:,} ({setting.default:,})", markup=False)
+        TERMINAL.print(f"    {setting.why}", markup=False)
+    if out is None:
+        return
+    complete = len(results) == len(flood.POLICIES)
+    rows = flood.as_rows(results)
+    content = {**provenance.of_this_run(), **conditions, "complete": complete, "rows": rows}
+    try:
+        Path(out).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror}") from None
+    TERMINAL.print(f"written: {out}", markup=False, soft_wrap=True)
 
 
 NOTES = """\
-Two real vLLM engines on this machine's CPU, random weights: compare rows, not numbers.
-Latency is of the requests under way in the measured time, service is extend + 2 x output tokens.
-The gap of the tenants' service is the largest over any part of that time, at the worse engine.
-Bound: 2(U + Q), U = longest prompt + 2 x {kv} tokens of KV, Q = {quantum}; only DLPM promises it.
-Hit rate: prompt tokens served from the cache."""
+Two real vLLM engines on this machine's CPU, random weights: compare rows, not
+numbers. Latency is of the requests under way in the measured time; service is
+extend + 2 x output tokens; hit rate: prompt tokens served from the cache.
+The gap of the tenants' service is the largest over any part of the measured
+time, at the worse engine. The bound is DLPM's alone: 2(U + Q), with U = longest
+prompt + 2 x {kv:,} tokens of KV and Q = {quantum}, however long both wait. The gap of
+the others grows all the time, but in a short run every row may lie below it.
+Not as `fairlead serve` has it (its default), and why:"""
 
 
 def tables(results: list[flood.PolicyResult]) -> Group:
@@ -215,7 +249,7 @@ def sharing_table(results: list[flood.PolicyResult]) -> Table:
     """One row per policy."""
     shown = Table(title="While both had requests waiting at the same engine", title_style="bold")
     shown.add_column("policy")
-    for heading in ("for s", "ratio of service", "largest gap", "bound of DLPM", "hit rate"):
+    for heading in ("for s", "service ratio", "largest gap", "bound", "hit rate"):
         shown.add_column(heading, justify="right")
     for result in results:
         shown.add_row(

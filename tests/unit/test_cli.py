@@ -24,7 +24,9 @@ BAD = [
     (["serve", "--tenant_api_key", "nocolon"], "expected TENANT:KEY"),
     (["gateway", "--policy", "nearest"], "nearest"),
     (["demo", "--seconds", "-1"], "--seconds: expected a whole number above 0, got '-1'"),
-    (["demo", "--out", "no/such/dir/file"], "--out no/such/dir/file: no such directory"),
+    (["demo", "--out", "no/such/dir/file"], "--out no/such/dir/file: No such file or directory"),
+    (["demo", "--out", "."], "--out .: Is a directory"),
+    (["demo", "--out", "/proc/version"], "--out /proc/version: "),
 ]
 
 

@@ -162,21 +162,26 @@ class ClosedLoop:
     async def _call(self, tenant: Tenant, number: int) -> None:
         loop = asyncio.get_running_loop()
         connection: Connection | None = None
-        for body in tenant.bodies(number):
-            if not self._open:
-                break
-            try:
-                if connection is None:
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(self._host), self._host, self._port
-                    )
-                await self._ask(connection, tenant, body)
-            except (OSError, EngineFailed) as error:
-                self.failures.append(f"{tenant.name}: {error}")
-                connection = None
-                await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
-        if connection is not None:
-            connection.close()
+        try:
+            for body in tenant.bodies(number):
+                if not self._open:
+                    break
+                try:
+                    if connection is None:
+                        _, connection = await loop.create_connection(
+                            lambda: Connection(self._host), self._host, self._port
+                        )
+                    await self._ask(connection, tenant, body)
+                except (OSError, EngineFailed) as error:
+                    self.failures.append(f"{tenant.name}: {error}")
+                    if connection is not None:
+                        connection.close()
+                    connection = None
+                    await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
+        finally:
+            # Also when interrupted: a service that is to stop would wait for our answer.
+            if connection is not None:
+                connection.close()
 
     async def _ask(self, connection: Connection, tenant: Tenant, body: bytes) -> None:
         sent_us = now_us()

@@ -6,6 +6,7 @@ the first release).
 """
 
 import asyncio
+import inspect
 import json
 import random
 from collections.abc import Callable, Coroutine, Iterator
@@ -18,6 +19,7 @@ from fairlead.errors import EngineFailed
 from fairlead.experiments import backlog
 from fairlead.experiments.closed_loop import ClosedLoop, Served, Tenant, now_us
 from fairlead.gateway import settings
+from fairlead.schedulers import SCHEDULERS
 
 # Scheduler in the engines, router in the gateway.
 POLICIES = (("fcfs", "round-robin"), ("lpm", "least-loaded"), ("dlpm", "d2lpm"))
@@ -27,9 +29,8 @@ CALLERS = {HEAVY: 60, LIGHT: 16}
 PREFIXES = {HEAVY: 8, LIGHT: 4}
 PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 16
 KV_TOKENS = 4096  # of the demo engine: 128 blocks of 32
-# A request costs about 100 tokens of service. A tenant is to be at both engines at all times, so it may
-# stick to one for no more than a dozen requests: 16 callers would all be there with the default of 16,384.
 QUANTUM, WORKER_QUANTUM = 512, 1024
+STREAM_INTERVAL = 8  # tokens to a piece of the stream
 WARM_UP_S = 6
 MIN_STRETCH_US = 1_000_000
 # Frequent in the demo tokenizer's text, so that a word is about one token.
@@ -40,6 +41,39 @@ by not or with string attribute called defined number from it that can exception
 WORDS = TEXT.split()
 
 Advance = Callable[[float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A flag that is not at its default here, and why the flood needs that."""
+
+    flag: str
+    value: int
+    default: int
+    why: str
+
+
+# All there are: whatever is not named here is as `fairlead serve` has it.
+SETTINGS = (
+    Setting(
+        flag="--quantum",
+        value=QUANTUM,
+        default=inspect.signature(SCHEDULERS["dlpm"]).parameters["quantum"].default,
+        why="4,096 tokens are seconds of such an engine: too few turns to compare",
+    ),
+    Setting(
+        flag="--worker-quantum",
+        value=WORKER_QUANTUM,
+        default=settings.GatewaySettings.model_fields["worker_quantum"].default,
+        why="a request costs about 100: with 16,384 light would be at one engine only",
+    ),
+    Setting(
+        flag="--engine-args=--stream-interval",
+        value=STREAM_INTERVAL,
+        default=1,  # vLLM's
+        why="what is measured is an engine's scheduling, not its writing of events",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +158,7 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
         gateway=settings.make(values, where="two tenants"),
         scheduler=scheduler,
         quantum=QUANTUM if scheduler == "dlpm" else None,
-        # Eight tokens to a piece: what is measured is the engine's work, not the writing of events.
-        engine_arguments=("--stream-interval", "8"),
+        engine_arguments=("--stream-interval", str(STREAM_INTERVAL)),
     )
 
 
@@ -251,3 +284,18 @@ def _percentile(values: list[int], percent: int) -> float:
 def as_rows(results: list[PolicyResult]) -> list[dict[str, object]]:
     """Plain values, for JSON."""
     return [asdict(result) for result in results]
+
+
+def conditions(*, seconds: int, seed: int) -> dict[str, object]:
+    """What a run was made with, beside machine and versions: plain values, for JSON."""
+    return {
+        "seed": seed,
+        "seconds": seconds,
+        "warm_up_s": WARM_UP_S,
+        "callers": CALLERS,
+        "prefixes": PREFIXES,
+        "prompt_words": {"prefix": PREFIX_WORDS, "question": QUESTION_WORDS},
+        "output_tokens": OUTPUT_TOKENS,
+        "settings": [asdict(setting) for setting in SETTINGS],
+        "demo_engine": " ".join(local.DEMO_FLAGS),
+    }

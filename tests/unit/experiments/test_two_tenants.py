@@ -3,9 +3,10 @@
 import itertools
 import json
 
-from fairlead import console
+from fairlead import console, serve
 from fairlead.experiments import two_tenants as flood
 from fairlead.experiments.closed_loop import Served
+from fairlead.gateway.settings import GatewaySettings
 
 SECOND = 1_000_000
 
@@ -87,3 +88,38 @@ def test_prompts_share_prefixes_inside_a_tenant_only_and_repeat_with_the_seed():
     assert len({question for _, question in heavy}) == 50
     assert prompts("heavy", 0) == heavy
     assert prompts("heavy", 1) != heavy
+
+
+def changed(policy: tuple[str, str]) -> dict[str, object]:
+    """What the service of a policy is told, against what `fairlead serve` does by itself."""
+    given, plain = flood.options(*policy), serve.ServeOptions(gateway=GatewaySettings())
+    found = {
+        name: getattr(given, name)
+        for name in ("engines", "model", "quantum", "engine_arguments")
+        if getattr(given, name) != getattr(plain, name)
+    }
+    dumped, defaults = given.gateway.model_dump(), plain.gateway.model_dump()
+    return found | {name: value for name, value in dumped.items() if value != defaults[name]}
+
+
+def test_every_setting_that_is_not_the_default_is_stated():
+    """Or the table would show a product that nobody gets by default."""
+    stated = {setting.flag: setting for setting in flood.SETTINGS}
+
+    # Any free port, and tenants that can be told apart: that changes nothing about who gets what.
+    found = changed(("dlpm", "d2lpm"))
+    assert found.pop("port") == 0
+    assert len(found.pop("tenant_api_key")) == 2
+    assert found == {
+        "quantum": stated["--quantum"].value,
+        "worker_quantum": stated["--worker-quantum"].value,
+        "engine_arguments": (
+            "--stream-interval", str(stated["--engine-args=--stream-interval"].value),
+        ),
+    }  # fmt: skip
+    assert len(stated) == 3
+    assert (stated["--quantum"].default, stated["--worker-quantum"].default) == (4096, 16384)
+    # The others differ in their policy, and have no quantum to set.
+    assert changed(("fcfs", "round-robin")).keys() - found.keys() == {
+        "port", "tenant_api_key", "policy",
+    }  # fmt: skip
