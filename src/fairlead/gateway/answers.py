@@ -11,9 +11,12 @@ import orjson
 
 from fairlead.dispatch import Usage
 
-# The text of a chat delta or of a completion; inside a JSON string a quote is escaped, so text that
-# quotes this pattern cannot match it.
-_TEXT = re.compile(rb'"(?:content|text)":"((?:[^"\\]|\\.)*)"')
+# What a chat delta or a completion brings: text, thoughts, a tool's arguments. Inside a JSON string a
+# quote is escaped, so text that quotes this pattern cannot match it.
+_TEXT = re.compile(rb'"(content|text|reasoning_content|reasoning|arguments)": *"((?:[^"\\]|\\.)*)"')
+_USAGE = re.compile(rb'"usage": *\{')
+# What the next turn of the conversation repeats.
+_SAID = frozenset((b"content", b"text"))
 # Answers are remembered up to here for the prefix index, and partial events held up to here.
 _MAX_TEXT = 1 << 20
 
@@ -21,13 +24,16 @@ _MAX_TEXT = 1 << 20
 class StreamedAnswer:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
-    __slots__ = ("_hide_usage", "_pieces", "_tail", "_text_len", "output_len", "usage")
+    __slots__ = (
+        "_hide_usage", "_pieces", "_tail", "_text_len", "_thoughts", "output_len", "usage",
+    )  # fmt: skip
 
     def __init__(self, *, hide_usage: bool) -> None:
         self._hide_usage = hide_usage
         self._tail = b""
         self._pieces: list[bytes] = []
         self._text_len = 0
+        self._thoughts = b""  # the name they come under
         self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
         self.usage: Usage | None = None
 
@@ -43,7 +49,7 @@ class StreamedAnswer:
         if end != len(data):
             data, self._tail = data[:end], data[end:]
         self._read_text(data)
-        if b'"usage":{' in data:
+        if _USAGE.search(data):
             return self._read_usage(data)
         return data
 
@@ -62,24 +68,35 @@ class StreamedAnswer:
             return None
 
     def _read_text(self, data: bytes) -> None:
-        for piece in _TEXT.findall(data):
-            if piece:
-                self.output_len += 1
+        for name, piece in _TEXT.findall(data):
+            if not piece:
+                continue
+            if name in _SAID:
                 self._text_len += len(piece)
                 if self._text_len <= _MAX_TEXT:
                     self._pieces.append(piece)
+            elif name != b"arguments":
+                # Some versions of vLLM write each thought twice, under its old and its new name.
+                self._thoughts = self._thoughts or name
+                if name != self._thoughts:
+                    continue
+            self.output_len += 1
 
     def _read_usage(self, data: bytes) -> bytes:
         kept = []
-        for event in data.split(b"\n\n"):
-            if b'"usage":{' in event and event.startswith(b"data:"):
+        end = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+        for event in data.split(end):
+            if event.startswith(b"data:") and _USAGE.search(event):
                 document = _loads(event[5:])
                 usage = read_usage(document)
-                self.usage = usage or self.usage
-                if usage and self._hide_usage and document.get("choices") == []:
-                    continue
+                if usage is not None:
+                    self.usage = usage
+                    # Some report it with every event: whoever leaves has had that much.
+                    self.output_len = max(self.output_len, usage.output_len)
+                    if self._hide_usage and document.get("choices") == []:
+                        continue
             kept.append(event)
-        return b"\n\n".join(kept)
+        return end.join(kept)
 
 
 class WholeAnswer:

@@ -36,7 +36,7 @@ class Call:
     tokens: bytes | None  # instead of parts, for prompts that come as tokens; 4 bytes each
     model: str | None
     stream: bool
-    asks_usage: bool
+    asks_usage: bool  # and so is to see it as the engine sends it
     user: str | None
     max_tokens: int
     chat: bool
@@ -66,7 +66,7 @@ def read_call(body: bytes, *, chat: bool) -> Call:
         tokens=tokens,
         model=model,
         stream=bool(_optional(document, "stream", bool, "true or false")),
-        asks_usage=options.get("include_usage") is True,
+        asks_usage=_asks_usage(options),
         user=_optional(document, "user", str, "a string"),
         max_tokens=_max_tokens(document, chat=chat),
         chat=chat,
@@ -162,6 +162,15 @@ def _optional(document: dict[str, Any], name: str, kind: type, expected: str) ->
     if value is None or isinstance(value, kind):
         return value
     raise BadRequest(f"{name} must be {expected}", param=name)
+
+
+def _asks_usage(options: dict[str, Any]) -> bool:
+    """Whether usage must not be hidden, or not be asked for: with `continuous_usage_stats` it would
+    come in every event. Engines take more than true for yes, so only a clear no is one.
+    """
+    if options.get("continuous_usage_stats"):
+        return True
+    return options.get("include_usage") not in (None, False)
 
 
 def _max_tokens(document: dict[str, Any], *, chat: bool) -> int:

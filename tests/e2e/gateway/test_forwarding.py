@@ -51,6 +51,11 @@ def test_a_caller_that_asks_for_usage_gets_it() -> None:
         asked = world.received()[1].json()
         assert asked["stream_options"] == {"include_usage": True, "other": 1}
 
+        unusual = {"include_usage": False, "continuous_usage_stats": True}
+        odd = chat(stream=True, stream_options=unusual)
+        assert (await world.ask(body=odd)).body == b"".join(events(usage=False))
+        assert world.received()[2].json()["stream_options"] == unusual
+
     play(story, good)
 
 

@@ -1,5 +1,6 @@
 """Usage and text read from answers, however the bytes are cut."""
 
+import json
 from itertools import pairwise
 
 import orjson
@@ -63,6 +64,46 @@ def test_other_line_ends_pass_through() -> None:
     answer = StreamedAnswer(hide_usage=True)
 
     assert answer.feed(data[:10]) + answer.feed(data[10:]) == data
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
+def test_blanks_and_line_ends_are_the_engines_to_choose(end: bytes) -> None:
+    """The standard library's JSON has a blank after each colon; some servers end lines with CRLF."""
+    said = [{"choices": [{"delta": {"content": text}}]} for text in "ab"]
+    shown = [b"data: " + json.dumps(one).encode() + end for one in said]
+    used = b"data: " + json.dumps({"choices": [], "usage": USAGE}).encode() + end
+    done = b"data: [DONE]" + end
+    answer = StreamedAnswer(hide_usage=True)
+
+    assert answer.feed(b"".join([*shown, used, done])) == b"".join([*shown, done])
+    assert answer.usage == Usage(50, 3, 32)
+    assert answer.text() == "ab"
+
+
+def test_thoughts_and_the_arguments_of_tools_are_output_too() -> None:
+    """A caller that leaves while the model thinks has had its thoughts."""
+    call = {"index": 0, "function": {"name": "f", "arguments": '{"content":"x"}'}}
+    deltas: list[dict[str, object]] = [
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "hm", "reasoning": "hm"},
+        {"reasoning_content": "well", "reasoning": "well"},
+        {"content": "yes"},
+        {"tool_calls": [call]},
+    ]
+    answer = StreamedAnswer(hide_usage=True)
+    for delta in deltas:
+        answer.feed(event(choices=[{"index": 0, "delta": delta}]))
+
+    assert (answer.output_len, answer.text()) == (4, "yes")
+
+
+def test_what_every_event_reports_counts_for_who_leaves() -> None:
+    answer = StreamedAnswer(hide_usage=False)
+    for number in (4, 9):  # several tokens in an event
+        usage = {"prompt_tokens": 50, "completion_tokens": number}
+        answer.feed(event(choices=[{"delta": {"content": "abcd"}}], usage=usage))
+
+    assert answer.output_len == 9
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,23 @@ def test_the_few_fields_of_a_chat_request() -> None:
     assert (call.max_tokens, call.user, call.tokens) == (7, "u", None)
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (None, False),
+        ({}, False),
+        ({"include_usage": False}, False),
+        ({"include_usage": True}, True),
+        ({"include_usage": 1}, True),  # engines take this for true
+        ({"continuous_usage_stats": True}, True),  # ours would come in every event
+    ],
+)
+def test_when_usage_is_the_callers_business(options: object, shown: bool) -> None:
+    call = read_call(chat(stream=True, stream_options=options), chat=True)
+
+    assert call.asks_usage is shown
+
+
 def test_the_next_turn_begins_with_this_one_and_its_answer() -> None:
     """Otherwise a conversation would not find the engine that has it cached."""
     first = {"role": "user", "content": "What is a fairlead?"}
