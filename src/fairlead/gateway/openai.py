@@ -20,6 +20,9 @@ Buffer = bytes | memoryview
 _UNLIMITED = 1 << 20
 # OpenAI's default for the older endpoint.
 _COMPLETION_TOKENS = 16
+# Messages of a request, and parts of a message: conversations have hundreds, and each is looked at
+# on the event loop.
+_MAX_PARTS = 4096
 # Parts a prompt in the index; cannot occur in a model's name or a role as the engines accept them.
 _SEPARATOR = "\0"
 # What json.dumps writes is ASCII, so that no lone surrogate can make it fail.
@@ -189,6 +192,7 @@ def _chat_parts(document: dict[str, Any]) -> list[str]:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages must be a list of at least one message", param="messages")
+    _check_count(messages, "messages")
     parts = [_dumped(document["tools"])] if document.get("tools") else []
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
@@ -199,7 +203,7 @@ def _chat_parts(document: dict[str, Any]) -> list[str]:
         if isinstance(content, str):
             parts.append(content)
         elif isinstance(content, list):
-            parts.append("".join(_part_text(part) for part in content))
+            parts.append(_content_text(content, f"messages[{number}].content"))
         elif content is not None:
             where = f"messages[{number}].content"
             raise BadRequest(f"{where} must be a string or a list of parts", param=where)
@@ -209,11 +213,21 @@ def _chat_parts(document: dict[str, Any]) -> list[str]:
     return parts
 
 
-def _part_text(part: object) -> str:
-    """A text part is its text; an image or a sound is its whole description."""
-    if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return str(part["text"])
-    return _dumped(part)
+def _content_text(content: list[object], where: str) -> str:
+    """Parts of text are their text; with an image or a sound among them, all as they came."""
+    _check_count(content, where)
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
+        if not isinstance(text, str):
+            return _dumped(content)
+        texts.append(text)
+    return "".join(texts)
+
+
+def _check_count(items: list[object], where: str) -> None:
+    if len(items) > _MAX_PARTS:
+        raise BadRequest(f"{where} must have {_MAX_PARTS} entries at most", param=where)
 
 
 def _prompt_parts(document: dict[str, Any]) -> tuple[list[str], bytes | None]:
@@ -224,9 +238,11 @@ def _prompt_parts(document: dict[str, Any]) -> tuple[list[str], bytes | None]:
     if prompt is None and document.get("prompt_embeds") is not None:
         return [], None
     if isinstance(prompt, list) and prompt:
-        if all(isinstance(item, str) for item in prompt):
+        if isinstance(prompt[0], str) and all(isinstance(item, str) for item in prompt):
+            _check_count(prompt, "prompt")
             return prompt, None
         batch = prompt if isinstance(prompt[0], list) else [prompt]
+        _check_count(batch, "prompt")
         try:
             return [], b"".join(array("I", tokens).tobytes() for tokens in batch)
         except (TypeError, OverflowError):

@@ -76,6 +76,18 @@ def test_parts_of_text_are_text() -> None:
     assert read_call(split, chat=True).text() == read_call(chat(), chat=True).text()
 
 
+def test_a_prompt_with_an_image_begins_with_what_came_before_it() -> None:
+    """Follow-ups send the image again, and must find the engine that has it cached."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    seen = {"role": "user", "content": [{"type": "text", "text": "h"}, image]}
+    turn = read_call(chat(messages=[seen]), chat=True)
+    follow_up = read_call(chat(messages=[seen, {"role": "user", "content": "?"}]), chat=True)
+    other = {"role": "user", "content": [{"type": "text", "text": "h"}, {**image, "x": 1}]}
+
+    assert follow_up.text().startswith(turn.text())
+    assert read_call(chat(messages=[other]), chat=True).text() != turn.text()
+
+
 @pytest.mark.parametrize(
     ("prompt", "tokens"),
     [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)],
@@ -102,6 +114,8 @@ def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
         (chat(messages=["hi"]), "messages[0]"),
         (chat(messages=[{"role": "user"}, {"content": "x"}]), "messages[1]"),
         (chat(messages=[{"role": "user", "content": 5}]), "messages[0].content"),
+        (chat(messages=[{"role": "user"}] * 4097), "messages"),
+        (chat(messages=[{"role": "user", "content": [{}] * 4097}]), "messages[0].content"),
         (chat(model=5), "model"),
         (chat(stream="yes"), "stream"),
         (chat(stream_options=True), "stream_options"),
@@ -125,7 +139,10 @@ def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("prompt", [None, 5, [], [1, "a"], [1.5], [-1], [1 << 40], {"a": 1}])
+@pytest.mark.parametrize(
+    "prompt",
+    [None, 5, [], [1, "a"], [1.5], [-1], [1 << 40], {"a": 1}, ["a"] * 4097, [[1]] * 4097],
+)
 def test_bad_prompts_are_refused(prompt: object) -> None:
     with pytest.raises(BadRequest) as refused:
         read_call(orjson.dumps({"prompt": prompt}), chat=False)
