@@ -31,6 +31,7 @@ LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
 
 DISK_NEEDED = 6 * 10**9  # bytes: 4.5 GB installed, the rest is pip's work space
 HEARTBEAT_S = 30.0  # a line this often where there is no terminal to draw on
+LOG_TAIL = 1 << 16  # bytes looked back for news: pip repeats its warnings by the dozen
 
 
 class InstallError(Exception):
@@ -247,9 +248,12 @@ def watch(process: subprocess.Popen[bytes], log: Path, started: float) -> None:
 def last_line(log: Path) -> str:
     """What pip said last, its warnings about its own configuration aside."""
     with log.open("rb") as file:
-        file.seek(max(0, os.stat(log).st_size - 2000))
+        start = max(0, os.fstat(file.fileno()).st_size - LOG_TAIL)
+        file.seek(start)
         lines = file.read().decode(errors="replace").split("\n")
-    news = (line.strip() for line in reversed(lines) if not line.startswith("WARNING"))
+    # Where the tail begins inside a line, nobody can say whether that one is a warning.
+    whole = lines[1:] if start else lines
+    news = (line.strip() for line in reversed(whole) if not line.startswith("WARNING"))
     return next(filter(None, news), "")
 
 

@@ -118,6 +118,19 @@ def test_a_failed_step_is_one_line_and_leaves_no_stamp(script: ModuleType, env: 
     assert not (env / "fairlead.stamp").exists()
 
 
+WARNING = "WARNING: Location 'https://download.example/whl/cpu' is ignored: it lacks a scheme.\n"
+
+
+@pytest.mark.parametrize("warnings", [0, 1, 100, 10_000])
+def test_progress_is_what_is_being_installed(script: ModuleType, tmp_path: Path, warnings: int):
+    """With an index that pip does not like, each of its lines comes with a dozen warnings."""
+    log = tmp_path / "log"
+    log.write_text("Collecting torch==2.13.0\n" + WARNING * warnings)
+
+    # So far back, it is no news any more.
+    assert script.last_line(log) == ("Collecting torch==2.13.0" if warnings < 500 else "")
+
+
 def test_an_unpacked_version_is_whole_or_not_there(
     script: ModuleType, env: Path, monkeypatch: pytest.MonkeyPatch
 ):
