@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fairlead.core.chunk_index import ChunkIndex, chunks_len
 from fairlead.core.ledger import Ledger
 from fairlead.core.protocols import Router
-from fairlead.core.request import Request, Unit, WorkerId
+from fairlead.core.request import ClientId, Request, Unit, WorkerId
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
 
 # A token number in the text of the prefix index.
@@ -115,19 +115,30 @@ class Dispatcher:
         self.workers: dict[WorkerId, Worker] = {}
         self.retries = 0
         self._max_in_flight = max_in_flight
+        self._reserved: dict[ClientId, int] = {}  # no client has a zero here
         # The workers that are up, by the model asked for; emptied whenever a worker changes.
         self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
 
     # -- requests
+
+    def reserve(self, client: ClientId) -> None:
+        """Keep a place for a request of `client` that has yet to arrive. O(1). Raises QueueFull."""
+        self._check_room(client)
+        self._reserved[client] = self._reserved.get(client, 0) + 1
+
+    def release(self, client: ClientId) -> None:
+        """The request that a place was kept for arrives now, or never. O(1)."""
+        left = self._reserved.pop(client) - 1
+        assert left >= 0, client
+        if left:
+            self._reserved[client] = left
 
     def arrive(self, request: Request, *, model: str | None, text_len: int) -> Ticket:
         """Send `request` where the router says. O(chunks of the prompt + workers).
 
         Raises QueueFull, NotFound (no engine has the model) or NoEngine.
         """
-        in_flight = self.ledger.in_flight(request.client)
-        if in_flight >= self._max_in_flight:
-            raise QueueFull(f"you have {in_flight} requests in flight, and may have no more")
+        self._check_room(request.client)
         candidates = self._serving(model)
         ticket = Ticket(request, model, text_len)
         self._send(ticket, candidates)
@@ -221,6 +232,11 @@ class Dispatcher:
         return any(worker.up for worker in self.workers.values())
 
     # -- inside
+
+    def _check_room(self, client: ClientId) -> None:
+        in_flight = self.ledger.in_flight(client) + self._reserved.get(client, 0)
+        if in_flight >= self._max_in_flight:
+            raise QueueFull(f"you have {in_flight} requests in flight, and may have no more")
 
     def _serving(self, model: str | None) -> tuple[WorkerId, ...]:
         """The workers that are up and have `model`; at least one. O(1) except after a change."""

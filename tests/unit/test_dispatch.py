@@ -175,6 +175,21 @@ def test_one_clients_limit_is_not_the_others() -> None:
     send(made, "a")
 
 
+def test_a_place_kept_is_a_place_taken() -> None:
+    """Prompts that are still being tokenized count, or a client could queue thousands of them."""
+    made = dispatcher("w", max_in_flight=2)
+    made.reserve("a")
+    ticket = send(made, "a")
+    for refused in (send, Dispatcher.reserve):
+        with pytest.raises(QueueFull):
+            refused(made, "a")
+    made.reserve("b")
+    made.release("a")
+    send(made, "a")
+    made.gone(ticket)
+    made.reserve("a")
+
+
 def test_models_choose_among_engines() -> None:
     made = dispatcher()
     made.worker_up("v", models=["small"])

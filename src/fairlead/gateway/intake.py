@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from fairlead.core.chunk_index import ChunkedText
@@ -38,29 +38,47 @@ _NO_FIELDS = Fields({})
 
 
 class Tokenizing:
-    """A request whose prompt is being tokenized; stands where its exchange will."""
+    """A request whose prompt is being tokenized; stands where its exchange will.
 
-    def __init__(self, connection: CallerConnection, *, deadline: float) -> None:
+    It keeps the client's place for it: `release` gives that up, when it ends in whatever way.
+    """
+
+    def __init__(
+        self,
+        connection: CallerConnection,
+        encoding: "asyncio.Future[bytes]",
+        *,
+        deadline: float,
+        release: Callable[[], None],
+    ) -> None:
         self.deadline = deadline
         self._connection: CallerConnection | None = connection
+        self._release = release
+        self._encoding = encoding
 
     def done(self, begin: Callable[[], Exchange] | None) -> None:
-        """Begin the exchange, unless the caller has left; None: the tokenizer failed."""
-        connection, self._connection = self._connection, None
-        if connection is None:
+        """Begin the exchange, unless it has ended meanwhile; None: the tokenizer failed."""
+        if self._connection is None:
             return
+        connection = self._end()
         if begin is None:
             connection.write_error(FairleadError("the prompt could not be tokenized"))
         else:
             connection.proceed(begin)
 
     def caller_gone(self) -> None:
-        self._connection = None
+        self._end()
 
     def expire(self) -> None:
+        late = EngineFailed("the prompt was not tokenized in time")
+        self._end().write_error(late, status=504)
+
+    def _end(self) -> CallerConnection:
         connection, self._connection = self._connection, None
-        assert connection is not None
-        connection.write_error(EngineFailed("the prompt was not tokenized in time"), status=504)
+        assert connection is not None, "it ends once"
+        self._encoding.cancel()  # in vain where it is done
+        self._release()
+        return connection
 
     def pause(self) -> None:
         """Nothing is being sent."""
@@ -134,7 +152,7 @@ class Intake:
         call: Call,
         client: ClientId,
     ) -> Tokenizing:
-        waiting = Tokenizing(connection, deadline=self._deadline())
+        self._dispatcher.reserve(client)
 
         def then(tokens: bytes | None) -> None:
             if tokens is None:
@@ -143,7 +161,12 @@ class Intake:
             text = head_token(call.head) + tokens
             waiting.done(lambda: self._send(connection, request, call, client, text, text_len=0))
 
-        tokenizer.submit(call.parts, then)
+        waiting = Tokenizing(
+            connection,
+            tokenizer.submit(call.parts, then),  # which calls back later, even if it is done
+            deadline=self._deadline(),
+            release=partial(self._dispatcher.release, client),
+        )
         return waiting
 
     def _send(

@@ -47,12 +47,15 @@ class Tokenizer:
         encoded = self._encoder.encode_batch(list(parts), add_special_tokens=False)
         return b"".join(_SEPARATOR + array("I", one.ids).tobytes() for one in encoded)
 
-    def submit(self, parts: Sequence[str], then: Then) -> None:
-        """Encode in a thread; `then` gets the tokens on the event loop, None if that failed."""
+    def submit(self, parts: Sequence[str], then: Then) -> "asyncio.Future[bytes]":
+        """Encode in a thread; `then` gets the tokens on the event loop, None if that failed.
+
+        Who cancels what is returned hears nothing, and what has not begun is not done.
+        """
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(self._threads, self.encode, parts).add_done_callback(
-            lambda done: None if done.cancelled() else then(_tokens(done))
-        )
+        encoding = loop.run_in_executor(self._threads, self.encode, parts)
+        encoding.add_done_callback(lambda done: None if done.cancelled() else then(_tokens(done)))
+        return encoding
 
     def close(self) -> None:
         """Give up what has not begun."""

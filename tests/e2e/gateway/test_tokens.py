@@ -4,10 +4,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from fairlead.core.chunk_index import ChunkedText
+from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.intake import Tokenizing
 from fairlead.gateway.tokenizer import Tokenizer
 from tests.e2e.gateway.scripts import chat, events, good
 from tests.e2e.gateway.world import CHAT, World, eventually, play
@@ -74,6 +77,52 @@ def test_a_caller_may_leave_or_err_while_its_prompt_is_tokenized(
         staying.writer.close()
 
     play(story, good, tokenizer=folder)
+
+
+def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood is refused before it costs a thread, and who leaves takes its prompt along."""
+    encoded: list[Sequence[str]] = []
+    encode = Tokenizer.encode
+
+    def slowly(self: Tokenizer, parts: Sequence[str]) -> bytes:
+        encoded.append(parts)
+        time.sleep(0.1)
+        return encode(self, parts)
+
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Tokenizer, "encode", slowly)
+        callers = [await world.connect() for _ in range(20)]
+        for caller in callers:
+            caller.send(CHAT, chat(), authorization="Bearer k1")
+        refused = [(await caller.reply()).status for caller in callers[8:]]
+        assert refused == [429] * 12
+        for caller in callers:
+            caller.reset()
+
+        assert (await world.ask(authorization="Bearer k2")).status == 200
+        assert len(encoded) <= 2 * 2 + 1
+        assert (await world.ask(authorization="Bearer k1")).status == 200
+
+    keys = ("alice:k1", "bob:k2")
+    play(story, good, tokenizer=folder, tenant_api_key=keys, max_client_requests=8)
+
+
+def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
+    """The tokens may be on their way to the event loop already; the place is given up once."""
+
+    async def story() -> None:
+        released: list[str] = []
+        encoding: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        connection = cast("CallerConnection", object())
+        waiting = Tokenizing(connection, encoding, deadline=0, release=lambda: released.append("a"))
+        encoding.set_result(b"")
+        waiting.caller_gone()
+        waiting.done(None)
+        assert released == ["a"]
+
+    asyncio.run(story())
 
 
 def test_a_tokenizer_that_fails_is_an_error_of_ours(
