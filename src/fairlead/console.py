@@ -132,7 +132,8 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
         f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.policy}"
     )
     TERMINAL.print(
-        f"[bold]{url}[/bold]   metrics {url}/metrics   logs {escape(str(running.folder))}\n"
+        f"[bold]{url}[/bold]   metrics {url}/metrics   logs {escape(str(running.folder))}\n",
+        soft_wrap=True,
     )
     TERMINAL.print(service.examples(running, next(iter(keys), None)), markup=False, soft_wrap=True)
     if not keys and not options.gateway.identify_by_user:
