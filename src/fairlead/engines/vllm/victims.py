@@ -2,7 +2,8 @@
 
 Integration points (vLLM 0.15 to 0.32): under `fcfs` the stock `schedule()` preempts `running[-1]`,
 so the order of `running` is the choice; `block_pool.get_num_free_blocks()`; `Request.num_tokens`,
-`num_computed_tokens`. Nothing but token budgets depends on that order otherwise.
+`num_computed_tokens`, `num_prompt_tokens`, `num_preemptions`. Nothing but token budgets depends on
+that order otherwise.
 """
 
 from typing import Any
@@ -55,10 +56,12 @@ def _wanted_blocks(scheduler: Any, *, spare: int) -> int:
     rough = -(-budget // size) + len(scheduler.running) * each
     if rough <= spare:
         return int(rough)
-    prompts = decodes = 0
-    for request in scheduler.running:
-        missing = request.num_tokens - request.num_computed_tokens
-        if missing > ahead:
-            prompts += missing
-        decodes += -request.num_computed_tokens % size < max(missing, ahead)
-    return int(-(-min(prompts, budget) // size) + decodes * each)
+    # Only attributes in what is asked of everyone: this runs in every step while memory is scarce.
+    full = [-request.num_computed_tokens % size < ahead for request in scheduler.running]
+    missing = [
+        request.num_tokens - request.num_computed_tokens
+        for request in scheduler.running
+        if request.num_computed_tokens < request.num_prompt_tokens or request.num_preemptions
+    ]
+    prompts = [length for length in missing if length > ahead]
+    return int(-(-min(sum(prompts), budget) // size) + len(prompts) + sum(full) * each)
