@@ -83,8 +83,8 @@ def _end_session(child: subprocess.Popen[bytes], *, grace_s: float) -> None:
         for pid in others:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _reap()
         time.sleep(0.02)
+    _reap()  # where process 1 reaps nothing, they would stay as zombies
 
 
 def _wait(child: subprocess.Popen[bytes], grace_s: float) -> None:

@@ -156,6 +156,23 @@ def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path):
         asyncio.run(engine.keep())
 
 
+def test_not_even_a_zombie_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In a container, process 1 may reap nothing."""
+    monkeypatch.setenv("FAIRLEAD_GUARD_GRACE_S", "0.2")
+
+    async def story() -> list[psutil.Process]:
+        engine = child(tmp_path, STUBBORN)
+        task = asyncio.create_task(engine.keep())
+        await asyncio.wait_for(engine.ready.wait(), 30)
+        family = psutil.Process(engine.pid).children(recursive=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return [process for process in family if process.is_running()]
+
+    for _ in range(3):
+        assert asyncio.run(story()) == []
+
+
 def test_a_killed_engine_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """kill -9 on the engine: what it had started goes with it, and a new one is started."""
     monkeypatch.setenv("FAIRLEAD_GUARD_GRACE_S", "0.2")
