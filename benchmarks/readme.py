@@ -1,0 +1,124 @@
+"""The README's numbers, from the runs in results/: `python -m benchmarks.readme` writes them there.
+
+A test compares the README with what this gives, so that no number in it is anybody's memory.
+"""
+
+import json
+import re
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parent.parent / "README.md"
+
+
+def load(name: str) -> dict[str, Any]:
+    """A committed run."""
+    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return content
+
+
+def spread(values: list[float], form: str) -> str:
+    """Median, and the least and greatest in brackets."""
+    shown = [format(value, form) for value in (median(values), min(values), max(values))]
+    return f"{shown[0]} ({shown[1]} to {shown[2]})"
+
+
+def provenance(run: dict[str, Any]) -> str:
+    """Machine and commit of a run."""
+    machine = run["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores, commit `{run['commit']}`"
+
+
+def demo() -> str:
+    """The two-tenant flood: a row for each policy, over all runs of it."""
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
+    table = zip(*(run["rows"] for run in runs), strict=True)
+    last = runs[0]["rows"][-1]
+    note = f"""\
+Median (least to greatest) of {len(runs)} seeds, {last["seconds"]:.0f} s each: heavy keeps 60 requests in
+flight, light 16, at two vLLM engines of 4 running requests. Service is extend + 2 * output tokens,
+compared while both wait at every engine; the gap is at one engine, where DLPM's bound under full
+reservation is {last["bound_per_engine"]:,}. {provenance(runs[0])}."""
+    head = "| engines + gateway | light p50, s | heavy p50, s | heavy : light | gap | cached |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *map(demo_row, table), "", note])
+
+
+def demo_row(rows: tuple[dict[str, Any], ...]) -> str:
+    """One policy, over the seeds."""
+    tenants = [row["tenants"] for row in rows]
+    served = {
+        name: [each[name]["service_both_backlogged"] for each in tenants]
+        for name in ("heavy", "light")
+    }
+    ratios = [heavy / max(1, light) for heavy, light in zip(*served.values(), strict=True)]
+    p50 = {
+        name: spread([each[name]["latency_ms_p50"] / 1000 for each in tenants], ".1f")
+        for name in served
+    }
+    cells = [
+        f"{rows[0]['scheduler']} + {rows[0]['router']}",
+        p50["light"],
+        p50["heavy"],
+        spread(ratios, ".2f") if min(served["light"]) else "light starves",
+        spread([max(row["gap_per_engine"].values()) for row in rows], ",.0f"),
+        spread([100 * row["hit_rate"] for row in rows], ".0f") + " %",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def bench() -> str:
+    """Scheduling decisions, vLLM's schedule() and the gateway."""
+    decision, schedule, gateway = load("decision"), load("vllm_schedule"), load("gateway")
+    us = {(row["what"], row["waiting"]): row["us_median"] for row in decision["rows"]}
+    decisions = " / ".join(f"{us['dlpm decision', n]:.0f}" for n in (100, 1_000, 10_000, 100_000))
+    beside = next(
+        row
+        for row in schedule["rows"]
+        if (row["scheduler"], row["memory"], row["waiting"]) == ("dlpm", "ample", 10_000)
+    )
+    mean, p99 = beside["mean_beside_stock"][1], beside["p99_beside_stock"][1]
+    rows = {
+        "one DLPM decision at 100 / 1,000 / 10,000 / 100,000 waiting": f"{decisions} us",
+        "matching and sorting the queue instead, at 10,000 waiting": (
+            f"{us['re-match of the queue', 10_000]:,.0f} us"
+        ),
+        "vLLM's `schedule()` at 10,000 waiting, DLPM beside stock FCFS": (
+            f"mean {mean:.2f}x, p99 {p99:.2f}x"
+        ),
+    }
+    for row in gateway["rows"]:
+        if row["target"] == "d2lpm" and row["what"] in GATEWAY_ROWS:
+            name = row["what"].replace("us ", "")
+            rows[f"gateway with D2LPM: {name}"] = f"{row['median']:,.0f} us"
+    note = (
+        "Medians; the runs with their spread are in [benchmarks/results](benchmarks/results). "
+        f"{provenance(decision)}."
+    )
+    lines = [f"| {what} | {cost} |" for what, cost in rows.items()]
+    return "\n".join(["| what | cost |", "|---|---|", *lines, "", note])
+
+
+# What the README shows of it; sizes are those of the bodies.
+GATEWAY_ROWS = {
+    "CPU us per request, 2 KB",
+    "CPU us per request, 80 KB",
+    "CPU us per streamed event",
+    "p50 us added at 300/s, 2 KB",
+}
+
+
+def filled(text: str) -> str:
+    """The README with its two blocks as the results say."""
+    for name, block in (("demo", demo()), ("bench", bench())):
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+        text, count = re.subn(
+            pattern, lambda m, b=block: f"{m[1]}{b}\n{m[2]}", text, flags=re.DOTALL
+        )
+        assert count == 1, name
+    return text
+
+
+if __name__ == "__main__":
+    README.write_text(filled(README.read_text()))
