@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from benchmarks import readme
 
 from fairlead.core.radix_tree import RadixTree
 from fairlead.gateway import settings
@@ -75,3 +76,9 @@ def test_the_scheduler_of_the_how_to_works():
     run = IdealEngine(policy=namespace["Shortest"](), tree=tree, capacity=CAPACITY)
 
     assert len(run.run(unlike(10)).finished) == 20
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_committed_runs():
+    text = readme.README.read_text()
+
+    assert readme.filled(text) == text, "python -m benchmarks.readme writes them"
