@@ -13,6 +13,7 @@ from fairlead.experiments import two_tenants as flood
 pytestmark = pytest.mark.e2e
 
 SECONDS = 20
+BACKLOGGED_S = 10
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +33,19 @@ def results() -> dict[str, flood.PolicyResult]:
             )
         )
 
-    found = {scheduler: run(scheduler, router) for scheduler, router in flood.POLICIES}
+    found = {}
+    for scheduler, router in flood.POLICIES:
+        found[scheduler] = run(scheduler, router)
+        if found[scheduler].backlogged_s < BACKLOGGED_S:
+            # Something else slowed one engine down and a queue ran dry: nothing was measured.
+            found[scheduler] = run(scheduler, router)
     console.TERMINAL.print(console.tables(list(found.values())))
     return found
 
 
 def test_both_were_backlogged_long_enough_to_tell(results: dict[str, flood.PolicyResult]):
     """Otherwise nothing below means anything: who has no request waiting is not held back."""
-    assert all(result.backlogged_s >= 10 for result in results.values()), results
+    assert all(result.backlogged_s >= BACKLOGGED_S for result in results.values()), results
     assert all(result.failures == 0 for result in results.values()), results
 
 
