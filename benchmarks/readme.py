@@ -96,7 +96,8 @@ def bench() -> str:
             f"{ours:,.0f} us (sglang-router cache_aware in the same run: {other:,.0f} us)"
         )
     note = (
-        "Medians on a busy machine: compare within a row. The runs with their spread are in "
+        "Medians on a busy machine: compare within a row; at 2 KB the two gateways changed places "
+        "between runs, so call them level. The runs with their spread are in "
         "[benchmarks/results](benchmarks/results). "
         f"{provenance(decision)}."
     )
