@@ -1,0 +1,87 @@
+"""The command line: parses arguments, calls one function, and turns our errors into one line.
+
+Exit status: 0 done, 1 an engine failed, 2 the command was wrong, 130 interrupted.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NoReturn
+
+from fairlead.cli import service
+from fairlead.errors import ConfigError, FairleadError, in_words
+
+# Which extra brings a package, for whoever installed only part of fairlead.
+EXTRAS = {"uvloop": "gateway", "httptools": "gateway", "pydantic": "gateway", "rich": "gateway"}
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit 2 with one line: the usage text is behind --help."""
+        self.exit(2, f"{self.prog}: error: {message}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status."""
+    arguments = list(_dashed(sys.argv[1:] if argv is None else argv))
+    try:
+        options = make_parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = options.run
+        return run(options)
+    except ConfigError as error:
+        print(f"fairlead: error: {error}", file=sys.stderr)
+        return 2
+    except FairleadError as error:
+        print(f"fairlead: error: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in EXTRAS:
+            raise
+        wanted = EXTRAS[name]
+        print(f"fairlead: error: needs {name}: pip install 'fairlead[{wanted}]'", file=sys.stderr)
+        return 2
+    except OSError as error:
+        # Where it matters what was being done, that is said; this is for output into a full disk.
+        print(f"fairlead: error: {in_words(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+FLAG = re.compile(r"--[A-Za-z0-9_-]+")
+
+
+def _dashed(arguments: Iterable[str]) -> Iterator[str]:
+    """Underscores in a flag's name are accepted for dashes; values are left alone."""
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, value = argument.partition("=")
+        if not FLAG.fullmatch(name):
+            yield argument
+            continue
+        name = name.replace("_", "-")
+        if (
+            name == service.FLAGS_FLAG
+            and not equals
+            and (following := next(remaining, None)) is not None
+        ):
+            equals, value = "=", following
+        yield name + equals + value
+
+
+def make_parser() -> OneLineParser:
+    """Every command with its flags."""
+    parser = OneLineParser(
+        prog="fairlead",
+        description="Fair shares of LLM serving capacity that keep the prefix cache.",
+    )
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
+    )
+    for command in (service,):
+        command.add(commands)
+    return parser

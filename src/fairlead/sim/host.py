@@ -1,0 +1,96 @@
+"""The seam between a replica, which owns time, and a host, which is one engine's batching loop.
+
+A host decides what the next forward pass computes: it asks the scheduler, reserves memory, cuts
+prompts into chunks, preempts. It knows no clock, no step time and no observer: the replica asks how
+long the pass lasts, and tells what happened. `ideal`, `artifact`, `vllm` and `sglang` are hosts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fairlead.core.request import ClientId, Request
+from fairlead.workloads.trace import TraceRow
+
+
+class Job:
+    """One request at one replica, from its dispatch to its end."""
+
+    __slots__ = ("emitted", "request", "row")
+
+    def __init__(self, row: TraceRow, request: Request) -> None:
+        self.row = row
+        self.request = request
+        self.emitted = 0  # output tokens so far, written by its host
+
+    @property
+    def left(self) -> int:
+        """Output tokens still to come."""
+        return self.row.output_len - self.emitted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A job that runs from this pass on; `again` if it was preempted before."""
+
+    job: Job
+    extend_len: int
+    again: bool = False
+
+
+@dataclass(kw_only=True, slots=True)
+class Pass:
+    """One forward pass: what led to it, what it computes, what it emits."""
+
+    admitted: Sequence[Admitted] = ()
+    preempted: Sequence[Job] = ()
+    evicted: int = 0  # cached tokens that gave way
+    refills: int = 0  # k, summed over the look
+    # What is computed. A chunk is q prompt tokens of one sequence on c that are in memory already.
+    chunks: int = 0
+    extend_len: int = 0  # the sum of q
+    attention: int = 0  # the sum of q * (2c + q): twice the pairs of tokens that meet
+    decodes: int = 0  # sequences that decode one token, those of the chunks not included
+    context: int = 0  # tokens in memory of those sequences, all together
+    # Tokens each client is sent at the end of the pass.
+    counts: Mapping[ClientId, int] = field(default_factory=dict)
+    # How many passes like this one may follow each other, this one included, before anything
+    # finishes or a look could change anything, as long as nobody arrives or leaves. From one to the
+    # next only `context` grows, by `decodes`. A pass with chunks is alone.
+    repeats: int = 1
+
+
+class Host(Protocol):
+    """One engine's loop over its scheduler and its memory."""
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether it could run alone here; if not, it is rejected on arrival."""
+        ...
+
+    def enqueue(self, job: Job) -> None:
+        """It waits. Raises QueueFull if the policy's table of clients is full."""
+        ...
+
+    def begin_pass(self, now_us: int) -> Pass | None:
+        """Look at the queue and say what to compute next; None if there is nothing to run."""
+        ...
+
+    def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
+        """`passes` <= repeats such passes are over; the jobs that finished, in order of admission."""
+        ...
+
+    def cancel(self, job: Job) -> None:
+        """It is gone, from whatever state; called between passes only."""
+        ...
+
+
+class StepTime(Protocol):
+    """How long a forward pass lasts, in whole picoseconds so that sums of passes are exact."""
+
+    def pass_ps(self, work: Pass) -> int:
+        """The duration of the pass."""
+        ...
+
+    def growth_ps(self, work: Pass) -> int:
+        """How much longer each further pass like it is, its context having grown by `decodes`."""
+        ...
