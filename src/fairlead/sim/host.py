@@ -87,6 +87,11 @@ class Host(Protocol):
 class StepTime(Protocol):
     """How long a forward pass lasts, in whole picoseconds so that sums of passes are exact."""
 
+    @property
+    def alike(self) -> bool:
+        """Whether passes that are alike last alike; if not (jitter), each is asked for by itself."""
+        ...
+
     def pass_ps(self, work: Pass) -> int:
         """The duration of the pass."""
         ...
