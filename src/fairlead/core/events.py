@@ -78,6 +78,15 @@ class Decode(NamedTuple):
         return (self.start_ps + after(j + 1, self.pass_ps, self.growth_ps)) // PS_PER_US
 
 
+class FirstToken(NamedTuple):
+    """The pass that ends now emitted its first token. Follows that pass's `Decode`, once a request."""
+
+    t_us: int
+    worker: int
+    request: RequestId
+    client: ClientId
+
+
 class Finish(NamedTuple):
     """It emitted its last token, the `output_len`-th, in step `step`, which ends now."""
 
@@ -138,6 +147,7 @@ Event = (
     | Reject
     | Admit
     | Decode
+    | FirstToken
     | Finish
     | Cancel
     | Preempt

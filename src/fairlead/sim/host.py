@@ -54,6 +54,7 @@ class Pass:
     context: int = 0  # tokens in memory of those sequences, all together
     # Tokens each client is sent at the end of the pass.
     counts: Mapping[ClientId, int] = field(default_factory=dict)
+    first: Sequence[Job] = ()  # whose first token that is; `repeats` is 1 where there are any
     # How many passes like this one may follow each other, this one included, before anything
     # finishes or a look could change anything, as long as nobody arrives or leaves. From one to the
     # next only `context` grows, by `decodes`. A pass with chunks is alone.
