@@ -35,7 +35,7 @@ def run_gateway(options: argparse.Namespace) -> int:
 def add_serve(parser: argparse.ArgumentParser) -> None:
     """`fairlead serve`: the engines' flags, and the gateway's."""
     from fairlead.gateway import settings
-    from fairlead.schedulers import SCHEDULERS
+    from fairlead.schedulers import IN_ENGINES
 
     settings.add_arguments(parser)
     engines = parser.add_argument_group("engines")
@@ -45,7 +45,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         "--model", default="demo", metavar="DIR|ID", help="demo: small, random weights, made here"
     )
     engines.add_argument(
-        "--scheduler", choices=sorted(SCHEDULERS), default="dlpm", help="inside each engine (dlpm)"
+        "--scheduler", choices=IN_ENGINES, default="dlpm", help="inside each engine (dlpm)"
     )
     engines.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u of DLPM (4096)")
     engines.add_argument(

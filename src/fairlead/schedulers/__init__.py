@@ -10,14 +10,20 @@ from fairlead.errors import ConfigError
 from fairlead.schedulers.dlpm import DLPM
 from fairlead.schedulers.fcfs import FCFS
 from fairlead.schedulers.lpm import LPM
+from fairlead.schedulers.rpm import RPM
 from fairlead.schedulers.vtc import VTC
 
 SCHEDULERS: dict[str, type[Policy]] = {
     "fcfs": FCFS,
+    "rpm": RPM,
     "lpm": LPM,
     "vtc": VTC,
     "dlpm": DLPM,
 }
+
+# What an engine cannot do by itself: a limit over the whole cluster.
+SIMULATED_ONLY = ("rpm",)
+IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))
 
 
 def make_policy(name: str, *, cache: RadixTree | BlockCache, **settings: Any) -> Policy:

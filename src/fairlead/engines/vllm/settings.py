@@ -14,7 +14,7 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.protocols import Policy
 from fairlead.core.service import Weights, parse_weight
 from fairlead.errors import ConfigError
-from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.schedulers import IN_ENGINES, make_policy
 
 if TYPE_CHECKING:
     from fairlead.engines.vllm.blocks import EngineBlocks
@@ -84,10 +84,8 @@ def _from_text(key: str, text: str, where: str) -> object:
 
 
 def _scheduler(value: object, where: str) -> str:
-    if not isinstance(value, str) or value not in SCHEDULERS:
-        raise ConfigError(
-            f"{where}: expected one of {', '.join(sorted(SCHEDULERS))}, got {value!r}"
-        )
+    if not isinstance(value, str) or value not in IN_ENGINES:
+        raise ConfigError(f"{where}: expected one of {', '.join(IN_ENGINES)}, got {value!r}")
     return value
 
 
