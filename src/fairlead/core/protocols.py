@@ -7,7 +7,7 @@ aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 
@@ -49,6 +49,15 @@ class Charging(Protocol):
 
     def credit(self, client: ClientId) -> int:
         """How much the client is owed, in units; the least owed is preempted first."""
+        ...
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """What only a policy that charges in advance wants to hear."""
+
+    def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
+        """A request that was admitted is gone, cancelled or `finished`, after `output_len` outputs."""
         ...
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from fairlead.core.clients import OTHER
-from fairlead.core.protocols import Policy
+from fairlead.core.protocols import Policy, Settling
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.service import Service
 from fairlead.errors import QueueFull
@@ -58,6 +58,7 @@ class Scheduler:
         self.others = Service()
         self.cut_looks = 0  # looks that ended at max_misfits
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
+        self._settling = policy if isinstance(policy, Settling) else None
         self._max_misfits = max_misfits
         self._max_clients = max_clients
         self._seats: dict[RequestId, _Seat] = {}
@@ -116,11 +117,11 @@ class Scheduler:
     def finish(self, request: Request) -> None:
         """It emitted its last output."""
         assert self._seats[request.id].paid
-        self.cancel(request)
+        self._end(request, finished=True)
 
     def cancel(self, request: Request) -> None:
         """It is gone, from whatever state; what it consumed stays charged."""
-        self._leave(self._seats.pop(request.id))
+        self._end(request, finished=False)
 
     # -- Selection -----------------------------------------------------------------------------
 
@@ -227,6 +228,12 @@ class Scheduler:
         return min(calm, key=lambda item: item[:2])[2] if calm else None
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _end(self, request: Request, *, finished: bool) -> None:
+        seat = self._seats.pop(request.id)
+        self._leave(seat)
+        if seat.paid and self._settling:
+            self._settling.on_end(request, output_len=seat.output_len, finished=finished)
 
     def _leave(self, seat: _Seat) -> None:
         """Take the request out of wherever it is."""

@@ -8,6 +8,7 @@ from fairlead.core.scheduler import CALM_LOOKS, Scheduler, State
 from fairlead.core.service import UNITS_PER_TOKEN, Service
 from fairlead.errors import ConfigError
 from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.schedulers.fcfs import FCFS
 
 
 def scheduler_of(name="dlpm", *, max_misfits=32, **settings):
@@ -273,10 +274,41 @@ def test_ageing_lets_the_oldest_of_a_client_go_before_its_better_matches():
     assert order == ["1", "2", "3", "4", "0", "5", "6", "7", "8"]
 
 
+class Listening(FCFS):
+    """Hears of every end."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends = []
+
+    def on_end(self, request, *, output_len, finished):
+        self.ends.append((request.id, output_len, finished))
+
+
+def test_a_policy_that_wants_to_hears_of_the_end_of_what_it_admitted():
+    """
+    One finishes after two outputs, one is cancelled after one, and one before it was admitted.
+    """
+    policy = Listening()
+    scheduler = Scheduler(policy)
+    for order in (1, 2, 3):
+        scheduler.add(request(order))
+    scheduler.begin()
+    first, second = admit_next(scheduler), admit_next(scheduler)
+    scheduler.decode(first, 2)
+    scheduler.decode(second, 1)
+    scheduler.finish(first)
+    scheduler.preempt(second)
+    scheduler.cancel(second)
+    scheduler.cancel(scheduler.propose())
+
+    assert policy.ends == [("1", 2, True), ("2", 1, False)]
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("fair", {}, "scheduler: expected one of fcfs, lpm, vtc, dlpm, got 'fair'"),
+        ("fair", {}, f"scheduler: expected one of {', '.join(SCHEDULERS)}, got 'fair'"),
         ("fcfs", {"quantum": 5}, "scheduler fcfs has no setting 'quantum'"),
         ("dlpm", {"quantum": 0}, "quantum: expected a whole number of tokens >= 1, got 0"),
         (
