@@ -1,9 +1,27 @@
 """A trace: what clients ask for and when, one row a request (DESIGN 6.1)."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from sys import intern
+from typing import Any
 
 from fairlead.core.request import ClientId, RequestId
 from fairlead.core.runs import Runs
+from fairlead.errors import ConfigError
+from fairlead.workloads.fields import (
+    WrongField,
+    microseconds,
+    name,
+    parse_object,
+    seconds,
+    tokens,
+    weight,
+    whole,
+)
+from fairlead.workloads.files import STANDARD, lines
+from fairlead.workloads.hash_set import HashSet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,3 +44,111 @@ class TraceRow:
     after: tuple[RequestId, ...] = ()
     weight: int | None = None
     cancel_us: int | None = None
+
+
+REQUIRED = ("id", "client", "arrival", "prompt", "output_len")
+OPTIONAL = ("max_tokens", "output", "program", "after", "weight", "cancel_at")
+FIELDS = dict.fromkeys((*REQUIRED, *OPTIONAL)).keys()
+
+
+def read_trace(path: str | Path) -> Iterator[TraceRow]:
+    """The rows of a JSONL file, `.gz` and `.zst` unpacked, `-` for standard input, one at a time.
+
+    Of the rows before only a hash of each id (at most 32 bytes) and each client's weight are kept, so
+    a trace may be larger than memory. Raises ConfigError, with file, line and field, at the first
+    row that breaks a rule of DESIGN 6.1. O(fields and runs) a row.
+    """
+    rules = _Rules()
+    shown = "<stdin>" if str(path) == STANDARD else path
+    for number, line in lines(path):
+        try:
+            row = _row(parse_object(line))
+            rules.keep(row)
+        except ConfigError as error:
+            raise ConfigError(f"{shown}:{number}: {error}") from None
+        yield row
+
+
+def _row(record: dict[str, Any]) -> TraceRow:
+    """What one line says by itself."""
+    if not record.keys() <= FIELDS:
+        unknown = next(field for field in record if field not in FIELDS)
+        raise ConfigError(f"field {json.dumps(unknown)}: expected one of {', '.join(FIELDS)}")
+    for field in REQUIRED:
+        if field not in record:
+            raise ConfigError(f'field "{field}": expected a value, got no such field')
+    output_len = whole(record["output_len"], "output_len", least=1)
+    row: dict[str, Any] = {
+        "id": name(record["id"], "id"),
+        "client": intern(name(record["client"], "client")),
+        "arrival_us": microseconds(record["arrival"], "arrival"),
+        "prompt": tokens(record["prompt"], "prompt"),
+        "output_len": output_len,
+        "max_tokens": output_len,
+    }
+    if len(record) > len(REQUIRED):
+        row.update(_more(record, row["arrival_us"], output_len))
+    return TraceRow(**row)
+
+
+def _more(record: dict[str, Any], arrival_us: int, output_len: int) -> Iterator[tuple[str, Any]]:
+    """The optional fields that the line has."""
+    if "max_tokens" in record:
+        yield "max_tokens", whole(record["max_tokens"], "max_tokens", least=output_len)
+    if "output" in record:
+        output = tokens(record["output"], "output")
+        if len(output) != output_len:
+            raise ConfigError(
+                f'field "output": expected output_len = {output_len} tokens, got {len(output)}'
+            )
+        yield "output", output
+    if "program" in record:
+        yield "program", intern(name(record["program"], "program"))
+    if "after" in record:
+        yield "after", _after(record["after"])
+    if "weight" in record:
+        yield "weight", weight(record["weight"])
+    if "cancel_at" in record:
+        cancel_us = microseconds(record["cancel_at"], "cancel_at")
+        if cancel_us < arrival_us:
+            raise WrongField("cancel_at", "no time before arrival", record["cancel_at"])
+        yield "cancel_us", cancel_us
+
+
+def _after(value: object) -> tuple[RequestId, ...]:
+    if type(value) is not list:
+        raise WrongField("after", "a list of ids", value)
+    parents = tuple(name(parent, f"after[{at}]") for at, parent in enumerate(value))
+    if len(set(parents)) != len(parents):
+        raise WrongField("after", "each id once", value)
+    return parents
+
+
+class _Rules:
+    """What lines must keep among each other: unique ids, order, one weight a client, parents first."""
+
+    def __init__(self) -> None:
+        self._ids = HashSet()
+        self._weights: dict[ClientId, int] = {}
+        self._last_us = 0
+
+    def keep(self, row: TraceRow) -> None:
+        """Remember the row. Raises ConfigError if it contradicts an earlier one. O(1) amortised."""
+        if row.arrival_us < self._last_us:
+            raise ConfigError(
+                f'field "arrival": expected lines sorted by arrival (the line before has '
+                f"{seconds(self._last_us)}), got {seconds(row.arrival_us)}"
+            )
+        self._last_us = row.arrival_us
+        for at, parent in enumerate(row.after):
+            if parent not in self._ids:
+                raise WrongField(f"after[{at}]", "the id of an earlier line", parent)
+        if not self._ids.add(row.id):
+            raise WrongField("id", "an id of its own", row.id)
+        if row.weight is not None and row.weight != self._weights.setdefault(
+            row.client, row.weight
+        ):
+            raise ConfigError(
+                f'field "weight": expected {seconds(self._weights[row.client])} as before for client '
+                f"{json.dumps(row.client)}, got {seconds(row.weight)}"
+            )
