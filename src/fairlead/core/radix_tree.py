@@ -2,14 +2,15 @@
 
 The tree knows sizes in tokens and recency, nothing of requests or clients. Its listeners hear of
 every prefix that grows or shrinks; that is how waiting requests move without being matched again.
+It copies no prompt: a node is a stretch of the prompt that made it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import Unit
+from fairlead.core.runs import common_len
 
 
 class TreeListener(Protocol):
@@ -20,61 +21,54 @@ class TreeListener(Protocol):
         ...
 
     def shrank(self, tokens: Sequence[Unit], length: int) -> None:
-        """Of the path `tokens` only `tokens[:length]` is still cached."""
+        """Of `tokens` only `tokens[:length]` is still cached."""
         ...
 
 
-class _Node:
-    __slots__ = ("children", "parent", "pins", "serial", "start", "tokens", "used")
+class Node:
+    """The tokens `key[start:end]`, cached behind `key[:start]`; `key` is the prompt that came first."""
 
-    def __init__(self, parent: "_Node | None", tokens: Sequence[Unit], start: int, serial: int):
+    __slots__ = ("children", "end", "key", "parent", "pins", "serial", "start", "used")
+
+    def __init__(
+        self, parent: "Node | None", key: Sequence[Unit], start: int, end: int, serial: int
+    ) -> None:
         self.parent = parent
-        self.tokens = tokens  # the edge from the parent to here
-        self.start = start  # depth at which the edge begins
-        self.children: dict[Unit, _Node] = {}
-        self.pins = 0
-        self.used = (0, 0)  # (now_us, serial of the touch): recency, without ties
+        self.key, self.start, self.end = key, start, end
+        self.children: dict[Unit, Node] | None = None  # none is the same as empty: most are leaves
+        self.pins = 0  # paths that end here, and children with pins
+        self.used = 0  # the number of its last touch: recency, without ties
         self.serial = serial
 
     @property
-    def end(self) -> int:
-        return self.start + len(self.tokens)
+    def length(self) -> int:
+        """As a pinned path: how many tokens stay cached until `release`."""
+        return self.end
+
+
+# A pinned prefix is named by the node it ends in, which stays where it is while it is pinned.
+Path: TypeAlias = Node
+
+
+class Match(NamedTuple):
+    """Where a prompt leaves the cache: `length` tokens are cached, and it ends in or at `node`.
+
+    Of these, `pinned` tokens are in use. True until the tree changes.
+    """
+
+    node: Node
+    length: int
+    pinned: int
 
 
 # (when it was used last, its serial, itself)
-_Leaf: TypeAlias = tuple[tuple[int, int], int, _Node]
+_Leaf: TypeAlias = tuple[int, int, Node]
 
 
 def _may_go(leaf: _Leaf) -> bool:
     """Whether an entry of the eviction heap is still true."""
-    used, _, node = leaf
-    return bool(node.parent) and not node.pins and not node.children and node.used == used
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Path:
-    """A pinned prefix; `length` tokens that stay cached until `release`."""
-
-    node: _Node
-    length: int
-
-
-def common_len(a: Sequence[Unit], b: Sequence[Unit], at: int, start: int, end: int) -> int:
-    """How far a[start:end] agrees with b[start - at:], as an end position in `a`.
-
-    Compares slices, halving where they differ, so that the work is done at C speed. O(length).
-    """
-    end = min(end, at + len(b))
-    if a[start:end] == b[start - at : end - at]:
-        return max(start, end)
-    low, high = start, end  # a and b agree up to low and differ somewhere before high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if a[low:middle] == b[low - at : middle - at]:
-            low = middle
-        else:
-            high = middle
-    return low
+    node = leaf[2]
+    return not (node.pins or node.children) and node.used == leaf[0] and node.parent is not None
 
 
 class RadixTree:
@@ -84,7 +78,8 @@ class RadixTree:
 
     def __init__(self) -> None:
         self._serial = 0
-        self._root = _Node(None, (), 0, 0)
+        self._now_us = 0
+        self._root = Node(None, (), 0, 0, 0)
         self._root.pins = 1
         self._size = 0
         self._pinned = 0
@@ -101,58 +96,77 @@ class RadixTree:
         return self._size
 
     @property
+    def pinned(self) -> int:
+        """Cached tokens that are in use. O(1)."""
+        return self._pinned
+
+    @property
     def evictable(self) -> int:
         """Cached tokens that nobody has pinned. O(1)."""
         return self._size - self._pinned
 
     def match_len(self, tokens: Sequence[Unit], /) -> int:
         """The length of the longest cached prefix of `tokens`. Pure. O(match)."""
-        return self._match(tokens)[1]
+        return self._descend(self._root, tokens)[1]
 
     def unpinned_len(self, tokens: Sequence[Unit], /) -> int:
         """How much of that prefix is evictable now. Pure. O(match)."""
-        node, length = self._match(tokens)
-        while node.pins == 0:
-            assert node.parent is not None
-            node = node.parent
-        return max(0, length - node.end)
+        match = self.match(tokens)
+        return match.length - match.pinned
+
+    def match(self, tokens: Sequence[Unit], /) -> Match:
+        """The longest cached prefix of `tokens`, and how much of it is in use. Pure. O(match)."""
+        node, length = at, pinned = self._descend(self._root, tokens)
+        while not at.pins:
+            assert at.parent is not None
+            pinned = at.start
+            at = at.parent
+        return Match(node, length, pinned)
 
     def acquire(self, tokens: Sequence[Unit], /, now_us: int) -> Path:
         """Pin the longest cached prefix of `tokens` and mark it used. O(match)."""
-        node, length = self._match(tokens)
-        if length < node.end:
-            node = self._split(node, length)
+        return self.pin(self.match(tokens), now_us)
+
+    def pin(self, match: Match, now_us: int) -> Path:
+        """Pin what `match` just found and mark it used. O(depth)."""
+        node = match.node
+        if match.length < node.end:
+            node = self._split(node, match.length)
         self._pin(node)
         self._touch(node, now_us)
-        return Path(node=node, length=length)
+        return node
 
     def insert(self, path: Path, tokens: Sequence[Unit], /, now_us: int) -> Path:
         """Extend a pin: all of `tokens`, which begin with the path, is cached and pinned. O(tokens).
 
         The old path is spent: release only the new one.
         """
-        assert path.node.pins > 0 and path.length <= len(tokens)
-        found = self.acquire(tokens, now_us)  # someone else may have cached more meanwhile
-        node = found.node
-        if found.length < len(tokens):
-            node = self._append(node, tokens[found.length :], found.length)
-            self._pin(node, upto=found.node)
-            self._touch(node, now_us)
+        assert path.pins > 0 and path.end <= len(tokens)
+        node, length = self._descend(path, tokens)  # someone else may have cached more meanwhile
+        if length < node.end:
+            node = self._split(node, length)
+        grown = length < len(tokens)
+        if grown:
+            node = self._append(node, tokens, length)
+        self._pin(node)
+        self._touch(node, now_us)
+        self.release(path)
+        if grown:
             for listener in self._listeners:
                 listener.grew(tokens, len(tokens))
-        self.release(path)
-        return Path(node=node, length=len(tokens))
+        return node
 
     def release(self, path: Path) -> None:
         """Give back a pin; evicts nothing. O(depth)."""
-        node: _Node | None = path.node
-        while node is not None and node is not self._root:
-            assert node.pins > 0
-            node.pins -= 1
-            if node.pins == 0:
-                self._pinned -= len(node.tokens)
-                self._offer(node)
+        node = path
+        assert node.pins > 0
+        node.pins -= 1
+        while not node.pins:
+            assert node.parent is not None
+            self._pinned -= node.end - node.start
+            self._offer(node)
             node = node.parent
+            node.pins -= 1
 
     def evict(self, size: int) -> int:
         """Drop up to `size` unpinned tokens, from the ends of the oldest leaves; how many it dropped.
@@ -161,9 +175,8 @@ class RadixTree:
         """
         dropped = 0
         while dropped < size and (leaf := self._leaves.top(_may_go)):
-            self._leaves.drop()
             node = leaf[2]
-            cut = min(size - dropped, len(node.tokens))
+            cut = min(size - dropped, node.end - node.start)
             self._trim(node, cut)
             dropped += cut
         return dropped
@@ -174,88 +187,98 @@ class RadixTree:
         stack = [self._root]
         while stack:
             node = stack.pop()
-            for first, child in node.children.items():
-                assert child.parent is node and child.tokens[0] == first
-                assert child.start == node.end
-                assert node is self._root or (child.pins <= node.pins and child.used <= node.used)
-                size += len(child.tokens)
-                pinned += len(child.tokens) if child.pins else 0
+            children = node.children or {}
+            for first, child in children.items():
+                assert child.parent is node and child.key[child.start] == first
+                assert child.start == node.end < child.end <= len(child.key)
+                assert common_len(child.key, node.key, 0, node.end) == node.end
+                size += child.end - child.start
+                pinned += child.end - child.start if child.pins else 0
                 stack.append(child)
+            assert node.pins >= sum(1 for child in children.values() if child.pins)
         assert (size, pinned) == (self._size, self._pinned), (size, pinned, self)
 
-    def _match(self, tokens: Sequence[Unit]) -> tuple[_Node, int]:
-        """The deepest node the match reaches into, and the match's length."""
-        node, length = self._root, 0
-        while length < len(tokens) and (child := node.children.get(tokens[length])):
+    def _descend(self, node: Node, tokens: Sequence[Unit]) -> tuple[Node, int]:
+        """From a node whose path `tokens` begin with: the deepest the match reaches, and its length."""
+        at, end = node.end, len(tokens)
+        while at < end and node.children and (child := node.children.get(tokens[at])):
             node = child
-            length = common_len(tokens, node.tokens, node.start, length, len(tokens))
-            if length < node.end:
+            at = common_len(tokens, node.key, at, min(end, node.end))
+            if at < node.end:
                 break
-        return node, length
+        return node, at
 
-    def _split(self, node: _Node, at: int) -> _Node:
+    def _split(self, node: Node, at: int) -> Node:
         """Cut the edge into `node` at depth `at`; the new upper half, so paths keep their end."""
-        assert node.start < at < node.end and node.parent is not None
-        upper = _Node(node.parent, node.tokens[: at - node.start], node.start, self._next())
-        upper.pins, upper.used = node.pins, node.used
-        node.parent.children[upper.tokens[0]] = upper
-        node.tokens, node.start, node.parent = node.tokens[at - node.start :], at, upper
-        upper.children[node.tokens[0]] = node
+        parent, key = node.parent, node.key
+        assert node.start < at < node.end and parent is not None and parent.children
+        upper = Node(parent, key, node.start, at, self._next())
+        upper.pins = 1 if node.pins else 0
+        parent.children[key[node.start]] = upper
+        node.start, node.parent = at, upper
+        upper.children = {key[at]: node}
         return upper
 
-    def _append(self, parent: _Node, tokens: Sequence[Unit], start: int) -> _Node:
-        node = _Node(parent, tokens, start, self._next())
-        assert tokens[0] not in parent.children
-        parent.children[tokens[0]] = node
-        self._size += len(tokens)
+    def _append(self, parent: Node, tokens: Sequence[Unit], start: int) -> Node:
+        node = Node(parent, tokens, start, len(tokens), self._next())
+        if parent.children is None:
+            parent.children = {}
+        assert tokens[start] not in parent.children
+        parent.children[tokens[start]] = node
+        self._size += node.end - start
         return node
 
-    def _pin(self, node: _Node, upto: _Node | None = None) -> None:
-        """One more pin on every node from `node` to the root, `upto` and above left out."""
-        walk: _Node | None = node
-        while walk is not None and walk is not self._root and walk is not upto:
-            if walk.pins == 0:
-                self._pinned += len(walk.tokens)
-            walk.pins += 1
-            walk = walk.parent
+    def _pin(self, node: Node) -> None:
+        """One more pin; the first one of a node pins its parent."""
+        node.pins += 1
+        while node.pins == 1:
+            assert node.parent is not None  # the root always has one more
+            self._pinned += node.end - node.start
+            node = node.parent
+            node.pins += 1
 
-    def _touch(self, node: _Node, now_us: int) -> None:
-        used = (now_us, self._next())
-        walk: _Node | None = node
-        while walk is not None:
-            walk.used = max(walk.used, used)
-            walk = walk.parent
+    def _touch(self, node: Node, now_us: int) -> None:
+        """It is the most recently used. What is above it hears of that when it becomes a leaf."""
+        assert now_us >= self._now_us, "time goes on, so that the touches' numbers are in its order"
+        self._now_us = now_us
+        node.used = self._next()
 
-    def _offer(self, node: _Node) -> None:
+    def _offer(self, node: Node) -> None:
         """An unpinned leaf may be evicted."""
-        if not node.children and not node.pins and node is not self._root:
+        if not node.children and not node.pins:
             self._leaves.push((node.used, node.serial, node), _may_go)
 
-    def _trim(self, node: _Node, cut: int) -> None:
-        """Drop the last `cut` tokens of an unpinned leaf, and the leaf if none are left."""
+    def _trim(self, node: Node, cut: int) -> None:
+        """Drop the last `cut` tokens of the leaf on top of the heap, and the leaf if none are left."""
         assert not node.children and node.pins == 0 and node.parent is not None
-        path = self._tokens_of(node) if self._listeners else ()
-        length = node.end - cut
-        parent = node.parent
+        parent, key, length = node.parent, node.key, node.end - cut
         self._size -= cut
-        if cut == len(node.tokens):
-            del parent.children[node.tokens[0]]
-            node.parent = None
-            self._offer(parent)
+        if length > node.start:
+            node.end = length
+            _shorten(node, key)
         else:
-            node.tokens = node.tokens[:-cut]
-            self._offer(node)
+            assert parent.children
+            self._leaves.drop()
+            del parent.children[key[node.start]]
+            node.parent = None
+            parent.used = max(parent.used, node.used)
+            if not parent.children:
+                parent.children = None
+            _shorten(parent, key)
+            self._offer(parent)
         for listener in self._listeners:
-            listener.shrank(path, length)
-
-    def _tokens_of(self, node: _Node) -> Sequence[Unit]:
-        edges = []
-        walk: _Node | None = node
-        while walk is not None:
-            edges.append(walk.tokens)
-            walk = walk.parent
-        return tuple(token for edge in reversed(edges) for token in edge)
+            listener.shrank(key, length)
 
     def _next(self) -> int:
         self._serial += 1
         return self._serial
+
+
+def _shorten(node: Node | None, key: Sequence[Unit]) -> None:
+    """No prompt is kept alive by nodes that need less than half of it: they keep a copy of that."""
+    kept = key
+    while node is not None and node.key is key and (kept is not key or 2 * node.end < len(key)):
+        if 2 * node.end < len(kept):
+            kept = key[: node.end]
+        node.key = kept
+        node = node.parent

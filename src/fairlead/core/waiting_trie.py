@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from fairlead.core.lazy_heap import LazyHeap
-from fairlead.core.radix_tree import common_len
 from fairlead.core.request import ClientId, Request, Unit
+from fairlead.core.runs import common_len
 
 
 class Entry:
@@ -129,7 +129,7 @@ class WaitingTrie:
             child = node.children.get(key[at])
             if child is None:
                 return self._grow(node, key, at, end)
-            at = common_len(key, child.key, 0, at, min(end, child.end))
+            at = common_len(key, child.key, at, min(end, child.end))
             node = child if at == child.end else self._split(child, at)
         return node
 

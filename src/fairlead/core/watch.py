@@ -7,8 +7,9 @@ hashes, so every node is entered under the hashes it holds and the one it wants 
 from collections.abc import Sequence
 
 from fairlead.core.block_cache import BlockCache
-from fairlead.core.radix_tree import RadixTree, common_len
+from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Unit
+from fairlead.core.runs import common_len
 from fairlead.core.waiting import WaitingIndex
 from fairlead.core.waiting_trie import Node, WaitingTrie
 
@@ -48,7 +49,7 @@ class PathWatch:
         """All of `tokens[:length]` is cached now."""
         node, at = self._trie.root, 0
         while at < length and (child := node.children.get(tokens[at])):
-            at = common_len(tokens, child.key, 0, at, min(length, child.end))
+            at = common_len(tokens, child.key, at, min(length, child.end))
             if at - child.start > child.held:
                 self._trie.set_held(child, at - child.start)
             if at < child.end:
@@ -56,10 +57,10 @@ class PathWatch:
             node = child
 
     def shrank(self, tokens: Sequence[Unit], length: int) -> None:
-        """Of the path `tokens` only `tokens[:length]` is still cached."""
+        """Of `tokens` only `tokens[:length]` is still cached."""
         node, at = self._trie.root, 0
         while at < len(tokens) and (child := node.children.get(tokens[at])):
-            at = common_len(tokens, child.key, 0, at, min(len(tokens), child.end))
+            at = common_len(tokens, child.key, at, min(len(tokens), child.end))
             keep = max(0, length - child.start)
             if at > length and child.held > keep:
                 self._trie.set_held(child, keep)
