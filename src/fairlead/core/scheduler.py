@@ -132,6 +132,11 @@ class Scheduler:
         self._ended = False
         self.policy.begin()
 
+    def skip(self, looks: int) -> None:
+        """So many looks were left out, since nobody could have been admitted. O(1)."""
+        assert looks >= 0, looks
+        self._look += looks
+
     def propose(self) -> Request | None:
         """The request to try now; answer with `admit`, `pass_over` or `hold`. None ends the look."""
         if self._ended:
