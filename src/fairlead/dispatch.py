@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fairlead.core.chunk_index import ChunkIndex, chunks_len
 from fairlead.core.ledger import Ledger
+from fairlead.core.matches import Matches
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
@@ -118,6 +119,7 @@ class Dispatcher:
         self._reserved: dict[ClientId, int] = {}  # no client has a zero here
         # The workers that are up, by the model asked for; emptied whenever a worker changes.
         self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
+        self._up = 0  # how many workers are up
 
     # -- requests
 
@@ -206,6 +208,7 @@ class Dispatcher:
         self._candidates.clear()
         if not worker.up:
             worker.up = True
+            self._up += 1
             worker.reports_cached = None  # it may be another build, or have other flags
             self.router.add_worker(name)
             self.index.add_worker(name)
@@ -216,6 +219,7 @@ class Dispatcher:
         self._candidates.clear()
         if worker.up:
             worker.up = False
+            self._up -= 1
             self.router.remove_worker(name)
             self.index.drop_worker(name)
         waiting = (ticket for ticket in worker.tickets if ticket.state is State.WAITING)
@@ -262,14 +266,18 @@ class Dispatcher:
 
     def _send(self, ticket: Ticket, candidates: Collection[WorkerId]) -> None:
         request = ticket.request
-        depths = self.index.match(request.prompt)
         tokens = self.scale.tokens if ticket.text_len else _counted
         matched = {
-            name: min(tokens(chunks_len(depths[name])), request.input_len - 1)
-            for name in candidates
+            name: min(tokens(chunks_len(depth)), request.input_len - 1)
+            for name, depth in self.index.match(request.prompt).items()
+            if depth
         }
-        ticket.worker = self.router.route(request, matched=matched)
-        ticket.matched_len = matched[ticket.worker]
+        ticket.worker = self.router.route(
+            request,
+            matches=Matches.of_each(matched),
+            candidates=None if len(candidates) == self._up else frozenset(candidates),
+        )
+        ticket.matched_len = matched.get(ticket.worker, 0)
         self.router.dispatch(request, ticket.worker, extend_len=ticket.extend_len)
         # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
         self.index.insert(ticket.worker, request.prompt)

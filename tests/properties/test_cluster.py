@@ -7,6 +7,7 @@ worker, where it is the sum of the workers' own. That it fails otherwise is a te
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.matches import Matches
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
 from fairlead.metrics.fairness import BackloggedGaps
@@ -78,7 +79,7 @@ def run_cluster(traffic, *, workers, quantum, worker_quantum, observers=None, ch
         while todo and todo[0].step <= step:
             request = todo.pop(0).request
             matched = {name: engines[name].tree.match_len(request.prompt) for name in names}
-            worker = router.route(request, matched=matched)
+            worker = router.route(request, matches=Matches.of_each(matched))
             extend_len = request.input_len - min(matched[worker], request.input_len - 1)
             router.dispatch(request, worker, extend_len=extend_len)
             engines[worker].arrive(request)

@@ -6,9 +6,10 @@ between them and does what is the same for every policy (preempted requests firs
 aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O (DESIGN 4).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol, runtime_checkable
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 
 
@@ -132,8 +133,18 @@ class Router(Protocol):
         """`worker` is gone: its counters and queue length are dropped at once."""
         ...
 
-    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
-        """One of the workers in `matched`, which maps each candidate to its cached tokens."""
+    def route(
+        self,
+        request: Request,
+        *,
+        matches: Matches,
+        candidates: Collection[WorkerId] | None = None,
+    ) -> WorkerId:
+        """The worker to send it to, of `candidates`, or of all that are up.
+
+        `matches` says who has cached how much of the prompt. `candidates` is not empty, holds only
+        workers that are up, and answers `in` quickly.
+        """
         ...
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:

@@ -1,6 +1,10 @@
-"""Which worker gets the next request: one file, one algorithm."""
+"""Which worker gets the next request: one file, one algorithm. A new one is a file and a line here."""
+
+from inspect import signature
+from typing import Any
 
 from fairlead.core.protocols import Router
+from fairlead.errors import ConfigError
 from fairlead.routers.d2lpm import D2LPM
 from fairlead.routers.least_loaded import LeastLoaded
 from fairlead.routers.round_robin import RoundRobin
@@ -10,3 +14,19 @@ ROUTERS: dict[str, type[Router]] = {
     "least-loaded": LeastLoaded,
     "d2lpm": D2LPM,
 }
+
+
+def make_router(name: str, **settings: Any) -> Router:
+    """The router of that name; a setting that is None is left at its default.
+
+    Raises ConfigError for an unknown name and for a setting the router does not have.
+    """
+    router = ROUTERS.get(name)
+    if router is None:
+        raise ConfigError(f"router: expected one of {', '.join(ROUTERS)}, got {name!r}")
+    accepted = signature(router).parameters
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in accepted:
+            raise ConfigError(f"router {name} has no setting {key!r}")
+    return router(**given)

@@ -11,10 +11,11 @@ is replaced by the truth at the end; a worker starts with a full quantum and lea
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Literal, get_args
 from zlib import crc32
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import ClientId, Request, WorkerId
 from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Cost, TokenCost, Weights
 from fairlead.errors import ConfigError
@@ -23,6 +24,19 @@ from fairlead.routers.outstanding import Outstanding
 # What a request's prompt costs: all of it (the paper), or what the worker must compute. Charging
 # cached tokens drives a client off its cache at the speed of one that has none (paper map, repair 15).
 WorkerCharge = Literal["extend", "input"]
+
+
+class _Account:
+    """One client's counters; a worker that is in neither has a full one."""
+
+    __slots__ = ("deficits", "spent")
+
+    def __init__(self) -> None:
+        self.deficits: dict[WorkerId, int] = {}  # q_{i,w} that are not full
+        self.spent: dict[WorkerId, None] = {}  # the workers of those that are not positive
+
+
+_FULL = _Account()  # of a client that has no account; never written to
 
 
 class D2LPM:
@@ -57,19 +71,18 @@ class D2LPM:
         self._min_match = min_match
         self._max_clients = max_clients
         self._outstanding = Outstanding()  # Alg. 2, line 1
-        # q_{i,w}, by worker so that a lost one takes its counters along; absent means full.
-        self._deficits: dict[WorkerId, dict[ClientId, int]] = {}  # Alg. 2, line 2
-        self._recent: OrderedDict[ClientId, None] = OrderedDict()
+        self._accounts: OrderedDict[ClientId, _Account] = OrderedDict()  # Alg. 2, line 2
 
     def add_worker(self, worker: WorkerId) -> None:
         """`worker` is up, with a full quantum for everyone."""
         self._outstanding.add_worker(worker)
-        self._deficits[worker] = {}
 
     def remove_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone; so are its counters and its queue. O(1)."""
+        """`worker` is gone; so are its counters and its queue. O(clients)."""
         self._outstanding.remove_worker(worker)
-        del self._deficits[worker]
+        for account in self._accounts.values():
+            if account.deficits.pop(worker, None) is not None:
+                account.spent.pop(worker, None)
 
     def quantum_of(self, client: ClientId) -> int:
         """Q_{i,w} in units. O(1)."""
@@ -77,35 +90,46 @@ class D2LPM:
 
     def deficit(self, client: ClientId, worker: WorkerId) -> int:
         """q_{i,w} in units. O(1)."""
-        return self._deficits[worker].get(client, self.quantum_of(client))
+        assert worker in self._outstanding, worker
+        q = self._accounts.get(client, _FULL).deficits.get(worker)
+        return self.quantum_of(client) if q is None else q
 
     def outstanding(self, worker: WorkerId) -> int:
         """s_w: estimated tokens in flight at `worker`. O(1)."""
         return self._outstanding.tokens(worker)
 
-    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
-        """Alg. 2, lines 3-10, SelectWorker. O(workers)."""
-        assert matched, "no worker to choose from"
+    def route(
+        self,
+        request: Request,
+        *,
+        matches: Matches,
+        candidates: Collection[WorkerId] | None = None,
+    ) -> WorkerId:
+        """Alg. 2, lines 3-10, SelectWorker. O(levels * log workers), see `LoadOrder.least`."""
         client = request.client
-        available = self._available(client, matched)  # Alg. 2, line 4
-        if not available:  # Alg. 2, line 5
-            self._refill(client, matched)  # Alg. 2, line 6
-            available = self._available(client, matched)  # the printed loop never looks again
+        account = self._accounts.get(client, _FULL)
+        least, turn = self._outstanding.order.least, crc32(client.encode())
+        if not self._any_available(account, candidates):  # Alg. 2, lines 4-5
+            # Alg. 2, line 6; the printed loop never looks at G_avail again.
+            self._refill(client, account, candidates)
         # Alg. 2, line 7, with G taken among the available: the second-best match is not ignored.
-        best = max([matched[worker] for worker in available])
-        if best >= self._min_match:  # a shared first token is no reason to pile up
-            available = [worker for worker in available if matched[worker] == best]
-        chosen = available[0]
-        if len(available) > 1:
-            chosen = min(available, key=lambda w: self._rank(client, w))  # Alg. 2, lines 8-9
-        assert self.deficit(client, chosen) > 0, (client, chosen)
+        for length, holders in matches.longest_first():
+            if length < self._min_match:  # a shared first token is no reason to pile up
+                break
+            # Alg. 2, line 8.
+            chosen = least(turn, among=holders, candidates=candidates, but=account.spent)
+            if chosen is not None:
+                return chosen
+        chosen = least(turn, candidates=candidates, but=account.spent)  # Alg. 2, line 9
+        assert chosen is not None, "no worker to choose from"
         return chosen
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
         """Alg. 2, lines 16-18; the caller keeps the prefix index (line 19). O(1)."""
         self._outstanding.dispatch(request, worker, extend_len=extend_len)  # Alg. 2, line 18
-        self._remember(request.client)
-        self._pay(request.client, worker, self._prompt_cost(request, extend_len))  # Alg. 2, line 17
+        account = self._account(request.client)
+        cost = self._prompt_cost(request, extend_len)
+        self._pay(request.client, account, worker, cost)  # Alg. 2, line 17
 
     def settle(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
@@ -119,46 +143,60 @@ class D2LPM:
         if extend_len:
             cost += self._prompt_cost(request, extend_len)
             cost += self._cost.decode(request.input_len, 0, output_len)  # Alg. 2, line 23
-        if request.client in self._recent:  # else forgotten meanwhile, with all its counters
-            self._pay(request.client, worker, cost)
+        account = self._accounts.get(request.client)
+        if account is not None:  # else forgotten meanwhile, with all its counters
+            self._pay(request.client, account, worker, cost)
 
-    def _available(self, client: ClientId, workers: Collection[WorkerId]) -> list[WorkerId]:
-        full, deficits = self.quantum_of(client), self._deficits
-        return [worker for worker in workers if deficits[worker].get(client, full) > 0]
+    def _any_available(self, account: _Account, candidates: Collection[WorkerId] | None) -> bool:
+        if candidates is None:
+            return len(account.spent) < len(self._outstanding)
+        return any(worker not in account.spent for worker in candidates)
 
-    def _refill(self, client: ClientId, candidates: Collection[WorkerId]) -> None:
+    def _refill(
+        self, client: ClientId, account: _Account, candidates: Collection[WorkerId] | None
+    ) -> None:
         """As many rounds as the candidate that owes least needs to become available, at once.
 
-        Each round gives one quantum to every worker's counter that is not positive.
+        Each round gives one quantum to every worker's counter that is not positive. O(those).
         """
-        quantum = self.quantum_of(client)
-        rounds = min(_rounds_needed(self.deficit(client, w), quantum) for w in candidates)
-        for worker in self._deficits:
-            q = self.deficit(client, worker)
-            if q <= 0:
-                raised = q + quantum * min(rounds, _rounds_needed(q, quantum))
-                self._deficits[worker][client] = raised
+        quantum, q = self.quantum_of(client), account.deficits
+        wanted = account.spent if candidates is None else candidates
+        assert wanted, "no worker to choose from"
+        rounds = min([_rounds_needed(q[worker], quantum) for worker in wanted])
+        for worker in list(account.spent):
+            raised = q[worker] + quantum * min(rounds, _rounds_needed(q[worker], quantum))
+            self._put(account, worker, raised, quantum)
 
-    def _pay(self, client: ClientId, worker: WorkerId, units: int) -> None:
-        full, counters = self.quantum_of(client), self._deficits[worker]
+    def _pay(self, client: ClientId, account: _Account, worker: WorkerId, units: int) -> None:
+        full = self.quantum_of(client)
         # An estimate given back after a refill could lift a counter above its full value.
-        counters[client] = min(counters.get(client, full) - units, full)
+        self._put(account, worker, min(account.deficits.get(worker, full) - units, full), full)
+
+    @staticmethod
+    def _put(account: _Account, worker: WorkerId, q: int, full: int) -> None:
+        assert q <= full, (worker, q)
+        if q == full:
+            account.deficits.pop(worker, None)
+        else:
+            account.deficits[worker] = q
+        if q <= 0:
+            account.spent[worker] = None
+        else:
+            account.spent.pop(worker, None)
 
     def _prompt_cost(self, request: Request, extend_len: int) -> int:
         return self._cost.prefill(request.input_len if self._charge == "input" else extend_len)
 
-    def _rank(self, client: ClientId, worker: WorkerId) -> tuple[int, int, WorkerId]:
-        """Least work first; equals differ by client, or idle workers would all be asked in turn."""
-        return self._outstanding.tokens(worker), crc32(f"{client}\0{worker}".encode()), worker
-
-    def _remember(self, client: ClientId) -> None:
-        """Keep the counters of the clients that came last, and of no more than the bound."""
-        self._recent[client] = None
-        self._recent.move_to_end(client)
-        if len(self._recent) > self._max_clients:
-            forgotten, _ = self._recent.popitem(last=False)
-            for counters in self._deficits.values():
-                counters.pop(forgotten, None)
+    def _account(self, client: ClientId) -> _Account:
+        """The client's counters, which are now the last to be forgotten. O(1)."""
+        account = self._accounts.get(client)
+        if account is None:
+            account = self._accounts[client] = _Account()
+            if len(self._accounts) > self._max_clients:
+                self._accounts.popitem(last=False)
+        else:
+            self._accounts.move_to_end(client)
+        return account
 
 
 def _rounds_needed(q: int, quantum: int) -> int:

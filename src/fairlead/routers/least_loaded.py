@@ -1,7 +1,8 @@
 """Least loaded: each request to the worker with the least estimated work in front of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import Request, WorkerId
 from fairlead.routers.outstanding import Outstanding
 
@@ -11,25 +12,28 @@ class LeastLoaded:
 
     def __init__(self) -> None:
         self._outstanding = Outstanding()
-        self._order: dict[WorkerId, int] = {}
-        self._arrivals = 0
 
     def add_worker(self, worker: WorkerId) -> None:
         self._outstanding.add_worker(worker)
-        self._order[worker] = self._arrivals
-        self._arrivals += 1
 
     def remove_worker(self, worker: WorkerId) -> None:
         self._outstanding.remove_worker(worker)
-        del self._order[worker]
 
     def outstanding(self, worker: WorkerId) -> int:
         """Estimated tokens in flight at `worker`. O(1)."""
         return self._outstanding.tokens(worker)
 
-    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
-        """O(workers)."""
-        return min(matched, key=lambda w: (self._outstanding.tokens(w), self._order[w]))
+    def route(
+        self,
+        request: Request,
+        *,
+        matches: Matches,
+        candidates: Collection[WorkerId] | None = None,
+    ) -> WorkerId:
+        """O(1) if all may serve it, else as `LoadOrder.least`."""
+        chosen = self._outstanding.order.least(candidates=candidates)
+        assert chosen is not None, "no worker to choose from"
+        return chosen
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
         self._outstanding.dispatch(request, worker, extend_len=extend_len)

@@ -7,6 +7,7 @@ counts the prompt tokens to compute and the outputs to expect (DESIGN 3.4).
 from typing import NamedTuple
 
 from fairlead.core.request import Request, WorkerId
+from fairlead.routers.load_order import LoadOrder
 
 # What a request is expected to emit before any has finished: a short answer. The mean of what
 # finished replaces it at once.
@@ -28,7 +29,7 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._in_flight: dict[WorkerId, dict[Request, Sent]] = {}
-        self._tokens: dict[WorkerId, int] = {}
+        self.order = LoadOrder()
         self._finished = 1
         self._outputs = _FIRST_GUESS
 
@@ -36,39 +37,42 @@ class Outstanding:
         """`worker` is up and idle."""
         assert worker not in self._in_flight, worker
         self._in_flight[worker] = {}
-        self._tokens[worker] = 0
+        self.order.add(worker)
 
     def remove_worker(self, worker: WorkerId) -> None:
         """`worker` is gone, and with it everything that was in flight there."""
         del self._in_flight[worker]
-        del self._tokens[worker]
+        self.order.remove(worker)
+
+    def __len__(self) -> int:
+        """How many workers are up."""
+        return len(self._in_flight)
 
     def __contains__(self, worker: WorkerId) -> bool:
-        return worker in self._tokens
+        return worker in self._in_flight
 
     def tokens(self, worker: WorkerId) -> int:
         """Estimated tokens `worker` still has to compute or emit. O(1)."""
-        return self._tokens[worker]
+        return self.order.load(worker)
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        """`request` was sent to `worker`. O(1)."""
+        """`request` was sent to `worker`. O(log workers)."""
         in_flight = self._in_flight[worker]
         assert request not in in_flight, request
         expected = min(request.max_tokens, self._outputs // self._finished)
         sent = Sent(extend_len=extend_len, expected_len=extend_len + expected)
         in_flight[request] = sent
-        self._tokens[worker] += sent.expected_len
+        self.order.change(worker, sent.expected_len)
 
     def settle(self, request: Request, worker: WorkerId, *, output_len: int | None) -> Sent | None:
         """`request` ended at `worker`, or moved away (`output_len` None); what was assumed of it.
 
-        None if `worker` has been removed since: there is nothing left to settle. O(1).
+        None if `worker` has been removed since: there is nothing left to settle. O(log workers).
         """
         sent = self._in_flight.get(worker, {}).pop(request, None)
         if sent is None:
             return None
-        self._tokens[worker] -= sent.expected_len
-        assert self._tokens[worker] >= 0, (worker, self._tokens[worker])
+        self.order.change(worker, -sent.expected_len)
         if output_len is not None:
             self._learn(output_len)
         return sent

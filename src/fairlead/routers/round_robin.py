@@ -1,7 +1,9 @@
 """Round robin: each request to the next worker, whatever it is and whoever sent it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
+from itertools import chain
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import Request, WorkerId
 
 
@@ -9,29 +11,36 @@ class RoundRobin:
     """The worker that was longest ago sent a request; new ones come first, in order of arrival."""
 
     def __init__(self) -> None:
-        self._last_turn: dict[WorkerId, int] = {}
-        self._turn = 0
+        self._fresh: dict[WorkerId, None] = {}  # never sent a request
+        self._used: dict[WorkerId, None] = {}  # longest ago first
 
     def add_worker(self, worker: WorkerId) -> None:
-        assert worker not in self._last_turn, worker
-        self._last_turn[worker] = 0
+        assert worker not in self._fresh and worker not in self._used, worker
+        self._fresh[worker] = None
 
     def remove_worker(self, worker: WorkerId) -> None:
-        del self._last_turn[worker]
+        self._leave(worker)
 
-    def route(self, request: Request, *, matched: Mapping[WorkerId, int]) -> WorkerId:
-        """O(workers). `min` keeps the first of equals: the order in which workers came."""
-        assert matched, "no worker to choose from"
-        return min(
-            (worker for worker in self._last_turn if worker in matched),
-            key=self._last_turn.__getitem__,
-        )
+    def route(
+        self,
+        request: Request,
+        *,
+        matches: Matches,
+        candidates: Collection[WorkerId] | None = None,
+    ) -> WorkerId:
+        """O(1) if all may serve it, else O(workers that were used before a candidate)."""
+        turns = chain(self._fresh, self._used)
+        return next(worker for worker in turns if candidates is None or worker in candidates)
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        self._turn += 1
-        self._last_turn[worker] = self._turn
+        self._leave(worker)
+        self._used[worker] = None
 
     def settle(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
         """Turns are not given back."""
+
+    def _leave(self, worker: WorkerId) -> None:
+        turns = self._fresh if worker in self._fresh else self._used
+        del turns[worker]

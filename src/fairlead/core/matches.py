@@ -1,0 +1,50 @@
+"""How much of one prompt each worker has cached, longest first: what an index tells a router.
+
+In a fleet of a thousand workers that all hold a system prompt, a number for each worker would be a
+thousand writes a request. So this is a handful of *levels*, and the holders of a level are shared
+with the index that made it: it is true until that index changes.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from fairlead.core.request import WorkerId
+
+# (length in tokens, workers): each of them holds that much of the prompt at least, and whoever does
+# is in this level or in a longer one.
+Level: TypeAlias = tuple[int, Collection[WorkerId]]
+
+
+class Matches:
+    """The levels of one prompt. `levels` come shortest first, as a walk down a tree meets them."""
+
+    __slots__ = ("_levels", "_limit")
+
+    def __init__(self, levels: Sequence[Level] = (), *, limit: int | None = None) -> None:
+        self._levels = levels
+        self._limit = limit  # no match counts for more: the last prompt token is always computed
+
+    @classmethod
+    def of_each(cls, matched: Mapping[WorkerId, int]) -> "Matches":
+        """From a length for each worker; those with 0 need not be named. O(workers)."""
+        levels: dict[int, list[WorkerId]] = {}
+        for worker, length in matched.items():
+            if length:
+                levels.setdefault(length, []).append(worker)
+        return cls(sorted(levels.items()))
+
+    def longest_first(self) -> Iterator[Level]:
+        """The levels, each length once; none of length 0. O(1) each."""
+        limit = self._limit
+        for length, holders in reversed(self._levels):
+            yield (length if limit is None or length < limit else limit), holders
+
+    def of(self, worker: WorkerId) -> int:
+        """How many leading tokens `worker` holds. O(levels)."""
+        for length, holders in self.longest_first():
+            if worker in holders:
+                return length
+        return 0
+
+
+NO_MATCHES = Matches()

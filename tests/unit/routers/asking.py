@@ -1,0 +1,31 @@
+"""What the stories of the routers share: requests, matches, a D2LPM router of two workers."""
+
+from fairlead.core.matches import Matches
+from fairlead.core.protocols import Router
+from fairlead.core.request import Request
+from fairlead.routers.d2lpm import D2LPM
+
+QUANTUM = 100
+
+
+def choose(router: Router, request: Request, matched: dict[str, int]) -> str:
+    """Of the workers in `matched`, which hold that much of it."""
+    return router.route(request, matches=Matches.of_each(matched), candidates=matched.keys())
+
+
+def request(client: str, order: int, *, input_len: int = 100, max_tokens: int = 500) -> Request:
+    return Request(
+        id=str(order),
+        client=client,
+        prompt=(),
+        input_len=input_len,
+        max_tokens=max_tokens,
+        order=order,
+    )
+
+
+def d2lpm(**settings: object) -> D2LPM:
+    router = D2LPM(**{"quantum": QUANTUM, "min_match": 10, **settings})  # type: ignore[arg-type]
+    for worker in ("w0", "w1"):
+        router.add_worker(worker)
+    return router
