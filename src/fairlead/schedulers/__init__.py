@@ -8,21 +8,49 @@ from fairlead.core.protocols import Policy
 from fairlead.core.radix_tree import RadixTree
 from fairlead.errors import ConfigError
 from fairlead.schedulers.dlpm import DLPM
+from fairlead.schedulers.drr import DRR
 from fairlead.schedulers.fcfs import FCFS
+from fairlead.schedulers.lcf import LCF
 from fairlead.schedulers.lpm import LPM
+from fairlead.schedulers.preble_groups import PrebleGroups
 from fairlead.schedulers.rpm import RPM
 from fairlead.schedulers.vtc import VTC
+from fairlead.schedulers.vtc_noisy import VTCNoisy
+from fairlead.schedulers.vtc_oracle import VTCOracle
+from fairlead.schedulers.vtc_predict import VTCPredict
 
 SCHEDULERS: dict[str, type[Policy]] = {
     "fcfs": FCFS,
     "rpm": RPM,
-    "lpm": LPM,
+    "lcf": LCF,
     "vtc": VTC,
+    "vtc-predict": VTCPredict,
+    "vtc-oracle": VTCOracle,
+    "vtc-noisy": VTCNoisy,
+    "drr": DRR,
+    "lpm": LPM,
     "dlpm": DLPM,
+    "preble-groups": PrebleGroups,
 }
 
-# What an engine cannot do by itself: a limit over the whole cluster.
-SIMULATED_ONLY = ("rpm",)
+# What the first request that does not fit means to a host with a choice: the look stops, or goes on
+# with the next request (drr: with the next client, as `pass_over` puts its whole client aside).
+MISFIT = {
+    "fcfs": "stop",
+    "rpm": "stop",
+    "lcf": "stop",
+    "vtc": "stop",
+    "vtc-predict": "stop",
+    "vtc-oracle": "stop",
+    "vtc-noisy": "stop",
+    "drr": "skip",
+    "lpm": "stop",
+    "dlpm": "skip",
+    "preble-groups": "skip",
+}
+
+# What an engine cannot do by itself: a limit over the whole cluster, knowing an output beforehand.
+SIMULATED_ONLY = ("rpm", "vtc-oracle", "vtc-noisy")
 IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))
 
 

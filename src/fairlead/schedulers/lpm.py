@@ -1,26 +1,39 @@
-"""Longest prefix match (LPM): the cache hits of SGLang's policy, without its cost or its cap.
+"""Longest prefix match (LPM): the cache hits of SGLang's policy, without its cost.
 
 SGLang matches the whole queue at every step and gives up above 128 waiting; here the waiting index
-knows every match already (DESIGN 4). There is no fairness in it: who shares a hot prefix goes first.
+knows every match already (DESIGN 4). `fallback` = 128 gives up all the same, to compare with it.
+There is no fairness in either: who shares a hot prefix goes first.
 """
 
 from fairlead.core.block_cache import BlockCache
+from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
+from fairlead.core.service import parse_tokens
 from fairlead.core.watch import waiting_index
 
 
 class LPM:
-    """The longest cached prefix first, then the oldest; whoever sent it."""
+    """The longest cached prefix first, then the oldest; whoever sent it.
 
-    def __init__(self, *, cache: RadixTree | BlockCache) -> None:
+    A look that begins with more than `fallback` requests waiting takes the oldest first instead;
+    None never does. (SGLang leaves its list as it was; ours has an order of its own to fall back to.)
+    """
+
+    def __init__(self, *, cache: RadixTree | BlockCache, fallback: int | None = None) -> None:
         self._index = waiting_index(cache)
         self._passed: dict[Request, None] = {}
+        self._fallback = fallback
+        if fallback is not None:
+            parse_tokens(fallback, least=0, where="fallback")
+        self._arrivals: LazyHeap[tuple[int, Request]] = LazyHeap()  # only with a fallback
+        self._by_arrival = False
 
     def add(self, request: Request) -> None:
         """See `Ordering.add`."""
         self._index.add(request)
         self._index.open(request.client)
+        self._enter(request)
 
     def remove(self, request: Request) -> None:
         """See `Ordering.remove`."""
@@ -28,14 +41,19 @@ class LPM:
         self._index.remove(request)
 
     def begin(self) -> None:
-        """See `Ordering.begin`."""
-        for request in self._passed:
+        """See `Ordering.begin`; here it is decided whether this look has too many to sort."""
+        passed, self._passed = self._passed, {}
+        for request in passed:
             self._index.show(request)
-        self._passed.clear()
+            self._enter(request)
+        self._by_arrival = self._fallback is not None and len(self._index) > self._fallback
 
     def next(self) -> Request | None:
-        """The best match of all."""
-        return self._index.best()
+        """The best match of all, or the oldest of all."""
+        if not self._by_arrival:
+            return self._index.best()
+        top = self._arrivals.top(self._is_there)
+        return top[1] if top else None
 
     def pass_over(self, request: Request) -> None:
         """See `Ordering.pass_over`."""
@@ -52,3 +70,10 @@ class LPM:
     def credit(self, client: ClientId) -> int:
         """All are owed alike, so the newest request of all is preempted first."""
         return 0
+
+    def _enter(self, request: Request) -> None:
+        if self._fallback is not None:
+            self._arrivals.push((request.order, request), self._is_there)
+
+    def _is_there(self, item: tuple[int, Request]) -> bool:
+        return item[1] in self._index and item[1] not in self._passed

@@ -106,11 +106,15 @@ class VTC:
     def _counter(self, client: ClientId) -> int:
         return self._counters.get(client) or 0
 
+    def _share(self, client: ClientId, units: int) -> int:
+        """Weighted VTC: what `units` of service add to c_i."""
+        return divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
+
     def _spend(self, client: ClientId, units: int) -> None:
-        share = divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
         # Forgotten while it ran: it is charged from the level it would be lifted to.
         counter = self._counters.get(client)
-        self._counters.update(client, (self._level() if counter is None else counter) + share)
+        level = self._level() if counter is None else counter
+        self._counters.update(client, level + self._share(client, units))
 
     def _lift(self, client: ClientId) -> None:
         """Alg. 2, lines 8-13: c_i <- max(c_i, level of those who wait, or of the last who did)."""
