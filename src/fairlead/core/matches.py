@@ -18,11 +18,10 @@ Level: TypeAlias = tuple[int, Collection[WorkerId]]
 class Matches:
     """The levels of one prompt. `levels` come shortest first, as a walk down a tree meets them."""
 
-    __slots__ = ("_levels", "_limit")
+    __slots__ = ("_levels",)
 
-    def __init__(self, levels: Sequence[Level] = (), *, limit: int | None = None) -> None:
+    def __init__(self, levels: Sequence[Level] = ()) -> None:
         self._levels = levels
-        self._limit = limit  # no match counts for more: the last prompt token is always computed
 
     @classmethod
     def of_each(cls, matched: Mapping[WorkerId, int]) -> "Matches":
@@ -35,13 +34,11 @@ class Matches:
 
     def longest_first(self) -> Iterator[Level]:
         """The levels, each length once; none of length 0. O(1) each."""
-        limit = self._limit
-        for length, holders in reversed(self._levels):
-            yield (length if limit is None or length < limit else limit), holders
+        return reversed(self._levels)
 
     def of(self, worker: WorkerId) -> int:
         """How many leading tokens `worker` holds. O(levels)."""
-        for length, holders in self.longest_first():
+        for length, holders in reversed(self._levels):
             if worker in holders:
                 return length
         return 0

@@ -1,0 +1,303 @@
+"""Which worker holds how much of a prompt: one prefix tree over the caches of a whole fleet.
+
+Two sources. What a worker's own events say is *confirmed*: that is the truth, though it may be late.
+What was sent to a worker and is not yet confirmed is *expected*, for as long as the request is on its
+way. The two are kept apart, so a late eviction never takes back what was sent after it
+(DESIGN 3.4); a worker holds what either says. Copies no prompt, as `RadixTree`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+from fairlead.core.matches import Matches
+from fairlead.core.request import Request, Unit, WorkerId
+from fairlead.core.runs import common_len
+
+_CONFIRMED = 1  # in a node's `holders`; each request expected to pass counts _EXPECTED
+_EXPECTED = 2
+
+
+class _Node:
+    """The units `key[start:end]`, behind `key[:start]`; its holders hold all of them, and no others."""
+
+    __slots__ = ("children", "confirmed", "end", "ends", "holders", "key", "parent", "start")
+
+    def __init__(self, parent: "_Node | None", key: Sequence[Unit], start: int, end: int) -> None:
+        self.parent = parent
+        self.key, self.start, self.end = key, start, end
+        self.children: dict[Unit, _Node] | None = None  # none is the same as empty
+        self.holders: dict[WorkerId, int] = {}
+        self.confirmed = 0  # how many of the holders are
+        self.ends = 0  # requests on their way whose prompt ends here
+
+
+class _Ticket:
+    """A request on its way, and where its prompt ends."""
+
+    __slots__ = ("node", "sent_us", "worker")
+
+    def __init__(self, worker: WorkerId, node: _Node, sent_us: int) -> None:
+        self.worker = worker
+        self.node = node
+        self.sent_us = sent_us
+
+
+class FleetTree:
+    """The workers' caches as far as is known, in units of a prompt.
+
+    At most `max_nodes` stretches of prompt are kept. Beyond that nothing new is learnt until
+    something is evicted, and `skipped` counts what was not: matches are then too short, never wrong.
+    """
+
+    block_size = 1
+
+    def __init__(self, *, max_nodes: int = 4_000_000) -> None:
+        assert max_nodes >= 1, max_nodes
+        self.skipped = 0
+        self._max_nodes = max_nodes
+        self._root = _Node(None, (), 0, 0)
+        self._nodes = 0
+        self._workers: dict[WorkerId, None] = {}
+        self._tickets: OrderedDict[Request, _Ticket] = OrderedDict()  # in order of `sent_us`
+
+    def __len__(self) -> int:
+        """Stretches of prompt that are kept."""
+        return self._nodes
+
+    def __contains__(self, worker: WorkerId) -> bool:
+        return worker in self._workers
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """`worker` is up with an empty cache. O(1)."""
+        assert worker not in self._workers, worker
+        self._workers[worker] = None
+
+    def remove_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone with all it had or was sent. O(its nodes and their children, requests)."""
+        del self._workers[worker]
+        for request, ticket in list(self._tickets.items()):
+            if ticket.worker == worker:
+                ticket.node.ends -= 1
+                del self._tickets[request]
+        for node in reversed(list(self._held_by(worker))):
+            if node.holders.pop(worker) & _CONFIRMED:
+                node.confirmed -= 1
+            self._settle(node)  # its parent is still to come: who holds a node holds that, too
+
+    def match(self, prompt: Sequence[Unit], end: int) -> Matches:
+        """Who holds how much of `prompt[:end]`. Pure; true until the tree changes. O(match)."""
+        levels = []
+        node, at = self._root, 0
+        while at < end and node.children and (child := node.children.get(prompt[at])):
+            node = child
+            at = common_len(prompt, node.key, at, min(end, node.end))
+            levels.append((at, node.holders))
+            if at < node.end:
+                break
+        return Matches(levels)
+
+    def expect(self, request: Request, worker: WorkerId, now_us: int) -> None:
+        """`request` was sent to `worker`, which will hold its prompt. O(prompt).
+
+        Until `arrived`, or `expire`.
+        """
+        assert worker in self._workers and request not in self._tickets, (request, worker)
+        node = self._reach(request.prompt, len(request.prompt))
+        node.ends += 1
+        self._tickets[request] = _Ticket(worker, node, now_us)
+        while node.parent is not None:
+            node.holders[worker] = node.holders.get(worker, 0) + _EXPECTED
+            node = self._merged(node)
+
+    def arrived(self, request: Request) -> None:
+        """Nothing is expected of `request` any more, if it was: the worker's own events have said
+        what is cached of it, or it was rejected, cancelled or moved. O(depth).
+        """
+        ticket = self._tickets.pop(request, None)
+        if ticket is None:
+            return
+        node, worker = ticket.node, ticket.worker
+        node.ends -= 1
+        while node.parent is not None:
+            _drop(node.holders, worker, _EXPECTED)
+            node = node.parent
+        node = ticket.node
+        while node.parent is not None:
+            node = self._settle(node)
+
+    def expire(self, before_us: int) -> int:
+        """Stop expecting what was sent before that time; how many requests. O(depth) each."""
+        count = 0
+        while self._tickets:
+            request, ticket = next(iter(self._tickets.items()))
+            if ticket.sent_us >= before_us:
+                break
+            self.arrived(request)
+            count += 1
+        return count
+
+    def grew(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
+        """`worker` says that it holds all of `tokens[:length]`. O(length)."""
+        assert worker in self._workers, worker
+        node = self._reach(tokens, length)
+        while node.parent is not None:
+            held = node.holders.get(worker, 0)
+            if held & _CONFIRMED:  # and so are all above
+                self._merged(node)
+                return
+            node.holders[worker] = held | _CONFIRMED
+            node.confirmed += 1
+            node = self._merged(node)
+
+    def shrank(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
+        """`worker` says that of `tokens` it holds only `tokens[:length]`. O(tokens)."""
+        assert worker in self._workers, worker
+        node, lost = self._root, []
+        at, end = 0, len(tokens)
+        while at < end and node.children and (child := node.children.get(tokens[at])):
+            if not child.holders.get(worker, 0) & _CONFIRMED:
+                break
+            at = common_len(tokens, child.key, at, min(end, child.end))
+            if at <= length and at < child.end:
+                break
+            node = child
+            if node.end > length:
+                if node.start < length and self._nodes < self._max_nodes:
+                    self._split(node, length)
+                lost.append(node)
+            if at < node.end:  # it parted from what the worker is known to hold, which is gone too
+                break
+        for stretch in lost:
+            stretch.confirmed -= 1
+            _drop(stretch.holders, worker, _CONFIRMED)
+        for _ in range(len(lost) + 1):  # the last one lets what is left of its parent merge
+            if node.parent is not None:
+                node = self._settle(node)
+
+    def check(self) -> None:
+        """Assert every invariant. O(tree)."""
+        ends: dict[int, int] = {}
+        for ticket in self._tickets.values():
+            ends[id(ticket.node)] = ends.get(id(ticket.node), 0) + 1
+        nodes, stack = 0, [self._root]
+        while stack:
+            node = stack.pop()
+            children = node.children or {}
+            assert node.ends == ends.pop(id(node), 0)
+            if node.parent is not None:
+                nodes += 1
+                assert node.holders and set(node.holders) <= set(self._workers)
+                assert node.confirmed == sum(held & _CONFIRMED for held in node.holders.values())
+                assert not self._repeats(node), "it says no more than its only child"
+            for first, child in children.items():
+                assert child.parent is node and child.key[child.start] == first
+                assert child.start == node.end < child.end <= len(child.key)
+                if node.parent is not None:
+                    assert common_len(child.key, node.key, 0, node.end) == node.end
+                for worker, held in child.holders.items() if node.parent else ():
+                    above = node.holders[worker]
+                    assert above >= held and above & _CONFIRMED >= held & _CONFIRMED
+                stack.append(child)
+        assert (nodes, ends) == (self._nodes, {}), (nodes, self._nodes)
+        assert nodes <= self._max_nodes
+
+    def _reach(self, key: Sequence[Unit], end: int) -> _Node:
+        """The node at which key[:end] ends, made if it is not there; the last one before, if full."""
+        node, at = self._root, 0
+        while at < end:
+            child = node.children.get(key[at]) if node.children else None
+            if child is not None:
+                at = common_len(key, child.key, at, min(end, child.end))
+                if at == child.end:
+                    node = child
+                    continue
+            if self._nodes >= self._max_nodes:
+                self.skipped += 1
+                return node
+            node = self._append(node, key, at, end) if child is None else self._split(child, at)
+            at = node.end
+        return node
+
+    def _append(self, parent: _Node, key: Sequence[Unit], start: int, end: int) -> _Node:
+        node = _Node(parent, key, start, end)
+        if parent.children is None:
+            parent.children = {}
+        parent.children[key[start]] = node
+        self._nodes += 1
+        return node
+
+    def _split(self, node: _Node, at: int) -> _Node:
+        """Cut at depth `at`; the new upper half. `node` is the lower one, so prompts end as before."""
+        parent, key = node.parent, node.key
+        assert node.start < at < node.end and parent is not None and parent.children
+        upper = _Node(parent, key, node.start, at)
+        upper.holders, upper.confirmed = node.holders.copy(), node.confirmed
+        parent.children[key[node.start]] = upper
+        node.start, node.parent = at, upper
+        upper.children = {key[at]: node}
+        self._nodes += 1
+        return upper
+
+    def _settle(self, node: _Node) -> _Node:
+        """Once it has lost a holder: it may be gone, or say no more than its child; its parent. O(1)."""
+        parent = node.parent
+        assert parent is not None
+        if node.holders:
+            return self._merged(node)
+        assert not node.children and not node.ends and parent.children
+        del parent.children[node.key[node.start]]
+        if not parent.children:
+            parent.children = None
+        _shorten(parent, node.key)
+        self._nodes -= 1
+        return parent
+
+    def _merged(self, node: _Node) -> _Node:
+        """Let its only child have its place if it says no more than that; its parent. O(1)."""
+        parent = node.parent
+        assert parent is not None
+        if self._repeats(node):
+            assert parent.children and node.children
+            (child,) = node.children.values()
+            child.start, child.parent = node.start, parent
+            parent.children[node.key[node.start]] = child
+            self._nodes -= 1
+        return parent
+
+    @staticmethod
+    def _repeats(node: _Node) -> bool:
+        """Whether it only repeats what its only child says.
+
+        The child's holders all hold what is above it, so it is enough to count them.
+        """
+        if node.ends or not node.children or len(node.children) > 1:
+            return False
+        (child,) = node.children.values()
+        return node.confirmed == child.confirmed and len(node.holders) == len(child.holders)
+
+    def _held_by(self, worker: WorkerId) -> Iterator[_Node]:
+        """Every node the worker holds, parents first."""
+        stack = [self._root]
+        while stack:
+            for child in (stack.pop().children or {}).values():
+                if worker in child.holders:
+                    yield child
+                    stack.append(child)
+
+
+def _drop(holders: dict[WorkerId, int], worker: WorkerId, what: int) -> None:
+    """Take that from the reasons why the worker is a holder; without any it is none."""
+    left = holders[worker] - what
+    assert left >= 0, (worker, left)
+    if left:
+        holders[worker] = left
+    else:
+        del holders[worker]
+
+
+def _shorten(node: _Node | None, key: Sequence[Unit]) -> None:
+    """No prompt is kept alive by stretches that need less than half of it: a copy of that will do."""
+    while node is not None and node.key is key:
+        if 2 * node.end < len(key):
+            node.key = key[: node.end]
+        node = node.parent
