@@ -1,0 +1,199 @@
+"""One trace through the simulator's `vllm` host and through a bare vLLM Scheduler with the plug-in.
+
+Both must do the same at every step: who is preempted, who is admitted with how many cached tokens,
+how many tokens each request computes, in which order. Where they differ, the real one is right.
+"""
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+
+pytest.importorskip("vllm")
+pytestmark = pytest.mark.vllm
+
+from tests.unit.engines.bare_vllm import BLOCK, Trace, make_request, make_scheduler  # noqa: E402
+
+from fairlead.core.request import Request  # noqa: E402
+from fairlead.core.runs import Runs  # noqa: E402
+from fairlead.core.scheduler import Scheduler  # noqa: E402
+from fairlead.core.service import Weights  # noqa: E402
+from fairlead.engines.vllm import FairScheduler  # noqa: E402
+from fairlead.engines.vllm.scheduler import OWED_ALIKE  # noqa: E402
+from fairlead.schedulers import make_policy  # noqa: E402
+from fairlead.sim.block_pool import BlockPool  # noqa: E402
+from fairlead.sim.host import Job  # noqa: E402
+from fairlead.sim.vllm import VllmHost  # noqa: E402
+from fairlead.workloads.trace import TraceRow  # noqa: E402
+
+SCHEDULERS = [
+    {"scheduler": "dlpm", "quantum": 64},
+    {"scheduler": "dlpm", "quantum": 1000, "weights": {"c0": 3}},
+    {"scheduler": "dlpm", "quantum": 300, "max_overtake": 500},
+    {"scheduler": "vtc"},
+    {"scheduler": "fcfs"},
+    {"scheduler": "lpm"},
+]
+AMPLE = {"blocks": 1200, "max_num_seqs": 8, "budget": 256}
+TIGHT = {"blocks": 40, "max_num_seqs": 8, "budget": 128}
+
+
+@dataclass
+class Step:
+    """What one step did, in order."""
+
+    preempted: list[str]
+    admitted: list[tuple[str, int]]  # and how many tokens were computed already
+    planned: list[tuple[str, int]]
+
+
+@dataclass
+class Ours:
+    """The simulator's host, driven pass by pass."""
+
+    host: VllmHost
+    pool: BlockPool
+    steps: list[Step] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+
+    def step(self):
+        work = self.host.begin_pass(0)
+        if not len(self.steps) % 16:
+            self.host.check()
+        if work is None:
+            self.steps.append(Step([], [], []))
+            return
+        planned = [(s.request.id, s.planned) for s in self.host._running]
+        length = {s.request.id: s.length for s in self.host._running}
+        self.steps.append(
+            Step(
+                sorted(job.request.id for job in work.preempted),
+                [
+                    (a.job.request.id, length[a.job.request.id] - a.extend_len)
+                    for a in work.admitted
+                ],
+                [pair for pair in planned if pair[1]],
+            )
+        )
+        self.finished += [job.request.id for job in self.host.end_pass(1, 0)]
+
+
+class Theirs(Trace):
+    """The bare vLLM, with the same record of each step."""
+
+    def __init__(self, scheduler):
+        super().__init__(scheduler)
+        self.steps: list[Step] = []
+
+    def step_with(self, tokens):
+        """`tokens` maps a request to its prompt and output."""
+        emitted = {name: r.num_output_tokens for name, r in self.scheduler.requests.items()}
+        prompt = {name: r.num_prompt_tokens for name, r in self.scheduler.requests.items()}
+        output = self.step(lambda name: [tokens[name][prompt[name] + emitted[name]]])
+        cached = output.scheduled_cached_reqs
+        computed = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        resumed = {name: computed[name] for name in cached.resumed_req_ids}
+        new = {r.req_id: r.num_computed_tokens for r in output.scheduled_new_reqs}
+        planned = list(output.num_scheduled_tokens.items())
+        self.steps.append(
+            Step(
+                sorted(output.preempted_req_ids or ()),
+                [(n, (new | resumed)[n]) for n, _ in planned if n in new or n in resumed],
+                planned,
+            )
+        )
+
+
+def ours(blocks: int, max_num_seqs: int, budget: int, *, scheduler: str, **settings) -> Ours:
+    pool = BlockPool(blocks=blocks - 1, block_size=BLOCK)  # vLLM keeps one for itself
+    weights = settings.pop("weights", None)
+    policy = make_policy(
+        scheduler, cache=pool.cache, weights=Weights(weights) if weights else None, **settings
+    )
+    host = VllmHost(
+        Scheduler(policy), pool, max_num_seqs=max_num_seqs, max_num_batched_tokens=budget,
+        picks_victims=scheduler not in OWED_ALIKE,
+    )  # fmt: skip
+    return Ours(host, pool)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    step: int
+    row: TraceRow
+
+
+def traffic(seed: int, *, count: int, longest: int) -> list[Arrival]:
+    """Bursts of several clients: shared prefixes, second turns of conversations, odd lengths."""
+    rng = random.Random(seed)
+    arrivals: list[Arrival] = []
+    step = 0
+    for i in range(count):
+        if rng.random() < 0.3:
+            step += rng.randrange(1, 12)
+        if arrivals and rng.random() < 0.25:  # goes on from an earlier answer
+            before = rng.choice(arrivals).row
+            head = [*before.prompt, *before.output]
+        else:
+            head = [rng.randrange(6)] * rng.choice((0, 16, 40, 64, 100))
+        tail = [1000 + i * 7 + j for j in range(rng.choice((1, 3, 16, 30, 77)))]
+        output_len = rng.choice((1, 2, 15, 16, 17, 40, 60))
+        prompt = (head + tail)[-(longest - output_len) :]
+        output = tuple(rng.randrange(6) for _ in range(output_len))
+        row = TraceRow(
+            id=f"r{i:03}", client=f"c{min(rng.randrange(8), 3)}", arrival_us=step,
+            prompt=Runs([(tuple(prompt), 0, len(prompt))]), output=Runs([(output, 0, output_len)]),
+            output_len=output_len, max_tokens=output_len,
+        )  # fmt: skip
+        arrivals.append(Arrival(step, row))
+    return arrivals
+
+
+def both(arrivals: list[Arrival], sizes: dict[str, int], settings: dict) -> tuple[Ours, Theirs]:
+    """Run the arrivals through both until neither has anything left; compare as they go."""
+    one = ours(**sizes, **settings)
+    other = Theirs(make_scheduler(FairScheduler, **sizes, **settings))
+    todo, tokens = deque(arrivals), {}
+    for step in range(20_000):
+        while todo and todo[0].step <= step:
+            row = todo.popleft().row
+            order = len(tokens)
+            tokens[row.id] = [*row.prompt, *row.output]
+            request = Request(
+                id=row.id, client=row.client, prompt=row.prompt, input_len=len(row.prompt),
+                max_tokens=row.max_tokens, order=order,
+            )  # fmt: skip
+            one.host.enqueue(Job(row, request))
+            other.add(
+                make_request(row.id, list(row.prompt), client=row.client, max_tokens=row.max_tokens)
+            )
+        one.step()
+        other.step_with(tokens)
+        assert other.steps[-1] == one.steps[-1], f"step {step}"
+        if not todo and len(one.finished) == len(arrivals):
+            return one, other
+    raise AssertionError("this does not end")
+
+
+# A seed of its own for each, so that no two see the same traffic.
+RUNS = [(4 * place + n, settings) for place, settings in enumerate(SCHEDULERS) for n in range(4)]
+
+
+@pytest.mark.parametrize(("seed", "settings"), RUNS, ids=str)
+def test_with_room_for_all_every_step_is_the_same(seed: int, settings: dict):
+    one, other = both(traffic(seed, count=120, longest=1500), AMPLE, settings)
+
+    assert sum(len(step.admitted) for step in one.steps) == 120
+    assert any(hit for step in one.steps for _, hit in step.admitted)
+    assert not other.preempted and not one.pool.evicted
+
+
+@pytest.mark.parametrize(("seed", "settings"), RUNS, ids=str)
+def test_without_room_every_step_is_the_same(seed: int, settings: dict):
+    """Blocks are evicted, requests preempted and admitted again, in the same order on both sides."""
+    one, other = both(traffic(100 + seed, count=120, longest=300), TIGHT, settings)
+
+    assert len(other.preempted) > 3
+    assert sum(len(step.admitted) for step in one.steps) == 120 + len(other.preempted)
+    assert one.pool.evicted > 20
