@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
-from fairlead.cli import service
+from fairlead.cli import service, simulate
 from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
@@ -82,6 +82,6 @@ def make_parser() -> OneLineParser:
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (service,):
+    for command in (service, simulate):
         command.add(commands)
     return parser

@@ -123,6 +123,12 @@ class Scheduler:
         """It is gone, from whatever state; what it consumed stays charged."""
         self._end(request, finished=False)
 
+    def tick(self, passes: int) -> None:
+        """Every running request emitted `passes` tokens, one in each of as many passes."""
+        for seat in self._seats.values():
+            if seat.state is State.RUNNING:
+                self.decode(seat.request, passes)
+
     # -- Selection -----------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -207,6 +213,11 @@ class Scheduler:
     def __iter__(self) -> Iterator[Request]:
         """Every request that is not running, in no order that means anything. O(requests)."""
         return (seat.request for seat in self._seats.values() if seat.state is not State.RUNNING)
+
+    @property
+    def refill_rounds(self) -> int:
+        """How many rounds of refill the policy has run; 0 for one that has none."""
+        return int(getattr(self.policy, "refill_rounds", 0))
 
     def state(self, request: Request) -> State:
         """Where the request is. O(1)."""

@@ -89,6 +89,11 @@ class Weights:
             for client, weight in (weights or {}).items()
         }
 
+    def learn(self, client: ClientId, millionths: int) -> None:
+        """The client's weight becomes known with its first request. O(1)."""
+        assert millionths > 0, (client, millionths)
+        self._millionths[client] = millionths
+
     def of(self, client: ClientId) -> int:
         """The client's weight in millionths. O(1)."""
         return self._millionths.get(client, WEIGHT_SCALE)

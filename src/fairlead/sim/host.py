@@ -7,7 +7,7 @@ long the pass lasts, and tells what happened. `ideal`, `artifact`, `vllm` and `s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fairlead.core.request import ClientId, Request
 from fairlead.workloads.trace import TraceRow
@@ -16,12 +16,17 @@ from fairlead.workloads.trace import TraceRow
 class Job:
     """One request at one replica, from its dispatch to its end."""
 
-    __slots__ = ("emitted", "request", "row")
+    __slots__ = ("answered", "emitted", "extend_len", "request", "row", "worker")
 
-    def __init__(self, row: TraceRow, request: Request) -> None:
+    def __init__(self, row: TraceRow, request: Request, worker: int = 0) -> None:
         self.row = row
         self.request = request
-        self.emitted = 0  # output tokens so far, written by its host
+        self.worker = worker  # the replica's number
+        self.emitted = (
+            0  # output tokens, written by its host; true when the job ends, at the latest
+        )
+        self.extend_len = 0  # what its prompt cost when it was admitted first
+        self.answered = False  # its caller had its first token, here or where it was before
 
     @property
     def left(self) -> int:
@@ -29,8 +34,7 @@ class Job:
         return self.row.output_len - self.emitted
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """A job that runs from this pass on; `again` if it was preempted before."""
 
     job: Job
@@ -59,6 +63,8 @@ class Pass:
     # finishes or a look could change anything, as long as nobody arrives or leaves. From one to the
     # next only `context` grows, by `decodes`. A pass with chunks is alone.
     repeats: int = 1
+    # Whoever arrives during the pass changes nothing in the next look: there is no free slot.
+    full: bool = False
 
 
 class Host(Protocol):
@@ -77,11 +83,14 @@ class Host(Protocol):
         ...
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
-        """`passes` <= repeats such passes are over; the jobs that finished, in order of admission."""
+        """`passes` <= repeats such passes are over; the jobs that finished, in order of admission.
+
+        A run of alike passes may be ended in pieces, of which only the last has jobs that finish.
+        """
         ...
 
     def cancel(self, job: Job) -> None:
-        """It is gone, from whatever state; called between passes only."""
+        """It is gone, from whatever state; if it runs, this is called between passes only."""
         ...
 
 

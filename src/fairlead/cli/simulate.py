@@ -1,0 +1,146 @@
+"""`fairlead simulate`: a trace in, events and a summary out, the same bytes for the same seed."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairlead.cli.values import count, microseconds, whole
+from fairlead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fairlead.sim.config import Change
+
+
+def add(commands: Any) -> None:
+    """The command and its flags."""
+    from fairlead.routers import ROUTERS
+    from fairlead.schedulers import MISFIT, SCHEDULERS
+    from fairlead.sim.config import ADMISSIONS, INBATCH, MISFITS
+    from fairlead.sim.hosts import HOSTS
+
+    parser = commands.add_parser("simulate", help="a trace through simulated engines")
+    parser.add_argument("trace", metavar="TRACE", help="JSONL, also .gz and .zst; - is stdin")
+    parser.add_argument("--events", metavar="FILE", help="write every event there, as JSONL")
+    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (0)")
+    parser.add_argument(
+        "--no-skip", action="store_true", help="step through like passes one by one"
+    )
+
+    cluster = parser.add_argument_group("cluster")
+    cluster.add_argument("--replicas", type=count, default=1, metavar="N", help="engines (1)")
+    cluster.add_argument("--router", choices=ROUTERS, default="d2lpm", help="(d2lpm)")
+    cluster.add_argument("--worker-quantum", type=count, metavar="TOKENS", help="Q^w (16384)")
+    cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM")
+    cluster.add_argument("--min-match", type=count, metavar="TOKENS", help="of D2LPM (64)")
+    cluster.add_argument(
+        "--fail", type=_change("--fail"), action="append", default=[], metavar="W@T",
+        help="worker W is lost at T seconds; may be repeated",
+    )  # fmt: skip
+    cluster.add_argument(
+        "--join", type=_change("--join"), action="append", default=[], metavar="W@T",
+        help="worker W comes up at T seconds; may be repeated",
+    )  # fmt: skip
+    cluster.add_argument(
+        "--event-delay", type=microseconds, default=0, metavar="SECONDS",
+        help="after which the router hears of a cache's change (0)",
+    )  # fmt: skip
+
+    engine = parser.add_argument_group("engine")
+    engine.add_argument("--host", choices=HOSTS, default="ideal", help="engine profile (ideal)")
+    engine.add_argument("--admission", choices=ADMISSIONS, help="the profile's")
+    engine.add_argument("--inbatch", choices=INBATCH, help="the profile's")
+    engine.add_argument("--misfit", choices=MISFITS, help=f"skip for {_skippers(MISFIT)}")
+    engine.add_argument("--max-misfits", type=count, metavar="N", help="passed over in a look")
+    engine.add_argument("--max-running", type=count, default=256, metavar="N", help="(256)")
+    engine.add_argument("--kv-tokens", type=count, metavar="M", help="the GPU's and the model's")
+    engine.add_argument(
+        "--step-time", default="a10g:llama-3.2-3b", metavar="MODEL",
+        help="linear:BASE,PER_EXTEND,PER_RUNNING in seconds, or GPU:MODEL (a10g:llama-3.2-3b)",
+    )  # fmt: skip
+    engine.add_argument("--constants", metavar="YAML", help="more GPUs and models")
+    engine.add_argument("--jitter", type=float, default=0.0, help="share of each step's time (0)")
+
+    fairness = parser.add_argument_group("scheduler")
+    fairness.add_argument("--scheduler", choices=SCHEDULERS, default="dlpm", help="(dlpm)")
+    fairness.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u (4096)")
+    fairness.add_argument("--weights", default="", metavar="a=2,b=1", help="shares of clients (1)")
+    fairness.add_argument("--charge", choices=["extend", "input"], help="the scheduler's")
+    fairness.add_argument("--max-overtake", type=whole, metavar="TOKENS", help="of DLPM (none)")
+    fairness.add_argument("--rpm-limit", type=count, metavar="N", help="requests a window (30)")
+    fairness.add_argument("--rpm-window", type=microseconds, metavar="SECONDS", help="(60)")
+    fairness.add_argument("--rpm-mode", choices=["reject", "delay"], help="(reject)")
+    parser.set_defaults(run=run)
+
+
+def _skippers(misfit: dict[str, str]) -> str:
+    return ", ".join(name for name, what in misfit.items() if what == "skip")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, then print and write what was asked for."""
+    from fairlead.cli import simulated
+    from fairlead.sim.config import SimConfig
+    from fairlead.sim.constants import BUILT_IN, read_constants
+
+    config = SimConfig(
+        scheduler=options.scheduler,
+        router=options.router,
+        replicas=options.replicas,
+        host=options.host,
+        admission=options.admission,
+        inbatch=options.inbatch,
+        misfit=options.misfit,
+        max_misfits=options.max_misfits,
+        max_running=options.max_running,
+        kv_tokens=options.kv_tokens,
+        step_time=options.step_time,
+        constants=read_constants(Path(options.constants)) if options.constants else BUILT_IN,
+        jitter=options.jitter,
+        quantum=options.quantum,
+        charge=options.charge,
+        max_overtake=options.max_overtake,
+        weights=parse_weights(options.weights),
+        worker_quantum=options.worker_quantum,
+        worker_charge=options.worker_charge,
+        min_match=options.min_match,
+        rpm_limit=options.rpm_limit,
+        rpm_window_us=options.rpm_window,
+        rpm_mode=options.rpm_mode,
+        changes=tuple(options.fail + options.join),
+        event_delay_us=options.event_delay,
+        seed=options.seed,
+        skips=not options.no_skip,
+    )
+    return simulated.run(config, options.trace, events=options.events)
+
+
+def _change(flag: str) -> Callable[[str], "Change"]:
+    """A reader of W@T."""
+
+    def read(text: str) -> "Change":
+        from fairlead.sim.config import Change
+
+        worker, at, time = text.partition("@")
+        if not (at and worker.isascii() and worker.isdigit()):
+            raise ConfigError(f"{flag}: expected W@T, a worker's number and seconds, got {text!r}")
+        try:
+            time_us = microseconds(time)
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"{flag} {text}: {error}") from None
+        return Change(time_us=time_us, worker=int(worker), up=flag == "--join")
+
+    return read
+
+
+def parse_weights(text: str) -> dict[str, object]:
+    """`a=2,b=1`. Raises ConfigError; what the numbers may be is checked where they are used."""
+    weights: dict[str, object] = {}
+    for part in text.split(",") if text else ():
+        client, equals, weight = part.rpartition("=")
+        if not equals or not client:
+            raise ConfigError(f"--weights: expected client=weight,..., got {part!r}")
+        if client in weights:
+            raise ConfigError(f"--weights: client {client!r} is there twice")
+        weights[client] = weight
+    return weights

@@ -1,0 +1,240 @@
+"""One simulated run: a router in front of replicas, fed by a trace; every event goes to the observers."""
+
+from collections.abc import Iterable, Sequence
+from inspect import signature
+from random import Random
+from typing import Any
+
+from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
+from fairlead.core.matches import Matches
+from fairlead.core.protocols import Router
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.request import Request, WorkerId
+from fairlead.core.service import Weights
+from fairlead.errors import ConfigError, QueueFull
+from fairlead.routers import ROUTERS, make_router
+from fairlead.schedulers.rpm import RateLimit
+from fairlead.sim.config import Change, SimConfig
+from fairlead.sim.host import Job
+from fairlead.sim.hosts import Parts, make_engine
+from fairlead.sim.instant import change_priority
+from fairlead.sim.intake import Intake, Ticket
+from fairlead.sim.kernel import Kernel
+from fairlead.sim.replica import Replica
+from fairlead.sim.step_time import EngineTime, parse_step_time
+from fairlead.workloads.trace import TraceRow
+
+
+class Cluster:
+    """Built from a SimConfig and the rows of a trace, sorted by arrival; `run` once."""
+
+    def __init__(
+        self, config: SimConfig, rows: Iterable[TraceRow], observers: Sequence[Observer] = ()
+    ) -> None:
+        self.config = config
+        self.weights = Weights(config.weights)
+        self.kernel = Kernel()
+        self._emit = observers[0] if len(observers) == 1 else _to_all(observers)
+        self.intake = Intake(
+            rows,
+            kernel=self.kernel,
+            cluster=self,
+            emit=self._emit,
+            gate=_gate(config),
+            learn_weight=self._learn_weight,
+        )
+        self._parts = Parts(
+            config=config,
+            weights=self.weights,
+            capacity=_capacity(config),
+            output_len=self.intake.output_len,
+        )
+        self.router = _router(config, self.weights)
+        self._width = len(str(config.workers - 1))
+        self._caches: dict[WorkerId, RadixTree] = {}  # of the workers that are up
+        self._tickets: dict[Job, Ticket] = {}
+        self._stranded: list[Ticket] = []  # sent while no worker was up
+        self.replicas = [self._replica(number) for number in range(config.workers)]
+        for number in range(config.replicas):
+            self._add_worker(number)
+
+    @property
+    def capacity(self) -> int:
+        """M of each replica, in tokens."""
+        return self._parts.capacity
+
+    @property
+    def now_us(self) -> int:
+        """Virtual time."""
+        return self.kernel.now_us
+
+    def run(self) -> None:
+        """Until every request that can end has ended."""
+        for place, change in enumerate(self.config.changes):
+            self.kernel.at(change.time_us, change_priority(place), self._change, change)
+        self.intake.read()
+        self.kernel.run()
+
+    # -- what the intake asks ------------------------------------------------------------------
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether a worker could run it: all are alike."""
+        return self.replicas[0].host.fits_ever(request)
+
+    def send(self, ticket: Ticket) -> None:
+        """Route it to a worker, where it waits. O(log workers) and the match."""
+        if not self._caches:
+            self._stranded.append(ticket)
+            return
+        request = ticket.request
+        matches = self._matches(request)
+        worker = self.router.route(request, matches=matches)
+        extend_len = max(1, request.input_len - matches.of(worker))
+        self.router.dispatch(request, worker, extend_len=extend_len)
+        number = int(worker)
+        job = Job(ticket.row, request, number)
+        if ticket.job is not None:
+            job.answered = ticket.job.answered
+        ticket.job = job
+        self._tickets[job] = ticket
+        self._emit(Dispatch(self.kernel.now_us, number, request.id, request.client))
+        try:
+            self.replicas[number].enqueue(job)
+        except QueueFull:
+            del self._tickets[job]
+            self.router.settle(request, worker, extend_len=0, output_len=0)
+            self.intake.reject(ticket, "queue-full", worker=number)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Its caller is gone."""
+        job = ticket.job
+        assert job is not None
+        self.replicas[job.worker].cancel(job)
+
+    # -- what replicas tell --------------------------------------------------------------------
+
+    def _ended(self, job: Job, finished: bool) -> None:
+        ticket = self._tickets.pop(job)
+        self.router.settle(
+            job.request,
+            self._name(job.worker),
+            extend_len=job.extend_len,
+            output_len=job.emitted,
+        )
+        self.intake.ended(ticket, finished=finished)
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def _change(self, change: Change) -> None:
+        """A worker fails or joins."""
+        if change.up:
+            self._emit(Worker(self.kernel.now_us, change.worker, up=True))
+            self._add_worker(change.worker)
+            waiting, self._stranded = self._stranded, []
+        else:
+            waiting = self._lose_worker(change.worker)
+        for ticket in waiting:
+            self.send(ticket)
+
+    def _lose_worker(self, number: int) -> list[Ticket]:
+        """It is gone with its cache and its queue; the requests to be dispatched again."""
+        replica = self.replicas[number]
+        jobs = replica.fail()
+        name = self._name(number)
+        self.router.remove_worker(name)
+        del self._caches[name]
+        self._emit(Worker(self.kernel.now_us, number, up=False))
+        for job in jobs:
+            request = job.request
+            self._emit(
+                Preempt(self.kernel.now_us, number, request.id, request.client, replica.steps)
+            )
+        return [self._tickets.pop(job) for job in jobs]
+
+    def _add_worker(self, number: int) -> None:
+        """It is up and empty."""
+        engine = make_engine(self._parts, number)
+        self.replicas[number].host = engine.host
+        self._caches[self._name(number)] = engine.cache
+        self.router.add_worker(self._name(number))
+
+    def _replica(self, number: int) -> Replica:
+        return Replica(
+            number,
+            kernel=self.kernel,
+            host=make_engine(self._parts, number).host,
+            step_time=_step_time(self.config, number),
+            emit=self._emit,
+            ended=self._ended,
+            skips=self.config.skips,
+        )
+
+    def _name(self, number: int) -> WorkerId:
+        """So that the order of names is the order of numbers."""
+        return str(number).zfill(self._width)
+
+    def _matches(self, request: Request) -> Matches:
+        limit = request.input_len - 1
+        return Matches.of_each(
+            {
+                worker: min(tree.match_len(request.prompt), limit)
+                for worker, tree in self._caches.items()
+            }
+        )
+
+    def _learn_weight(self, client: str, weight: int) -> None:
+        """A row says it; a flag said it better."""
+        if client not in self.config.weights:
+            self.weights.learn(client, weight)
+
+
+def _to_all(observers: Sequence[Observer]) -> Observer:
+    def emit(event: Event, /) -> None:
+        for observer in observers:
+            observer(event)
+
+    return emit
+
+
+def _gate(config: SimConfig) -> RateLimit | None:
+    given: dict[str, Any] = {
+        "limit": config.rpm_limit,
+        "window_us": config.rpm_window_us,
+        "mode": config.rpm_mode,
+    }
+    settings = {key: value for key, value in given.items() if value is not None}
+    if config.scheduler == "rpm":
+        return RateLimit(**settings)
+    if settings:
+        raise ConfigError(f"--rpm-...: only with --scheduler rpm, got {config.scheduler!r}")
+    return None
+
+
+def _router(config: SimConfig, weights: Weights) -> Router:
+    known = ROUTERS.get(config.router)
+    accepted = signature(known).parameters if known else {}
+    shared: dict[str, Any] = {"weights": weights, "cost": config.cost}
+    return make_router(
+        config.router,
+        quantum=config.worker_quantum,
+        charge=config.worker_charge,
+        min_match=config.min_match,
+        **{key: value for key, value in shared.items() if key in accepted},
+    )
+
+
+def _step_time(config: SimConfig, number: int) -> EngineTime:
+    return parse_step_time(
+        config.step_time,
+        constants=config.constants,
+        engine=config.host,
+        jitter=config.jitter,
+        rng=Random(f"{config.seed}/jitter/{number}"),
+    )
+
+
+def _capacity(config: SimConfig) -> int:
+    tokens = config.kv_tokens or _step_time(config, 0).kv_tokens
+    if tokens is None:
+        raise ConfigError("kv-tokens: needed, as linear step times say nothing of memory")
+    return tokens

@@ -1,0 +1,92 @@
+"""The engines a replica can be: a host profile by name, made from the settings of a simulation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import signature
+from random import Random
+from typing import Any
+
+from fairlead.core.admission import Reserve
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.protocols import Policy
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.request import Request
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import Weights
+from fairlead.errors import ConfigError
+from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.sim.config import SimConfig
+from fairlead.sim.host import Host
+from fairlead.sim.ideal import IdealHost
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What every replica of one simulation shares."""
+
+    config: SimConfig
+    weights: Weights
+    capacity: int  # M
+    output_len: Callable[[Request], int]  # the truth, for schedulers that are told it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """A host, and its cache for whoever follows it."""
+
+    host: Host
+    cache: RadixTree
+
+
+Make = Callable[[Parts, int], Engine]
+
+
+def make_engine(parts: Parts, number: int) -> Engine:
+    """The engine of replica `number`, empty. Raises ConfigError for settings it does not have."""
+    make = HOSTS.get(parts.config.host)
+    if make is None:
+        raise ConfigError(f"host: expected one of {', '.join(HOSTS)}, got {parts.config.host!r}")
+    return make(parts, number)
+
+
+def scheduler_over(
+    parts: Parts, cache: RadixTree | BlockCache, number: int, *, max_misfits: int | None
+) -> Scheduler:
+    """The scheduler of replica `number`, its policy over `cache`."""
+    config = parts.config
+    shared: dict[str, Any] = {
+        "weights": parts.weights,
+        "cost": config.cost,
+        "output_len": parts.output_len,
+        "seed": Random(f"{config.seed}/{number}").getrandbits(32),
+    }
+    policy = SCHEDULERS.get(config.scheduler)
+    accepted = signature(policy).parameters if policy else {}
+    made: Policy = make_policy(
+        config.scheduler,
+        cache=cache,
+        quantum=config.quantum,
+        charge=config.charge,
+        max_overtake=config.max_overtake,
+        **{key: value for key, value in shared.items() if key in accepted},
+    )
+    return Scheduler(made, max_misfits=max_misfits)
+
+
+def _ideal(parts: Parts, number: int) -> Engine:
+    config = parts.config
+    if config.admission not in {None, "reserve"}:
+        raise ConfigError(f"admission: host ideal has reserve only, got {config.admission!r}")
+    tree = RadixTree()
+    memory = Reserve(tree, capacity=parts.capacity, shares=config.inbatch != "compute")
+    scheduler = scheduler_over(parts, tree, number, max_misfits=config.max_misfits)
+    host = IdealHost(
+        scheduler=scheduler,
+        memory=memory,
+        max_running=config.max_running,
+        skips_misfits=config.skips_misfits,
+    )
+    return Engine(host=host, cache=tree)
+
+
+HOSTS: dict[str, Make] = {"ideal": _ideal}

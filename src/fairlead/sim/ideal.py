@@ -1,0 +1,173 @@
+"""The ideal engine of the theorems (DESIGN 6.3): every running request emits one token in each pass.
+
+Prompts are prefilled whole, in the pass that admits them; admission reserves all that a request may
+ever need, so nobody is preempted. What a pass costs here does not depend on how many are running:
+they are counted once, as they come and go.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from fairlead.core.admission import Grant, Reserve
+from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.scheduler import Scheduler
+from fairlead.sim.host import Admitted, Job, Pass
+
+
+class _Place:
+    """A running job: its memory, and the number of the pass that ended when it was admitted."""
+
+    __slots__ = ("grant", "job", "since")
+
+    def __init__(self, job: Job, grant: Grant, since: int) -> None:
+        self.job = job
+        self.grant = grant
+        self.since = since
+
+
+class IdealHost:
+    """Implements Host; at most `max_running` requests run at a time.
+
+    `skips_misfits`: who does not fit is passed over, instead of ending the look.
+    """
+
+    def __init__(
+        self, *, scheduler: Scheduler, memory: Reserve, max_running: int, skips_misfits: bool
+    ) -> None:
+        self.scheduler = scheduler
+        self._memory = memory
+        self._max_running = max_running
+        self._skips_misfits = skips_misfits
+        self._waiting: dict[RequestId, Job] = {}
+        self._places: dict[Job, _Place] = {}
+        self._last: list[tuple[int, int, Job]] = []  # (its last pass, serial of admission, job)
+        self._serial = 0
+        self._passes = 0  # that have ended
+        self._context = 0  # tokens in memory of all that run
+        self._fresh: list[_Place] = []  # admitted in the pass under way
+        # Running requests by client; what is in a Pass is never written to again.
+        self._counts: dict[ClientId, int] = {}
+        self._shown = False
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether prompt and max_tokens fit in an empty memory."""
+        return self._memory.fits_ever(request)
+
+    def enqueue(self, job: Job) -> None:
+        """See `Host.enqueue`."""
+        self.scheduler.add(job.request)
+        self._waiting[job.request.id] = job
+
+    def begin_pass(self, now_us: int) -> Pass | None:
+        """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
+        work = Pass()
+        if len(self.scheduler) and len(self._places) < self._max_running:
+            self._look(work, now_us)
+        running = len(self._places)
+        if not running:
+            assert not len(self.scheduler), "idle while someone waits"
+            return None
+        work.decodes = running - work.chunks
+        work.context = self._context - sum([place.job.request.input_len for place in self._fresh])
+        work.counts = self._counts
+        self._shown = True
+        work.full = running == self._max_running
+        if not work.chunks:
+            work.repeats = self._repeats(work.full)
+        return work
+
+    def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
+        """Each running job emitted one token a pass. O(finished * log running)."""
+        for place in self._fresh:
+            place.grant = self._memory.prefilled(place.grant, place.job.request, now_us)
+        self._fresh.clear()
+        self._passes += passes
+        self._context += passes * len(self._places)
+        self.scheduler.tick(passes)
+        finished: list[Job] = []
+        last = self._last
+        while last and last[0][0] <= self._passes:
+            ends, _, job = heappop(last)
+            if job in self._places:
+                assert ends == self._passes, (ends, self._passes)
+                self._keep_output(job, now_us)
+                self._leave(job)
+                self.scheduler.finish(job.request)
+                finished.append(job)
+        return finished
+
+    def cancel(self, job: Job) -> None:
+        """See `Host.cancel`."""
+        if job in self._places:
+            self._leave(job)
+        else:
+            del self._waiting[job.request.id]
+        self.scheduler.cancel(job.request)
+
+    def _look(self, work: Pass, now_us: int) -> None:
+        scheduler, memory = self.scheduler, self._memory
+        admitted: list[Admitted] = []
+        evicted, rounds = memory.evicted, scheduler.refill_rounds
+        scheduler.begin()
+        while len(self._places) < self._max_running and (request := scheduler.propose()):
+            grant = memory.admit(request, now_us)
+            if grant is not None:
+                scheduler.admit(request, extend_len=grant.extend_len)
+                job = self._waiting.pop(request.id)
+                admitted.append(Admitted(job, grant.extend_len))
+                self._run(job, grant)
+            elif self._skips_misfits:
+                scheduler.pass_over(request)
+            else:
+                break
+        work.admitted = admitted
+        work.first = [each.job for each in admitted]
+        work.chunks = len(admitted)
+        for job, extend_len, _ in admitted:
+            work.extend_len += extend_len
+            cached = job.request.input_len - extend_len
+            work.attention += extend_len * (2 * cached + extend_len)
+        work.evicted = memory.evicted - evicted
+        work.refills = scheduler.refill_rounds - rounds
+
+    def _run(self, job: Job, grant: Grant) -> None:
+        place = self._places[job] = _Place(job, grant, self._passes)
+        self._fresh.append(place)
+        self._serial += 1
+        heappush(self._last, (self._passes + job.row.output_len, self._serial, job))
+        self._context += job.request.input_len
+        self._count(job.request.client, 1)
+
+    def _leave(self, job: Job) -> None:
+        """It runs no more; its prompt stays cached until evicted."""
+        place = self._places.pop(job)
+        job.emitted = self._passes - place.since
+        self._memory.release(place.grant)
+        self._context -= job.request.input_len + job.emitted
+        self._count(job.request.client, -1)
+
+    def _keep_output(self, job: Job, now_us: int) -> None:
+        """What it emitted stays cached behind its prompt, if the trace says what that was."""
+        if job.row.output is not None:
+            place = self._places[job]
+            whole = job.row.prompt + job.row.output
+            place.grant = self._memory.emitted(place.grant, whole, now_us)
+
+    def _count(self, client: ClientId, change: int) -> None:
+        if self._shown:
+            self._counts = self._counts.copy()
+            self._shown = False
+        count = self._counts.get(client, 0) + change
+        if count:
+            self._counts[client] = count
+        else:
+            del self._counts[client]
+
+    def _repeats(self, full: bool) -> int:
+        """Until the first one ends, if a look before that could admit nobody."""
+        if len(self.scheduler) and not full:
+            return 1
+        last = self._last
+        while last[0][2] not in self._places:
+            heappop(last)
+        return last[0][0] - self._passes

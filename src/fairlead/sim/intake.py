@@ -1,0 +1,178 @@
+"""From the rows of a trace to requests that may be routed: programs, rate limits, callers that leave.
+
+Rows are read one at a time, as their time comes, and only those are kept that have not ended; so a
+trace may be larger than memory.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from fairlead.core.events import Cancel, Observer, Reason, Reject
+from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.sim.host import Job
+from fairlead.sim.instant import arrival_priority, cancel_priority
+from fairlead.sim.kernel import Kernel
+from fairlead.workloads.trace import TraceRow
+
+
+class Ticket:
+    """One request from its line's time to its end."""
+
+    __slots__ = ("children", "job", "order", "parents", "request", "row")
+
+    def __init__(self, row: TraceRow, order: int, now_us: int) -> None:
+        self.row = row
+        self.order = order
+        self.request = Request(
+            id=row.id,
+            client=row.client,
+            prompt=row.prompt,
+            input_len=len(row.prompt),
+            max_tokens=row.max_tokens,
+            order=order,
+            arrival_us=now_us,
+        )
+        self.job: Job | None = None  # from its dispatch on
+        self.parents = 0  # that have not finished
+        self.children: list[Ticket] = []
+
+
+class Gate(Protocol):
+    """A limit for each client over the whole cluster, asked once for each request."""
+
+    def start_us(self, client: ClientId, now_us: int) -> int | None:
+        """When the request may start; None if it is rejected."""
+        ...
+
+
+class Cluster(Protocol):
+    """Where requests go when they may."""
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether any worker could run it."""
+        ...
+
+    def send(self, ticket: Ticket) -> None:
+        """Route it, now."""
+        ...
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Its caller is gone; it was sent."""
+        ...
+
+
+class Intake:
+    """Reads `rows`, which are sorted by arrival, and follows each request until it ends."""
+
+    def __init__(
+        self,
+        rows: Iterable[TraceRow],
+        *,
+        kernel: Kernel,
+        cluster: Cluster,
+        emit: Observer,
+        gate: Gate | None = None,
+        learn_weight: Callable[[ClientId, int], None],
+    ) -> None:
+        self.rows_read = 0
+        self._rows = iter(rows)
+        self._kernel = kernel
+        self._cluster = cluster
+        self._emit = emit
+        self._gate = gate
+        self._learn_weight = learn_weight
+        self._alive: dict[RequestId, Ticket] = {}
+        self._dead: set[RequestId] = set()  # rejected or cancelled: their children will be, too
+
+    def __len__(self) -> int:
+        """Requests that have arrived and not ended."""
+        return len(self._alive)
+
+    def output_len(self, request: Request) -> int:
+        """The truth about a request that has not ended. O(1)."""
+        return self._alive[request.id].row.output_len
+
+    def read(self) -> None:
+        """Foresee the next row's arrival."""
+        row = next(self._rows, None)
+        if row is not None:
+            priority = arrival_priority(self.rows_read)
+            self._kernel.at(row.arrival_us, priority, self._arrive, row)
+
+    def ended(self, ticket: Ticket, *, finished: bool) -> None:
+        """The request is gone: its children may begin, or never will."""
+        del self._alive[ticket.row.id]
+        if finished:
+            now_us = self._kernel.now_us
+            for child in ticket.children:
+                child.parents -= 1
+                if not child.parents and child.row.id in self._alive:
+                    self._kernel.at(now_us, arrival_priority(child.order), self._begin, child)
+            return
+        self._dead.add(ticket.row.id)
+        for child in ticket.children:
+            if child.row.id in self._alive:
+                self.reject(child, "parent")
+
+    def reject(self, ticket: Ticket, reason: Reason, worker: int | None = None) -> None:
+        """It will not be served, and nobody who waits for it."""
+        self._emit(Reject(self._kernel.now_us, worker, ticket.row.id, ticket.row.client, reason))
+        self.ended(ticket, finished=False)
+
+    def _arrive(self, row: TraceRow) -> None:
+        """The row's time has come."""
+        ticket = Ticket(row, self.rows_read, row.arrival_us)
+        self.rows_read += 1
+        self.read()
+        if row.weight is not None:
+            self._learn_weight(row.client, row.weight)
+        self._alive[row.id] = ticket
+        if row.cancel_us is not None:
+            when_us = max(row.cancel_us, self._kernel.now_us)
+            self._kernel.at(when_us, cancel_priority(ticket.order), self._cancel, ticket)
+        if not row.after:
+            self._begin(ticket)
+        elif any(parent in self._dead for parent in row.after):
+            self.reject(ticket, "parent")
+        else:
+            self._wait_for_parents(ticket)
+
+    def _wait_for_parents(self, ticket: Ticket) -> None:
+        """Who is neither alive nor dead has finished."""
+        for parent in ticket.row.after:
+            if parent in self._alive:
+                self._alive[parent].children.append(ticket)
+                ticket.parents += 1
+        if not ticket.parents:
+            self._begin(ticket)
+
+    def _begin(self, ticket: Ticket) -> None:
+        """It starts, unless it cannot or may not."""
+        now_us = self._kernel.now_us
+        if ticket.row.id not in self._alive:  # cancelled at this instant
+            return
+        if not self._cluster.fits_ever(ticket.request):
+            self.reject(ticket, "too-large")
+            return
+        start_us = self._gate.start_us(ticket.row.client, now_us) if self._gate else now_us
+        if start_us is None:
+            self.reject(ticket, "rpm")
+        elif start_us > now_us:
+            self._kernel.at(start_us, arrival_priority(ticket.order), self._send, ticket)
+        else:
+            self._cluster.send(ticket)
+
+    def _send(self, ticket: Ticket) -> None:
+        """The rate limit lets it through, if it is still there."""
+        if ticket.row.id in self._alive:
+            self._cluster.send(ticket)
+
+    def _cancel(self, ticket: Ticket) -> None:
+        """Its caller leaves."""
+        if ticket.row.id not in self._alive:
+            return
+        if ticket.job is not None:
+            self._cluster.cancel(ticket)
+            return
+        self._emit(Cancel(self._kernel.now_us, None, ticket.row.id, ticket.row.client))
+        self.ended(ticket, finished=False)

@@ -1,0 +1,267 @@
+"""One engine in virtual time: asks its host what to compute, its step time how long that takes.
+
+A replica owns time and tells what happened. Who runs, and what is in memory, is its host's business.
+It counts in picoseconds while it is busy, so that a run of alike passes in closed form ends at the
+same microsecond as the passes one by one.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from fairlead.core.events import (
+    PS_PER_US,
+    Admit,
+    Cancel,
+    Decode,
+    Enqueue,
+    Evict,
+    Finish,
+    FirstToken,
+    Observer,
+    Preempt,
+    Refill,
+    after,
+)
+from fairlead.sim.host import Host, Job, Pass, StepTime
+from fairlead.sim.instant import end_priority, start_priority
+from fairlead.sim.kernel import Kernel
+
+# Hears that a job has ended here: True if it finished, False if it was cancelled.
+Ended: TypeAlias = Callable[[Job, bool], None]
+
+
+class _Stretch:
+    """The alike passes under way; the first `left` of them are still to end."""
+
+    __slots__ = ("growth_ps", "left", "pass_ps", "start_ps", "work")
+
+    def __init__(self, work: Pass, start_ps: int, pass_ps: int, growth_ps: int, left: int) -> None:
+        self.work = work
+        self.start_ps = start_ps
+        self.pass_ps = pass_ps
+        self.growth_ps = growth_ps
+        self.left = left
+
+    @property
+    def end_us(self) -> int:
+        """When the last of them ends. O(1)."""
+        return (self.start_ps + after(self.left, self.pass_ps, self.growth_ps)) // PS_PER_US
+
+    def over_by(self, now_us: int) -> int:
+        """How many of them have ended at `now_us`, fewer than all. O(log passes)."""
+        room_ps = (now_us + 1) * PS_PER_US - 1 - self.start_ps
+        low, high = 0, self.left - 1  # low of them fit in the room, high + 1 may not
+        if self.pass_ps:
+            high = min(high, room_ps // self.pass_ps)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if after(middle, self.pass_ps, self.growth_ps) <= room_ps:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+class Replica:
+    """Runs one host, pass after pass; `skips` alike passes in closed form if it may."""
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        kernel: Kernel,
+        host: Host,
+        step_time: StepTime,
+        emit: Observer,
+        ended: Ended,
+        skips: bool = True,
+    ) -> None:
+        self.number = number
+        self.host = host
+        self.steps = 0  # passes that have ended
+        self._kernel = kernel
+        self._step_time = step_time
+        self._emit = emit
+        self._ended = ended
+        self._skips = skips and step_time.alike
+        self._jobs: dict[Job, None] = {}  # waiting or running here
+        self._running: dict[Job, None] = {}
+        self._leaving: list[Job] = []  # running, and cancelled: they go when the pass ends
+        self._stretch: _Stretch | None = None
+        self._free_ps = 0  # when the last pass ended
+        self._starting = False
+        self._epoch = 0  # an end that was foreseen in an earlier one does not come
+
+    # -- what comes from outside ---------------------------------------------------------------
+
+    def enqueue(self, job: Job) -> None:
+        """The job waits here. Raises QueueFull if the scheduler takes no more clients."""
+        self._catch_up()
+        self.host.enqueue(job)
+        self._jobs[job] = None
+        request = job.request
+        self._emit(Enqueue(self._kernel.now_us, self.number, request.id, request.client))
+        self._stir()
+
+    def cancel(self, job: Job) -> None:
+        """Its caller is gone: a waiting job leaves at once, a running one when the pass ends."""
+        self._catch_up()
+        if job in self._running:
+            self._leaving.append(job)
+            self._cut_short()
+        else:
+            self._let_go(job)
+            self._stir()
+
+    def fail(self) -> list[Job]:
+        """All is lost but what was emitted; give it a new `host`. The jobs, oldest first."""
+        self._catch_up()
+        self._epoch += 1
+        self._stretch = None
+        self._free_ps = 0
+        for job in self._leaving:
+            self._forget(job)
+            self._tell_cancelled(job)
+        jobs = sorted(self._jobs, key=lambda job: job.request.order)
+        self._jobs.clear()
+        self._running.clear()
+        self._leaving.clear()
+        return jobs
+
+    # -- passes --------------------------------------------------------------------------------
+
+    def _stir(self) -> None:
+        """Someone came or left: the next look may find something else than the last."""
+        if self._stretch is None:
+            self._start_soon()
+        elif not self._stretch.work.full:
+            self._cut_short()
+
+    def _start_soon(self) -> None:
+        """Begin a pass at this instant, after everything that comes before that."""
+        if not self._starting:
+            self._starting = True
+            self._kernel.at(
+                self._kernel.now_us, start_priority(self.number), self._start, self._epoch
+            )
+
+    def _start(self, _: int) -> None:
+        """Look at the queue, and compute."""
+        self._starting = False
+        if self._stretch is not None:
+            return
+        now_us = self._kernel.now_us
+        work = self.host.begin_pass(now_us)
+        if work is None:
+            return
+        self._tell(work, now_us)
+        repeats = work.repeats if self._skips else 1
+        self._stretch = _Stretch(
+            work,
+            max(self._free_ps, now_us * PS_PER_US),
+            self._step_time.pass_ps(work),
+            self._step_time.growth_ps(work) if repeats > 1 else 0,
+            repeats,
+        )
+        self._foresee()
+
+    def _foresee(self) -> None:
+        assert self._stretch is not None
+        self._epoch += 1
+        self._kernel.at(self._stretch.end_us, end_priority(self.number), self._end, self._epoch)
+
+    def _cut_short(self) -> None:
+        """Only the pass under way is still to end."""
+        if self._stretch is not None and self._stretch.left > 1:
+            self._stretch.left = 1
+            self._foresee()
+
+    def _catch_up(self) -> None:
+        """End the passes that are over, though more like them follow."""
+        stretch = self._stretch
+        if stretch is not None and stretch.left > 1:
+            over = stretch.over_by(self._kernel.now_us)
+            if over:
+                finished = self._advance(stretch, over)
+                assert not finished, finished
+
+    def _end(self, epoch: int) -> None:
+        """The last pass of the stretch is over."""
+        stretch = self._stretch
+        if stretch is None or epoch != self._epoch:
+            return
+        step = self.steps + stretch.left - 1
+        finished = self._advance(stretch, stretch.left)
+        self._stretch = None
+        self._free_ps = stretch.start_ps
+        for job in finished:
+            self._forget(job)
+            request = job.request
+            now_us = self._kernel.now_us
+            self._emit(Finish(now_us, self.number, request.id, request.client, step, job.emitted))
+            self._ended(job, True)
+        for job in self._leaving:
+            if job in self._jobs:
+                self._let_go(job)
+        self._leaving.clear()
+        self._start_soon()
+
+    def _advance(self, stretch: _Stretch, passes: int) -> Sequence[Job]:
+        """`passes` passes of the stretch are over; the jobs that finished."""
+        start_ps, pass_ps, growth_ps = stretch.start_ps, stretch.pass_ps, stretch.growth_ps
+        stretch.start_ps = end_ps = start_ps + after(passes, pass_ps, growth_ps)
+        stretch.pass_ps += passes * growth_ps
+        stretch.left -= passes
+        end_us = end_ps // PS_PER_US
+        finished = self.host.end_pass(passes, end_us)
+        work = stretch.work
+        self._emit(
+            Decode(
+                end_us, self.number, self.steps, work.counts,
+                passes, start_ps, pass_ps, growth_ps,
+            )
+        )  # fmt: skip
+        self.steps += passes
+        for job in work.first:
+            if not job.answered:
+                job.answered = True
+                request = job.request
+                self._emit(FirstToken(end_us, self.number, request.id, request.client))
+        return finished
+
+    def _tell(self, work: Pass, now_us: int) -> None:
+        """What led to the pass that begins now."""
+        number, emit = self.number, self._emit
+        for job in work.preempted:
+            del self._running[job]
+            emit(Preempt(now_us, number, job.request.id, job.request.client, self.steps))
+        if work.refills:
+            emit(Refill(now_us, number, work.refills))
+        if work.evicted:
+            emit(Evict(now_us, number, work.evicted))
+        for job, extend_len, again in work.admitted:
+            self._running[job] = None
+            if not again:
+                job.extend_len = extend_len
+            request = job.request
+            emit(
+                Admit(
+                    now_us, number, request.id, request.client,
+                    self.steps, extend_len, request.input_len, again,
+                )
+            )  # fmt: skip
+
+    def _let_go(self, job: Job) -> None:
+        """It was cancelled."""
+        self.host.cancel(job)
+        self._forget(job)
+        self._tell_cancelled(job)
+
+    def _tell_cancelled(self, job: Job) -> None:
+        request = job.request
+        self._emit(Cancel(self._kernel.now_us, self.number, request.id, request.client))
+        self._ended(job, False)
+
+    def _forget(self, job: Job) -> None:
+        del self._jobs[job]
+        self._running.pop(job, None)
