@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.service import TokenCost, Weights
 from fairlead.metrics.fairness import BackloggedGaps, StarvationGaps
-from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.schedulers import IN_ENGINES, MISFIT, SCHEDULERS, make_policy
 from fairlead.schedulers.dlpm import DLPM
 from fairlead.schedulers.vtc import VTC
 from tests.properties.traffic import (
@@ -52,6 +52,12 @@ def engine(name, *, observers=(), skip_misfits=True, max_running=64, **options):
         skip_misfits=skip_misfits,
         max_running=max_running,
     )
+
+
+def test_every_scheduler_says_what_a_misfit_means_to_its_host():
+    assert list(MISFIT) == list(SCHEDULERS)
+    assert set(MISFIT.values()) == {"stop", "skip"}
+    assert set(SCHEDULERS) - set(IN_ENGINES) == {"rpm", "vtc-oracle", "vtc-noisy"}
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

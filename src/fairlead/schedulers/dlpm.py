@@ -9,6 +9,8 @@ all times, and only clients with q_i > 0 are *open* in it, so the walk is "take 
 again: after a refill, too, it starts from the longest match (repair 3).
 """
 
+from collections.abc import Callable
+
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.deficits import Deficits
 from fairlead.core.overtaking import Overtaking
@@ -16,6 +18,10 @@ from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 from fairlead.core.watch import waiting_index
+
+
+def _nothing_due(client: ClientId | None) -> None:
+    """Outputs are charged as they come."""
 
 
 class DLPM:
@@ -36,6 +42,7 @@ class DLPM:
         max_overtake: int | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
+        self.settle: Callable[[ClientId | None], None] = _nothing_due  # see `Asking`
         self._cost = cost or TokenCost()
         self._charge = parse_charge(charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
@@ -72,13 +79,13 @@ class DLPM:
 
     def next(self) -> Request | None:
         """Alg. 1, lines 16-21: the best match with q_i > 0; refill when no waiting client has any."""
-        while (request := self._overtaken() or self._index.best()) is None:
-            refilled = self._deficits.check_refill()  # Alg. 1, line 20
-            if not refilled:
-                return None
-            for client in refilled:
-                self._open(client)
-        return request
+        while True:
+            request = self._overtaken() or self._index.best()
+            if request is None:
+                if not self._refill():
+                    return None
+            elif self._pays(request.client):
+                return request
 
     def pass_over(self, request: Request) -> None:
         """Alg. 1, line 21, CANADD is false: its client keeps q_i > 0, so others wait with it."""
@@ -112,6 +119,21 @@ class DLPM:
         self._index.open(client)
         if self._ageing:
             self._ageing.open(client)
+
+    def _pays(self, client: ClientId) -> bool:
+        """Whether q_i > 0 with all that the client has emitted; if not, it is closed now."""
+        self.settle(client)
+        return self._deficits.value(client) > 0
+
+    def _refill(self) -> bool:
+        """Alg. 1, line 20: False if a waiting client has q_i > 0, or nobody waits."""
+        if self._deficits.anyone_solvent:
+            return False
+        self.settle(None)
+        refilled = self._deficits.check_refill()
+        for client in refilled:
+            self._open(client)
+        return bool(refilled)
 
     def _spend(self, client: ClientId, units: int) -> None:
         if not self._deficits.charge(client, units):

@@ -113,10 +113,10 @@ class DRR:
         return self._deficits.rounds
 
     def _open(self, client: ClientId) -> None:
-        """C_i > 0: its turn is when the round next comes to its place."""
+        """C_i > 0 again: its turn is when the ring next comes to its place, not the visit just over."""
         rounds, at = self._now
         place = self._places[client]
-        self._turn(client, (rounds if place >= at else rounds + 1, place))
+        self._turn(client, (rounds if place > at else rounds + 1, place))
 
     def _turn(self, client: ClientId, turn: Turn) -> None:
         self._turns[client] = turn

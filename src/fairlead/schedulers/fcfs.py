@@ -7,6 +7,8 @@ from fairlead.core.request import ClientId, Request
 class FCFS:
     """The oldest request first, whoever sent it."""
 
+    charges_outputs = False
+
     def __init__(self) -> None:
         self._line = Line()
 

@@ -20,6 +20,8 @@ class LPM:
     None never does. (SGLang leaves its list as it was; ours has an order of its own to fall back to.)
     """
 
+    charges_outputs = False
+
     def __init__(self, *, cache: RadixTree | BlockCache, fallback: int | None = None) -> None:
         self._index = waiting_index(cache)
         self._passed: dict[Request, None] = {}

@@ -21,6 +21,8 @@ SHARE = 10
 class PrebleGroups:
     """The oldest of the group whose turn it is; better matched groups have larger turns."""
 
+    charges_outputs = False
+
     def __init__(self, *, cache: RadixTree | BlockCache) -> None:
         # Always empty between calls: it is only asked what an arriving prompt matches.
         self._index = waiting_index(cache)

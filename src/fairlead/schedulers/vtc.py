@@ -97,7 +97,7 @@ class VTC:
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """Alg. 2, line 30: w_q for each output token."""
-        self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+        self._spend_outputs(request, before, before + tokens)
 
     def credit(self, client: ClientId) -> int:
         """-c_i: who has received most is owed least."""

@@ -49,7 +49,7 @@ class PrepaidVTC(VTC):
         start = max(before, self._predicted[request.id])
         beyond = before + tokens - start
         if beyond > 0:
-            self._spend(request.client, self._cost.decode(request.input_len, start, beyond))
+            self._spend_outputs(request, start, start + beyond)
 
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
         """Alg. 3, lines 36-37: what did not come is given back; after an abort, too."""
