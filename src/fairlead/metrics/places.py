@@ -1,0 +1,62 @@
+"""Where a request is, and what a worker has at hand, for as long as the summary needs to know."""
+
+from collections.abc import Mapping
+
+from fairlead.core.request import ClientId
+from fairlead.metrics.gaps import WorkerGaps
+from fairlead.metrics.tally import Tally
+
+NOBODY: Mapping[ClientId, int] = {}
+
+
+class AtWorker:
+    """One worker: who waits and runs there, and passes that are not yet booked."""
+
+    __slots__ = (
+        "counts",
+        "epoch",
+        "gaps",
+        "idle_since_us",
+        "idle_us",
+        "inside",
+        "passes",
+        "running",
+        "told_us",
+        "waiting",
+    )
+
+    def __init__(self, gaps: WorkerGaps, idle_us: int = 0) -> None:
+        self.waiting = 0
+        self.running = 0
+        self.counts: Mapping[ClientId, int] = NOBODY  # of the passes that are not yet booked
+        self.passes = 0
+        self.inside = 0  # of them, while all clients were active
+        self.epoch = 0
+        self.told_us = 0  # no pass of it that ended before that is still to be told
+        self.gaps = gaps
+        self.idle_us = idle_us  # something waiting and nothing running
+        self.idle_since_us: int | None = None
+
+    def watch_idle(self, t_us: int) -> None:
+        """Who waits or runs has changed. O(1)."""
+        if self.waiting and not self.running:
+            if self.idle_since_us is None:
+                self.idle_since_us = t_us
+        elif self.idle_since_us is not None:
+            self.idle_us += t_us - self.idle_since_us
+            self.idle_since_us = None
+
+
+class Flight:
+    """A request from its dispatch to its end."""
+
+    __slots__ = ("at", "first_us", "input_len", "program", "running", "start_us", "tally")
+
+    def __init__(self, tally: Tally, start_us: int, program: int | None) -> None:
+        self.tally = tally
+        self.start_us = start_us
+        self.program = program
+        self.first_us = start_us
+        self.input_len = 0
+        self.at: AtWorker | None = None  # where it waits or runs
+        self.running = False
