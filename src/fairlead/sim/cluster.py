@@ -6,15 +6,15 @@ from random import Random
 from typing import Any
 
 from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
-from fairlead.core.matches import Matches
+from fairlead.core.matches import NO_MATCHES
 from fairlead.core.protocols import Router
-from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request, WorkerId
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError, QueueFull
 from fairlead.routers import ROUTERS, make_router
 from fairlead.schedulers.rpm import RateLimit
 from fairlead.sim.config import Change, SimConfig
+from fairlead.sim.fleet_view import FleetView
 from fairlead.sim.host import Job
 from fairlead.sim.hosts import Parts, make_engine
 from fairlead.sim.instant import change_priority
@@ -51,7 +51,11 @@ class Cluster:
         )
         self.router = _router(config, self.weights)
         self._width = len(str(config.workers - 1))
-        self._caches: dict[WorkerId, RadixTree] = {}  # of the workers that are up
+        # What the router knows of the caches; for one worker there is nothing to decide.
+        self.view: FleetView | None = None
+        if config.workers > 1:
+            self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
+        self._up = 0  # workers that are
         self._tickets: dict[Job, Ticket] = {}
         self._stranded: list[Ticket] = []  # sent while no worker was up
         self.replicas = [self._replica(number) for number in range(config.workers)]
@@ -83,14 +87,16 @@ class Cluster:
 
     def send(self, ticket: Ticket) -> None:
         """Route it to a worker, where it waits. O(log workers) and the match."""
-        if not self._caches:
+        if not self._up:
             self._stranded.append(ticket)
             return
         request = ticket.request
-        matches = self._matches(request)
+        matches = self.view.matches(request) if self.view else NO_MATCHES
         worker = self.router.route(request, matches=matches)
         extend_len = max(1, request.input_len - matches.of(worker))
         self.router.dispatch(request, worker, extend_len=extend_len)
+        if self.view:
+            self.view.sent(request, worker)
         number = int(worker)
         job = Job(ticket.row, request, number)
         if ticket.job is not None:
@@ -102,7 +108,7 @@ class Cluster:
             self.replicas[number].enqueue(job)
         except QueueFull:
             del self._tickets[job]
-            self.router.settle(request, worker, extend_len=0, output_len=0)
+            self._settle(request, worker, extend_len=0, output_len=0)
             self.intake.reject(ticket, "queue-full", worker=number)
 
     def cancel(self, ticket: Ticket) -> None:
@@ -115,13 +121,20 @@ class Cluster:
 
     def _ended(self, job: Job, finished: bool) -> None:
         ticket = self._tickets.pop(job)
-        self.router.settle(
+        self._settle(
             job.request,
             self._name(job.worker),
             extend_len=job.extend_len,
             output_len=job.emitted,
         )
         self.intake.ended(ticket, finished=finished)
+
+    def _settle(
+        self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
+    ) -> None:
+        self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
+        if self.view:
+            self.view.ended(request, worker)
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -142,7 +155,9 @@ class Cluster:
         jobs = replica.fail()
         name = self._name(number)
         self.router.remove_worker(name)
-        del self._caches[name]
+        if self.view:
+            self.view.remove_worker(name)
+        self._up -= 1
         self._emit(Worker(self.kernel.now_us, number, up=False))
         for job in jobs:
             request = job.request
@@ -155,7 +170,9 @@ class Cluster:
         """It is up and empty."""
         engine = make_engine(self._parts, number)
         self.replicas[number].host = engine.host
-        self._caches[self._name(number)] = engine.cache
+        if self.view:
+            self.view.add_worker(self._name(number), engine.cache)
+        self._up += 1
         self.router.add_worker(self._name(number))
 
     def _replica(self, number: int) -> Replica:
@@ -172,15 +189,6 @@ class Cluster:
     def _name(self, number: int) -> WorkerId:
         """So that the order of names is the order of numbers."""
         return str(number).zfill(self._width)
-
-    def _matches(self, request: Request) -> Matches:
-        limit = request.input_len - 1
-        return Matches.of_each(
-            {
-                worker: min(tree.match_len(request.prompt), limit)
-                for worker, tree in self._caches.items()
-            }
-        )
 
     def _learn_weight(self, client: str, weight: int) -> None:
         """A row says it; a flag said it better."""

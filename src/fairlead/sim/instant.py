@@ -1,12 +1,13 @@
 """What comes first at one instant (DESIGN 6.3): step ends, then arrivals, then step starts.
 
-Workers that fail or join, and callers that leave, come between the ends and the arrivals: a pass
-that ends as its worker fails has ended, and who arrives then goes where there is a worker.
+News of the caches, workers that fail or join, and callers that leave, in this order, come between the
+ends and the arrivals: a pass that ends as its worker fails has ended, and who arrives then goes
+where there is a worker.
 """
 
 # Ranks within a phase: replicas by number, requests by their place in the trace.
 _RANKS = 1 << 48
-_END, _CHANGE, _CANCEL, _ARRIVE, _START = (phase * _RANKS for phase in range(5))
+_END, NEWS, _CHANGE, _CANCEL, _ARRIVE, _START = (phase * _RANKS for phase in range(6))
 
 
 def end_priority(replica: int) -> int:
