@@ -5,13 +5,17 @@ from typing import Any
 
 from fairlead.core.protocols import Router
 from fairlead.errors import ConfigError
+from fairlead.routers.client_round_robin import ClientRoundRobin
 from fairlead.routers.d2lpm import D2LPM
 from fairlead.routers.least_loaded import LeastLoaded
+from fairlead.routers.power_of_two import PowerOfTwo
 from fairlead.routers.round_robin import RoundRobin
 
 ROUTERS: dict[str, type[Router]] = {
     "round-robin": RoundRobin,
+    "client-round-robin": ClientRoundRobin,
     "least-loaded": LeastLoaded,
+    "power-of-two": PowerOfTwo,
     "d2lpm": D2LPM,
 }
 

@@ -221,7 +221,7 @@ def _gate(config: SimConfig) -> RateLimit | None:
 def _router(config: SimConfig, weights: Weights) -> Router:
     known = ROUTERS.get(config.router)
     accepted = signature(known).parameters if known else {}
-    shared: dict[str, Any] = {"weights": weights, "cost": config.cost}
+    shared: dict[str, Any] = {"weights": weights, "cost": config.cost, "seed": config.seed}
     return make_router(
         config.router,
         quantum=config.worker_quantum,
