@@ -5,6 +5,7 @@ with a fraction stays the text it was written as (`Number`), so that nothing is 
 """
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -33,6 +34,17 @@ class WrongField(ConfigError):
 
     def __init__(self, field: str, expected: str, got: object) -> None:
         super().__init__(f'field "{field}": expected {expected}, got {shown(got)}')
+
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def number(text: str) -> object:
+    """What stands in a cell of a CSV file, as JSON would have given it: a number or a string."""
+    text = text.strip()
+    if text.isdecimal() and text.isascii() and len(text) < 20:
+        return int(text)
+    return Number(text) if NUMBER.fullmatch(text, endpos=400) else text
 
 
 def shown(value: object) -> str:
