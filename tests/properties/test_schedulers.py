@@ -238,7 +238,7 @@ class NeverLifted(VTC):
 
 
 class ChargesNothing(VTC):
-    def _spend(self, client, units):
+    def _raise(self, client, share):
         """Charges nothing."""
 
 

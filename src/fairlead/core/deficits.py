@@ -80,6 +80,11 @@ class Deficits:
         self._solvent.discard(client)
         self._promised.pop(client, None)
 
+    @property
+    def anyone_solvent(self) -> bool:
+        """Whether a waiting client has q_i > 0. O(1)."""
+        return bool(self._solvent)
+
     def check_refill(self) -> list[ClientId]:
         """Alg. 1, CheckRefill: the waiting clients that turned positive; none if one was already.
 

@@ -6,7 +6,7 @@ between them and does what is the same for every policy (preempted requests firs
 aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O (DESIGN 4).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
 from fairlead.core.matches import Matches
@@ -60,6 +60,17 @@ class Settling(Protocol):
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
         """A request that was admitted is gone, cancelled or `finished`, after `output_len` outputs."""
         ...
+
+
+@runtime_checkable
+class Asking(Protocol):
+    """A policy that asks what was emitted, when it needs to know, instead of being told each time.
+
+    It calls `settle(client)`, or `settle(None)` for all clients, which brings `on_decode` up to date.
+    A policy to which outputs are free says `charges_outputs = False` instead, and is told at the end.
+    """
+
+    settle: Callable[[ClientId | None], None]
 
 
 class Policy(Ordering, Charging, Protocol):

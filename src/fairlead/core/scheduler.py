@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from fairlead.core.clients import OTHER
-from fairlead.core.protocols import Policy, Settling
+from fairlead.core.protocols import Asking, Policy, Settling
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.service import Service
 from fairlead.errors import QueueFull
@@ -33,7 +33,7 @@ class State(Enum):
 class _Seat:
     """A request from `add` to `finish` or `cancel`."""
 
-    __slots__ = ("output_len", "paid", "preempted_at", "request", "state")
+    __slots__ = ("output_len", "paid", "preempted_at", "request", "state", "ticked")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -41,6 +41,7 @@ class _Seat:
         self.paid = False
         self.output_len = 0
         self.preempted_at = -CALM_LOOKS
+        self.ticked = 0  # while it runs: the tick up to which `output_len` is true
 
 
 class Scheduler:
@@ -59,13 +60,20 @@ class Scheduler:
         self.cut_looks = 0  # looks that ended at max_misfits
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
         self._settling = policy if isinstance(policy, Settling) else None
+        # Whether the policy must be told what was emitted before it is asked anything.
+        self._tells = getattr(policy, "charges_outputs", True)
+        if isinstance(policy, Asking):
+            policy.settle = self.settle
+            self._tells = False
         self._max_misfits = max_misfits
         self._max_clients = max_clients
         self._seats: dict[RequestId, _Seat] = {}
         self._preempted: list[tuple[int, Request]] = []  # by order
         self._services: dict[ClientId, Service] = {}  # longest unserved first
         self._waiting: dict[ClientId, int] = {}
-        self._running = 0
+        self._batch = 0  # running requests
+        self._running: dict[ClientId, dict[RequestId, _Seat]] = {}
+        self._ticks = 0
         self._turns = 0
         self._look = 0
         self._misfits = 0
@@ -76,6 +84,8 @@ class Scheduler:
     def add(self, request: Request) -> None:
         """It arrived. Raises QueueFull if the policy's table of clients is full."""
         assert request.id not in self._seats, request.id
+        if self._tells:
+            self.settle()
         self.policy.add(request)
         self._seats[request.id] = _Seat(request)
         self._count(request.client, 1)
@@ -84,9 +94,24 @@ class Scheduler:
         """It emitted `tokens` outputs; each is charged once, the first included."""
         seat = self._seats[request.id]
         assert seat.paid and tokens >= 0, (request.id, tokens)
-        self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
-        seat.output_len += tokens
-        self._record(request.client).output_len += tokens
+        self._emit(seat, tokens)
+
+    def tick(self, passes: int) -> None:
+        """Every running request emitted one token in each of `passes` passes. O(1).
+
+        Each is charged for them when somebody needs to know, or when it ends.
+        """
+        self._ticks += passes
+
+    def settle(self, client: ClientId | None = None) -> None:
+        """Charge what was emitted by `tick`, by one client or by all. O(their running requests)."""
+        if client is not None:
+            for seat in self._running.get(client, {}).values():
+                self._catch_up(seat)
+            return
+        for seats in self._running.values():
+            for seat in seats.values():
+                self._catch_up(seat)
 
     def extend(self, request: Request, tokens: int) -> None:
         """The prompt of a paid request grew (streaming input): it pays for `tokens` more to compute.
@@ -123,16 +148,12 @@ class Scheduler:
         """It is gone, from whatever state; what it consumed stays charged."""
         self._end(request, finished=False)
 
-    def tick(self, passes: int) -> None:
-        """Every running request emitted `passes` tokens, one in each of as many passes."""
-        for seat in self._seats.values():
-            if seat.state is State.RUNNING:
-                self.decode(seat.request, passes)
-
     # -- Selection -----------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Begin a look; once a step."""
+        if self._tells and self._waiting:
+            self.settle()
         self._look += 1
         self._misfits = 0
         self._ended = False
@@ -168,7 +189,9 @@ class Scheduler:
             service.cached_len += request.input_len - extend_len
         seat.paid = True
         seat.state = State.RUNNING
-        self._running += 1
+        seat.ticked = self._ticks
+        self._batch += 1
+        self._running.setdefault(request.client, {})[request.id] = seat
 
     def pass_over(self, request: Request) -> None:
         """It does not fit now. A preempted request that does not fit ends the look."""
@@ -205,7 +228,7 @@ class Scheduler:
 
     def __len__(self) -> int:
         """Waiting requests: held and preempted ones included. O(1)."""
-        return len(self._seats) - self._running
+        return len(self._seats) - self._batch
 
     def __contains__(self, request_id: RequestId) -> bool:
         return request_id in self._seats
@@ -228,7 +251,8 @@ class Scheduler:
         return self._waiting.get(client, 0)
 
     def service(self, client: ClientId) -> Service:
-        """What the client has received. O(1)."""
+        """What the client has received. O(its running requests)."""
+        self.settle(client)
         return self._services.get(client) or Service()
 
     def victim(self, running: Sequence[Request]) -> Request | None:
@@ -236,6 +260,7 @@ class Scheduler:
 
         `running` is in the order of admission. None if all were preempted a moment ago.
         """
+        self.settle()
         calm = [
             (self.policy.credit(request.client), -place, request)
             for place, request in enumerate(running)
@@ -251,11 +276,29 @@ class Scheduler:
         if seat.paid and self._settling:
             self._settling.on_end(request, output_len=seat.output_len, finished=finished)
 
+    def _emit(self, seat: _Seat, tokens: int) -> None:
+        request = seat.request
+        self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
+        seat.output_len += tokens
+        self._record(request.client).output_len += tokens
+
+    def _catch_up(self, seat: _Seat) -> None:
+        """Charge what a running request emitted by `tick` since it was last charged. O(1)."""
+        tokens = self._ticks - seat.ticked
+        if tokens:
+            seat.ticked = self._ticks
+            self._emit(seat, tokens)
+
     def _leave(self, seat: _Seat) -> None:
         """Take the request out of wherever it is."""
         request = seat.request
         if seat.state is State.RUNNING:
-            self._running -= 1
+            self._catch_up(seat)
+            self._batch -= 1
+            of_client = self._running[request.client]
+            del of_client[request.id]
+            if not of_client:
+                del self._running[request.client]
             return
         self._count(request.client, -1)
         if seat.state is State.WAITING:

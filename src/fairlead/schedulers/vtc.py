@@ -111,10 +111,20 @@ class VTC:
         return divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
 
     def _spend(self, client: ClientId, units: int) -> None:
+        self._raise(client, self._share(client, units))
+
+    def _spend_outputs(self, request: Request, start: int, end: int) -> None:
+        """From output `start` to `end`: the same, rounding included, in one charge or in many."""
+        first, last = (
+            self._share(request.client, self._cost.decode(request.input_len, 0, outputs))
+            for outputs in (start, end)
+        )
+        self._raise(request.client, last - first)
+
+    def _raise(self, client: ClientId, share: int) -> None:
         # Forgotten while it ran: it is charged from the level it would be lifted to.
         counter = self._counters.get(client)
-        level = self._level() if counter is None else counter
-        self._counters.update(client, level + self._share(client, units))
+        self._counters.update(client, (self._level() if counter is None else counter) + share)
 
     def _lift(self, client: ClientId) -> None:
         """Alg. 2, lines 8-13: c_i <- max(c_i, level of those who wait, or of the last who did)."""
