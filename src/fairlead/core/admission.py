@@ -5,19 +5,21 @@ may ever need, so nobody is preempted and U <= w_e * L_input + w_q * M holds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fairlead.core.radix_tree import Path, RadixTree
 from fairlead.core.request import Request, Unit
+from fairlead.core.runs import Runs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
     """An admitted request's share of memory, until `Reserve.release`."""
 
-    path: Path
-    extend_len: int
-    reserved: int  # tokens that are not in the tree yet
+    __slots__ = ("extend_len", "path", "reserved")
+
+    def __init__(self, path: Path, extend_len: int, reserved: int) -> None:
+        self.path = path  # pinned
+        self.extend_len = extend_len  # prompt tokens to compute
+        self.reserved = reserved  # tokens that are not in the tree yet
 
 
 class Reserve:
@@ -40,43 +42,61 @@ class Reserve:
         return request.input_len + request.max_tokens <= self._capacity
 
     def admit(self, request: Request, now_us: int) -> Grant | None:
-        """Memory for the request, its prefix pinned; None if it does not fit now."""
-        match = self._tree.match_len(request.prompt)
-        need = request.input_len - match + request.max_tokens
-        free = self._capacity - self._tree.size - self._reserved
-        if need > free:
-            if need > free + self._tree.evictable - self._tree.unpinned_len(request.prompt):
-                return None
-        path = self._tree.acquire(request.prompt, now_us)
-        if need > free:
-            evicted = self._tree.evict(need - free)
-            assert evicted == need - free, (evicted, need, free)
+        """Memory for the request, its prefix pinned; None if it does not fit now. O(prompt)."""
+        tree = self._tree
+        # All that is not in use, whoever's: DESIGN's "uncached + max_tokens <= free + evictable, its
+        # own match left out" with what is free and unpinned on one side.
+        room = self._capacity - self._reserved - tree.pinned
+        if request.max_tokens > room:
+            return None
+        prompt = Runs.of(request.prompt)
+        match = tree.match(prompt)
+        whole = request.input_len + request.max_tokens
+        if whole > room and whole - tree.pinned_len(match) > room:
+            return None
+        matched = match[1]
+        path = tree.pin(match, now_us)
+        need = whole - matched
+        lacking = need + self._reserved + tree.size - self._capacity
+        if lacking > 0:
+            evicted = tree.evict(lacking)
+            assert evicted == lacking, (evicted, lacking)
             self.evicted += evicted
         self._reserved += need
         # The last prompt token is always computed, or there would be nothing to sample from.
-        extend_len = request.input_len - min(match, request.input_len - 1)
-        grant = Grant(path=path, extend_len=extend_len, reserved=need)
-        return self._cache(grant, request.prompt, now_us) if self._shares else grant
+        extend_len = request.input_len - min(matched, request.input_len - 1)
+        grant = Grant(path, extend_len, need)
+        if self._shares:
+            self._cache(grant, prompt, request.input_len, now_us)
+        return grant
 
     def prefilled(self, grant: Grant, request: Request, now_us: int) -> Grant:
-        """The prompt was computed: it is cached from now on, if it was not before."""
-        return grant if self._shares else self._cache(grant, request.prompt, now_us)
+        """The prompt was computed: it is cached from now on, if it was not before. O(prompt).
+
+        Of a prompt that two have computed at once one copy stays.
+        """
+        if not self._shares:
+            self._cache(grant, request.prompt, request.input_len, now_us)
+        return grant
 
     def emitted(self, grant: Grant, tokens: Sequence[Unit], now_us: int) -> Grant:
-        """The request is done; `tokens`, its prompt and what it emitted, are cached. O(tokens)."""
-        return self._cache(grant, tokens, now_us)
+        """It is done: `tokens`, its prompt and what it emitted, are cached but for the last one.
+
+        That one was sampled and never computed; engines leave it out, too. O(tokens).
+        """
+        self._cache(grant, tokens, len(tokens) - 1, now_us)
+        return grant
 
     def release(self, grant: Grant) -> None:
         """The request is gone: what it did not use is free, what is cached stays until evicted."""
         self._tree.release(grant.path)
         self._reserved -= grant.reserved
 
-    def _cache(self, grant: Grant, tokens: Sequence[Unit], now_us: int) -> Grant:
-        """Put the tokens behind the grant's path; room that was reserved for them is given back."""
-        before = self._tree.size
-        path = self._tree.insert(grant.path, tokens, now_us)
-        new_len = len(tokens) - grant.path.length
-        assert self._tree.size - before <= new_len <= grant.reserved
-        self._reserved -= new_len
+    def _cache(self, grant: Grant, tokens: Sequence[Unit], end: int, now_us: int) -> None:
+        """Put tokens[:end] behind the grant's path; the room that was reserved for them goes."""
+        used = end - grant.path.end
+        assert 0 <= used <= grant.reserved, (used, grant.reserved)
+        grant.path = self._tree.insert(grant.path, tokens, now_us, end)
+        grant.reserved -= used
+        self._reserved -= used
         assert self._tree.size + self._reserved <= self._capacity
-        return Grant(path=path, extend_len=grant.extend_len, reserved=grant.reserved - new_len)

@@ -6,21 +6,22 @@ It copies no prompt: a node is a stretch of the prompt that made it.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from fairlead.core.descent import descend
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import Unit
-from fairlead.core.runs import common_len
+from fairlead.core.runs import Runs, common_len
 
 
 class TreeListener(Protocol):
     """Hears of changes after they happened."""
 
-    def grew(self, tokens: Sequence[Unit], length: int) -> None:
+    def grew(self, tokens: Runs, length: int) -> None:
         """All of `tokens[:length]` is cached now."""
         ...
 
-    def shrank(self, tokens: Sequence[Unit], length: int) -> None:
+    def shrank(self, tokens: Runs, length: int) -> None:
         """Of `tokens` only `tokens[:length]` is still cached."""
         ...
 
@@ -28,13 +29,16 @@ class TreeListener(Protocol):
 class Node:
     """The tokens `key[start:end]`, cached behind `key[:start]`; `key` is the prompt that came first."""
 
-    __slots__ = ("children", "end", "key", "parent", "pins", "serial", "start", "used")
+    __slots__ = ("children", "end", "first", "key", "parent", "pins", "serial", "start", "used")
 
     def __init__(
-        self, parent: "Node | None", key: Sequence[Unit], start: int, end: int, serial: int
+        self, parent: "Node | None", first: Unit, key: Runs, end: int, serial: int
     ) -> None:
         self.parent = parent
-        self.key, self.start, self.end = key, start, end
+        self.first = first  # of its tokens: its name among its parent's children
+        self.key = key
+        self.start: int = parent.end if parent else 0
+        self.end: int = end
         self.children: dict[Unit, Node] | None = None  # none is the same as empty: most are leaves
         self.pins = 0  # paths that end here, and children with pins
         self.used = 0  # the number of its last touch: recency, without ties
@@ -50,16 +54,8 @@ class Node:
 Path: TypeAlias = Node
 
 
-class Match(NamedTuple):
-    """Where a prompt leaves the cache: `length` tokens are cached, and it ends in or at `node`.
-
-    Of these, `pinned` tokens are in use. True until the tree changes.
-    """
-
-    node: Node
-    length: int
-    pinned: int
-
+# Where a prompt leaves the cache: the node that its match reaches into, and the match's length.
+Match: TypeAlias = tuple[Node, int]
 
 # (when it was used last, its serial, itself)
 _Leaf: TypeAlias = tuple[int, int, Node]
@@ -79,7 +75,7 @@ class RadixTree:
     def __init__(self) -> None:
         self._serial = 0
         self._now_us = 0
-        self._root = Node(None, (), 0, 0, 0)
+        self._root = Node(None, None, Runs(()), 0, 0)
         self._root.pins = 1
         self._size = 0
         self._pinned = 0
@@ -107,53 +103,60 @@ class RadixTree:
 
     def match_len(self, tokens: Sequence[Unit], /) -> int:
         """The length of the longest cached prefix of `tokens`. Pure. O(match)."""
-        return self._descend(self._root, tokens)[1]
+        return self.match(Runs.of(tokens))[1]
+
+    def match(self, tokens: Runs, /) -> Match:
+        """Where the longest cached prefix of `tokens` ends, true until the tree changes. O(match)."""
+        return descend(self._root, tokens, len(tokens))
 
     def unpinned_len(self, tokens: Sequence[Unit], /) -> int:
-        """How much of that prefix is evictable now. Pure. O(match)."""
-        match = self.match(tokens)
-        return match.length - match.pinned
+        """How much of the longest cached prefix is evictable now. Pure. O(match)."""
+        match = self.match(Runs.of(tokens))
+        return match[1] - self.pinned_len(match)
 
-    def match(self, tokens: Sequence[Unit], /) -> Match:
-        """The longest cached prefix of `tokens`, and how much of it is in use. Pure. O(match)."""
-        node, length = at, pinned = self._descend(self._root, tokens)
-        while not at.pins:
-            assert at.parent is not None
-            pinned = at.start
-            at = at.parent
-        return Match(node, length, pinned)
+    def pinned_len(self, match: Match) -> int:
+        """How much of a match is in use. Pure. O(depth)."""
+        node, length = match
+        while not node.pins:
+            assert node.parent is not None  # the root has pins
+            length = node.start
+            node = node.parent
+        return length
 
     def acquire(self, tokens: Sequence[Unit], /, now_us: int) -> Path:
         """Pin the longest cached prefix of `tokens` and mark it used. O(match)."""
-        return self.pin(self.match(tokens), now_us)
+        return self.pin(self.match(Runs.of(tokens)), now_us)
 
     def pin(self, match: Match, now_us: int) -> Path:
-        """Pin what `match` just found and mark it used. O(depth)."""
-        node = match.node
-        if match.length < node.end:
-            node = self._split(node, match.length)
+        """Pin what `match` has just found and mark it used. O(depth)."""
+        node, length = match
+        if length < node.end:
+            node = self._split(node, length)
         self._pin(node)
         self._touch(node, now_us)
         return node
 
-    def insert(self, path: Path, tokens: Sequence[Unit], /, now_us: int) -> Path:
-        """Extend a pin: all of `tokens`, which begin with the path, is cached and pinned. O(tokens).
+    def insert(
+        self, path: Path, tokens: Sequence[Unit], /, now_us: int, end: int | None = None
+    ) -> Path:
+        """Extend a pin: `tokens`, which begin with the path, are cached and pinned up to `end`.
 
-        The old path is spent: release only the new one.
+        The old path is spent: release only the new one. O(end).
         """
-        assert path.pins > 0 and path.end <= len(tokens)
-        node, length = self._descend(path, tokens)  # someone else may have cached more meanwhile
+        key = Runs.of(tokens)
+        end = len(key) if end is None else end
+        assert path.pins > 0 and path.end <= end <= len(key)
+        node, length = descend(path, key, end)  # someone else may have cached more meanwhile
         if length < node.end:
             node = self._split(node, length)
-        grown = length < len(tokens)
-        if grown:
-            node = self._append(node, tokens, length)
+        if length < end:
+            node = self._append(node, key, end)
         self._pin(node)
         self._touch(node, now_us)
         self.release(path)
-        if grown:
+        if length < end:
             for listener in self._listeners:
-                listener.grew(tokens, len(tokens))
+                listener.grew(key, end)
         return node
 
     def release(self, path: Path) -> None:
@@ -189,7 +192,7 @@ class RadixTree:
             node = stack.pop()
             children = node.children or {}
             for first, child in children.items():
-                assert child.parent is node and child.key[child.start] == first
+                assert child.parent is node and child.key[child.start] == child.first == first
                 assert child.start == node.end < child.end <= len(child.key)
                 assert common_len(child.key, node.key, 0, node.end) == node.end
                 size += child.end - child.start
@@ -198,34 +201,26 @@ class RadixTree:
             assert node.pins >= sum(1 for child in children.values() if child.pins)
         assert (size, pinned) == (self._size, self._pinned), (size, pinned, self)
 
-    def _descend(self, node: Node, tokens: Sequence[Unit]) -> tuple[Node, int]:
-        """From a node whose path `tokens` begin with: the deepest the match reaches, and its length."""
-        at, end = node.end, len(tokens)
-        while at < end and node.children and (child := node.children.get(tokens[at])):
-            node = child
-            at = common_len(tokens, node.key, at, min(end, node.end))
-            if at < node.end:
-                break
-        return node, at
-
     def _split(self, node: Node, at: int) -> Node:
         """Cut the edge into `node` at depth `at`; the new upper half, so paths keep their end."""
         parent, key = node.parent, node.key
         assert node.start < at < node.end and parent is not None and parent.children
-        upper = Node(parent, key, node.start, at, self._next())
+        upper = Node(parent, node.first, key, at, self._next())
         upper.pins = 1 if node.pins else 0
-        parent.children[key[node.start]] = upper
-        node.start, node.parent = at, upper
-        upper.children = {key[at]: node}
+        parent.children[node.first] = upper
+        node.first, node.start, node.parent = key.unit(at), at, upper
+        upper.children = {node.first: node}
         return upper
 
-    def _append(self, parent: Node, tokens: Sequence[Unit], start: int) -> Node:
-        node = Node(parent, tokens, start, len(tokens), self._next())
+    def _append(self, parent: Node, key: Runs, end: int) -> Node:
+        """A new leaf behind `parent`."""
+        start = parent.end
+        node = Node(parent, key.unit(start), key, end, self._next())
         if parent.children is None:
             parent.children = {}
-        assert tokens[start] not in parent.children
-        parent.children[tokens[start]] = node
-        self._size += node.end - start
+        assert node.first not in parent.children
+        parent.children[node.first] = node
+        self._size += end - start
         return node
 
     def _pin(self, node: Node) -> None:
@@ -259,7 +254,7 @@ class RadixTree:
         else:
             assert parent.children
             self._leaves.drop()
-            del parent.children[key[node.start]]
+            del parent.children[node.first]
             node.parent = None
             parent.used = max(parent.used, node.used)
             if not parent.children:
@@ -274,7 +269,7 @@ class RadixTree:
         return self._serial
 
 
-def _shorten(node: Node | None, key: Sequence[Unit]) -> None:
+def _shorten(node: Node | None, key: Runs) -> None:
     """No prompt is kept alive by nodes that need less than half of it: they keep a copy of that."""
     kept = key
     while node is not None and node.key is key and (kept is not key or 2 * node.end < len(key)):

@@ -1,14 +1,13 @@
 """A prompt as a few runs of tokens, so that a million cached tokens are a few hundred objects.
 
 A token is (segment, index): the run (A, 0, 10) is a prefix of (A, 0, 20) (DESIGN 6.1). Plain token
-ids are a segment kind of their own: a run whose segment is the tuple of ids itself. A prefix tree
-asks a prompt for three things only, whatever it is made of: its length, the unit at one place, and
-`common_len` with another.
+ids are a segment kind of their own: a run whose segment is the tuple of ids itself. Every prefix
+tree is keyed by what it asks of a prompt: its length, the unit at one place, and how far it agrees with
+another one. A prompt that is a plain sequence can be taken as one run.
 """
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import TypeAlias, overload
 
 from fairlead.core.request import Unit
@@ -16,20 +15,64 @@ from fairlead.core.request import Unit
 Segment: TypeAlias = Hashable
 # (segment, offset, length): the tokens offset .. offset + length - 1 of the segment.
 Run: TypeAlias = tuple[Segment, int, int]
+# (segment, shift, end): from where the span before ends up to `end`, the token at `at` is the
+# segment's token at + shift. Two prompts that agree so far agree in an equal span, wherever it is.
+Span: TypeAlias = tuple[Segment, int, int]
 
 
 class Runs(Sequence[Unit]):
     """An immutable sequence of tokens in normal form: what could be one run is one run.
 
-    So equal tokens have equal runs, and two prompts that agree have their runs end at the same
+    So equal tokens have equal spans, and two prompts that agree have their runs end at the same
     places, but for the run in which they part.
     """
 
-    __slots__ = ("ends", "runs")
+    __slots__ = ("ends", "spans")
 
     def __init__(self, runs: Iterable[Run]) -> None:
-        self.runs = tuple(_normal(runs))
-        self.ends = tuple(accumulate(run[2] for run in self.runs))
+        spans: list[Span] = []
+        at = 0
+        for segment, offset, length in runs:
+            assert length >= 0 and offset >= 0, (segment, offset, length)
+            if not length:
+                continue
+            shift, at = offset - at, at + length
+            last = spans[-1] if spans else None
+            if isinstance(segment, tuple):  # cut to what is used of it
+                ids = segment[offset : offset + length]
+                assert len(ids) == length, (len(segment), offset, length)
+                if last and isinstance(last[0], tuple):
+                    spans[-1] = (last[0] + ids, last[1], at)
+                else:
+                    spans.append((ids, length - at, at))
+            elif last and last[1] == shift and last[0] == segment:
+                spans[-1] = (segment, shift, at)
+            else:
+                spans.append((segment, shift, at))
+        self.spans = tuple(spans)
+        self.ends = tuple([span[2] for span in spans])
+
+    @classmethod
+    def of(cls, tokens: Sequence[Unit]) -> "Runs":
+        """Any prompt as runs. O(1) for runs and tuples."""
+        if type(tokens) is cls:
+            return tokens
+        return cls(((tuple(tokens), 0, len(tokens)),))
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, as they could be given to make the same prompt. O(runs)."""
+        starts = (0, *self.ends)
+        return tuple(
+            (segment, start + shift, end - start)
+            for (segment, shift, end), start in zip(self.spans, starts, strict=False)
+        )
+
+    def units(self, start: int, end: int) -> Sequence[Unit]:
+        """The tokens of a stretch, one by one. O(end - start), at C speed for plain tokens."""
+        if len(self.spans) == 1 and isinstance(ids := self.spans[0][0], tuple):
+            return ids[start:end]
+        return [self[at] for at in range(start, end)]
 
     def __len__(self) -> int:
         return self.ends[-1] if self.ends else 0
@@ -39,22 +82,22 @@ class Runs(Sequence[Unit]):
     @overload
     def __getitem__(self, at: slice) -> "Runs": ...
     def __getitem__(self, at: int | slice) -> "Unit | Runs":
-        """The token at `at`, as a child's key in a tree; or a stretch of them. O(log runs), O(runs)."""
-        if isinstance(at, slice):
-            return self._cut(at)
-        place = bisect_right(self.ends, at)
-        segment, offset, length = self.runs[place]
-        index = at - self.ends[place] + length + offset
-        return segment[index] if isinstance(segment, tuple) else (segment, index)
+        """One token, or a stretch of them as runs. O(log runs), O(runs)."""
+        return self._cut(at) if isinstance(at, slice) else self.unit(at)
+
+    def unit(self, at: int) -> Unit:
+        """The token at `at`, which names a child in a tree. O(log runs)."""
+        segment, shift, _ = self.spans[bisect_right(self.ends, at)]
+        return segment[at + shift] if isinstance(segment, tuple) else (segment, at + shift)
 
     def __iter__(self) -> Iterator[Unit]:
-        return (self[at] for at in range(len(self)))
+        return iter(self.units(0, len(self)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Runs) and self.runs == other.runs
+        return isinstance(other, Runs) and self.spans == other.spans
 
     def __hash__(self) -> int:
-        return hash(self.runs)
+        return hash(self.spans)
 
     def __repr__(self) -> str:
         return f"Runs({list(self.runs)})"
@@ -65,23 +108,65 @@ class Runs(Sequence[Unit]):
     def _cut(self, stretch: slice) -> "Runs":
         start, stop, step = stretch.indices(len(self))
         assert step == 1, stretch
-        kept = []
-        for (segment, offset, length), end in zip(self.runs, self.ends, strict=True):
-            first, last = max(start, end - length), min(stop, end)
+        kept, begin = [], 0
+        for segment, shift, end in self.spans:
+            first, last = max(start, begin), min(stop, end)
             if first < last:
-                kept.append((segment, offset + first - (end - length), last - first))
+                kept.append((segment, first + shift, last - first))
+            begin = end
         return Runs(kept)
 
 
 def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> int:
     """How far `a` and `b`, which agree up to `start`, agree; at most `end`, which both reach.
 
-    Both are of one kind. O(runs), and at C speed O(end - start) where there are token ids.
+    Both are runs, or both plain sequences of one type. O(runs), at C speed O(end - start) for plain
+    tokens.
     """
-    if type(a) is Runs:
-        assert type(b) is Runs
-        return _common_runs(a, b, start, end)
-    return _common_units(a, b, start, end)
+    if type(a) is not Runs or type(b) is not Runs:
+        return _common_units(a, b, start, end)
+    if start >= end:
+        return end
+    place = bisect_right(a.ends, start)
+    if place and a.ends[place - 1] != b.ends[place - 1]:  # a run of b's goes on where a's has ended
+        return start
+    return agree(a.spans, b.spans, place, start, end)[0]
+
+
+def agree(
+    spans: Sequence[Span], others: Sequence[Span], place: int, at: int, end: int
+) -> tuple[int, int]:
+    """How far two prompts agree, and the place of the span that goes on from there.
+
+    They agree up to `at`, where for both the span at `place` goes on; at most up to `end`.
+    """
+    while at < end:
+        span, other = spans[place], others[place]
+        if type(span[0]) is tuple:
+            stop = _common_ids(span, other, at, end)
+        elif span == other:
+            stop = span[2]
+        elif span[0] == other[0] and span[1] == other[1]:
+            stop = min(span[2], other[2])
+        else:
+            return at, place
+        if stop >= end:
+            return end, place + 1 if span[2] == end else place
+        at = stop
+        if stop < span[2] or stop < other[2]:  # one of the runs has ended here, or they part in it
+            return at, place
+        place += 1
+    return at, place
+
+
+def _common_ids(span: Span, other: Span, at: int, end: int) -> int:
+    """How far two spans, the first of plain tokens, agree; at most up to where one ends."""
+    a, b = span[0], other[0]
+    if not isinstance(a, tuple) or not isinstance(b, tuple):
+        return at
+    shift = span[1]
+    assert shift == other[1], (span[1:], other[1:])
+    return _common_units(a, b, at + shift, min(end, span[2], other[2]) + shift) - shift
 
 
 def _common_units(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> int:
@@ -96,55 +181,3 @@ def _common_units(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) ->
         else:
             high = middle
     return low
-
-
-def _common_runs(a: Runs, b: Runs, start: int, end: int) -> int:
-    if start >= end:
-        return end
-    place = bisect_right(a.ends, start)
-    begin = a.ends[place - 1] if place else 0
-    if place and b.ends[place - 1] != begin:  # b's run before goes on where a's has ended
-        return start
-    for one, other in zip(a.runs[place:], b.runs[place:], strict=False):
-        length = min(one[2], other[2])
-        if isinstance(one[0], tuple) and isinstance(other[0], tuple):
-            first, last = max(start - begin, 0), min(end - begin, length)
-            same = _common_units(one[0], other[0], first, last)
-        else:
-            same = length if one[:2] == other[:2] else 0
-        begin += same
-        if begin >= end:
-            return end
-        if same < length or one[2] != other[2]:
-            return max(start, begin)
-    return begin
-
-
-def _normal(runs: Iterable[Run]) -> Iterator[Run]:
-    """The same tokens in as few runs as possible; tuples of ids are cut to what is used of them."""
-    last: Run | None = None
-    for segment, offset, length in runs:
-        assert length >= 0 and offset >= 0, (segment, offset, length)
-        if not length:
-            continue
-        run: Run = (segment, offset, length)
-        if isinstance(segment, tuple):
-            run = (segment[offset : offset + length], 0, length)
-        if last is not None:
-            joined = _joined(last, run)
-            if joined is None:
-                yield last
-            last = joined or run
-        else:
-            last = run
-    if last is not None:
-        yield last
-
-
-def _joined(a: Run, b: Run) -> Run | None:
-    """Both as one run, if they are one."""
-    if isinstance(a[0], tuple) and isinstance(b[0], tuple):
-        return (a[0] + b[0], 0, a[2] + b[2])
-    if a[0] == b[0] and a[1] + a[2] == b[1]:
-        return (a[0], a[1], a[2] + b[2])
-    return None

@@ -7,6 +7,7 @@ requests of two clients costs 64 moves and two heap entries, not 640,000 steps.
 """
 
 from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.runs import Runs
 from fairlead.core.waiting_heaps import WaitingHeaps
 from fairlead.core.waiting_trie import Entry, WaitingTrie
 
@@ -37,6 +38,7 @@ class WaitingIndex:
 
     def match_len(self, request: Request) -> int:
         """The matched tokens of a waiting request. Pure. O(depth of the trie)."""
+        self.trie.catch_up()
         node = self._entries[request.id].node
         while not node.standing:
             assert node.parent is not None
@@ -47,7 +49,7 @@ class WaitingIndex:
         """Hang the request on the prefix it matches. O(prompt length + depth * log n)."""
         assert request.id not in self._entries, request.id
         end = min(len(request.prompt), (request.input_len - 1) // self._block_size)
-        node = self.trie.place(request.prompt, end)
+        node = self.trie.place(Runs.of(request.prompt), end)
         node.own += 1
         entry = self._entries[request.id] = Entry(request, node, self.trie.serial())
         self._heaps.join(request.client)
@@ -87,4 +89,5 @@ class WaitingIndex:
 
     def best(self) -> Request | None:
         """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
+        self.trie.catch_up()
         return self._heaps.best()

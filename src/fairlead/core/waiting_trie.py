@@ -5,12 +5,12 @@ whose ancestors are all held in full is a *stand*: the place where requests hang
 hangs where, and who is oldest there, is the business of `waiting_heaps`.
 """
 
-from collections.abc import Sequence
 from typing import Protocol
 
+from fairlead.core.descent import descend
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import ClientId, Request, Unit
-from fairlead.core.runs import common_len
+from fairlead.core.runs import Runs
 
 
 class Entry:
@@ -34,19 +34,23 @@ class Node:
     """A stretch of waiting prompts, `key[start:end]`, of which the first `held` units are cached."""
 
     __slots__ = (
-        "best", "children", "end", "heaps", "held", "key",
+        "best", "children", "end", "first", "heaps", "held", "key",
         "own", "parent", "serial", "standing", "start", "warm",
     )  # fmt: skip
 
     def __init__(
-        self, key: Sequence[Unit], start: int, end: int, parent: "Node | None", serial: int
+        self, parent: "Node | None", first: Unit, key: Runs, end: int, serial: int
     ) -> None:
-        self.key, self.start, self.end, self.parent = key, start, end, parent
+        self.parent = parent
+        self.first = first  # of its units: its name among its parent's children
+        self.key = key
+        self.start: int = parent.end if parent else 0
+        self.end: int = end
         self.serial = serial
         self.held = 0
         self.standing = parent is None  # the root always stands
         self.own = 0  # requests that end here
-        self.children: dict[Unit, Node] = {}
+        self.children: dict[Unit, Node] | None = None  # none is the same as empty
         self.warm: dict[Node, None] = {}  # children with something held
         # For each client what it answers for, oldest first: own requests and non-standing children.
         self.heaps: dict[ClientId, LazyHeap[tuple[int, int, Entry | Node]]] = {}
@@ -66,7 +70,7 @@ class Node:
 class Watch(Protocol):
     """Turns a cache's own events into `WaitingTrie.set_held`: one flavour for each kind of cache."""
 
-    def leading(self, key: Sequence[Unit], start: int, end: int) -> int:
+    def leading(self, key: Runs, start: int, end: int) -> int:
         """How many units of key[start:end] are cached from `start` on. Pure."""
         ...
 
@@ -76,6 +80,10 @@ class Watch(Protocol):
 
     def unwatch(self, node: Node) -> None:
         """Stop."""
+        ...
+
+    def catch_up(self) -> None:
+        """Report what has not been reported yet."""
         ...
 
 
@@ -107,7 +115,7 @@ class WaitingTrie:
     """Where waiting prompts share and part; at most two nodes for each of them."""
 
     def __init__(self, stands: Stands) -> None:
-        self.root = Node((), 0, 0, None, 0)
+        self.root = Node(None, None, Runs(()), 0, 0)
         self._stands = stands
         self._watch: Watch | None = None
         self._serial = 0
@@ -122,29 +130,32 @@ class WaitingTrie:
         self._serial += 1
         return self._serial
 
-    def place(self, key: Sequence[Unit], end: int) -> Node:
+    def place(self, key: Runs, end: int) -> Node:
         """The node at which key[:end] ends, made if it is not there. O(end)."""
-        node, at = self.root, 0
-        while at < end:
-            child = node.children.get(key[at])
-            if child is None:
-                return self._grow(node, key, at, end)
-            at = common_len(key, child.key, at, min(end, child.end))
-            node = child if at == child.end else self._split(child, at)
-        return node
+        assert self._watch is not None
+        self._watch.catch_up()  # or the new node would know more than the others
+        node, at = descend(self.root, key, end)
+        if at < node.end:
+            node = self._split(node, at)
+        return node if at == end else self._grow(node, key, end)
+
+    def catch_up(self) -> None:
+        """Hear of what the cache did since the last question."""
+        assert self._watch is not None
+        self._watch.catch_up()
 
     def prune(self, node: Node) -> None:
         """Remove what nobody waits in any more, from `node` upwards. O(depth)."""
         assert self._watch is not None
         while node.parent is not None and not node.own:
             parent = node.parent
-            if len(node.children) == 1:
-                self._merge(node, next(iter(node.children.values())))
             if node.children:
+                if len(node.children) == 1:
+                    self._merge(node, next(iter(node.children.values())))
                 return
-            assert not node.best
+            assert not node.best and parent.children
             self._watch.unwatch(node)
-            del parent.children[node.key[node.start]]
+            del parent.children[node.first]
             parent.warm.pop(node, None)
             self._drop(node)
             node = parent
@@ -192,11 +203,13 @@ class WaitingTrie:
             node.standing = False
             self._stands.sank(node)
 
-    def _grow(self, parent: Node, key: Sequence[Unit], start: int, end: int) -> Node:
+    def _grow(self, parent: Node, key: Runs, end: int) -> Node:
         """A new leaf, with nobody in it yet."""
         assert self._watch is not None
-        leaf = Node(key, start, end, parent, self.serial())
-        parent.children[key[start]] = leaf
+        start = parent.end
+        leaf = Node(parent, key.unit(start), key, end, self.serial())
+        parent.children = parent.children or {}
+        parent.children[leaf.first] = leaf
         leaf.held = self._watch.leading(key, start, end)
         if leaf.held:
             parent.warm[leaf] = None
@@ -208,18 +221,18 @@ class WaitingTrie:
         """Cut the edge into `node` at depth `at`; the new upper half, which takes its place above."""
         assert node.start < at < node.end and node.parent is not None and self._watch is not None
         self._watch.unwatch(node)
-        upper = Node(node.key, node.start, at, node.parent, self.serial())
+        upper = Node(node.parent, node.first, node.key, at, self.serial())
         upper.held = min(node.held, at - node.start)
         upper.standing = node.standing
         self._put(upper, node)
-        node.start, node.parent = at, upper
+        node.first, node.start, node.parent = node.key.unit(at), at, upper
         # Where the cache has a hole above, it may still hold blocks below it.
         below = (
             node.held - upper.held if upper.full else self._watch.leading(node.key, at, node.end)
         )
         node.held = below
         node.standing = node.standing and upper.full and below > 0
-        upper.children[node.key[at]] = node
+        upper.children = {node.first: node}
         if below:
             upper.warm[node] = None
         self._settle(upper, node)
@@ -233,7 +246,7 @@ class WaitingTrie:
         self._watch.unwatch(node)
         self._watch.unwatch(child)
         child.held = node.held + child.held if node.full else node.held
-        child.start, child.parent = node.start, node.parent
+        child.first, child.start, child.parent = node.first, node.start, node.parent
         child.standing = node.standing
         self._put(child, node)
         self._drop(node)
@@ -242,8 +255,8 @@ class WaitingTrie:
 
     def _put(self, new: Node, old: Node) -> None:
         """`new` is its parent's child where `old` was."""
-        assert new.parent is not None
-        new.parent.children[new.key[new.start]] = new
+        assert new.parent is not None and new.parent.children
+        new.parent.children[new.first] = new
         new.parent.warm.pop(old, None)
         if new.held:
             new.parent.warm[new] = None

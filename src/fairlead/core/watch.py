@@ -4,14 +4,16 @@ A token tree reports whole paths, so the trie is walked along them. A block cach
 hashes, so every node is entered under the hashes it holds and the one it wants next.
 """
 
-from collections.abc import Sequence
-
 from fairlead.core.block_cache import BlockCache
+from fairlead.core.descent import descend
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Unit
-from fairlead.core.runs import common_len
+from fairlead.core.runs import Runs
 from fairlead.core.waiting import WaitingIndex
 from fairlead.core.waiting_trie import Node, WaitingTrie
+
+# Changes written down before they are followed without a question: few, as each keeps a prompt.
+_MOST_CHANGES = 256
 
 
 def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
@@ -29,15 +31,20 @@ def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
 
 
 class PathWatch:
-    """For a `RadixTree`: walks the waiting trie along the path that changed. O(path)."""
+    """For a `RadixTree`: walks the waiting trie along the path that changed. O(path).
+
+    A change is written down and followed at the next question: mostly it is about a request that is
+    being admitted, which by then waits no more.
+    """
 
     def __init__(self, tree: RadixTree, trie: WaitingTrie) -> None:
         self._tree = tree
         self._trie = trie
+        self._changes: list[tuple[bool, Runs, int]] = []  # grew or shrank, oldest first
 
-    def leading(self, key: Sequence[Unit], start: int, end: int) -> int:
+    def leading(self, key: Runs, start: int, end: int) -> int:
         """How many units of key[start:end] are cached from `start` on. Pure."""
-        return max(0, min(self._tree.match_len(key), end) - start)
+        return max(0, min(self._tree.match(key)[1], end) - start)
 
     def watch(self, node: Node) -> None:
         """Nothing to remember: the walk finds the node by its key."""
@@ -45,28 +52,45 @@ class PathWatch:
     def unwatch(self, node: Node) -> None:
         """Nothing to forget."""
 
-    def grew(self, tokens: Sequence[Unit], length: int) -> None:
-        """All of `tokens[:length]` is cached now."""
-        node, at = self._trie.root, 0
-        while at < length and (child := node.children.get(tokens[at])):
-            at = common_len(tokens, child.key, at, min(length, child.end))
-            if at - child.start > child.held:
-                self._trie.set_held(child, at - child.start)
-            if at < child.end:
-                return
-            node = child
+    def grew(self, tokens: Runs, length: int) -> None:
+        """All of `tokens[:length]` is cached now. O(1) now, O(path) at the next question."""
+        self._note(True, tokens, length)
 
-    def shrank(self, tokens: Sequence[Unit], length: int) -> None:
-        """Of `tokens` only `tokens[:length]` is still cached."""
-        node, at = self._trie.root, 0
-        while at < len(tokens) and (child := node.children.get(tokens[at])):
-            at = common_len(tokens, child.key, at, min(len(tokens), child.end))
-            keep = max(0, length - child.start)
-            if at > length and child.held > keep:
-                self._trie.set_held(child, keep)
-            if at < child.end:
-                return
-            node = child
+    def shrank(self, tokens: Runs, length: int) -> None:
+        """Of `tokens` only `tokens[:length]` is still cached. O(1) now, O(path) at the next question."""
+        self._note(False, tokens, length)
+
+    def catch_up(self) -> None:
+        """Follow the changes since the last question."""
+        changes = self._changes
+        if changes:
+            if self._trie.root.children:
+                for grown, tokens, length in changes:
+                    (self._raise if grown else self._lower)(tokens, length)
+            changes.clear()
+
+    def _note(self, grown: bool, tokens: Runs, length: int) -> None:
+        if self._trie.root.children:
+            self._changes.append((grown, tokens, length))
+            if len(self._changes) > _MOST_CHANGES:
+                self.catch_up()
+
+    def _raise(self, tokens: Runs, length: int) -> None:
+        node, at = descend(self._trie.root, tokens, length)
+        while node.parent is not None and at - node.start > node.held:  # above a full one all are
+            parent = node.parent
+            self._trie.set_held(node, at - node.start)
+            node, at = parent, parent.end
+
+    def _lower(self, tokens: Runs, length: int) -> None:
+        node, at = descend(self._trie.root, tokens, len(tokens))
+        while at > length:
+            assert node.parent is not None
+            keep = max(0, length - node.start)
+            if node.held > keep:
+                self._trie.set_held(node, keep)
+            node = node.parent
+            at = node.end
 
 
 class BlockWatch:
@@ -78,24 +102,24 @@ class BlockWatch:
         self._wanted: dict[Unit, Node] = {}  # the first hash of a node's edge that is not cached
         self._held: dict[Unit, Node] = {}  # those before it
 
-    def leading(self, key: Sequence[Unit], start: int, end: int) -> int:
+    def leading(self, key: Runs, start: int, end: int) -> int:
         """How many units of key[start:end] are cached from `start` on. Pure."""
-        at = start
-        while at < end and key[at] in self._blocks:
-            at += 1
-        return at - start
+        return self._blocks.match_len(key.units(start, end))
+
+    def catch_up(self) -> None:
+        """Nothing to do: a change is followed when it happens."""
 
     def watch(self, node: Node) -> None:
         """Enter the node. O(held)."""
-        for at in range(node.start, node.depth):
-            self._held[node.key[at]] = node
+        for unit in node.key.units(node.start, node.depth):
+            self._held[unit] = node
         if not node.full:
             self._wanted[node.key[node.depth]] = node
 
     def unwatch(self, node: Node) -> None:
         """Take the node out. O(held)."""
-        for at in range(node.start, node.depth):
-            del self._held[node.key[at]]
+        for unit in node.key.units(node.start, node.depth):
+            del self._held[unit]
         if not node.full:
             del self._wanted[node.key[node.depth]]
 

@@ -97,7 +97,7 @@ def entries(index):
     """How many entries all the heaps of an index hold."""
     heaps, nodes = index._heaps, [index.trie.root]
     for node in nodes:
-        nodes.extend(node.children.values())
+        nodes.extend((node.children or {}).values())
     held = sum(len(heap) for node in nodes for heap in node.heaps.values())
     return held + len(heaps._front) + sum(len(c.stands) for c in heaps._clients.values())
 
