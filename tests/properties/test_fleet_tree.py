@@ -25,10 +25,10 @@ class Engine:
         self.pins: list[object] = []
 
     def grew(self, tokens, length):
-        self.news.append(("grew", tokens, length))
+        self.news.append(("grew", tuple(tokens), length))
 
     def shrank(self, tokens, length):
-        self.news.append(("shrank", tokens, length))
+        self.news.append(("shrank", tuple(tokens), length))
 
     def hear(self, what, tokens, length):
         if what == "grew":

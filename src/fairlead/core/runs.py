@@ -124,6 +124,7 @@ def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> in
     tokens.
     """
     if type(a) is not Runs or type(b) is not Runs:
+        assert type(a) is type(b), (type(a), type(b))
         return _common_units(a, b, start, end)
     if start >= end:
         return end
