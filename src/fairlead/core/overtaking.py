@@ -86,6 +86,10 @@ class Overtaking:
         """The open clients whose oldest request was overtaken too much, longest due first."""
         return self._due
 
+    def is_due(self, request: Request) -> bool:
+        """Whether it is its client's oldest, overtaken too much, and may be chosen. O(1)."""
+        return request.client in self._due and self._oldest[request.client].request is request
+
     def oldest(self, client: ClientId) -> Request:
         """The client's oldest waiting request."""
         return self._oldest[client].request

@@ -48,6 +48,7 @@ class DLPM:
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
         self._index = waiting_index(cache)
         self._passed: dict[Request, None] = {}
+        self._barred: dict[ClientId, None] = {}  # for this look
         self._ageing = None if max_overtake is None else Overtaking(limit=max_overtake)
 
     def add(self, request: Request) -> None:
@@ -76,6 +77,10 @@ class DLPM:
         for request in self._passed:
             self._index.show(request)
         self._passed.clear()
+        for client in self._barred:
+            if self._index.waiting(client) and self._deficits.value(client) > 0:
+                self._index.open(client)
+        self._barred.clear()
 
     def next(self) -> Request | None:
         """Alg. 1, lines 16-21: the best match with q_i > 0; refill when no waiting client has any."""
@@ -91,6 +96,10 @@ class DLPM:
         """Alg. 1, line 21, CANADD is false: its client keeps q_i > 0, so others wait with it."""
         self._passed[request] = None
         self._index.hide(request)
+        if self._ageing and self._ageing.is_due(request):
+            # Its client's later requests would take the room it waits for, look after look.
+            self._barred[request.client] = None
+            self._index.close(request.client)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """Alg. 1, lines 22-24: cached tokens are free, or fairness would undo locality."""

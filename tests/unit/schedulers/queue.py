@@ -31,11 +31,14 @@ class Queue:
             self.scheduler.add(request)
 
     def look(self, number=1_000, *, too_large=()):
-        """Admit up to `number` in one look; the clients in `too_large` do not fit. Who was admitted."""
+        """Admit up to `number` in one look; who was admitted, in order.
+
+        The clients, or the requests by number, in `too_large` do not fit.
+        """
         self.scheduler.begin()
         admitted = ""
         while len(admitted) < number and (request := self.scheduler.propose()):
-            if request.client in too_large:
+            if request.client in too_large or request.id in too_large:
                 self.scheduler.pass_over(request)
                 continue
             self.scheduler.admit(request, extend_len=1)

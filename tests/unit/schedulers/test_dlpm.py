@@ -2,9 +2,10 @@
 
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
-from fairlead.core.scheduler import Scheduler
+from fairlead.core.scheduler import Scheduler, State
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.schedulers.dlpm import DLPM
+from tests.unit.schedulers.queue import Queue
 
 
 class Engine:
@@ -120,3 +121,22 @@ def test_a_client_that_cannot_be_scheduled_has_no_say_in_a_refill():
     engine.wait("b")
 
     assert engine.admit_all() == "b"
+
+
+def test_what_is_due_and_does_not_fit_is_not_overtaken_any_further():
+    """
+    Three better matches have overtaken a's first request. It does not fit yet: what gets free while
+    it waits is not taken by the rest of a's, or it would wait for ever. b is another matter.
+    """
+    hot = tuple(range(10))
+    queue = Queue("dlpm", quantum=1_000, max_overtake=2)
+    queue.tree.release(queue.tree.insert(queue.tree.acquire((), 0), hot, 0))
+    queue.wait("a")
+    queue.wait("aaaaa", prompt=hot)
+    queue.wait("b")
+
+    assert queue.look(3) == "aaa"
+    assert queue.look(too_large="0") == "b"
+    assert queue.look(1) == "a"
+    assert queue.scheduler.state(queue.requests[0]) is State.RUNNING
+    assert queue.look() == "aa"
