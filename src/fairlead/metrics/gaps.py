@@ -1,13 +1,14 @@
 """How far the service of two clients comes apart while both wait at one worker, and what was promised.
 
-|W_f(t1, t2) - W_g(t1, t2)| over all t1 < t2 of an interval is the range of D = W_f - W_g in it. Only
-records of D matter, and D rises only by what f is served: so each backlogged client knows up to
-where it can be served without a record, and is compared with the others only beyond that.
+|W_f(t1, t2) - W_g(t1, t2)| over all t1 < t2 of an interval is the range of W_f - W_g in it: how far
+it ever was above, and how far below. All pairs of one worker are looked at together, as a matrix.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
 
 from fairlead.core.request import ClientId
 from fairlead.core.service import WEIGHT_SCALE, divide_half_up
@@ -18,9 +19,13 @@ OUTPUT_WEIGHT = 2  # w_q of DESIGN 2; w_e and w_p are 1
 
 # All pairs of so many clients, the first to come (DESIGN 6.2).
 MAX_TRACKED = 64
-# Normalised service W/w is counted in such parts of a token, each W rounded once a weight.
-PARTS = 10**12
-FAR = 1 << 200
+# Normalised service W/w is counted in such parts of a token; 1/w is rounded to them once. Sums are
+# floats: exact up to 9 * 10^15 parts, or tokens where nobody has a weight.
+PARTS = 10**9
+SMALLEST = 4  # clients for which there is room at first
+
+T = TypeVar("T")
+Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +69,7 @@ def no_bound(reason: str, *, view: View = "system") -> Bound:
 class Gap(NamedTuple):
     """The largest of one pair, in `parts` of a token, and the worker it was seen at."""
 
-    parts: int
+    parts: float
     worker: int
 
 
@@ -85,101 +90,130 @@ class PairGaps:
             self.weighted |= weight != WEIGHT_SCALE
             self.scales[client] = divide_half_up(self.parts * WEIGHT_SCALE, weight)
 
-    def saw(self, first: "Backlogged", second: "Backlogged", parts: int, worker: int) -> None:
+    def saw(self, first: ClientId, second: ClientId, parts: float, worker: int) -> None:
         """The two differed by so much at the worker. O(1)."""
-        a, b = first.client, second.client
-        pair = (a, b) if a < b else (b, a)
+        pair = (first, second) if first < second else (second, first)
         before = self.largest.get(pair)
         if before is None or (parts, -worker) > (before.parts, -before.worker):
             self.largest[pair] = Gap(parts, worker)
 
 
-class Backlogged:
-    """A tracked client with something waiting at one worker, and its gaps to the others there."""
-
-    __slots__ = ("above", "client", "limit", "scale", "served", "waiting")
-
-    def __init__(self, client: ClientId, scale: int) -> None:
-        self.client = client
-        self.scale = scale
-        self.waiting = 0
-        self.served = 0  # since it is backlogged, in parts
-        self.above: dict[Backlogged, int] = {}  # the highest `served` was above that of each other
-        self.limit = FAR  # no record up to there
-
-
 class WorkerGaps:
-    """Who is backlogged at one worker, and how far they came apart."""
+    """Who is backlogged at one worker, and how far they came apart.
 
-    __slots__ = ("_pairs", "_worker", "backlogged")
+    Each has a place in the arrays; whoever leaves gives its place to the last.
+    """
+
+    __slots__ = (
+        "_above",
+        "_clients",
+        "_pairs",
+        "_scales",
+        "_served",
+        "_waiting",
+        "_worker",
+        "places",
+    )
 
     def __init__(self, pairs: PairGaps, worker: int) -> None:
         self._pairs = pairs
         self._worker = worker
-        self.backlogged: dict[ClientId, Backlogged] = {}
+        self.places: dict[ClientId, int] = {}  # of who is backlogged
+        self._clients: list[ClientId] = []  # by place, as what follows
+        self._waiting: list[int] = []
+        self._scales: list[int] = []
+        # Parts each was served since it is backlogged, and the highest that was above each other's.
+        self._served: Array = np.zeros(SMALLEST)
+        self._above: Array = np.zeros((SMALLEST, SMALLEST))
 
     def wait(self, client: ClientId) -> None:
         """One more of its requests waits. O(1), O(backlogged) if it is the first."""
-        one = self.backlogged.get(client)
-        if one is None:
-            scale = self._pairs.scales.get(client)
-            if scale is None:
-                return
-            one = Backlogged(client, scale)
-            for other in self.backlogged.values():
-                one.limit = 0
-                one.above[other] = -other.served
-                other.above[one] = other.limit = other.served
-            self.backlogged[client] = one
-        one.waiting += 1
+        place = self.places.get(client)
+        if place is not None:
+            self._waiting[place] += 1
+        elif client in self._pairs.scales:
+            self._begin(client)
+
+    def _begin(self, client: ClientId) -> None:
+        count = len(self._clients)
+        if count == len(self._served):
+            self._served = np.pad(self._served, (0, count))
+            self._above = np.pad(self._above, (0, count))
+        self.places[client] = count
+        self._clients.append(client)
+        self._waiting.append(1)
+        self._scales.append(self._pairs.scales[client])
+        self._served[count] = 0
+        self._above[:count, count] = self._served[:count]
+        self._above[count, :count] = -self._served[:count]
 
     def leave(self, client: ClientId) -> None:
         """One less. O(1), O(backlogged) if it is the last."""
-        one = self.backlogged.get(client)
-        if one is None:
+        place = self.places.get(client)
+        if place is None:
             return
-        one.waiting -= 1
-        if not one.waiting:
-            del self.backlogged[client]
-            for other, above in one.above.items():
-                self._pairs.saw(one, other, above + other.above.pop(one), self._worker)
+        self._waiting[place] -= 1
+        if not self._waiting[place]:
+            self._tell(place, range(len(self._clients)))
+            self._end(place)
+
+    def _end(self, place: int) -> None:
+        """The last takes its place."""
+        last = len(self._clients) - 1
+        del self.places[self._clients[place]]
+        if place != last:
+            self.places[self._clients[last]] = place
+            self._served[place] = self._served[last]
+            self._above[place] = self._above[last]
+            self._above[:, place] = self._above[:, last]
+        _fill(self._clients, place)
+        _fill(self._waiting, place)
+        _fill(self._scales, place)
 
     def serve(self, client: ClientId, tokens: int) -> None:
-        """It was served. O(1), O(backlogged) if that may be a record."""
-        one = self.backlogged.get(client)
-        if one is not None:
-            one.served += tokens * one.scale
-            if one.served > one.limit:
-                _compare(one)
+        """It was served. O(backlogged) if it is."""
+        place = self.places.get(client)
+        if place is None:
+            return
+        count = len(self._clients)
+        served, above = self._served[:count], self._above[place, :count]
+        served[place] += tokens * self._scales[place]
+        if count > 1:
+            np.maximum(above, served[place] - served, out=above)
 
     def serve_all(self, outputs: Mapping[ClientId, int], passes: int) -> None:
-        """All were served at once, `passes` times; D is linear in between. O(backlogged)."""
-        if len(self.backlogged) < 2:
-            return  # nobody to compare with; a later one begins with what is served from then on
-        for client, one in self.backlogged.items():
-            if client in outputs:
-                one.served += OUTPUT_WEIGHT * outputs[client] * passes * one.scale
-        for one in self.backlogged.values():
-            if one.served > one.limit:
-                _compare(one)
+        """All were served at once, `passes` times; W_f - W_g is linear meanwhile. O(backlogged^2)."""
+        count = len(self._clients)
+        if count < 2:
+            return  # nobody to compare with; who joins is compared by what follows
+        given = outputs.get
+        factor = OUTPUT_WEIGHT * passes
+        amounts = [
+            given(client, 0) * factor * scale
+            for client, scale in zip(self._clients, self._scales, strict=True)
+        ]
+        served, above = self._served[:count], self._above[:count, :count]
+        served += amounts
+        np.maximum(above, np.subtract.outer(served, served), out=above)
 
     def close(self) -> None:
         """Tell what is known of those that are backlogged still; they go on. O(backlogged^2)."""
-        for one in self.backlogged.values():
-            for other, above in one.above.items():
-                if one.client < other.client:
-                    self._pairs.saw(one, other, above + other.above[one], self._worker)
+        for place in range(len(self._clients)):
+            self._tell(place, range(place))
+
+    def _tell(self, place: int, others: Iterable[int]) -> None:
+        above = self._above
+        for other in others:
+            if other != place:
+                gap = float(above[place, other] + above[other, place])
+                pair = (self._clients[place], self._clients[other])
+                self._pairs.saw(*pair, gap, self._worker)
 
 
-def _compare(one: Backlogged) -> None:
-    """Its records, and how far it can go without another. O(backlogged)."""
-    served, limit = one.served, FAR
-    for other, above in one.above.items():
-        record = max(above, served - other.served)
-        one.above[other] = record
-        # The other is only ever served more, which takes the next record further away.
-        limit = min(limit, record + other.served)
-    one.limit = limit
+def _fill(column: list[T], place: int) -> None:
+    """The last takes the place."""
+    column[place] = column[-1]
+    column.pop()
 
 
 def worst(gaps: Mapping[tuple[ClientId, ClientId], Gap]) -> Iterator[tuple[ClientId, ClientId]]:

@@ -137,7 +137,7 @@ class Summary:
         at.waiting += 1
         gaps = at.gaps
         if client in self._pairs.scales:
-            if client not in gaps.backlogged:
+            if client not in gaps.places:
                 self._settle(at)
             gaps.wait(client)
         if not at.running:
