@@ -143,7 +143,7 @@ class Fleet(RuleBasedStateMachine):
             found = {worker: matches.of(worker) for worker in self.engines}
             assert all(found[worker] <= expected[worker] for worker in self.engines)
             assert found == expected or self.fleet.skipped
-            lengths = [length for length, _ in matches.longest_first()]
+            lengths = [length for length, _ in matches.levels]
             assert lengths == sorted(set(lengths), reverse=True)
 
     def teardown(self) -> None:

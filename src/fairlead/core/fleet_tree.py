@@ -9,9 +9,10 @@ way. The two are kept apart, so a late eviction never takes back what was sent a
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
+from fairlead.core.descent import descend
 from fairlead.core.matches import Matches
 from fairlead.core.request import Request, Unit, WorkerId
-from fairlead.core.runs import common_len
+from fairlead.core.runs import Runs, common_len
 
 _CONFIRMED = 1  # in a node's `holders`; each request expected to pass counts _EXPECTED
 _EXPECTED = 2
@@ -22,7 +23,7 @@ class _Node:
 
     __slots__ = ("children", "confirmed", "end", "ends", "holders", "key", "parent", "start")
 
-    def __init__(self, parent: "_Node | None", key: Sequence[Unit], start: int, end: int) -> None:
+    def __init__(self, parent: "_Node | None", key: Runs, start: int, end: int) -> None:
         self.parent = parent
         self.key, self.start, self.end = key, start, end
         self.children: dict[Unit, _Node] | None = None  # none is the same as empty
@@ -55,7 +56,7 @@ class FleetTree:
         assert max_nodes >= 1, max_nodes
         self.skipped = 0
         self._max_nodes = max_nodes
-        self._root = _Node(None, (), 0, 0)
+        self._root = _Node(None, Runs(()), 0, 0)
         self._nodes = 0
         self._workers: dict[WorkerId, None] = {}
         self._tickets: OrderedDict[Request, _Ticket] = OrderedDict()  # in order of `sent_us`
@@ -86,14 +87,13 @@ class FleetTree:
 
     def match(self, prompt: Sequence[Unit], end: int) -> Matches:
         """Who holds how much of `prompt[:end]`. Pure; true until the tree changes. O(match)."""
+        node, at = descend(self._root, Runs.of(prompt), end)
         levels = []
-        node, at = self._root, 0
-        while at < end and node.children and (child := node.children.get(prompt[at])):
-            node = child
-            at = common_len(prompt, node.key, at, min(end, node.end))
+        while at:
             levels.append((at, node.holders))
-            if at < node.end:
-                break
+            assert node.parent is not None
+            node = node.parent
+            at = node.end
         return Matches(levels)
 
     def expect(self, request: Request, worker: WorkerId, now_us: int) -> None:
@@ -152,27 +152,25 @@ class FleetTree:
     def shrank(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
         """`worker` says that of `tokens` it holds only `tokens[:length]`. O(tokens)."""
         assert worker in self._workers, worker
-        node, lost = self._root, []
-        at, end = 0, len(tokens)
-        while at < end and node.children and (child := node.children.get(tokens[at])):
-            if not child.holders.get(worker, 0) & _CONFIRMED:
-                break
-            at = common_len(tokens, child.key, at, min(end, child.end))
-            if at <= length and at < child.end:
-                break
-            node = child
-            if node.end > length:
+        node, at = descend(self._root, Runs.of(tokens), len(tokens))
+        lost: list[_Node] = []
+        while at > length:
+            assert node.parent is not None
+            above = node.parent
+            if node.holders.get(worker, 0) & _CONFIRMED:
                 if node.start < length and self._nodes < self._max_nodes:
                     self._split(node, length)
+                # All of it: what parts from `tokens` behind `length` is gone, too.
                 lost.append(node)
-            if at < node.end:  # it parted from what the worker is known to hold, which is gone too
-                break
+            node, at = above, above.end
         for stretch in lost:
             stretch.confirmed -= 1
             _drop(stretch.holders, worker, _CONFIRMED)
-        for _ in range(len(lost) + 1):  # the last one lets what is left of its parent merge
-            if node.parent is not None:
-                node = self._settle(node)
+        if lost:
+            node = lost[0]
+            for _ in range(len(lost) + 1):  # the last one lets what is left of its parent merge
+                if node.parent is not None:
+                    node = self._settle(node)
 
     def check(self) -> None:
         """Assert every invariant. O(tree)."""
@@ -192,8 +190,7 @@ class FleetTree:
             for first, child in children.items():
                 assert child.parent is node and child.key[child.start] == first
                 assert child.start == node.end < child.end <= len(child.key)
-                if node.parent is not None:
-                    assert common_len(child.key, node.key, 0, node.end) == node.end
+                assert common_len(child.key, node.key, 0, node.end) == node.end
                 for worker, held in child.holders.items() if node.parent else ():
                     above = node.holders[worker]
                     assert above >= held and above & _CONFIRMED >= held & _CONFIRMED
@@ -203,22 +200,25 @@ class FleetTree:
 
     def _reach(self, key: Sequence[Unit], end: int) -> _Node:
         """The node at which key[:end] ends, made if it is not there; the last one before, if full."""
-        node, at = self._root, 0
-        while at < end:
-            child = node.children.get(key[at]) if node.children else None
-            if child is not None:
-                at = common_len(key, child.key, at, min(end, child.end))
-                if at == child.end:
-                    node = child
-                    continue
-            if self._nodes >= self._max_nodes:
-                self.skipped += 1
+        runs = Runs.of(key)
+        node, at = descend(self._root, runs, end)
+        if at < node.end:
+            if self._is_full():
+                return node.parent or node
+            node = self._split(node, at)
+        if at < end:
+            if self._is_full():
                 return node
-            node = self._append(node, key, at, end) if child is None else self._split(child, at)
-            at = node.end
+            node = self._append(node, runs, at, end)
         return node
 
-    def _append(self, parent: _Node, key: Sequence[Unit], start: int, end: int) -> _Node:
+    def _is_full(self) -> bool:
+        """Whether there is no room for one more; if so, this counts as skipped."""
+        full = self._nodes >= self._max_nodes
+        self.skipped += full
+        return full
+
+    def _append(self, parent: _Node, key: Runs, start: int, end: int) -> _Node:
         node = _Node(parent, key, start, end)
         if parent.children is None:
             parent.children = {}
@@ -295,7 +295,7 @@ def _drop(holders: dict[WorkerId, int], worker: WorkerId, what: int) -> None:
         del holders[worker]
 
 
-def _shorten(node: _Node | None, key: Sequence[Unit]) -> None:
+def _shorten(node: _Node | None, key: Runs) -> None:
     """No prompt is kept alive by stretches that need less than half of it: a copy of that will do."""
     while node is not None and node.key is key:
         if 2 * node.end < len(key):

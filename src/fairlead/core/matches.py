@@ -5,7 +5,7 @@ thousand writes a request. So this is a handful of *levels*, and the holders of 
 with the index that made it: it is true until that index changes.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from fairlead.core.request import WorkerId
@@ -16,12 +16,12 @@ Level: TypeAlias = tuple[int, Collection[WorkerId]]
 
 
 class Matches:
-    """The levels of one prompt. `levels` come shortest first, as a walk down a tree meets them."""
+    """The levels of one prompt, longest first, each length once, none of length 0."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("levels",)
 
     def __init__(self, levels: Sequence[Level] = ()) -> None:
-        self._levels = levels
+        self.levels = levels
 
     @classmethod
     def of_each(cls, matched: Mapping[WorkerId, int]) -> "Matches":
@@ -30,15 +30,11 @@ class Matches:
         for worker, length in matched.items():
             if length:
                 levels.setdefault(length, []).append(worker)
-        return cls(sorted(levels.items()))
-
-    def longest_first(self) -> Iterator[Level]:
-        """The levels, each length once; none of length 0. O(1) each."""
-        return reversed(self._levels)
+        return cls(sorted(levels.items(), reverse=True))
 
     def of(self, worker: WorkerId) -> int:
         """How many leading tokens `worker` holds. O(levels)."""
-        for length, holders in reversed(self._levels):
+        for length, holders in self.levels:
             if worker in holders:
                 return length
         return 0

@@ -94,12 +94,12 @@ def test_a_prompt_that_all_hold_is_one_stretch() -> None:
     for worker in workers:
         tree.grew(worker, tuple("system"), 6)
     tree.grew("w7", tuple("system, and more"), 16)
-    longest, system = tree.match(tuple("system, and more"), 16).longest_first()
+    longest, system = tree.match(tuple("system, and more"), 16).levels
 
     assert (longest[0], list(longest[1])) == (16, ["w7"])
     assert (system[0], len(system[1])) == (6, 1000)
     assert len(tree) == 2
-    assert next(iter(tree.match(tuple("system"), 6).longest_first()))[1] is system[1]
+    assert next(iter(tree.match(tuple("system"), 6).levels))[1] is system[1]
 
 
 def test_what_parted_is_joined_again() -> None:
