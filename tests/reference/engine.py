@@ -9,21 +9,24 @@ from fairlead.core.protocols import Policy
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
 from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import Cost
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A request and the step it arrives in; it emits all of its max_tokens."""
+    """A request and the step it arrives in; it emits `output_len`, or else all of its max_tokens."""
 
     step: int
     request: Request
+    output_len: int | None = None
 
 
 @dataclass
 class IdealEngine:
     """Runs arrivals to their end and writes down every admission and every service, in order.
 
-    `observers` (metrics.fairness) hear who is backlogged and who is served, in `amount(kind, n)`.
+    `observers` (metrics.fairness) hear who is backlogged and who is served how much: by `price`, or
+    in units by `cost`. The scheduler hears of outputs and ends `delay` steps late.
     """
 
     policy: Policy
@@ -36,11 +39,18 @@ class IdealEngine:
     weights: dict = field(default_factory=dict)
     charge_input: bool = False
     on_finish: Callable[[Request, int], None] | None = None
+    on_arrive: Callable[[Request], None] | None = None
+    on_admit: Callable[[Request], None] | None = None
+    cost: Cost | None = None
+    delay: int = 0
+    checks_tree: bool = True
 
     def __post_init__(self):
         self.scheduler = Scheduler(self.policy, max_misfits=None)
         self.memory = Reserve(self.tree, capacity=self.capacity)
         self.running: dict[Request, tuple[Grant, int]] = {}
+        self.outputs: dict[Request, int] = {}
+        self.untold: deque[tuple[int, Request, bool]] = deque()  # (step, emitted a token, its last)
         self.admitted: list[str] = []
         self.rejected: list[str] = []
         self.finished: list[str] = []
@@ -49,6 +59,7 @@ class IdealEngine:
     def run(self, arrivals: list[Arrival], *, steps: int | None = None) -> "IdealEngine":
         """Until nothing is left, or for `steps` steps."""
         todo = deque(sorted(arrivals, key=lambda a: (a.step, a.request.order)))
+        self.outputs.update((a.request, a.output_len or a.request.max_tokens) for a in arrivals)
         while (todo or self.running or len(self.scheduler)) and self.step != steps:
             while todo and todo[0].step <= self.step:
                 self.arrive(todo.popleft().request)
@@ -57,11 +68,13 @@ class IdealEngine:
 
     def advance(self):
         """One step: admit, then every running request emits a token."""
+        self.tell_scheduler()
         self.look()
         idle = not self.running and len(self.scheduler)
         assert not idle, f"step {self.step}: idle while {list(self.scheduler)} wait"
         self.decode()
-        self.tree.check()
+        if self.checks_tree:
+            self.tree.check()
         self.step += 1
         assert self.step < 100_000, "this does not end"
 
@@ -72,6 +85,8 @@ class IdealEngine:
         if not self.scheduler.waiting(request.client):
             self.tell("begin", request.client)
         self.scheduler.add(request)
+        if self.on_arrive:
+            self.on_arrive(request)
 
     def look(self):
         self.scheduler.begin()
@@ -85,24 +100,38 @@ class IdealEngine:
             # A client whose last waiting request leaves is backlogged up to, not past, that moment.
             if self.scheduler.waiting(request.client) == 1:
                 self.tell("end", request.client)
+            if self.on_admit:
+                self.on_admit(request)
             self.scheduler.admit(request, extend_len=grant.extend_len)
-            self.running[request] = (grant, request.max_tokens)
+            self.running[request] = (grant, self.outputs.get(request, request.max_tokens))
             self.admitted.append(request.id)
             computed = request.input_len if self.charge_input else grant.extend_len
-            self.serve(request.client, self.price[0] * computed)
+            prefill = self.cost.prefill(computed) if self.cost else self.price[0] * computed
+            self.serve(request.client, prefill)
 
     def decode(self):
         for request, (grant, left) in list(self.running.items()):
-            self.scheduler.decode(request, 1)
-            self.serve(request.client, self.price[1])
+            self.untold.append((self.step + self.delay, request, left == 1))
+            if not self.delay:
+                self.tell_scheduler()
+            emitted = self.outputs.get(request, request.max_tokens) - left
+            output = self.cost.decode(request.input_len, emitted, 1) if self.cost else self.price[1]
+            self.serve(request.client, output)
             self.running[request] = (grant, left - 1)
             if left == 1:
                 del self.running[request]
                 self.memory.release(grant)
-                self.scheduler.finish(request)
                 self.finished.append(request.id)
                 if self.on_finish:
                     self.on_finish(request, grant.extend_len)
+
+    def tell_scheduler(self):
+        """What it is to know by this step."""
+        while self.untold and self.untold[0][0] <= self.step:
+            _, request, is_last = self.untold.popleft()
+            self.scheduler.decode(request, 1)
+            if is_last:
+                self.scheduler.finish(request)
 
     def serve(self, client, amount):
         for observer in self.observers:
