@@ -11,6 +11,10 @@ from fairlead.core.request import WorkerId
 
 # Of many allowed workers one is usually among the least loaded; only if not are all of them asked.
 _FIRST_STEPS = 32
+# An entry is one integer, for the list compares them often: the work, then the order of arrival.
+_RANK_BITS = 40
+_ONE = 1 << _RANK_BITS
+_RANK = _ONE - 1
 
 
 class LoadOrder:
@@ -20,51 +24,54 @@ class LoadOrder:
     """
 
     def __init__(self) -> None:
-        self._load: dict[WorkerId, int] = {}
-        self._rank: dict[WorkerId, int] = {}  # in order of arrival, never used again
-        self._order: list[tuple[int, int, WorkerId]] = []
+        self._entries: dict[WorkerId, int] = {}
+        self._order: list[int] = []  # the entries, sorted
+        self._workers: dict[int, WorkerId] = {}  # by their order of arrival, which none has twice
         self._arrivals = 0
 
     def __len__(self) -> int:
-        return len(self._load)
+        return len(self._entries)
 
     def __contains__(self, worker: WorkerId) -> bool:
-        return worker in self._load
+        return worker in self._entries
 
     def add(self, worker: WorkerId) -> None:
         """`worker` is up and idle. O(workers), at memory's speed, as every change here."""
-        assert worker not in self._load, worker
-        self._load[worker] = 0
-        self._rank[worker] = self._arrivals
+        assert worker not in self._entries, worker
+        self._entries[worker] = self._arrivals
+        self._workers[self._arrivals] = worker
+        insort(self._order, self._arrivals)
         self._arrivals += 1
-        insort(self._order, self._entry(worker))
 
     def remove(self, worker: WorkerId) -> None:
         """`worker` is gone."""
-        del self._order[bisect_left(self._order, self._entry(worker))]
-        del self._load[worker], self._rank[worker]
+        entry = self._entries.pop(worker)
+        del self._order[bisect_left(self._order, entry)]
+        del self._workers[entry & _RANK]
 
     def load(self, worker: WorkerId) -> int:
         """The work at `worker`. O(1)."""
-        return self._load[worker]
+        return self._entries[worker] >> _RANK_BITS
 
     def change(self, worker: WorkerId, by: int) -> None:
         """`worker` has that much more to do, or less."""
-        del self._order[bisect_left(self._order, self._entry(worker))]
-        self._load[worker] += by
-        assert self._load[worker] >= 0, (worker, self._load[worker])
-        insort(self._order, self._entry(worker))
+        order, entry = self._order, self._entries[worker]
+        del order[bisect_left(order, entry)]
+        entry += by * _ONE
+        assert entry >= 0, (worker, entry >> _RANK_BITS)
+        self._entries[worker] = entry
+        insort(order, entry)
 
     def ascending(self, turn: int = 0) -> Iterator[WorkerId]:
         """All workers, the least loaded first. O(log workers) each at most."""
-        order = self._order
+        order, workers = self._order, self._workers
         low = 0
         while low < len(order):
             high, start = self._equals(low, turn)
             for at in range(start, high):
-                yield order[at][2]
+                yield workers[order[at] & _RANK]
             for at in range(low, start):
-                yield order[at][2]
+                yield workers[order[at] & _RANK]
             low = high
 
     def least(
@@ -87,38 +94,41 @@ class LoadOrder:
             for worker in islice(self.ascending(turn), _FIRST_STEPS):
                 if worker in wanted and worker not in but and (also is None or worker in also):
                     return worker
-        load = self._load
-        allowed = [
-            worker
-            for worker in wanted
-            if worker in load and worker not in but and (also is None or worker in also)
-        ]
-        if len(allowed) < 2:
-            return allowed[0] if allowed else None
-        least = min([load[worker] for worker in allowed])
-        equals = [worker for worker in allowed if load[worker] == least]
-        return equals[0] if len(equals) == 1 else self._first(equals, turn)
+        entries = self._entries
+        allowed = sorted(
+            [
+                entries[worker]
+                for worker in wanted
+                if worker not in but and (also is None or worker in also)
+            ]
+        )
+        if not allowed:
+            return None
+        least = allowed[0]
+        if len(allowed) > 1 and allowed[1] >> _RANK_BITS == least >> _RANK_BITS:
+            least = self._first(allowed, turn)
+        return self._workers[least & _RANK]
 
     def check(self) -> None:
         """Every invariant. O(workers)."""
-        assert self._order == sorted(self._entry(worker) for worker in self._load)
-
-    def _entry(self, worker: WorkerId) -> tuple[int, int, WorkerId]:
-        return self._load[worker], self._rank[worker], worker
+        assert self._order == sorted(self._entries.values())
+        for worker, entry in self._entries.items():
+            assert self._workers[entry & _RANK] == worker
+        assert len(self._workers) == len(self._entries)
 
     def _equals(self, low: int, turn: int) -> tuple[int, int]:
         """Where those with the work of the one at `low` end, and at which of them the turn begins."""
         order = self._order
-        load = order[low][0]
+        above = (order[low] | _RANK) + 1
         high = low + 1
-        if high < len(order) and order[high][0] == load:
-            high = bisect_left(order, (load + 1,), high)
+        if high < len(order) and order[high] < above:
+            high = bisect_left(order, above, high)
         return high, low + turn % (high - low)
 
-    def _first(self, equals: list[WorkerId], turn: int) -> WorkerId:
-        """The one of `equals`, which all have the same work, whose turn comes first."""
-        low = bisect_left(self._order, (self._load[equals[0]],))
-        _, start = self._equals(low, turn)
-        ranks = sorted((self._rank[worker], worker) for worker in equals)
-        begin = self._order[start][1]
-        return next((worker for rank, worker in ranks if rank >= begin), ranks[0][1])
+    def _first(self, allowed: list[int], turn: int) -> int:
+        """Of the first ones of `allowed`, which all have the same work, the one whose turn it is."""
+        low = bisect_left(self._order, allowed[0] & ~_RANK)
+        begin = self._order[self._equals(low, turn)[1]]
+        at = bisect_left(allowed, begin)
+        equal = at < len(allowed) and allowed[at] >> _RANK_BITS == allowed[0] >> _RANK_BITS
+        return allowed[at] if equal else allowed[0]
