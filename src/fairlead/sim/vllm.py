@@ -69,7 +69,7 @@ class VllmHost:
         picks_victims: bool = True,
     ) -> None:
         assert max_num_seqs >= 1 and max_num_batched_tokens >= 1 and 0 <= watermark < 1
-        self._scheduler, self._pool = scheduler, pool
+        self.scheduler, self._pool = scheduler, pool
         self._slots, self._budget = max_num_seqs, max_num_batched_tokens
         self._watermark = int(watermark * pool.blocks)
         self._picks_victims = picks_victims
@@ -91,15 +91,15 @@ class VllmHost:
         # The last prompt token is always computed, so the block it is in is never a hit.
         prompt = hashes.first((job.request.input_len - 1) // size)
         request = replace(job.request, prompt=prompt)
-        self._scheduler.add(request)
+        self.scheduler.add(request)
         self._known[request.id] = _Sequence(job, request, hashes, number=-1)
 
     def begin_pass(self, now_us: int) -> Pass | None:
         """Plan a step. O(running + what is admitted)."""
-        evicted, refills = self._pool.evicted, self._refill_rounds()
+        evicted, refills = self._pool.evicted, self.scheduler.refill_rounds
         for sequence in self._running:
             sequence.planned = 0
-        self._scheduler.begin()
+        self.scheduler.begin()
         if self._picks_victims:
             self._order_victims()
         preempted, budget = self._plan_running()
@@ -112,7 +112,8 @@ class VllmHost:
         work.admitted = admitted
         work.preempted = [sequence.job for sequence in preempted]
         work.evicted = (self._pool.evicted - evicted) * self._pool.block_size
-        work.refills = self._refill_rounds() - refills
+        work.refills = self.scheduler.refill_rounds - refills
+        work.full = len(self._running) >= self._slots
         work.repeats = self._repeats(work)
         self._ready = 1
         return work
@@ -130,12 +131,12 @@ class VllmHost:
             if sequence.computed == sequence.length:
                 sequence.computed += passes - 1
                 sequence.job.emitted += passes
-                self._scheduler.decode(sequence.request, passes)
+                self.scheduler.decode(sequence.request, passes)
                 if not sequence.job.left:
                     over.append(sequence)
         for sequence in over:  # in the order of the batch, as their blocks become free in it
             self._drop(sequence)
-            self._scheduler.finish(sequence.request)
+            self.scheduler.finish(sequence.request)
         if over:
             self._running = [s for s in self._running if s.request.id in self._known]
         return [sequence.job for sequence in sorted(over, key=lambda s: s.number)]
@@ -143,7 +144,7 @@ class VllmHost:
     def cancel(self, job: Job) -> None:
         """It is gone, from whatever state."""
         sequence = self._known[job.request.id]
-        self._scheduler.cancel(sequence.request)
+        self.scheduler.cancel(sequence.request)
         if sequence in self._running:
             self._running.remove(sequence)
         self._drop(sequence)
@@ -168,7 +169,7 @@ class VllmHost:
         left = {sequence.request: sequence for sequence in self._running}
         chosen: list[_Sequence] = []
         while missing > 0 and len(chosen) < MAX_VICTIMS and len(left) > 1:
-            if (victim := self._scheduler.victim(list(left))) is None:
+            if (victim := self.scheduler.victim(list(left))) is None:
                 break
             chosen.append(left.pop(victim))
             missing -= chosen[-1].computed // self._pool.block_size
@@ -207,7 +208,7 @@ class VllmHost:
         self._pool.leave(victim.blocks)
         victim.empty()
         victim.is_again = True
-        self._scheduler.preempt(victim.request)
+        self.scheduler.preempt(victim.request)
         return victim
 
     def _compute(self, sequence: _Sequence, planned: int) -> None:
@@ -232,7 +233,7 @@ class VllmHost:
     def _admit(self, budget: int) -> Iterator[Admitted]:
         """One look. Cost: O(log waiting + prompt) for each that is admitted, and for one misfit."""
         while budget and len(self._running) < self._slots:
-            if (request := self._scheduler.propose()) is None:
+            if (request := self.scheduler.propose()) is None:
                 return
             sequence = self._known[request.id]
             size, length = self._pool.block_size, sequence.length
@@ -242,7 +243,7 @@ class VllmHost:
                 return  # vLLM stops at the first misfit, preempted or not
             extend_len = length - len(hits) * size
             # Before its blocks are named, so that they move nobody but others in the queue.
-            self._scheduler.admit(request, extend_len=extend_len)
+            self.scheduler.admit(request, extend_len=extend_len)
             self._pool.share(hits)
             sequence.blocks, sequence.named = hits, len(hits)
             sequence.computed = length - extend_len
@@ -256,7 +257,7 @@ class VllmHost:
 
     def _repeats(self, work: Pass) -> int:
         """How many such passes may follow each other: nobody looks or finishes, nothing is evicted."""
-        looks = len(self._scheduler) and len(self._running) < self._slots
+        looks = len(self.scheduler) and len(self._running) < self._slots
         if looks or work.admitted or work.preempted or work.decodes < len(self._running):
             return 1
         size, running = self._pool.block_size, self._running
@@ -286,17 +287,13 @@ class VllmHost:
         for at, _, sequence in sorted(events, key=lambda event: event[:2]):
             self._compute(sequence, at + 1)
             sequence.planned = 1
-        self._scheduler.skip(passes - self._ready)
+        self.scheduler.skip(passes - self._ready)
 
     # -- inside ---------------------------------------------------------------------------------
 
     def _drop(self, sequence: _Sequence) -> None:
         del self._known[sequence.request.id]
         self._pool.leave(sequence.blocks)
-
-    def _refill_rounds(self) -> int:
-        rounds: int = getattr(self._scheduler.policy, "refill_rounds", 0)  # others do not refill
-        return rounds
 
 
 def _work(planned: Sequence[_Sequence]) -> Pass:
@@ -308,7 +305,7 @@ def _work(planned: Sequence[_Sequence]) -> Pass:
         q, c = sequence.planned, sequence.computed
         if q == 1 and sequence.job.emitted and c + 1 == sequence.length:
             work.decodes += 1
-            work.context += c
+            work.context += sequence.length
         else:
             work.chunks += 1
             work.extend_len += q
