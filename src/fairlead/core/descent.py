@@ -38,7 +38,13 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
             break
         node = child
         # Both go on with the same token, so the span at `place` begins in both at the same place.
-        at, place = agree(spans, node.key.spans, place, at, min(end, node.end))
-        if at < node.end:
+        stop = node.end
+        limit = stop if stop < end else end  # noqa: FURB136 -- a call would cost as much as the rest
+        others = node.key.spans
+        if spans[place][2] == limit and spans[place] == others[place]:  # most edges are one run
+            at, place = limit, place + 1
+        else:
+            at, place = agree(spans, others, place, at, limit)
+        if at < stop:
             break
     return node, at

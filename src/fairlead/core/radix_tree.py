@@ -61,6 +61,10 @@ Match: TypeAlias = tuple[Node, int]
 _Leaf: TypeAlias = tuple[int, int, Node]
 
 
+# A prompt with more runs and plain tokens than this is not kept alive by nodes that need little of it.
+_BULKY = 64
+
+
 def _may_go(leaf: _Leaf) -> bool:
     """Whether an entry of the eviction heap is still true."""
     node = leaf[2]
@@ -80,6 +84,9 @@ class RadixTree:
         self._size = 0
         self._pinned = 0
         self._leaves: LazyHeap[_Leaf] = LazyHeap()  # unpinned
+        # The last `match`, while it is true: who comes to wait is often admitted next.
+        self._asked: Runs | None = None
+        self._answer: Match = (self._root, 0)
         self._listeners: list[TreeListener] = []
 
     def listen(self, listener: TreeListener) -> None:
@@ -107,7 +114,10 @@ class RadixTree:
 
     def match(self, tokens: Runs, /) -> Match:
         """Where the longest cached prefix of `tokens` ends, true until the tree changes. O(match)."""
-        return descend(self._root, tokens, len(tokens))
+        if tokens is not self._asked:
+            self._asked = tokens
+            self._answer = descend(self._root, tokens, tokens.length)
+        return self._answer
 
     def unpinned_len(self, tokens: Sequence[Unit], /) -> int:
         """How much of the longest cached prefix is evictable now. Pure. O(match)."""
@@ -144,8 +154,8 @@ class RadixTree:
         The old path is spent: release only the new one. O(end).
         """
         key = Runs.of(tokens)
-        end = len(key) if end is None else end
-        assert path.pins > 0 and path.end <= end <= len(key)
+        end = key.length if end is None else end
+        assert path.pins > 0 and path.end <= end <= key.length
         node, length = descend(path, key, end)  # someone else may have cached more meanwhile
         if length < node.end:
             node = self._split(node, length)
@@ -179,8 +189,13 @@ class RadixTree:
         dropped = 0
         while dropped < size and (leaf := self._leaves.top(_may_go)):
             node = leaf[2]
-            cut = min(size - dropped, node.end - node.start)
-            self._trim(node, cut)
+            cut = node.end - node.start
+            if dropped + cut > size:
+                cut = size - dropped
+                self._trim(node, cut)
+            else:
+                self._leaves.drop()
+                self._remove(node)
             dropped += cut
         return dropped
 
@@ -207,6 +222,7 @@ class RadixTree:
         assert node.start < at < node.end and parent is not None and parent.children
         upper = Node(parent, node.first, key, at, self._next())
         upper.pins = 1 if node.pins else 0
+        self._asked = None
         parent.children[node.first] = upper
         node.first, node.start, node.parent = key.unit(at), at, upper
         upper.children = {node.first: node}
@@ -221,6 +237,7 @@ class RadixTree:
         assert node.first not in parent.children
         parent.children[node.first] = node
         self._size += end - start
+        self._asked = None
         return node
 
     def _pin(self, node: Node) -> None:
@@ -244,25 +261,32 @@ class RadixTree:
             self._leaves.push((node.used, node.serial, node), _may_go)
 
     def _trim(self, node: Node, cut: int) -> None:
-        """Drop the last `cut` tokens of the leaf on top of the heap, and the leaf if none are left."""
-        assert not node.children and node.pins == 0 and node.parent is not None
-        parent, key, length = node.parent, node.key, node.end - cut
-        self._size -= cut
-        if length > node.start:
-            node.end = length
-            _shorten(node, key)
-        else:
-            assert parent.children
-            self._leaves.drop()
-            del parent.children[node.first]
-            node.parent = None
-            parent.used = max(parent.used, node.used)
-            if not parent.children:
-                parent.children = None
-            _shorten(parent, key)
+        """Drop the last `cut` tokens of an unpinned leaf, which keeps its place in the heap."""
+        assert not node.children and node.pins == 0 and 0 < cut < node.end - node.start
+        key = node.key
+        node.end -= cut
+        self._lost(node, key, cut)
+
+    def _remove(self, node: Node) -> None:
+        """Drop an unpinned leaf, which is in the heap no more."""
+        parent = node.parent
+        assert parent is not None and parent.children and not node.children and node.pins == 0
+        del parent.children[node.first]
+        node.parent = None
+        parent.used = max(parent.used, node.used)  # what is below a node was used with it
+        if not parent.children:
+            parent.children = None
             self._offer(parent)
+        self._lost(parent, node.key, node.end - node.start)
+
+    def _lost(self, node: Node, key: Runs, size: int) -> None:
+        """Behind `node` the last `size` tokens along `key` are cached no more."""
+        self._size -= size
+        self._asked = None
+        if 2 * node.end < key.length and key.bulk > _BULKY:
+            _shorten(node, key)
         for listener in self._listeners:
-            listener.shrank(key, length)
+            listener.shrank(key, node.end)
 
     def _next(self) -> int:
         self._serial += 1
@@ -270,10 +294,10 @@ class RadixTree:
 
 
 def _shorten(node: Node | None, key: Runs) -> None:
-    """No prompt is kept alive by nodes that need less than half of it: they keep a copy of that."""
+    """Nodes that need less than half of `key` keep a copy of that, so that the rest of it may go."""
     kept = key
-    while node is not None and node.key is key and (kept is not key or 2 * node.end < len(key)):
-        if 2 * node.end < len(kept):
+    while node is not None and node.key is key:
+        if 2 * node.end < kept.length:
             kept = key[: node.end]
         node.key = kept
         node = node.parent

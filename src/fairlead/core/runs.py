@@ -27,7 +27,7 @@ class Runs(Sequence[Unit]):
     places, but for the run in which they part.
     """
 
-    __slots__ = ("ends", "spans")
+    __slots__ = ("bulk", "ends", "length", "spans")
 
     def __init__(self, runs: Iterable[Run]) -> None:
         spans: list[Span] = []
@@ -51,6 +51,9 @@ class Runs(Sequence[Unit]):
                 spans.append((segment, shift, at))
         self.spans = tuple(spans)
         self.ends = tuple([span[2] for span in spans])
+        self.length = at
+        # What it keeps in memory: its runs, and the plain tokens they are made of.
+        self.bulk = len(spans) + sum([len(s[0]) for s in spans if isinstance(s[0], tuple)])
 
     @classmethod
     def of(cls, tokens: Sequence[Unit]) -> "Runs":
@@ -75,7 +78,7 @@ class Runs(Sequence[Unit]):
         return [self[at] for at in range(start, end)]
 
     def __len__(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        return self.length
 
     @overload
     def __getitem__(self, at: int) -> Unit: ...

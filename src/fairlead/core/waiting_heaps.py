@@ -6,7 +6,7 @@ new truth is entered beside it; the old entry is then false, and `LazyHeap` lets
 
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import ClientId, Request
-from fairlead.core.waiting_trie import Entry, Node
+from fairlead.core.waiting_trie import Entry, Node, Source
 
 
 class _Client:
@@ -41,7 +41,9 @@ class WaitingHeaps:
 
     def join(self, client: ClientId) -> None:
         """One more request of the client waits. O(1)."""
-        self._clients.setdefault(client, _Client()).waiting += 1
+        if (state := self._clients.get(client)) is None:
+            state = self._clients[client] = _Client()
+        state.waiting += 1
 
     def leave(self, client: ClientId) -> None:
         """One less; with the last one all that is known of the client goes. O(1)."""
@@ -103,9 +105,13 @@ class WaitingHeaps:
 
     def _oldest(self, node: Node, client: ClientId) -> Entry | None:
         """The oldest visible request of the client that the node answers for."""
-        if (heap := node.heaps.get(client)) is None:
+        held = node.heaps.get(client)
+        if held is None:
             return None
-        top = heap.top(lambda item: _is_there(item, node, client))
+        if isinstance(held, tuple):
+            top = held if _is_there(held, node, client) else None
+        else:
+            top = held.top(lambda item: _is_there(item, node, client))
         if top is None:
             del node.heaps[client]
             return None
@@ -115,10 +121,17 @@ class WaitingHeaps:
     def _enter(self, node: Node, entry: Entry, source: Entry | Node) -> None:
         """Put `source`, the entry itself or a child whose oldest it is, into the node's heap."""
         client = entry.request.client
-        if (heap := node.heaps.get(client)) is None:
-            heap = node.heaps[client] = LazyHeap()
         item = (entry.order, source.serial, source)
-        heap.push(item, lambda each: _is_there(each, node, client))
+        held = node.heaps.get(client)
+        if held is None:
+            node.heaps[client] = item
+        elif not isinstance(held, tuple):
+            held.push(item, lambda each: _is_there(each, node, client))
+        elif not _is_there(held, node, client):
+            node.heaps[client] = item
+        elif held != item:
+            heap = node.heaps[client] = LazyHeap()
+            heap.extend(sorted((held, item)))
 
     # -- what the trie says --------------------------------------------------------------------
 
@@ -193,7 +206,7 @@ class WaitingHeaps:
             self._front.push((depth, order, client), self._is_front)
 
 
-def _is_there(item: tuple[int, int, Entry | Node], node: Node, client: ClientId) -> bool:
+def _is_there(item: Source, node: Node, client: ClientId) -> bool:
     """Whether an entry of a node's heap still says what it did: the oldest of the client there."""
     order, _, source = item
     if isinstance(source, Entry):

@@ -5,7 +5,7 @@ whose ancestors are all held in full is a *stand*: the place where requests hang
 hangs where, and who is oldest there, is the business of `waiting_heaps`.
 """
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from fairlead.core.descent import descend
 from fairlead.core.lazy_heap import LazyHeap
@@ -16,18 +16,14 @@ from fairlead.core.runs import Runs
 class Entry:
     """A waiting request and its place in the trie; invisible while it is passed over."""
 
-    __slots__ = ("node", "request", "serial", "visible")
+    __slots__ = ("node", "order", "request", "serial", "visible")
 
     def __init__(self, request: Request, node: "Node", serial: int) -> None:
         self.request = request
         self.node = node
+        self.order = request.order
         self.serial = serial  # unique, so that heap tuples never compare further
         self.visible = True
-
-    @property
-    def order(self) -> int:
-        """Its place in the order of arrival."""
-        return self.request.order
 
 
 class Node:
@@ -53,7 +49,8 @@ class Node:
         self.children: dict[Unit, Node] | None = None  # none is the same as empty
         self.warm: dict[Node, None] = {}  # children with something held
         # For each client what it answers for, oldest first: own requests and non-standing children.
-        self.heaps: dict[ClientId, LazyHeap[tuple[int, int, Entry | Node]]] = {}
+        # Most nodes answer for one, and it needs no heap.
+        self.heaps: dict[ClientId, Source | LazyHeap[Source]] = {}
         self.best: dict[ClientId, Entry] = {}  # the true top of each heap
 
     @property
@@ -65,6 +62,10 @@ class Node:
     def full(self) -> bool:
         """Whether all of its edge is cached, so that its children decide."""
         return self.start + self.held == self.end
+
+
+# (order of the oldest request, serial, who has it): a request's own entry or a child.
+Source: TypeAlias = tuple[int, int, Entry | Node]
 
 
 class Watch(Protocol):
