@@ -154,6 +154,6 @@ def traffic(draw: st.DrawFn, *, most: int, leavers: bool = True) -> list[Arrival
                     output=output,
                 ),
                 patience=draw(st.sampled_from([None, None, 0, 1, 3, 20])) if leavers else None,
-            )  # fmt: skip
+            )
         )
     return arrivals

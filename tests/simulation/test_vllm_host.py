@@ -67,7 +67,7 @@ def test_an_answer_that_is_given_is_found_by_the_next_turn():
     )
 
     # The last emitted token is never computed, so 63 of 64 are: three blocks.
-    assert dict((name, extend) for name, extend, _ in later.steps[99].admitted) == {
+    assert {name: extend for name, extend, _ in later.steps[99].admitted} == {
         "next": 73 - 48,
         "lost": 73 - 16,
     }
@@ -123,7 +123,7 @@ def test_the_pass_says_exactly_what_is_computed():
 
 
 @pytest.mark.parametrize("scheduler", ["dlpm", "vtc", "fcfs"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(arrivals=traffic(most=160), tight=st.booleans(), seed=st.integers(0, 99))
 def test_passes_in_closed_form_are_the_passes_one_by_one(scheduler, arrivals, tight, seed):
     """Evictions and the order of the free blocks included: what comes later depends on them."""
@@ -144,7 +144,7 @@ def test_alike_passes_are_really_skipped():
     assert len(run.passes) < 5
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(arrivals=traffic(most=160))
 def test_memory_is_whole_whoever_comes_and_goes(arrivals):
     """`check` runs after every arrival, cancellation and pass; at the end nothing is in use."""
