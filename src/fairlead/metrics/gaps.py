@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from fairlead.core.request import ClientId
-from fairlead.core.service import WEIGHT_SCALE, divide_half_up
+from fairlead.core.service import WEIGHT_SCALE
 
 # Which service: extend + 2 * output, or input + 2 * output.
 View = Literal["system", "client"]
@@ -19,9 +19,8 @@ OUTPUT_WEIGHT = 2  # w_q of DESIGN 2; w_e and w_p are 1
 
 # All pairs of so many clients, the first to come (DESIGN 6.2).
 MAX_TRACKED = 64
-# Normalised service W/w is counted in such parts of a token; 1/w is rounded to them once. Sums are
-# floats: exact up to 9 * 10^15 parts, or tokens where nobody has a weight.
-PARTS = 10**9
+# Gaps are shown with as many decimals: between states of whole tokens, W/w is a rounded quotient.
+DECIMALS = 6
 SMALLEST = 4  # clients for which there is room at first
 
 T = TypeVar("T")
@@ -67,9 +66,9 @@ def no_bound(reason: str, *, view: View = "system") -> Bound:
 
 
 class Gap(NamedTuple):
-    """The largest of one pair, in `parts` of a token, and the worker it was seen at."""
+    """The largest of one pair, in tokens divided by weight, and the worker it was seen at."""
 
-    parts: float
+    tokens: float
     worker: int
 
 
@@ -78,9 +77,8 @@ class PairGaps:
 
     def __init__(self, weight_of: Callable[[ClientId], int] | None = None) -> None:
         self._weight_of = weight_of
-        self.parts = 1 if weight_of is None else PARTS  # of a token, in every amount
         self.weighted = False  # somebody's weight is not 1
-        self.scales: dict[ClientId, int] = {}  # parts per token, of each tracked client
+        self.scales: dict[ClientId, float] = {}  # 1/w of each tracked client
         self.largest: dict[tuple[ClientId, ClientId], Gap] = {}
 
     def track(self, client: ClientId) -> None:
@@ -88,14 +86,14 @@ class PairGaps:
         if len(self.scales) < MAX_TRACKED:
             weight = self._weight_of(client) if self._weight_of else WEIGHT_SCALE
             self.weighted |= weight != WEIGHT_SCALE
-            self.scales[client] = divide_half_up(self.parts * WEIGHT_SCALE, weight)
+            self.scales[client] = WEIGHT_SCALE / weight
 
-    def saw(self, first: ClientId, second: ClientId, parts: float, worker: int) -> None:
+    def saw(self, first: ClientId, second: ClientId, tokens: float, worker: int) -> None:
         """The two differed by so much at the worker. O(1)."""
         pair = (first, second) if first < second else (second, first)
         before = self.largest.get(pair)
-        if before is None or (parts, -worker) > (before.parts, -before.worker):
-            self.largest[pair] = Gap(parts, worker)
+        if before is None or (tokens, -worker) > (before.tokens, -before.worker):
+            self.largest[pair] = Gap(tokens, worker)
 
 
 class WorkerGaps:
@@ -121,9 +119,9 @@ class WorkerGaps:
         self.places: dict[ClientId, int] = {}  # of who is backlogged
         self._clients: list[ClientId] = []  # by place, as what follows
         self._waiting: list[int] = []
-        self._scales: list[int] = []
-        # Parts each was served since it is backlogged, and the highest that was above each other's.
+        # Tokens each was served since it is backlogged, 1/w, and by how much W/w was above each other's.
         self._served: Array = np.zeros(SMALLEST)
+        self._scales: Array = np.zeros(SMALLEST)
         self._above: Array = np.zeros((SMALLEST, SMALLEST))
 
     def wait(self, client: ClientId) -> None:
@@ -138,14 +136,16 @@ class WorkerGaps:
         count = len(self._clients)
         if count == len(self._served):
             self._served = np.pad(self._served, (0, count))
+            self._scales = np.pad(self._scales, (0, count))
             self._above = np.pad(self._above, (0, count))
         self.places[client] = count
         self._clients.append(client)
         self._waiting.append(1)
-        self._scales.append(self._pairs.scales[client])
+        self._scales[count] = self._pairs.scales[client]
         self._served[count] = 0
-        self._above[:count, count] = self._served[:count]
-        self._above[count, :count] = -self._served[:count]
+        others = self._served[:count] * self._scales[:count]
+        self._above[:count, count] = others
+        self._above[count, :count] = -others
 
     def leave(self, client: ClientId) -> None:
         """One less. O(1), O(backlogged) if it is the last."""
@@ -164,37 +164,35 @@ class WorkerGaps:
         if place != last:
             self.places[self._clients[last]] = place
             self._served[place] = self._served[last]
+            self._scales[place] = self._scales[last]
             self._above[place] = self._above[last]
             self._above[:, place] = self._above[:, last]
         _fill(self._clients, place)
         _fill(self._waiting, place)
-        _fill(self._scales, place)
 
     def serve(self, client: ClientId, tokens: int) -> None:
         """It was served. O(backlogged) if it is."""
         place = self.places.get(client)
         if place is None:
             return
+        self._served[place] += tokens
         count = len(self._clients)
-        served, above = self._served[:count], self._above[place, :count]
-        served[place] += tokens * self._scales[place]
         if count > 1:
-            np.maximum(above, served[place] - served, out=above)
+            w = self._served[:count] * self._scales[:count]
+            above = self._above[place, :count]
+            np.maximum(above, w[place] - w, out=above)
 
     def serve_all(self, outputs: Mapping[ClientId, int], passes: int) -> None:
         """All were served at once, `passes` times; W_f - W_g is linear meanwhile. O(backlogged^2)."""
         count = len(self._clients)
         if count < 2:
             return  # nobody to compare with; who joins is compared by what follows
-        given = outputs.get
-        factor = OUTPUT_WEIGHT * passes
-        amounts = [
-            given(client, 0) * factor * scale
-            for client, scale in zip(self._clients, self._scales, strict=True)
-        ]
-        served, above = self._served[:count], self._above[:count, :count]
-        served += amounts
-        np.maximum(above, np.subtract.outer(served, served), out=above)
+        factor, given = OUTPUT_WEIGHT * passes, outputs.get
+        served = self._served[:count]
+        served += [factor * given(client, 0) for client in self._clients]
+        w = served * self._scales[:count]
+        above = self._above[:count, :count]
+        np.maximum(above, np.subtract.outer(w, w), out=above)
 
     def close(self) -> None:
         """Tell what is known of those that are backlogged still; they go on. O(backlogged^2)."""
@@ -205,7 +203,7 @@ class WorkerGaps:
         above = self._above
         for other in others:
             if other != place:
-                gap = float(above[place, other] + above[other, place])
+                gap = round(float(above[place, other] + above[other, place]), DECIMALS)
                 pair = (self._clients[place], self._clients[other])
                 self._pairs.saw(*pair, gap, self._worker)
 
@@ -218,4 +216,4 @@ def _fill(column: list[T], place: int) -> None:
 
 def worst(gaps: Mapping[tuple[ClientId, ClientId], Gap]) -> Iterator[tuple[ClientId, ClientId]]:
     """The pairs, largest gap first, then by name."""
-    return iter(sorted(gaps, key=lambda pair: (-gaps[pair].parts, pair)))
+    return iter(sorted(gaps, key=lambda pair: (-gaps[pair].tokens, pair)))

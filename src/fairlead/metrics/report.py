@@ -1,7 +1,9 @@
 """What a Summary has counted, as the JSON object that docs/reference/summary.md describes."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from fairlead.core.request import ClientId
@@ -30,6 +32,13 @@ class Totals:
     refilled_looks: int = 0
     refill_rounds: int = 0
     evicted_len: int = 0
+
+
+def schema_of_summary() -> dict[str, Any]:
+    """The JSON Schema of what `report` returns, as it is shipped with the package."""
+    text = files("fairlead.metrics").joinpath("summary.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
 
 
 def report(
@@ -151,7 +160,7 @@ def _gaps(
     rows = [
         {
             "clients": list(pair),
-            "gap": pairs.largest[pair].parts / pairs.parts,
+            "gap": pairs.largest[pair].tokens,
             "bound": bound.between(longest_input, *(tallies[client].weight for client in pair)),
             "worker": pairs.largest[pair].worker,
         }
