@@ -1,0 +1,12 @@
+"""Where the public data lies; tests that need it are skipped where it does not, which CI refuses."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data"
+DATA = Path(os.environ.get("FAIRLEAD_DATA", BESIDE))
+needs_data = pytest.mark.skipif(
+    not DATA.exists(), reason="needs the public data: set FAIRLEAD_DATA"
+)
