@@ -97,7 +97,7 @@ class AllActive:
             # Those up to the next change share the state that the changes before it made.
             end = run.passes
             if place < len(changes):
-                end = _ended_by(run, changes[place], begin)
+                end = ended_by(run, changes[place], begin)
             if place % 2:
                 inside += end - begin
             begin, place = end, place + 1
@@ -109,7 +109,7 @@ class AllActive:
         return self._inside_us + sum(changes[1::2]) - sum(changes[::2])
 
 
-def _ended_by(run: Decode, t_us: int, low: int) -> int:
+def ended_by(run: Decode, t_us: int, low: int = 0) -> int:
     """How many of its passes had ended at `t_us`, at least `low`. O(log passes)."""
     high = run.passes
     while low < high:
