@@ -77,7 +77,7 @@ def _row(value: object, where: str, shape: type[Gpu] | type[Model]) -> Any:
 
 
 # May be nothing at all; everything else must be above 0.
-MAY_BE_ZERO = {"t0_ms", "g_us", "host_ms"}
+MAY_BE_ZERO = {"t0_ms", "g_us", "host_ms", "host_us", "admit_ms"}
 
 
 def _check(value: object, kind: object, *, where: str, name: str) -> None:
@@ -87,7 +87,9 @@ def _check(value: object, kind: object, *, where: str, name: str) -> None:
             raise ConfigError(f"{where}: expected true or false, got {value!r:.60}")
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is int:
+    if kind == int | None and value is None:
+        return
+    if kind in (int, int | None):
         if not isinstance(value, int) or not number or value < 1:
             raise ConfigError(f"{where}: expected a whole number above 0, got {value!r:.60}")
         return

@@ -34,6 +34,13 @@ class Model:
         return self.layers * (self.d * (q + 2 * kv) + q * self.d + 3 * self.d * self.ffn)
 
     @property
+    def products(self) -> list[tuple[int, int]]:
+        """The matrix products of one layer: (columns of the weights, their rows)."""
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = [(q, self.d), (kv, self.d), (kv, self.d), (self.d, q)]
+        return [*attention, (self.ffn, self.d), (self.ffn, self.d), (self.d, self.ffn)]
+
+    @property
     def head_weights(self) -> int:
         """P_head: weights used once per sequence, to sample from."""
         return self.d * self.vocab
@@ -55,8 +62,9 @@ class Gpu:
 
     `e_w`, `e_f`, `e_kv`, `e_a` are shares of bandwidth (weights, KV) and of compute (weights,
     attention); `t0_ms` per pass and `g_us` per sequence are launches and sampling; `p` is the knee.
-    `host_ms` is CPU work the GPU waits for at every pass, where
-    the constants are of one engine; None leaves it to the simulated engine.
+    With `sms`, the number of its multiprocessors, matrix products take whole waves of tiles; without,
+    their time is a straight line. `host_ms` per pass and `host_us` per sequence are CPU work that the
+    GPU waits for, `admit_ms` more of it in a pass that admits; `host_ms` None: the simulated engine's.
     """
 
     memory_gib: float
@@ -69,7 +77,10 @@ class Gpu:
     t0_ms: float
     g_us: float
     p: float
+    sms: int | None = None
     host_ms: float | None = None
+    host_us: float = 0.0
+    admit_ms: float = 0.0
 
 
 MODELS = {
@@ -89,10 +100,16 @@ MODELS = {
 }  # fmt: skip
 
 GPUS = {
-    # LightLLM as the VTC artifact has it, 2024.
+    # LightLLM as the VTC artifact has it: kernels of 2023, a Python loop.
     "a10g-2024": Gpu(
-        memory_gib=22.49, bandwidth_gb_s=600, peak_tflop_s=70,
-        e_w=0.95, e_f=0.864, e_kv=0.595, e_a=0.80, t0_ms=0.01, g_us=146, p=3.4, host_ms=3.5,
+        memory_gib=22.49, bandwidth_gb_s=600, peak_tflop_s=70, sms=80,
+        e_w=0.868, e_f=0.887, e_kv=0.948, e_a=0.688, t0_ms=0, g_us=50, p=15,
+        host_ms=0.45, host_us=64, admit_ms=15.6,
+    ),
+    "a100-2024": Gpu(
+        memory_gib=79.25, bandwidth_gb_s=2039, peak_tflop_s=312, sms=108,
+        e_w=0.761, e_f=0.795, e_kv=0.765, e_a=0.655, t0_ms=5.8, g_us=0, p=15,
+        host_ms=0.45, host_us=64, admit_ms=15.6,
     ),
     "a10g": Gpu(  # a current engine: an estimate
         memory_gib=22.49, bandwidth_gb_s=600, peak_tflop_s=70,

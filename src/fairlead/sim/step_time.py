@@ -1,5 +1,8 @@
 """How long a forward pass lasts: a straight line for tests, a roofline with a knee for GPUs.
 
+Matrix products are cut into tiles, and a GPU computes as many at a time as it has multiprocessors:
+one token more may cost a whole wave. Where that matters it is modelled (docs/reference/step-time.md).
+
 Durations are whole picoseconds and the time of a decode pass grows by a whole number of them per
 token of context, so that a run of passes in closed form equals stepping to the bit.
 """
@@ -16,6 +19,10 @@ from fairlead.sim.models import BYTES, Gpu, Model, kv_tokens
 
 PS_PER_S = 10**12
 LONGEST_PASS_S = 10**6
+
+# cuBLAS picks its kernels by rules of its own; these two sizes of tile explain the measured passes.
+TILE_COLUMNS = 128
+TILE_ROWS, FEW_ROWS, FEW_TOKENS = 128, 64, 256
 
 # CPU work per pass that the GPU waits for, in ms: vLLM V1 overlaps most of it, SGLang nearly all.
 # Both are assumptions between bounds; LightLLM's 2024 value is measured and part of its GPU's row.
@@ -67,14 +74,17 @@ class Roofline:
         self.kv_tokens = kv_tokens(gpu, model, where=where)
         self._knee = gpu.p
         self._weights_s = BYTES * (model.body_weights + model.head_weights) / (bandwidth * gpu.e_w)
-        self._token_s = 2 * model.body_weights / (flops * gpu.e_f)
-        self._sequence_s = 2 * model.head_weights / (flops * gpu.e_f)
+        self._flops = flops * gpu.e_f
+        self._model = model
+        self._sms = gpu.sms
+        self._sequence_s = 2 * model.head_weights / self._flops
         self._context_ps = round(model.kv_bytes / (bandwidth * gpu.e_kv) * PS_PER_S)
         # `attention` counts pairs of tokens twice; each pair costs 4 FLOP a head dimension.
         width = model.layers * model.heads * model.head_dim
         self._attention_ps = 2 * width / (flops * gpu.e_a) * PS_PER_S
         self._constant_s = (gpu.t0_ms + host_ms) / 1e3
-        self._per_sequence_s = gpu.g_us / 1e6
+        self._per_sequence_s = (gpu.g_us + gpu.host_us) / 1e6
+        self._admit_ps = round(gpu.admit_ms * 1e-3 * PS_PER_S)
         self._weights_ps: dict[tuple[int, int], int] = {}
 
     def pass_ps(self, work: Pass) -> int:
@@ -85,8 +95,10 @@ class Roofline:
         if fixed is None:
             fixed = self._weights_ps[key] = self._fixed_ps(*key)
         fixed += self._context_ps * work.context
-        if work.attention:
+        if work.chunks:
             fixed += round(self._attention_ps * work.attention)
+            if work.admitted:
+                fixed += self._admit_ps
         return fixed
 
     def growth_ps(self, work: Pass) -> int:
@@ -95,10 +107,22 @@ class Roofline:
 
     def _fixed_ps(self, tokens: int, sequences: int) -> int:
         """All that does not depend on what is in memory already."""
-        compute = self._token_s * tokens + self._sequence_s * sequences
+        compute = self._body_s(tokens) + self._sequence_s * sequences
         bound = (self._weights_s**self._knee + compute**self._knee) ** (1 / self._knee)
         seconds: float = bound + self._constant_s + self._per_sequence_s * sequences
         return round(seconds * PS_PER_S)
+
+    def _body_s(self, tokens: int) -> float:
+        """The products with all weights but the head's."""
+        if self._sms is None:
+            return 2 * self._model.body_weights * tokens / self._flops
+        rows = FEW_ROWS if tokens <= FEW_TOKENS else TILE_ROWS
+        wave = 2 * rows * TILE_COLUMNS * self._sms  # FLOP for each row of the weights
+        total = 0
+        for columns, depth in self._model.products:
+            tiles = -(-tokens // rows) * -(-columns // TILE_COLUMNS)
+            total += -(-tiles // self._sms) * depth
+        return self._model.layers * wave * total / self._flops
 
 
 class Jittered:
