@@ -1,6 +1,7 @@
 """The format of DESIGN 6.2: written by the simulator, read by everyone who measures."""
 
 import gzip
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -161,3 +162,9 @@ def test_a_bad_line_is_one_clear_error(tmp_path, line, complaint):
 
     message = str(raised.value)
     assert message.startswith(f"{path}:2: ") and complaint in message and "\n" not in message
+
+
+def test_the_page_shows_these_lines():
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md"
+
+    assert page.read_text().split("```json\n")[1].split("```")[0] == LINES

@@ -1,6 +1,7 @@
 """One run in one object: against sums over the whole list of events, however its passes are told."""
 
 import json
+from pathlib import Path
 from random import Random
 
 import jsonschema
@@ -266,3 +267,17 @@ def test_bounds_are_the_theorems(bound, weights, expected):
     assert gaps["worst"]["bound"] == expected
     assert gaps["worst"]["gap"] == (30 if gaps["view"] == "client" else 12) / weights[0]
     assert gaps["no_bound_because"] == (None if expected else "fcfs promises nothing")
+
+
+def test_the_page_names_every_field():
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "summary.md").read_text()
+    schema = schema_of_summary()
+
+    def names(part):
+        for name, below in part.get("properties", {}).items():
+            yield name
+            yield from names(below)
+
+    fields = {*names(schema), *(name for part in schema["$defs"].values() for name in names(part))}
+    assert {name for name in fields if f"`{name}`" not in page and f'"{name}"' not in page} == set()
+    assert len(fields) > 50
