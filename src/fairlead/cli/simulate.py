@@ -22,6 +22,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser("simulate", help="a trace through simulated engines")
     parser.add_argument("trace", metavar="TRACE", help="JSONL, also .gz and .zst; - is stdin")
     parser.add_argument("--events", metavar="FILE", help="write every event there, as JSONL")
+    parser.add_argument("--summary", metavar="FILE", help="write the summary there, as JSON")
     parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (0)")
     parser.add_argument(
         "--no-skip", action="store_true", help="step through like passes one by one"
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         skips=not options.no_skip,
     )
-    return simulated.run(config, options.trace, events=options.events)
+    return simulated.run(config, options.trace, events=options.events, summary=options.summary)
 
 
 def _change(flag: str) -> Callable[[str], "Change"]:

@@ -1,20 +1,107 @@
 """Runs a simulation for a person: progress on the terminal, files, what there is when interrupted."""
 
-from contextlib import ExitStack
+import gc
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
+
+from fairlead.cli.progress import progress
+from fairlead.cli.summary_table import show
 from fairlead.core.events import Observer
+from fairlead.core.service import Weights
+from fairlead.errors import ConfigError, in_words
 from fairlead.metrics.events_file import writing_events
-from fairlead.sim.cluster import Cluster
+from fairlead.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
+from fairlead.metrics.summary import Summary
+from fairlead.sim.cluster import Cluster, capacity_of
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.trace import read_trace
 
+INTERRUPTED = 130
 
-def run(config: SimConfig, trace: str, *, events: str | None) -> int:
-    """Exit status. Raises ConfigError."""
+
+def run(config: SimConfig, trace: str, *, events: str | None, summary: str | None) -> int:
+    """Exit status: 0 done, 130 interrupted; what there is then is written. Raises ConfigError."""
+    if summary is not None:
+        _require_writable(Path(summary))
+    weights = Weights(config.weights)
+    counted = Summary(bound=bound_of(config), weight_of=weights.of)
+    observers: list[Observer] = [counted]
     with ExitStack() as files:
-        observers: list[Observer] = []
         if events is not None:
+            config = replace(config, skips=False)  # so that all lines are in order of time
             observers.append(files.enter_context(writing_events(events)))
-        cluster = Cluster(config, read_trace(trace), observers)
-        cluster.run()
-    return 0
+        cluster = Cluster(
+            config, read_trace(trace), observers, weights=weights, on_start=counted.start
+        )
+        with stopped_by_ctrl_c(cluster), progress(cluster), _no_collections():
+            cluster.run()
+    interrupted = cluster.kernel.stopped
+    report = counted.as_dict(interrupted=interrupted)
+    if summary is not None:
+        _write(Path(summary), report)
+    show(report, Console())
+    return INTERRUPTED if interrupted else 0
+
+
+def bound_of(config: SimConfig) -> Bound:
+    """What the theorems promise under these settings (docs/reference/invariants.md)."""
+    capacity = capacity_of(config)
+    if config.host != "ideal":
+        return no_bound("the bounds need reserve admission")
+    if config.cost is not None:
+        return no_bound("the bounds are for the linear cost")
+    if config.scheduler == "dlpm":
+        view: View = "client" if config.charge == "input" else "system"
+        return dlpm_bound(quantum=config.quantum or 4096, capacity=capacity, view=view)
+    if config.scheduler == "vtc":
+        view = "system" if config.charge == "extend" else "client"
+        return vtc_bound(capacity=capacity, view=view)
+    return no_bound(f"no theorem bounds the gaps of {config.scheduler}")
+
+
+@contextmanager
+def stopped_by_ctrl_c(cluster: Cluster) -> Iterator[None]:
+    """The first Ctrl-C ends the run between two events; a second one ends the program."""
+
+    def stop(*_: Any) -> None:
+        cluster.kernel.stopped = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Millions of live objects, hardly a cycle among them: looking for some takes most of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _require_writable(path: Path) -> None:
+    """Find out before the run, not after it."""
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--summary: {in_words(error)}") from None
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -92,6 +92,11 @@ class Reserve:
         self._tree.release(grant.path)
         self._reserved -= grant.reserved
 
+    def check(self) -> None:
+        """Assert every invariant. O(tree)."""
+        self._tree.check()
+        assert 0 <= self._reserved <= self._capacity - self._tree.size, self._reserved
+
     def _cache(self, grant: Grant, tokens: Sequence[Unit], end: int, now_us: int) -> None:
         """Put tokens[:end] behind the grant's path; the room that was reserved for them goes."""
         used = end - grant.path.end

@@ -18,7 +18,7 @@ from fairlead.sim.fleet_view import FleetView
 from fairlead.sim.host import Job
 from fairlead.sim.hosts import Parts, make_engine
 from fairlead.sim.instant import change_priority
-from fairlead.sim.intake import Intake, Ticket
+from fairlead.sim.intake import Intake, OnStart, Ticket
 from fairlead.sim.kernel import Kernel
 from fairlead.sim.replica import Replica
 from fairlead.sim.step_time import EngineTime, parse_step_time
@@ -26,13 +26,22 @@ from fairlead.workloads.trace import TraceRow
 
 
 class Cluster:
-    """Built from a SimConfig and the rows of a trace, sorted by arrival; `run` once."""
+    """Built from a SimConfig and the rows of a trace, sorted by arrival; `run` once.
+
+    `weights` are those of the config, for whoever wants to know them too: it learns from the rows.
+    """
 
     def __init__(
-        self, config: SimConfig, rows: Iterable[TraceRow], observers: Sequence[Observer] = ()
+        self,
+        config: SimConfig,
+        rows: Iterable[TraceRow],
+        observers: Sequence[Observer] = (),
+        *,
+        weights: Weights | None = None,
+        on_start: OnStart | None = None,
     ) -> None:
         self.config = config
-        self.weights = Weights(config.weights)
+        self.weights = Weights(config.weights) if weights is None else weights
         self.kernel = Kernel()
         self._emit = observers[0] if len(observers) == 1 else _to_all(observers)
         self.intake = Intake(
@@ -42,11 +51,12 @@ class Cluster:
             emit=self._emit,
             gate=_gate(config),
             learn_weight=self._learn_weight,
+            on_start=on_start,
         )
         self._parts = Parts(
             config=config,
             weights=self.weights,
-            capacity=_capacity(config),
+            capacity=capacity_of(config),
             output_len=self.intake.output_len,
         )
         self.router = _router(config, self.weights)
@@ -103,6 +113,7 @@ class Cluster:
             job.answered = ticket.job.answered
         ticket.job = job
         self._tickets[job] = ticket
+        self.replicas[number].catch_up()
         self._emit(Dispatch(self.kernel.now_us, number, request.id, request.client))
         try:
             self.replicas[number].enqueue(job)
@@ -241,7 +252,8 @@ def _step_time(config: SimConfig, number: int) -> EngineTime:
     )
 
 
-def _capacity(config: SimConfig) -> int:
+def capacity_of(config: SimConfig) -> int:
+    """M of each replica, in tokens. Raises ConfigError if nothing says."""
     tokens = config.kv_tokens or _step_time(config, 0).kv_tokens
     if tokens is None:
         raise ConfigError("kv-tokens: needed, as linear step times say nothing of memory")

@@ -35,7 +35,7 @@ class IdealHost:
         self, *, scheduler: Scheduler, memory: Reserve, max_running: int, skips_misfits: bool
     ) -> None:
         self.scheduler = scheduler
-        self._memory = memory
+        self.memory = memory
         self._max_running = max_running
         self._skips_misfits = skips_misfits
         self._waiting: dict[RequestId, Job] = {}
@@ -51,7 +51,7 @@ class IdealHost:
 
     def fits_ever(self, request: Request) -> bool:
         """Whether prompt and max_tokens fit in an empty memory."""
-        return self._memory.fits_ever(request)
+        return self.memory.fits_ever(request)
 
     def enqueue(self, job: Job) -> None:
         """See `Host.enqueue`."""
@@ -79,7 +79,7 @@ class IdealHost:
     def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
         """Each running job emitted one token a pass. O(finished * log running)."""
         for place in self._fresh:
-            place.grant = self._memory.prefilled(place.grant, place.job.request, now_us)
+            place.grant = self.memory.prefilled(place.grant, place.job.request, now_us)
         self._fresh.clear()
         self._passes += passes
         self._context += passes * len(self._places)
@@ -104,8 +104,17 @@ class IdealHost:
             del self._waiting[job.request.id]
         self.scheduler.cancel(job.request)
 
+    def check(self) -> None:
+        """Assert every invariant. O(tree + running)."""
+        self.memory.check()
+        places = self._places.values()
+        assert sum(self._counts.values()) == len(places)
+        emitted = sum(self._passes - place.since for place in places)
+        assert self._context == emitted + sum(job.request.input_len for job in self._places)
+        assert len(self._waiting) == len(self.scheduler)
+
     def _look(self, work: Pass, now_us: int) -> None:
-        scheduler, memory = self.scheduler, self._memory
+        scheduler, memory = self.scheduler, self.memory
         admitted: list[Admitted] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin()
@@ -142,7 +151,7 @@ class IdealHost:
         """It runs no more; its prompt stays cached until evicted."""
         place = self._places.pop(job)
         job.emitted = self._passes - place.since
-        self._memory.release(place.grant)
+        self.memory.release(place.grant)
         self._context -= job.request.input_len + job.emitted
         self._count(job.request.client, -1)
 
@@ -151,7 +160,7 @@ class IdealHost:
         if job.row.output is not None:
             place = self._places[job]
             whole = job.row.prompt + job.row.output
-            place.grant = self._memory.emitted(place.grant, whole, now_us)
+            place.grant = self.memory.emitted(place.grant, whole, now_us)
 
     def _count(self, client: ClientId, change: int) -> None:
         if self._shown:

@@ -37,6 +37,16 @@ class Ticket:
         self.children: list[Ticket] = []
 
 
+class OnStart(Protocol):
+    """Hears that a request starts, before any event tells of it."""
+
+    def __call__(
+        self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
+    ) -> None:
+        """Its latency counts from `t_us` on; it belongs to `program`."""
+        ...
+
+
 class Gate(Protocol):
     """A limit for each client over the whole cluster, asked once for each request."""
 
@@ -73,6 +83,7 @@ class Intake:
         emit: Observer,
         gate: Gate | None = None,
         learn_weight: Callable[[ClientId, int], None],
+        on_start: OnStart | None = None,
     ) -> None:
         self.rows_read = 0
         self._rows = iter(rows)
@@ -81,6 +92,7 @@ class Intake:
         self._emit = emit
         self._gate = gate
         self._learn_weight = learn_weight
+        self._on_start = on_start
         self._alive: dict[RequestId, Ticket] = {}
         self._dead: set[RequestId] = set()  # rejected or cancelled: their children will be, too
 
@@ -151,6 +163,9 @@ class Intake:
         now_us = self._kernel.now_us
         if ticket.row.id not in self._alive:  # cancelled at this instant
             return
+        if self._on_start:
+            row = ticket.row
+            self._on_start(row.id, row.client, now_us, row.program)
         if not self._cluster.fits_ever(ticket.request):
             self.reject(ticket, "too-large")
             return

@@ -13,6 +13,7 @@ class Kernel:
 
     def __init__(self) -> None:
         self.now_us = 0
+        self.stopped = False  # set it to end `run` before its next action
         self._heap: list[_Entry] = []
         self._sequence = 0
 
@@ -27,8 +28,8 @@ class Kernel:
         return bool(self._heap) and self._heap[0][:2] < (self.now_us, priority)
 
     def run(self) -> None:
-        """Until nothing is left to do."""
+        """Until nothing is left to do, or `stopped`."""
         heap = self._heap
-        while heap:
+        while heap and not self.stopped:
             self.now_us, _, _, action, what = heappop(heap)
             action(what)

@@ -33,10 +33,11 @@ Ended: TypeAlias = Callable[[Job, bool], None]
 class _Stretch:
     """The alike passes under way; the first `left` of them are still to end."""
 
-    __slots__ = ("growth_ps", "left", "pass_ps", "start_ps", "work")
+    __slots__ = ("begun_us", "growth_ps", "left", "pass_ps", "start_ps", "work")
 
     def __init__(self, work: Pass, start_ps: int, pass_ps: int, growth_ps: int, left: int) -> None:
         self.work = work
+        self.begun_us = start_ps // PS_PER_US
         self.start_ps = start_ps
         self.pass_ps = pass_ps
         self.growth_ps = growth_ps
@@ -95,29 +96,30 @@ class Replica:
     # -- what comes from outside ---------------------------------------------------------------
 
     def enqueue(self, job: Job) -> None:
-        """The job waits here. Raises QueueFull if the scheduler takes no more clients."""
-        self._catch_up()
+        """The job waits here, after `catch_up`. Raises QueueFull."""
         self.host.enqueue(job)
         self._jobs[job] = None
         request = job.request
         self._emit(Enqueue(self._kernel.now_us, self.number, request.id, request.client))
-        self._stir()
+        if self._stretch is None or not self._stretch.work.full:
+            self._cut_short()
 
     def cancel(self, job: Job) -> None:
         """Its caller is gone: a waiting job leaves at once, a running one when the pass ends."""
-        self._catch_up()
-        if job in self._running:
+        self.catch_up()
+        if job in self._running and not self._is_between():
             self._leaving.append(job)
             self._cut_short()
         else:
             self._let_go(job)
-            self._stir()
+            self._cut_short()
 
     def fail(self) -> list[Job]:
         """All is lost but what was emitted; give it a new `host`. The jobs, oldest first."""
-        self._catch_up()
+        self.catch_up()
         self._epoch += 1
         self._stretch = None
+        self._starting = False
         self._free_ps = 0
         for job in self._leaving:
             self._forget(job)
@@ -128,14 +130,16 @@ class Replica:
         self._leaving.clear()
         return jobs
 
-    # -- passes --------------------------------------------------------------------------------
+    def catch_up(self) -> None:
+        """End the passes that are over, though more like them follow: before anything else is told."""
+        stretch = self._stretch
+        if stretch is not None and stretch.left > 1:
+            over = stretch.over_by(self._kernel.now_us)
+            if over:
+                finished = self._advance(stretch, over)
+                assert not finished, finished
 
-    def _stir(self) -> None:
-        """Someone came or left: the next look may find something else than the last."""
-        if self._stretch is None:
-            self._start_soon()
-        elif not self._stretch.work.full:
-            self._cut_short()
+    # -- passes --------------------------------------------------------------------------------
 
     def _start_soon(self) -> None:
         """Begin a pass at this instant, after everything that comes before that."""
@@ -145,11 +149,12 @@ class Replica:
                 self._kernel.now_us, start_priority(self.number), self._start, self._epoch
             )
 
-    def _start(self, _: int) -> None:
+    def _start(self, epoch: int) -> None:
         """Look at the queue, and compute."""
-        self._starting = False
-        if self._stretch is not None:
+        if epoch != self._epoch:
             return
+        self._starting = False
+        assert self._stretch is None
         now_us = self._kernel.now_us
         work = self.host.begin_pass(now_us)
         if work is None:
@@ -171,19 +176,24 @@ class Replica:
         self._kernel.at(self._stretch.end_us, end_priority(self.number), self._end, self._epoch)
 
     def _cut_short(self) -> None:
-        """Only the pass under way is still to end."""
-        if self._stretch is not None and self._stretch.left > 1:
-            self._stretch.left = 1
+        """Look again after the pass under way; between two passes, look now."""
+        stretch = self._stretch
+        if stretch is None:
+            self._start_soon()
+        elif self._is_between():
+            self._stretch = None
+            self._free_ps = stretch.start_ps
+            self._start_soon()
+        elif stretch.left > 1:
+            stretch.left = 1
             self._foresee()
 
-    def _catch_up(self) -> None:
-        """End the passes that are over, though more like them follow."""
-        stretch = self._stretch
-        if stretch is not None and stretch.left > 1:
-            over = stretch.over_by(self._kernel.now_us)
-            if over:
-                finished = self._advance(stretch, over)
-                assert not finished, finished
+    def _is_between(self) -> bool:
+        """Whether a pass ended at this instant and the next has not begun, as far as anyone can tell."""
+        stretch, now_us = self._stretch, self._kernel.now_us
+        if stretch is None:
+            return True
+        return stretch.begun_us < now_us == stretch.start_ps // PS_PER_US
 
     def _end(self, epoch: int) -> None:
         """The last pass of the stretch is over."""

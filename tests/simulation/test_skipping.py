@@ -1,0 +1,70 @@
+"""Skipping like passes in closed form changes nothing: the same events, the same summary."""
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from fairlead.core.events import Decode
+from fairlead.core.service import Weights
+from fairlead.metrics.summary import Summary
+from fairlead.schedulers import SCHEDULERS
+from fairlead.sim.cluster import Cluster
+from fairlead.sim.config import Change, SimConfig
+from tests.simulation.traces import CAPACITY, SECOND, of, one_by_one, row, simulate, traces
+
+some = settings(
+    max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+)
+# Passes that never end on the same instant as arrivals, and such that often do.
+step_times = st.sampled_from(["linear:1,0,0", "linear:0.25,0.01,0.0333333", "a10g:llama-3.2-3b"])
+
+
+def summary_of(rows, **given):
+    weights = Weights(given.get("weights"))
+    summary = Summary(weight_of=weights.of)
+    Cluster(SimConfig(**given), rows, [summary], weights=weights, on_start=summary.start).run()
+    return summary.as_dict()
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@some
+@given(
+    rows=traces(),
+    step_time=step_times,
+    max_running=st.sampled_from([1, 3, 64]),
+    misfit=st.sampled_from([None, "stop", "skip"]),
+    max_misfits=st.sampled_from([None, 1, 3]),
+    replicas=st.sampled_from([1, 3]),
+    weighted=st.booleans(),
+)
+def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
+    """With arrivals and cancellations in the middle of runs, on one replica and on several."""
+    given |= {"scheduler": scheduler, "kv_tokens": CAPACITY, "router": "least-loaded"}
+    given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
+
+    skipped = simulate(rows, **given)
+    stepped = simulate(rows, skips=False, **given)
+
+    assert one_by_one(skipped) == one_by_one(stepped)
+    assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
+
+
+@some
+@given(rows=traces(), fails=st.integers(0, 80), joins=st.integers(1, 40))
+def test_skipping_tells_what_stepping_tells_when_a_worker_fails(rows, fails, joins):
+    changes = (
+        Change(time_us=fails * SECOND // 4, worker=0, up=False),
+        Change(time_us=(fails + joins) * SECOND // 4, worker=0, up=True),
+    )
+    given = {"replicas": 2, "changes": changes, "router": "least-loaded"}
+
+    assert one_by_one(simulate(rows, **given)) == one_by_one(simulate(rows, skips=False, **given))
+
+
+def test_a_run_of_like_passes_is_one_event():
+    """
+    Otherwise the tests above would compare stepping with stepping.
+    """
+    decodes = of(Decode, simulate([row("a", output_len=50, prompt="A5")]))
+
+    assert [event.passes for event in decodes] == [1, 49]
