@@ -169,6 +169,17 @@ class Router(Protocol):
         ...
 
 
+@runtime_checkable
+class Timed(Protocol):
+    """A router that also wants to know how long requests took, from hosts that can tell."""
+
+    def served(
+        self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
+    ) -> None:
+        """It emitted its first token and its last, the `output_len`-th; it is settled next."""
+        ...
+
+
 class PrefixCache(Protocol):
     """A prefix cache as a policy sees it."""
 

@@ -9,6 +9,7 @@ from fairlead.routers.client_round_robin import ClientRoundRobin
 from fairlead.routers.d2lpm import D2LPM
 from fairlead.routers.least_loaded import LeastLoaded
 from fairlead.routers.power_of_two import PowerOfTwo
+from fairlead.routers.preble import Preble
 from fairlead.routers.round_robin import RoundRobin
 
 ROUTERS: dict[str, type[Router]] = {
@@ -16,6 +17,7 @@ ROUTERS: dict[str, type[Router]] = {
     "client-round-robin": ClientRoundRobin,
     "least-loaded": LeastLoaded,
     "power-of-two": PowerOfTwo,
+    "preble": Preble,
     "d2lpm": D2LPM,
 }
 
