@@ -81,8 +81,8 @@ class RadixTree:
         self._now_us = 0
         self._root = Node(None, None, Runs(()), 0, 0)
         self._root.pins = 1
-        self._size = 0
-        self._pinned = 0
+        self.size = 0  # cached tokens
+        self.pinned = 0  # those in use
         self._leaves: LazyHeap[_Leaf] = LazyHeap()  # unpinned
         # The last `match`, while it is true: who comes to wait is often admitted next.
         self._asked: Runs | None = None
@@ -94,19 +94,9 @@ class RadixTree:
         self._listeners.append(listener)
 
     @property
-    def size(self) -> int:
-        """Cached tokens."""
-        return self._size
-
-    @property
-    def pinned(self) -> int:
-        """Cached tokens that are in use. O(1)."""
-        return self._pinned
-
-    @property
     def evictable(self) -> int:
         """Cached tokens that nobody has pinned. O(1)."""
-        return self._size - self._pinned
+        return self.size - self.pinned
 
     def match_len(self, tokens: Sequence[Unit], /) -> int:
         """The length of the longest cached prefix of `tokens`. Pure. O(match)."""
@@ -161,12 +151,12 @@ class RadixTree:
             node = self._split(node, length)
         if length < end:
             node = self._append(node, key, end)
-        self._pin(node)
-        self._touch(node, now_us)
-        self.release(path)
-        if length < end:
             for listener in self._listeners:
                 listener.grew(key, end)
+        if node is not path:
+            self._pin(node)
+            self.release(path)
+        self._touch(node, now_us)
         return node
 
     def release(self, path: Path) -> None:
@@ -176,7 +166,7 @@ class RadixTree:
         node.pins -= 1
         while not node.pins:
             assert node.parent is not None
-            self._pinned -= node.end - node.start
+            self.pinned -= node.end - node.start
             self._offer(node)
             node = node.parent
             node.pins -= 1
@@ -214,7 +204,7 @@ class RadixTree:
                 pinned += child.end - child.start if child.pins else 0
                 stack.append(child)
             assert node.pins >= sum(1 for child in children.values() if child.pins)
-        assert (size, pinned) == (self._size, self._pinned), (size, pinned, self)
+        assert (size, pinned) == (self.size, self.pinned), (size, pinned, self)
 
     def _split(self, node: Node, at: int) -> Node:
         """Cut the edge into `node` at depth `at`; the new upper half, so paths keep their end."""
@@ -236,7 +226,7 @@ class RadixTree:
             parent.children = {}
         assert node.first not in parent.children
         parent.children[node.first] = node
-        self._size += end - start
+        self.size += end - start
         self._asked = None
         return node
 
@@ -245,7 +235,7 @@ class RadixTree:
         node.pins += 1
         while node.pins == 1:
             assert node.parent is not None  # the root always has one more
-            self._pinned += node.end - node.start
+            self.pinned += node.end - node.start
             node = node.parent
             node.pins += 1
 
@@ -281,7 +271,7 @@ class RadixTree:
 
     def _lost(self, node: Node, key: Runs, size: int) -> None:
         """Behind `node` the last `size` tokens along `key` are cached no more."""
-        self._size -= size
+        self.size -= size
         self._asked = None
         if 2 * node.end < key.length and key.bulk > _BULKY:
             _shorten(node, key)

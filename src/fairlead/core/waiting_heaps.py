@@ -81,9 +81,22 @@ class WaitingHeaps:
 
     def file(self, entry: Entry) -> None:
         """The entry is visible at its node. O(depth * log n)."""
+        self._answer(entry.node, entry, entry)
+
+    def _answer(self, node: Node, entry: Entry, source: Entry | Node) -> None:
+        """The node answers for `source`, too, whose oldest is `entry`; and so do those above it."""
         client = entry.request.client
-        self._enter(entry.node, entry, entry)
-        self.refresh(entry.node, client)
+        while True:
+            self._enter(node, entry, source)
+            best = node.best.get(client)
+            if best is not None and best.order < entry.order:
+                return
+            node.best[client] = entry
+            if node.standing:
+                self._offer(node, client)
+                return
+            assert node.parent is not None  # the root stands
+            node, source = node.parent, node
 
     def refresh(self, node: Node, client: ClientId) -> None:
         """The node's heap changed: make its best true, and every one above that follows from it."""
@@ -152,9 +165,8 @@ class WaitingHeaps:
     def _hand_up(self, node: Node) -> None:
         """The node's parent answers for it now. O(clients there)."""
         assert node.parent is not None and not node.standing
-        for client, entry in node.best.items():
-            self._enter(node.parent, entry, node)
-            self.refresh(node.parent, client)
+        for entry in node.best.values():
+            self._answer(node.parent, entry, node)
 
     def moved(self, node: Node) -> None:
         """A stand's depth changed. O(1) now, O(clients there) once at the next look."""

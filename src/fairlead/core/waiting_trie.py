@@ -125,6 +125,7 @@ class WaitingTrie:
         """Say who reports the cache's changes; before the first `place`."""
         assert self._watch is None and not self.root.children
         self._watch = watch
+        self.catch_up = watch.catch_up  # hear of what the cache did since the last question
 
     def serial(self) -> int:
         """A number never given before."""
@@ -133,17 +134,11 @@ class WaitingTrie:
 
     def place(self, key: Runs, end: int) -> Node:
         """The node at which key[:end] ends, made if it is not there. O(end)."""
-        assert self._watch is not None
-        self._watch.catch_up()  # or the new node would know more than the others
+        self.catch_up()  # or the new node would know more than the others
         node, at = descend(self.root, key, end)
         if at < node.end:
             node = self._split(node, at)
         return node if at == end else self._grow(node, key, end)
-
-    def catch_up(self) -> None:
-        """Hear of what the cache did since the last question."""
-        assert self._watch is not None
-        self._watch.catch_up()
 
     def prune(self, node: Node) -> None:
         """Remove what nobody waits in any more, from `node` upwards. O(depth)."""
