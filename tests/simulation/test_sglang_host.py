@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
 
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.runs import Runs
@@ -13,6 +12,7 @@ from fairlead.sim.host import Job
 from fairlead.sim.prefill_budget import SCALE, TokenRatio
 from fairlead.sim.sglang import MAX_HELD_PASSES, SglangHost
 from fairlead.sim.token_pool import TokenPool
+from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
 
 
 def make(scheduler: str = "dlpm", *, kv_tokens: int = 2000, policy: dict | None = None, **sizes):

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
 
 from fairlead.core.runs import Runs
 from fairlead.core.scheduler import Scheduler
@@ -12,6 +11,7 @@ from fairlead.sim.block_hashes import BlockHashes, tokens_of
 from fairlead.sim.block_pool import BlockPool
 from fairlead.sim.host import Job
 from fairlead.sim.vllm import VllmHost
+from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
 
 BLOCK = 16
 
