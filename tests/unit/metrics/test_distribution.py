@@ -59,6 +59,13 @@ def test_small_numbers_stay_exact_however_many():
     assert of(samples).percentiles(PERCENTS) == [plain(samples, percent) for percent in PERCENTS]
 
 
+@pytest.mark.parametrize("value", [256, 257, 300, 511, 512, 513, 1000, 1023, 1024, 2**40 + 1])
+def test_every_size_of_number_has_buckets_of_its_own(value):
+    samples = [0] * EXACT + [value] * EXACT + [10**15]
+
+    assert of(samples).percentiles([51])[0] == pytest.approx(value, rel=1 / 256)
+
+
 def test_memory_does_not_grow_with_samples():
     rng = Random(0)
     got = of(int(rng.expovariate(1e-6)) for _ in range(100_000))

@@ -1,6 +1,7 @@
 """One run in one object: against sums over the whole list of events, however its passes are told."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from random import Random
 
@@ -18,8 +19,11 @@ from fairlead.core.events import (
     Enqueue,
     Finish,
     FirstToken,
+    Preempt,
     Reject,
+    Worker,
 )
+from fairlead.metrics import active
 from fairlead.metrics.events_file import read_events, writing_events
 from fairlead.metrics.gaps import dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.report import schema_of_summary
@@ -281,3 +285,54 @@ def test_the_page_names_every_field():
     fields = {*names(schema), *(name for part in schema["$defs"].values() for name in names(part))}
     assert {name for name in fields if f"`{name}`" not in page and f'"{name}"' not in page} == set()
     assert len(fields) > 50
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=streams)
+def test_a_history_that_is_cut_short_changes_nothing(events):
+    """When everybody was active is remembered only as long as passes may lie in it."""
+    expected = summarised(run_together(events))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(active, "LONG", 1)
+        assert summarised(run_together(events)) == expected
+
+
+def test_an_idle_client_costs_less_than_a_kibibyte():
+    """A day of 100,000 clients must fit in memory: ten requests each, all of them over."""
+    summary = Summary()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    clients = 2000
+    for n in range(clients):
+        for k in range(10):
+            at_us = (10 * n + k) * 10 * 10**6 + 12345 * k
+            for event in ran(f"r{n}.{k}", f"client-{n}", at_us=at_us, step=3 * (10 * n + k)):
+                summary(event)
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert grown / clients <= 1024
+
+
+def test_what_a_failed_worker_saw_still_counts():
+    """b waits beside a, which is served 5 tokens; nothing runs from 1 to 4 s, when the worker fails."""
+    second = 10**6
+    summary = Summary()
+    for request, client in (("r1", "a"), ("r2", "a"), ("r3", "b")):
+        summary(Dispatch(0, 0, request, client))
+        summary(Enqueue(0, 0, request, client))
+    summary(Admit(0, 0, "r1", "a", 0, 5, 8))
+    summary(Decode(second, 0, 0, {"a": 1}, 1, 0, second * PS_PER_US, 0))
+    summary(Finish(second, 0, "r1", "a", 0, 1))
+    summary(Worker(4 * second, 0, False))
+    for request, client in (("r2", "a"), ("r3", "b")):
+        summary(Preempt(4 * second, 0, request, client, 1))
+        summary(Dispatch(4 * second, 1, request, client))
+        summary(Enqueue(4 * second, 1, request, client))
+
+    got = summary.as_dict(end_us=6 * second)
+
+    assert got["idle_with_work_s"] == {"total": 5, "workers": {"0": 3, "1": 2}}
+    assert got["gaps"]["worst"]["gap"] == 5 + 2
+    assert got["requests"]["preemptions"] == 0  # nobody was running
