@@ -169,7 +169,9 @@ class Intake:
         if not self._cluster.fits_ever(ticket.request):
             self.reject(ticket, "too-large")
             return
-        start_us = self._gate.start_us(ticket.row.client, now_us) if self._gate else now_us
+        start_us = (
+            self._gate.start_us(ticket.row.client, now_us) if self._gate is not None else now_us
+        )
         if start_us is None:
             self.reject(ticket, "rpm")
         elif start_us > now_us:
