@@ -15,6 +15,7 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
 from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.sim.artifact import ArtifactHost
 from fairlead.sim.config import SimConfig
 from fairlead.sim.host import Host
 from fairlead.sim.ideal import IdealHost
@@ -89,4 +90,18 @@ def _ideal(parts: Parts, number: int) -> Engine:
     return Engine(host=host, cache=tree)
 
 
-HOSTS: dict[str, Make] = {"ideal": _ideal}
+def _artifact(parts: Parts, number: int) -> Engine:
+    config = parts.config
+    if config.admission not in {None, "artifact"}:
+        raise ConfigError(
+            f"admission: host artifact has its own (artifact) only, got {config.admission!r}"
+        )
+    if config.misfit == "skip" or config.inbatch is not None:
+        raise ConfigError("host artifact stops at a misfit and has no cache to share")
+    tree = RadixTree()  # and nothing is ever in it
+    scheduler = scheduler_over(parts, tree, number, max_misfits=config.max_misfits)
+    host = ArtifactHost(scheduler=scheduler, pool=parts.capacity, max_running=config.max_running)
+    return Engine(host=host, cache=tree)
+
+
+HOSTS: dict[str, Make] = {"ideal": _ideal, "artifact": _artifact}
