@@ -6,6 +6,7 @@ from fairlead.workloads.generators.fleet import FLEET
 from fairlead.workloads.generators.judge import JUDGE
 from fairlead.workloads.generators.long_qa import LONG_QA
 from fairlead.workloads.generators.mixed import MIXED
+from fairlead.workloads.generators.tiers import TIERS
 from fairlead.workloads.generators.tree_of_thoughts import TREE_OF_THOUGHTS
 from fairlead.workloads.generators.vtc import VTC
 from fairlead.workloads.generators.workload import Workload
@@ -17,6 +18,7 @@ GENERATORS: dict[str, Workload] = {
     **LONG_QA,
     **CHAT,
     **MIXED,
+    **TIERS,
     **ADVERSARIAL,
     **FLEET,
 }
