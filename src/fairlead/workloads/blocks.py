@@ -86,4 +86,5 @@ def _require_same(chain: _Chain | None, ids: Sequence[int], depth: int) -> None:
     while chain is not None:
         if list(ids[chain.first : depth]) != chain.ids[: depth - chain.first]:
             raise WrongField("hash_ids", "each block behind one other block only", ids[depth - 1])
-        chain, depth = chain.above, chain.first
+        depth = chain.first
+        chain = chain.above

@@ -6,11 +6,11 @@ with a fraction stays the text it was written as (`Number`), so that nothing is 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from sys import intern
-from typing import Any
+from typing import Any, cast
 
 from fairlead.core.runs import Run, Runs
 from fairlead.core.service import parse_weight
@@ -78,12 +78,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _DECODER = json.JSONDecoder(parse_float=Number, parse_constant=Number, object_pairs_hook=_unique)
+# What its `decode` does, without a search for white space at both ends.
+_SCAN: Callable[[str, int], tuple[Any, int]] = cast("Any", _DECODER).scan_once
 
 
 def parse_json(line: bytes) -> Any:
     """One line of JSON. Raises ConfigError, without the line's place."""
     try:
-        return _DECODER.decode(line.rstrip().decode("utf-8"))
+        text = line.strip().decode("utf-8")
+        found, end = _SCAN(text, 0)
+        if end != len(text):
+            raise json.JSONDecodeError("Extra data", text, end)
+        return found
+    except StopIteration as error:
+        raise ConfigError(f"malformed JSON: expected a value at column {error.value + 1}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"expected UTF-8, got byte 0x{line[error.start]:02x} at column {error.start + 1}"

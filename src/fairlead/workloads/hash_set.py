@@ -28,12 +28,15 @@ class HashSet:
     def add(self, text: str) -> bool:
         """Put it in; False if it was there. O(1) amortised."""
         value = hash(text) or 1  # 0 marks a free slot
-        slot = self._slot(value)
-        if self._table[slot]:
-            return False
-        self._table[slot] = value
+        table, mask = self._table, self._mask
+        slot = value & mask
+        while there := table[slot]:
+            if there == value:
+                return False
+            slot = (slot + 1) & mask
+        table[slot] = value
         self.size += 1
-        if 2 * self.size > self._mask:
+        if 2 * self.size > mask:
             self._grow()
         return True
 

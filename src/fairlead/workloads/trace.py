@@ -46,7 +46,7 @@ class TraceRow:
     cancel_us: int | None = None
 
 
-REQUIRED = ("id", "client", "arrival", "prompt", "output_len")
+REQUIRED = dict.fromkeys(("id", "client", "arrival", "prompt", "output_len")).keys()
 OPTIONAL = ("max_tokens", "output", "program", "after", "weight", "cancel_at")
 FIELDS = dict.fromkeys((*REQUIRED, *OPTIONAL)).keys()
 
@@ -71,24 +71,29 @@ def read_trace(path: str | Path) -> Iterator[TraceRow]:
 
 def _row(record: dict[str, Any]) -> TraceRow:
     """What one line says by itself."""
-    if not record.keys() <= FIELDS:
-        unknown = next(field for field in record if field not in FIELDS)
-        raise ConfigError(f"field {json.dumps(unknown)}: expected one of {', '.join(FIELDS)}")
+    if record.keys() != REQUIRED:
+        _require_known(record)
+    output_len = whole(record["output_len"], "output_len", least=1)
+    arrival_us = microseconds(record["arrival"], "arrival")
+    more = dict(_more(record, arrival_us, output_len)) if len(record) > len(REQUIRED) else {}
+    return TraceRow(
+        id=name(record["id"], "id"),
+        client=intern(name(record["client"], "client")),
+        arrival_us=arrival_us,
+        prompt=tokens(record["prompt"], "prompt"),
+        output_len=output_len,
+        max_tokens=more.pop("max_tokens", output_len),
+        **more,
+    )
+
+
+def _require_known(record: dict[str, Any]) -> None:
+    for field in record:
+        if field not in FIELDS:
+            raise ConfigError(f"field {json.dumps(field)}: expected one of {', '.join(FIELDS)}")
     for field in REQUIRED:
         if field not in record:
             raise ConfigError(f'field "{field}": expected a value, got no such field')
-    output_len = whole(record["output_len"], "output_len", least=1)
-    row: dict[str, Any] = {
-        "id": name(record["id"], "id"),
-        "client": intern(name(record["client"], "client")),
-        "arrival_us": microseconds(record["arrival"], "arrival"),
-        "prompt": tokens(record["prompt"], "prompt"),
-        "output_len": output_len,
-        "max_tokens": output_len,
-    }
-    if len(record) > len(REQUIRED):
-        row.update(_more(record, row["arrival_us"], output_len))
-    return TraceRow(**row)
 
 
 def _more(record: dict[str, Any], arrival_us: int, output_len: int) -> Iterator[tuple[str, Any]]:
