@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.radix_tree import Path, RadixTree
 from fairlead.core.request import Request
+from fairlead.core.runs import Runs
 from fairlead.core.watch import waiting_index
 from tests.reference.matching import RematchedQueue
 
@@ -119,8 +120,9 @@ class WaitingOnTokens(Waiting):
     @rule(prompt=tokens)
     def cache_prompt(self, prompt):
         self.now += 1
-        path = self.cache.acquire(prompt, self.now)
-        self.paths.append(self.cache.insert(path, prompt, self.now))
+        key = self.key(prompt)
+        path = self.cache.acquire(key, self.now)
+        self.paths.append(self.cache.insert(path, key, self.now))
 
     @precondition(lambda self: self.paths)
     @rule(data=st.data())
@@ -137,6 +139,16 @@ class WaitingOnTokens(Waiting):
     @invariant()
     def tree_is_sound(self):
         self.cache.check()
+
+
+class WaitingOnRuns(WaitingOnTokens):
+    """The same with prompts as runs: `x` is a plain token, `y` at place n is token n of a segment."""
+
+    def key(self, prompt):
+        return Runs(
+            (("x",), 0, 1) if letter == "x" else ("y", place, 1)
+            for place, letter in enumerate(prompt)
+        )
 
 
 class WaitingOnBlocks(Waiting):
@@ -169,11 +181,12 @@ class WaitingOnBlocks(Waiting):
 
 
 TestWaitingOnTokens = WaitingOnTokens.TestCase
+TestWaitingOnRuns = WaitingOnRuns.TestCase
 TestWaitingOnBlocks = WaitingOnBlocks.TestCase
-for case in (TestWaitingOnTokens, TestWaitingOnBlocks):
+for case in (TestWaitingOnTokens, TestWaitingOnRuns, TestWaitingOnBlocks):
     # Without shrinking: with it, a failure would take five minutes to show.
     case.settings = settings(
-        max_examples=400,
+        max_examples=250,
         stateful_step_count=50,
         deadline=None,
         phases=(Phase.explicit, Phase.reuse, Phase.generate),

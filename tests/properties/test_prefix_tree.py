@@ -1,0 +1,148 @@
+"""RadixTree over runs, over the same prompts as plain units, and over a set of prefixes: all agree."""
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.runs import Runs
+
+# Long runs that are cut anywhere, plain tokens between them, and a segment called by a number.
+pieces = st.one_of(
+    st.tuples(st.sampled_from([5, "a"]), st.sampled_from([0, 0, 0, 3]), st.integers(1, 5)),
+    st.lists(st.sampled_from([5, 6]), min_size=1, max_size=3).map(lambda i: (tuple(i), 0, len(i))),
+)
+prompts = st.lists(pieces, min_size=1, max_size=4).map(Runs)
+
+
+class PrefixSet:
+    """Every cached prefix by itself, with the number of its last use. O(everything), so plain."""
+
+    def __init__(self):
+        self.used, self.pins, self.turn = {}, [], 0
+
+    def match(self, prompt):
+        return max((n for n in range(1, len(prompt) + 1) if prompt[:n] in self.used), default=0)
+
+    def cache(self, prompt):
+        """Make it cached and used now."""
+        self.turn += 1
+        self.used |= {prompt[:n]: self.turn for n in range(1, len(prompt) + 1)}
+
+    def pinned(self):
+        return {prompt[:n] for prompt in self.pins for n in range(1, len(prompt) + 1)}
+
+    def evict(self, size):
+        """One token at a time: the oldest prefix that nothing cached goes on from and nobody uses."""
+        for dropped in range(size):
+            inner = {prefix[:-1] for prefix in self.used} | self.pinned()
+            ends = {prefix: turn for prefix, turn in self.used.items() if prefix not in inner}
+            if not ends:
+                return dropped
+            del self.used[min(ends, key=ends.get)]
+        return size
+
+
+class Mirror:
+    """A listener that knows of the cache only what it hears."""
+
+    def __init__(self):
+        self.cached = set()
+
+    def grew(self, tokens, length):
+        units = tuple(tokens)
+        self.cached |= {units[:n] for n in range(1, length + 1)}
+
+    def shrank(self, tokens, length):
+        units = tuple(tokens)
+        self.cached -= {units[:n] for n in range(length + 1, len(units) + 1)}
+
+
+class Trees(RuleBasedStateMachine):
+    """The same is done to all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs, self.units, self.mirror = RadixTree(), RadixTree(), Mirror()
+        self.runs.listen(self.mirror)
+        self.oracle, self.paths = PrefixSet(), []
+
+    @rule(prompt=prompts, end=st.integers(1, 20))
+    def insert(self, prompt, end):
+        """Not always to its end: the last token of an answer is not cached."""
+        plain, now = tuple(prompt), self.oracle.turn
+        end = max(self.oracle.match(plain), min(end, len(plain)))
+        paths = [
+            tree.insert(tree.acquire(key, now), key, now, end)
+            for tree, key in ((self.runs, prompt), (self.units, plain))
+        ]
+        self.oracle.cache(plain[: self.oracle.match(plain)])
+        self.oracle.cache(plain[:end])
+        self.pin(paths, plain[:end])
+
+    @rule(prompt=prompts)
+    def acquire(self, prompt):
+        plain, now = tuple(prompt), self.oracle.turn
+        length = self.oracle.match(plain)
+        self.oracle.cache(plain[:length])
+        self.pin([self.runs.acquire(prompt, now), self.units.acquire(plain, now)], plain[:length])
+
+    def pin(self, paths, prefix):
+        assert [path.length for path in paths] == [len(prefix)] * 2
+        self.paths.append(paths)
+        self.oracle.pins.append(prefix)
+
+    @rule(prompt=prompts, first=prompts)
+    def extend_an_older_pin(self, prompt, first):
+        """Others may have cached more of it in the meantime."""
+        whole = first + prompt
+        plain, now = tuple(whole), self.oracle.turn
+        trees = ((self.runs, whole), (self.units, plain))
+        paths = [tree.acquire(key, now) for tree, key in trees]
+        self.oracle.cache(plain[: self.oracle.match(plain)])
+        self.insert(first, 20)
+        paths = [
+            tree.insert(path, key, now + 9) for (tree, key), path in zip(trees, paths, strict=True)
+        ]
+        self.oracle.cache(plain)
+        self.oracle.turn += 9
+        self.pin(paths, plain)
+
+    @precondition(lambda self: self.paths)
+    @rule(data=st.data())
+    def release(self, data):
+        at = data.draw(st.integers(0, len(self.paths) - 1))
+        self.oracle.pins.pop(at)
+        for tree, path in zip((self.runs, self.units), self.paths.pop(at), strict=True):
+            tree.release(path)
+
+    @rule(size=st.integers(1, 12))
+    def evict(self, size):
+        dropped = self.oracle.evict(size)
+        assert [tree.evict(size) for tree in (self.runs, self.units)] == [dropped] * 2
+
+    @rule(prompt=prompts)
+    def match(self, prompt):
+        plain = tuple(prompt)
+        length = self.oracle.match(plain)
+        pinned = self.oracle.pinned()
+        free = sum(1 for n in range(1, length + 1) if plain[:n] not in pinned)
+        for tree, key in ((self.runs, prompt), (self.units, plain)):
+            assert (tree.match_len(key), tree.unpinned_len(key)) == (length, free)
+
+    @invariant()
+    def all_hold_the_same(self):
+        for tree in (self.runs, self.units):
+            tree.check()
+            assert tree.size == len(self.oracle.used)
+            assert tree.pinned == len(self.oracle.pinned())
+        assert self.mirror.cached == set(self.oracle.used)
+
+
+TestTrees = Trees.TestCase
+TestTrees.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
