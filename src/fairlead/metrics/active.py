@@ -23,11 +23,11 @@ class AllActive:
 
     __slots__ = (
         "_active",
-        "_changes_us",
         "_inside_us",
         "_known",
         "_long",
         "_settled",
+        "changes_us",
         "epoch",
         "now",
     )
@@ -36,7 +36,8 @@ class AllActive:
         self._settled = settled_us  # no pass that is still to be told ended before that
         self._known = 0
         self._active = 0
-        self._changes_us: list[int] = []  # it begins at the first, ends at the second, ...
+        # It begins at the first, ends at the second, ...; nothing lies in it while there is none.
+        self.changes_us: list[int] = []
         self._inside_us = 0  # of intervals that were dropped from the history
         self._long = LONG
         self.epoch = 0  # what was counted in an earlier one does not count any more
@@ -46,7 +47,7 @@ class AllActive:
         """A client is seen for the first time, not yet active: all before was without it. O(1)."""
         self._known += 1
         self.epoch += 1
-        self._changes_us.clear()
+        self.changes_us.clear()
         self._inside_us = 0
         self.now = False
 
@@ -67,7 +68,7 @@ class AllActive:
         self._active -= 1
 
     def _change(self, t_us: int) -> None:
-        changes = self._changes_us
+        changes = self.changes_us
         if changes and changes[-1] == t_us:
             changes.pop()  # out and in again at one instant is no change
             return
@@ -77,15 +78,15 @@ class AllActive:
 
     def _forget(self) -> None:
         """Drop the intervals that ended before anything still to be told. O(history)."""
-        old = bisect_left(self._changes_us, self._settled()) // 2 * 2
-        dropped = self._changes_us[:old]
+        old = bisect_left(self.changes_us, self._settled()) // 2 * 2
+        dropped = self.changes_us[:old]
         self._inside_us += sum(dropped[1::2]) - sum(dropped[::2])
-        del self._changes_us[:old]
-        self._long = max(LONG, 2 * len(self._changes_us))
+        del self.changes_us[:old]
+        self._long = max(LONG, 2 * len(self.changes_us))
 
     def passes_inside(self, run: Decode) -> int:
         """How many of the run's passes lie in it. O(1) if nothing changed since its first ended."""
-        changes = self._changes_us
+        changes = self.changes_us
         if not changes:
             return 0
         first_us = run.t_us if run.passes == 1 else run.end_us(0)
@@ -105,7 +106,7 @@ class AllActive:
 
     def length_us(self, end_us: int) -> int:
         """How long it is altogether, up to `end_us`. O(history)."""
-        changes = self._changes_us if not self.now else [*self._changes_us, end_us]
+        changes = self.changes_us if not self.now else [*self.changes_us, end_us]
         return self._inside_us + sum(changes[1::2]) - sum(changes[::2])
 
 

@@ -14,54 +14,67 @@ class Distribution:
     """How many, their sum, the largest, and percentiles, of integers >= 0.
 
     Up to EXACT samples percentiles are exact. Beyond, each is off by at most 1/256 of itself; count,
-    mean and largest stay exact. The order of samples never matters.
+    total and largest stay exact. The order of samples never matters.
     """
 
-    __slots__ = ("_buckets", "_few", "count", "largest", "total")
+    __slots__ = ("_buckets", "_few", "_folded", "_largest", "_total")
 
     def __init__(self) -> None:
-        self._few = array("q")
+        self._few = array("q")  # the latest, not in what follows
         self._buckets: dict[int, int] | None = None
-        self.count = 0
-        self.total = 0
-        self.largest = 0
+        self._folded = 0
+        self._total = 0
+        self._largest = 0
 
     def add(self, value: int) -> None:
-        """One more sample. O(1)."""
-        assert value >= 0, value
-        self.count += 1
-        self.total += value
-        self.largest = max(self.largest, value)
-        if self._buckets is not None:
-            bucket = _bucket(value)
-            self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
-            return
-        self._few.append(value)
-        if self.count > EXACT:
-            self._spill()
+        """One more sample. O(1) amortised."""
+        few = self._few
+        few.append(value)
+        if len(few) > EXACT:
+            self._fold()
 
-    def _spill(self) -> None:
-        buckets: dict[int, int] = {}
-        for value in self._few:
+    def _fold(self) -> None:
+        """Put the latest samples into buckets."""
+        few, buckets = self._few, self._buckets
+        if buckets is None:
+            buckets = self._buckets = {}
+        for value in few:
             bucket = _bucket(value)
             buckets[bucket] = buckets.get(bucket, 0) + 1
-        self._buckets = buckets
+        self._folded += len(few)
+        self._total += sum(few)
+        self._largest = max(self._largest, *few)
         self._few = array("q")
+
+    @property
+    def count(self) -> int:
+        """How many samples. O(1)."""
+        return self._folded + len(self._few)
+
+    @property
+    def total(self) -> int:
+        """Their sum. O(samples kept)."""
+        return self._total + sum(self._few)
+
+    @property
+    def largest(self) -> int:
+        """The largest of them, 0 if there is none. O(samples kept)."""
+        return max(self._largest, max(self._few, default=0))
 
     def merge(self, other: "Distribution") -> None:
         """All of the other's samples, too. O(samples kept)."""
+        for value in list(other._few):
+            self.add(value)
         if other._buckets is None:
-            for value in other._few:
-                self.add(value)
             return
-        if self._buckets is None:
-            self._spill()
-        assert self._buckets is not None
+        if self._few:
+            self._fold()
+        buckets = self._buckets = {} if self._buckets is None else self._buckets
         for bucket, count in other._buckets.items():
-            self._buckets[bucket] = self._buckets.get(bucket, 0) + count
-        self.count += other.count
-        self.total += other.total
-        self.largest = max(self.largest, other.largest)
+            buckets[bucket] = buckets.get(bucket, 0) + count
+        self._folded += other._folded
+        self._total += other._total
+        self._largest = max(self._largest, other._largest)
 
     def percentiles(self, percents: Iterable[int]) -> list[int]:
         """For each percent, the smallest sample that so many percent do not exceed; 0 if there is none."""
@@ -71,7 +84,9 @@ class Distribution:
         if self._buckets is None:
             ordered = sorted(self._few)
             return [ordered[rank - 1] for rank in ranks]
-        return [min(self.largest, value) for value in self._at(ranks)]
+        if self._few:
+            self._fold()
+        return [min(self._largest, value) for value in self._at(ranks)]
 
     def _at(self, ranks: list[int]) -> list[int]:
         assert self._buckets is not None

@@ -120,7 +120,8 @@ class Summary:
         start_us, program = self._started.pop(request, (t_us, None))
         tally.requests += 1
         self._flights[request] = Flight(tally, start_us, program)
-        self._totals.begin_us = min(self._totals.begin_us, start_us)
+        if start_us < self._totals.begin_us:  # noqa: PLR1730 - as in _admit
+            self._totals.begin_us = start_us
         if not tally.active:
             if not tally.seen:
                 tally.seen = True
@@ -152,8 +153,6 @@ class Summary:
         flight.running = True
         flight.input_len = input_len
         at.waiting -= 1
-        if not at.running:
-            at.told_us = t_us
         at.running += 1
         if at.idle_since_us is not None:
             at.watch_idle(t_us)
@@ -166,7 +165,8 @@ class Summary:
         tally.extend_len += extend_len
         tally.cached_len += cached_len
         at.gaps.serve(client, input_len if self._whole_input else extend_len)
-        self._totals.longest_input = max(self._totals.longest_input, input_len)
+        if input_len > self._totals.longest_input:  # noqa: PLR1730 - a call costs as much as the rest
+            self._totals.longest_input = input_len
         if self._all.now:
             inside = tally.inside_since(self._all.epoch)
             inside.extend_len += extend_len
@@ -282,8 +282,7 @@ class Summary:
             at.counts = counts
         at.passes += passes
         at.told_us = event.t_us
-        inside = everyone.passes_inside(event)
-        if inside:
+        if everyone.changes_us and (inside := everyone.passes_inside(event)):
             if at.epoch != everyone.epoch:
                 at.epoch, at.inside = everyone.epoch, 0
             at.inside += inside
@@ -299,7 +298,8 @@ class Summary:
         if at.inside and at.epoch == epoch:
             for client, tokens in counts.items():
                 tallies[client].inside_since(epoch).output_len += tokens * at.inside
-        at.gaps.serve_all(counts, passes)
+        if len(at.gaps.places) > 1:
+            at.gaps.serve_all(counts, passes)
         at.passes = at.inside = 0
 
     def _settled_us(self) -> int:

@@ -70,7 +70,7 @@ def test_memory_does_not_grow_with_samples():
     rng = Random(0)
     got = of(int(rng.expovariate(1e-6)) for _ in range(100_000))
 
-    assert len(got._few) == 0 and len(got._buckets) < 128 * 24  # 128 a power of two
+    assert len(got._few) <= EXACT and len(got._buckets) < 128 * 24  # 128 a power of two
 
 
 @settings(max_examples=30, deadline=None)
