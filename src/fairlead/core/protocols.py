@@ -9,7 +9,9 @@ aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O 
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
+from fairlead.core.block_cache import BlockCache
 from fairlead.core.matches import Matches
+from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 
 
@@ -177,6 +179,28 @@ class Timed(Protocol):
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
     ) -> None:
         """It emitted its first token and its last, the `output_len`-th; it is settled next."""
+        ...
+
+
+class LateBound(Protocol):
+    """Instead of a router: nobody is chosen on arrival, and the worker that has room takes a request.
+
+    The host offers each request to all workers' policies (`Ordering.add`), and takes it back from the
+    others (`Ordering.remove`) when `claimed` says who admitted it.
+    """
+
+    claimed: Callable[[Request, WorkerId], None]
+
+    def add_worker(self, worker: WorkerId, cache: RadixTree | BlockCache) -> Policy:
+        """`worker` is up with `cache`; its policy, to which what waits has yet to be offered."""
+        ...
+
+    def remove_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone; what was offered there only, waits no more."""
+        ...
+
+    def blocked_us(self, worker: WorkerId, now_us: int) -> int:
+        """How long the worker has to wait for the answer to its last look, once; 0 without one."""
         ...
 
 

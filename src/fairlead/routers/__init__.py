@@ -3,8 +3,9 @@
 from inspect import signature
 from typing import Any
 
-from fairlead.core.protocols import Router
+from fairlead.core.protocols import LateBound, Router
 from fairlead.errors import ConfigError
+from fairlead.routers.central_dlpm import CentralDLPM
 from fairlead.routers.client_round_robin import ClientRoundRobin
 from fairlead.routers.d2lpm import D2LPM
 from fairlead.routers.least_loaded import LeastLoaded
@@ -22,6 +23,12 @@ ROUTERS: dict[str, type[Router]] = {
 }
 
 
+# These choose nobody on arrival: only a host that asks for work can have them.
+LATE_ROUTERS: dict[str, type[LateBound]] = {
+    "central-dlpm": CentralDLPM,
+}
+
+
 def make_router(name: str, **settings: Any) -> Router:
     """The router of that name; a setting that is None is left at its default.
 
@@ -30,9 +37,21 @@ def make_router(name: str, **settings: Any) -> Router:
     router = ROUTERS.get(name)
     if router is None:
         raise ConfigError(f"router: expected one of {', '.join(ROUTERS)}, got {name!r}")
+    return router(**_given(name, router, settings))
+
+
+def make_late_router(name: str, **settings: Any) -> LateBound:
+    """As `make_router`, of LATE_ROUTERS."""
+    router = LATE_ROUTERS.get(name)
+    if router is None:
+        raise ConfigError(f"router: expected one of {', '.join(LATE_ROUTERS)}, got {name!r}")
+    return router(**_given(name, router, settings))
+
+
+def _given(name: str, router: type, settings: dict[str, Any]) -> dict[str, Any]:
     accepted = signature(router).parameters
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
         if key not in accepted:
             raise ConfigError(f"router {name} has no setting {key!r}")
-    return router(**given)
+    return given
