@@ -171,7 +171,7 @@ CHAT = {
         make=arena,
         defaults={"surging": (2, 3)},
     ),
-    "arena-surge-2": Workload(
+    "arena-surge-one": Workload(
         summary="as arena-surge, client 2 alone returns to normal",
         source="DLPM Fig. 8 (arXiv text)",
         make=arena,
