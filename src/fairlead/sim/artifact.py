@@ -38,18 +38,25 @@ class WorstCase:
     """
 
     def __init__(self, pool: int) -> None:
-        self._pool = pool
+        self.pool = pool
         self._running: list[tuple[int, int, int]] = []  # (-ends, serial, used), by that
         self._places: dict[RequestId, tuple[int, int, int]] = {}
         self._serial = 0
         self._clients: dict[ClientId, int] = {}
+        self._hopeless: tuple[RequestId, int] | None = None  # does not fit before that step
 
     def fits_ever(self, request: Request) -> bool:
         """Whether it could run alone."""
-        return request.input_len + request.max_tokens < self._pool - ADAPTER_TOKENS
+        return request.input_len + request.max_tokens < self.pool - ADAPTER_TOKENS
 
     def fits(self, request: Request, step: int, looked: Sequence[Request]) -> bool:
-        """Whether it may join at `step`, beside those found to fit in this look. O(running)."""
+        """Whether it may join at `step`, beside those found to fit in this look. O(running).
+
+        Each step that it waits takes one token off its share of any later step, and no more: until
+        somebody joins or leaves, the answer to the same request is known for a while. O(1) then.
+        """
+        if self._hopeless and self._hopeless[0] == request.id and step < self._hopeless[1]:
+            return False
         entries = self._running.copy()
         for place, candidate in enumerate([*looked, request]):
             entry = (-(step + candidate.max_tokens), self._serial + place)
@@ -60,7 +67,10 @@ class WorstCase:
             # Of `remaining` = ends - step - 1 and the step's own tokens, the step cancels out.
             need = max(need, (-ends - 1) * k + used)
         clients = {*self._clients, request.client, *(each.client for each in looked)}
-        return need < self._pool - ADAPTER_TOKENS * len(clients)
+        beyond = need - (self.pool - ADAPTER_TOKENS * len(clients))
+        if not looked:
+            self._hopeless = (request.id, step + beyond + 1)
+        return beyond < 0
 
     def join(self, request: Request, step: int) -> None:
         """It has its first output at `step`. O(running)."""
@@ -69,6 +79,7 @@ class WorstCase:
         insort(self._running, entry)
         self._places[request.id] = entry
         self._clients[request.client] = self._clients.get(request.client, 0) + 1
+        self._hopeless = None
 
     def leave(self, request: Request) -> None:
         """It is gone. O(running)."""
@@ -76,6 +87,7 @@ class WorstCase:
         self._clients[request.client] -= 1
         if not self._clients[request.client]:
             del self._clients[request.client]
+        self._hopeless = None
 
 
 class ArtifactHost:
@@ -150,6 +162,17 @@ class ArtifactHost:
         else:
             del self._waiting[job.request.id]
         self.scheduler.cancel(job.request)
+
+    def check(self) -> None:
+        """Every invariant; O(running)."""
+        lengths = [
+            job.request.input_len + job.row.output_len - (last - self._step)
+            for job, last in self._running.items()
+        ]
+        assert self._context == sum(lengths), (self._context, lengths)
+        assert self._context < self._memory.pool, self._context
+        assert sum(self._counts.values()) == len(self._running) <= self._max_running
+        assert len(self.scheduler) == len(self._waiting), "who waits here waits there"
 
     def _read(self) -> None:
         """The loop hears of those who arrived; a client the policy has no room for is heard later."""
