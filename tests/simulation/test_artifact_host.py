@@ -235,6 +235,21 @@ def test_skipping_alike_passes_changes_nothing(drawn, scheduler):
     assert seen(True) == seen(False)
 
 
+@pytest.mark.parametrize("skips", [True, False])
+def test_an_end_between_two_looks_does_not_delay_the_next(skips):
+    """a ends after five decode passes; b, whose memory it had, is prefilled after the tenth."""
+    rows = [
+        row("a", prompt="A500", output_len=6),
+        row("c", prompt="C100", output_len=100),
+        row("b", prompt="B300", output_len=50),
+    ]
+
+    events = simulate(rows, host="artifact", scheduler="fcfs", kv_tokens=1000, skips=skips)
+
+    seconds = {event.request: event.t_us / 1e6 for event in of(FirstToken, events)}
+    assert seconds == {"a": 1, "c": 1, "b": 1 + WAIT_PASSES + 1}
+
+
 def test_what_can_never_run_is_rejected():
     rows = [
         row("a", prompt="A3073", output_len=5),  # above any prefill's budget
