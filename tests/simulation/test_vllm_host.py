@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.fleet_tree import FleetTree
 from fairlead.core.runs import Runs
 from fairlead.core.scheduler import Scheduler
 from fairlead.schedulers import make_policy
 from fairlead.sim.block_hashes import BlockHashes, tokens_of
 from fairlead.sim.block_pool import BlockPool
+from fairlead.sim.block_tree import BlockTree
 from fairlead.sim.host import Job
 from fairlead.sim.vllm import VllmHost
 from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
@@ -196,3 +198,37 @@ def test_jobs_may_be_told_in_the_order_they_were_admitted():
     host._running.reverse()
 
     assert [job.request.id for job in host.end_pass(1, 0)] == ["b", "a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrivals=traffic(most=160))
+def test_a_router_that_follows_the_pool_knows_what_is_cached(arrivals):
+    """Block by block, through evictions and duplicates."""
+    host = make(blocks=12, max_num_seqs=4)
+    host._mirror = BlockTree(host._pool.cache)
+    fleet = FleetTree()
+    fleet.add_worker("0")
+    host._mirror.tree.listen(Told(fleet))
+
+    HostRun(host).run(arrivals)
+
+    fleet.check()
+    for each in arrivals:
+        prompt = each.row.prompt + (each.row.output or Runs(()))
+        hashes = BlockHashes(prompt, block_size=BLOCK).first(len(prompt) // BLOCK)
+        cached = len(host._pool.find(hashes)) * BLOCK
+        # A router may also see that a part of a block agrees, which is no hit.
+        assert fleet.match(prompt, len(prompt)).of("0") // BLOCK * BLOCK == cached
+
+
+class Told:
+    """Hands the news of one worker to a fleet's tree."""
+
+    def __init__(self, tree: FleetTree) -> None:
+        self.tree = tree
+
+    def grew(self, tokens, length):
+        self.tree.grew("0", tokens, length)
+
+    def shrank(self, tokens, length):
+        self.tree.shrank("0", tokens, length)

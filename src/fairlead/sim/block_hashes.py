@@ -22,12 +22,19 @@ def tokens_of(row: TraceRow) -> Runs:
     return row.prompt + known + Runs((unknown,))
 
 
+def known_len(row: TraceRow) -> int:
+    """How many of those tokens the row itself says. O(1)."""
+    output = 0 if row.output is None else min(len(row.output), row.output_len)
+    return len(row.prompt) + output
+
+
 class BlockHashes:
     """The hashes of the full blocks of some tokens, made as far as somebody asks for them."""
 
-    __slots__ = ("_blocks", "_hashes")
+    __slots__ = ("_blocks", "_hashes", "tokens")
 
     def __init__(self, tokens: Runs, *, block_size: int) -> None:
+        self.tokens = tokens
         self._blocks = _blocks(tokens, block_size)
         self._hashes: list[bytes] = []
 

@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler
-from fairlead.sim.block_hashes import BlockHashes, tokens_of
+from fairlead.sim.block_hashes import BlockHashes, known_len, tokens_of
 from fairlead.sim.block_pool import BlockPool
+from fairlead.sim.block_tree import BlockTree
 from fairlead.sim.host import Admitted, Job, Pass
 
 # As in the plug-in: more are hardly ever preempted in one step, and each choice is O(running).
@@ -55,7 +56,7 @@ class VllmHost:
 
     `max_num_seqs`, `max_num_batched_tokens` and `watermark` (a share of the blocks kept free at
     admissions while something runs) are vLLM's own settings. `picks_victims` is off for policies
-    that owe all alike, under which the newest request gives way.
+    that owe all alike, under which the newest request gives way. `mirror` follows the pool for a router.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class VllmHost:
         max_num_batched_tokens: int = 8192,
         watermark: float = 0.0,
         picks_victims: bool = True,
+        mirror: BlockTree | None = None,
     ) -> None:
         assert max_num_seqs >= 1 and max_num_batched_tokens >= 1 and 0 <= watermark < 1
         self.scheduler, self._pool = scheduler, pool
         self._slots, self._budget = max_num_seqs, max_num_batched_tokens
         self._watermark = int(watermark * pool.blocks)
         self._picks_victims = picks_victims
+        self._mirror = mirror
         self._known: dict[RequestId, _Sequence] = {}
         self._running: list[_Sequence] = []
         self._admissions = 0
@@ -223,6 +226,9 @@ class VllmHost:
             hashes = sequence.hashes.first(full)
             for at in range(sequence.named, full):
                 pool.name(sequence.blocks[at], hashes[at])
+            if self._mirror:
+                known = known_len(sequence.job.row)
+                self._mirror.named(sequence.hashes.tokens, known, hashes, sequence.named)
             sequence.named = full
 
     def _blocks_for(self, tokens: int) -> int:
