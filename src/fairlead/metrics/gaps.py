@@ -143,9 +143,10 @@ class WorkerGaps:
         self._waiting.append(1)
         self._scales[count] = self._pairs.scales[client]
         self._served[count] = 0
-        others = self._served[:count] * self._scales[:count]
-        self._above[:count, count] = others
-        self._above[count, :count] = -others
+        if count:
+            others = self._served[:count] * self._scales[:count]
+            self._above[:count, count] = others
+            self._above[count, :count] = -others
 
     def leave(self, client: ClientId) -> None:
         """One less. O(1), O(backlogged) if it is the last."""
@@ -154,7 +155,8 @@ class WorkerGaps:
             return
         self._waiting[place] -= 1
         if not self._waiting[place]:
-            self._tell(place, range(len(self._clients)))
+            if len(self._clients) > 1:
+                self._tell(place, range(len(self._clients)))
             self._end(place)
 
     def _end(self, place: int) -> None:
