@@ -81,16 +81,16 @@ class Deficits:
         self._promised.pop(client, None)
 
     @property
-    def anyone_solvent(self) -> bool:
-        """Whether a waiting client has q_i > 0. O(1)."""
-        return bool(self._solvent)
+    def is_dry(self) -> bool:
+        """Whether somebody waits and nobody who waits has q_i > 0. O(1)."""
+        return bool(self._promised) and not self._solvent
 
     def check_refill(self) -> list[ClientId]:
         """Alg. 1, CheckRefill: the waiting clients that turned positive; none if one was already.
 
         Runs as many rounds as the first of them needs, at once. O(log clients) for each returned.
         """
-        if self._solvent or not self._promised:  # Alg. 1, lines 4-5
+        if not self.is_dry:  # Alg. 1, lines 4-5
             return []
         ready: list[ClientId] = []
         while (due := self._earliest()) and (not ready or due[0] == self._round):

@@ -136,7 +136,7 @@ class DLPM:
 
     def _refill(self) -> bool:
         """Alg. 1, line 20: False if a waiting client has q_i > 0, or nobody waits."""
-        if self._deficits.anyone_solvent:
+        if not self._deficits.is_dry:
             return False
         self.settle(None)
         refilled = self._deficits.check_refill()

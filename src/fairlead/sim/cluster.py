@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
-from fairlead.core.matches import NO_MATCHES
 from fairlead.core.protocols import Router
 from fairlead.core.request import Request, WorkerId
 from fairlead.core.service import Weights
@@ -61,7 +60,8 @@ class Cluster:
         )
         self.router = _router(config, self.weights)
         self._width = len(str(config.workers - 1))
-        # What the router knows of the caches; for one worker there is nothing to decide.
+        # What the router knows of the caches. With one worker there is nothing to decide, and the
+        # router is not asked.
         self.view: FleetView | None = None
         if config.workers > 1:
             self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
@@ -101,26 +101,30 @@ class Cluster:
             self._stranded.append(ticket)
             return
         request = ticket.request
-        matches = self.view.matches(request) if self.view else NO_MATCHES
+        number = self._route(request) if self.view else 0
+        job = Job(ticket.row, request, number)
+        job.answered = ticket.answered
+        ticket.job = job
+        self._tickets[job] = ticket
+        replica = self.replicas[number]
+        replica.catch_up()
+        self._emit(Dispatch(self.kernel.now_us, number, request.id, request.client))
+        try:
+            replica.enqueue(job)
+        except QueueFull:
+            del self._tickets[job]
+            self._settle(job)
+            self.intake.reject(ticket, "queue-full", worker=number)
+
+    def _route(self, request: Request) -> int:
+        """The number of the worker it is sent to."""
+        assert self.view is not None
+        matches = self.view.matches(request)
         worker = self.router.route(request, matches=matches)
         extend_len = max(1, request.input_len - matches.of(worker))
         self.router.dispatch(request, worker, extend_len=extend_len)
-        if self.view:
-            self.view.sent(request, worker)
-        number = int(worker)
-        job = Job(ticket.row, request, number)
-        if ticket.job is not None:
-            job.answered = ticket.job.answered
-        ticket.job = job
-        self._tickets[job] = ticket
-        self.replicas[number].catch_up()
-        self._emit(Dispatch(self.kernel.now_us, number, request.id, request.client))
-        try:
-            self.replicas[number].enqueue(job)
-        except QueueFull:
-            del self._tickets[job]
-            self._settle(request, worker, extend_len=0, output_len=0)
-            self.intake.reject(ticket, "queue-full", worker=number)
+        self.view.sent(request, worker)
+        return int(worker)
 
     def cancel(self, ticket: Ticket) -> None:
         """Its caller is gone."""
@@ -132,19 +136,15 @@ class Cluster:
 
     def _ended(self, job: Job, finished: bool) -> None:
         ticket = self._tickets.pop(job)
-        self._settle(
-            job.request,
-            self._name(job.worker),
-            extend_len=job.extend_len,
-            output_len=job.emitted,
-        )
+        self._settle(job)
         self.intake.ended(ticket, finished=finished)
 
-    def _settle(
-        self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
-    ) -> None:
-        self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
+    def _settle(self, job: Job) -> None:
+        """What it really got replaces what the router assumed."""
         if self.view:
+            request, worker = job.request, self._name(job.worker)
+            extend_len, output_len = job.extend_len, job.emitted
+            self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
             self.view.ended(request, worker)
 
     # -- workers -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Cluster:
         else:
             waiting = self._lose_worker(change.worker)
         for ticket in waiting:
-            self.send(ticket)
+            self.intake.again(ticket)
 
     def _lose_worker(self, number: int) -> list[Ticket]:
         """It is gone with its cache and its queue; the requests to be dispatched again."""
@@ -175,7 +175,14 @@ class Cluster:
             self._emit(
                 Preempt(self.kernel.now_us, number, request.id, request.client, replica.steps)
             )
-        return [self._tickets.pop(job) for job in jobs]
+        return [self._back(job) for job in jobs]
+
+    def _back(self, job: Job) -> Ticket:
+        """Its worker is gone."""
+        ticket = self._tickets.pop(job)
+        ticket.job = None
+        ticket.answered = job.answered
+        return ticket
 
     def _add_worker(self, number: int) -> None:
         """It is up and empty."""

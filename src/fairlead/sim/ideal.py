@@ -61,11 +61,11 @@ class IdealHost:
     def begin_pass(self, now_us: int) -> Pass | None:
         """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
         work = Pass()
-        if len(self.scheduler) and len(self._places) < self._max_running:
+        if self._waiting and len(self._places) < self._max_running:
             self._look(work, now_us)
         running = len(self._places)
         if not running:
-            assert not len(self.scheduler), "idle while someone waits"
+            assert not self._waiting, "idle while someone waits"
             return None
         work.decodes = running - work.chunks
         work.context = self._context - sum([place.job.request.input_len for place in self._fresh])
@@ -118,7 +118,10 @@ class IdealHost:
         admitted: list[Admitted] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin()
-        while len(self._places) < self._max_running and (request := scheduler.propose()):
+        while self._waiting and len(self._places) < self._max_running:
+            request = scheduler.propose()
+            if request is None:
+                break
             grant = memory.admit(request, now_us)
             if grant is not None:
                 scheduler.admit(request, extend_len=grant.extend_len)
@@ -174,7 +177,7 @@ class IdealHost:
 
     def _repeats(self, full: bool) -> int:
         """Until the first one ends, if a look before that could admit nobody."""
-        if len(self.scheduler) and not full:
+        if self._waiting and not full:
             return 1
         last = self._last
         while last[0][2] not in self._places:

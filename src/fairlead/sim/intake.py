@@ -18,7 +18,7 @@ from fairlead.workloads.trace import TraceRow
 class Ticket:
     """One request from its line's time to its end."""
 
-    __slots__ = ("children", "job", "order", "parents", "request", "row")
+    __slots__ = ("answered", "children", "job", "order", "parents", "request", "row")
 
     def __init__(self, row: TraceRow, order: int, now_us: int) -> None:
         self.row = row
@@ -32,7 +32,8 @@ class Ticket:
             order=order,
             arrival_us=now_us,
         )
-        self.job: Job | None = None  # from its dispatch on
+        self.job: Job | None = None  # while it is at a worker
+        self.answered = False  # its caller had its first token, from a worker that failed since
         self.parents = 0  # that have not finished
         self.children: list[Ticket] = []
 
@@ -125,6 +126,10 @@ class Intake:
         for child in ticket.children:
             if child.row.id in self._alive:
                 self.reject(child, "parent")
+
+    def again(self, ticket: Ticket) -> None:
+        """Its worker failed, or there was none: it is sent in its turn among this instant's arrivals."""
+        self._kernel.at(self._kernel.now_us, arrival_priority(ticket.order), self._send, ticket)
 
     def reject(self, ticket: Ticket, reason: Reason, worker: int | None = None) -> None:
         """It will not be served, and nobody who waits for it."""

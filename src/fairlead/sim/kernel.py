@@ -25,7 +25,10 @@ class Kernel:
 
     def comes_before(self, priority: int) -> bool:
         """Whether something else is still to come at this instant, before `priority`. Pure. O(1)."""
-        return bool(self._heap) and self._heap[0][:2] < (self.now_us, priority)
+        if not self._heap:
+            return False
+        first = self._heap[0]
+        return first[0] == self.now_us and first[1] < priority
 
     def run(self) -> None:
         """Until nothing is left to do, or `stopped`."""

@@ -49,18 +49,19 @@ class _Stretch:
         return (self.start_ps + after(self.left, self.pass_ps, self.growth_ps)) // PS_PER_US
 
     def over_by(self, now_us: int) -> int:
-        """How many of them have ended at `now_us`, fewer than all. O(log passes)."""
+        """How many of them have ended at `now_us`, fewer than all. O(1) as long as growth is slow."""
         room_ps = (now_us + 1) * PS_PER_US - 1 - self.start_ps
-        low, high = 0, self.left - 1  # low of them fit in the room, high + 1 may not
-        if self.pass_ps:
-            high = min(high, room_ps // self.pass_ps)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if after(middle, self.pass_ps, self.growth_ps) <= room_ps:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        pass_ps, growth_ps = self.pass_ps, self.growth_ps
+        most = self.left - 1
+        if pass_ps:
+            most = min(most, room_ps // pass_ps)  # if none were longer than the first
+        if not growth_ps or not most:
+            return most if most * pass_ps <= room_ps else 0
+        # If all were as long as the mean of so many; then one by one.
+        over = min(most, 2 * room_ps // (2 * pass_ps + growth_ps * (most - 1)))
+        while over < most and after(over + 1, pass_ps, growth_ps) <= room_ps:
+            over += 1
+        return over
 
 
 class Replica:
@@ -80,6 +81,7 @@ class Replica:
         self.number = number
         self.host = host
         self.steps = 0  # passes that have ended
+        self._end_priority, self._start_priority = end_priority(number), start_priority(number)
         self._kernel = kernel
         self._step_time = step_time
         self._emit = emit
@@ -145,9 +147,11 @@ class Replica:
         """Begin a pass at this instant, after everything that comes before that."""
         if not self._starting:
             self._starting = True
-            self._kernel.at(
-                self._kernel.now_us, start_priority(self.number), self._start, self._epoch
-            )
+            kernel, priority = self._kernel, self._start_priority
+            if kernel.comes_before(priority):
+                kernel.at(kernel.now_us, priority, self._start, self._epoch)
+            else:
+                self._start(self._epoch)
 
     def _start(self, epoch: int) -> None:
         """Look at the queue, and compute."""
@@ -173,7 +177,7 @@ class Replica:
     def _foresee(self) -> None:
         assert self._stretch is not None
         self._epoch += 1
-        self._kernel.at(self._stretch.end_us, end_priority(self.number), self._end, self._epoch)
+        self._kernel.at(self._stretch.end_us, self._end_priority, self._end, self._epoch)
 
     def _cut_short(self) -> None:
         """Look again after the pass under way; between two passes, look now."""
