@@ -71,11 +71,11 @@ class Runs(Sequence[Unit]):
             for (segment, shift, end), start in zip(self.spans, starts, strict=False)
         )
 
-    def units(self, start: int, end: int) -> Sequence[Unit]:
-        """The tokens of a stretch, one by one. O(end - start), at C speed for plain tokens."""
-        if len(self.spans) == 1 and isinstance(ids := self.spans[0][0], tuple):
-            return ids[start:end]
-        return [self[at] for at in range(start, end)]
+    def units(self) -> Sequence[Unit]:
+        """The tokens, one by one. O(1) where all are plain, O(length) if not."""
+        if len(self.spans) == 1 and isinstance(plain := self.spans[0][0], tuple):
+            return plain
+        return tuple([self.unit(at) for at in range(self.length)])
 
     def __len__(self) -> int:
         return self.length
@@ -94,7 +94,7 @@ class Runs(Sequence[Unit]):
         return segment[at + shift] if isinstance(segment, tuple) else (segment, at + shift)
 
     def __iter__(self) -> Iterator[Unit]:
-        return iter(self.units(0, len(self)))
+        return iter(self.units())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Runs) and self.spans == other.spans

@@ -104,36 +104,38 @@ class BlockWatch:
 
     def leading(self, key: Runs, start: int, end: int) -> int:
         """How many units of key[start:end] are cached from `start` on. Pure."""
-        return self._blocks.match_len(key.units(start, end))
+        return self._blocks.match_len(key.units()[start:end])
 
     def catch_up(self) -> None:
         """Nothing to do: a change is followed when it happens."""
 
     def watch(self, node: Node) -> None:
         """Enter the node. O(held)."""
-        for unit in node.key.units(node.start, node.depth):
+        units, depth = node.key.units(), node.start + node.held
+        for unit in units[node.start : depth]:
             self._held[unit] = node
-        if not node.full:
-            self._wanted[node.key[node.depth]] = node
+        if depth < node.end:
+            self._wanted[units[depth]] = node
 
     def unwatch(self, node: Node) -> None:
         """Take the node out. O(held)."""
-        for unit in node.key.units(node.start, node.depth):
+        units, depth = node.key.units(), node.start + node.held
+        for unit in units[node.start : depth]:
             del self._held[unit]
-        if not node.full:
-            del self._wanted[node.key[node.depth]]
+        if depth < node.end:
+            del self._wanted[units[depth]]
 
     def inserted(self, block_hash: Unit) -> None:
         """The block is cached now and was not before."""
         node = self._wanted.pop(block_hash, None)
         if node is None:
             return
-        at = node.depth
-        while at < node.end and node.key[at] in self._blocks:  # blocks may come out of order
-            self._held[node.key[at]] = node
+        units, at = node.key.units(), node.start + node.held
+        while at < node.end and units[at] in self._blocks:  # blocks may come out of order
+            self._held[units[at]] = node
             at += 1
         if at < node.end:
-            self._wanted[node.key[at]] = node
+            self._wanted[units[at]] = node
         self._trie.set_held(node, at - node.start)
 
     def evicted(self, block_hash: Unit) -> None:
@@ -141,11 +143,11 @@ class BlockWatch:
         node = self._held.get(block_hash)
         if node is None:
             return
-        if not node.full:
-            del self._wanted[node.key[node.depth]]
-        at = node.depth
+        units, at = node.key.units(), node.start + node.held
+        if at < node.end:
+            del self._wanted[units[at]]
         while block_hash in self._held:  # engines evict from the tail, so this is mostly one turn
             at -= 1
-            del self._held[node.key[at]]
+            del self._held[units[at]]
         self._wanted[block_hash] = node
         self._trie.set_held(node, at - node.start)

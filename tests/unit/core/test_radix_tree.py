@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fairlead.core.radix_tree import RadixTree
+from fairlead.core.runs import Runs
 
 prompts = st.lists(st.sampled_from("xy"), min_size=1, max_size=8).map(tuple)
 
@@ -44,6 +45,38 @@ def test_pinned_tokens_stay():
     assert tree.evict(100) == 2
 
 
+def test_a_prefix_is_as_young_as_the_youngest_that_went_on_from_it():
+    """
+    A long answer keeps an old branch in use while a younger one beside it is evicted. What both
+    began with was used with the younger one, after `q`.
+    """
+    tree = RadixTree()
+    long_answer = tree.insert(tree.acquire(tuple("pa"), 1), tuple("pa"), 1)
+    other = tree.insert(tree.acquire(tuple("q"), 2), tuple("q"), 2)
+    cached(tree, tuple("pb"), 3)
+    assert tree.evict(1) == 1
+    tree.release(long_answer)
+    tree.release(other)
+
+    assert tree.evict(2) == 2
+    assert [tree.match_len(tuple(each)) for each in ("pa", "pb", "q")] == [1, 1, 0]
+
+
+def test_a_short_prefix_does_not_keep_a_long_prompt_alive():
+    """
+    A document of 10,000 tokens is evicted down to the instructions before it, which others share.
+    """
+    tree = RadixTree()
+    document = tuple(range(10_000))
+    cached(tree, document, 1)
+    cached(tree, (*document[:10], -1), 2)
+    assert tree.evict(9_990) == 9_990
+
+    assert tree.match_len(document) == 10
+    assert all(len(node.key) <= 20 for node in tree._root.children.values())
+    tree.check()
+
+
 def test_a_question_changes_nothing():
     """
     Looking a prefix up must not make it younger: then a queue that is only looked at would keep it.
@@ -55,6 +88,27 @@ def test_a_question_changes_nothing():
     tree.evict(3)
 
     assert tree.match_len(tuple("old")) == 0
+
+
+def test_a_prompt_asked_about_again_is_matched_as_the_cache_is_now():
+    """
+    The tree remembers its last answer, because who comes to wait is often admitted next; nothing
+    may have happened in between.
+    """
+    tree, prompt = RadixTree(), Runs([("a", 0, 4)])
+    begun = [tree.acquire(Runs([(name, 0, 1)]), 0) for name in "xyz"]  # nothing of them is cached
+    assert tree.match_len(prompt) == 0
+    longest = tree.insert(begun[0], Runs([("a", 0, 10)]), 1)  # appends
+    assert tree.match_len(prompt) == 4
+    tree.insert(begun[1], Runs([("a", 0, 6)]), 2)  # splits
+    assert tree.acquire(prompt, 3).length == 4
+    longer = Runs([("a", 0, 9)])
+    assert tree.match_len(longer) == 9
+    tree.release(longest)
+    tree.evict(2)  # trims
+    assert tree.match_len(longer) == 8
+    tree.evict(2)  # removes
+    assert tree.match_len(longer) == 6
 
 
 def test_many_releases_leave_no_garbage_behind():

@@ -59,7 +59,6 @@ def test_a_stretch_of_runs_is_the_stretch_of_their_tokens(runs, data):
     stretch = Runs(runs)[start:end]
     assert list(stretch) == units(runs)[start:end]
     assert stretch.runs == Runs(stretch.runs).runs
-    assert list(Runs(runs).units(start, end)) == units(runs)[start:end]
 
 
 @given(shared=run_lists, a=run_lists, b=run_lists, data=st.data())
@@ -75,6 +74,16 @@ def test_how_far_two_prompts_agree_is_counted_in_tokens(shared, a, b, data):
     start = data.draw(st.integers(0, min(agree, end)))
     assert common_len(one, other, start, end) == min(agree, end)
     assert common_len(tuple(one), tuple(other), start, end) == min(agree, end)
+
+
+def test_a_run_that_ended_is_not_taken_for_one_that_goes_on():
+    """
+    Both prompts hold the same stretch of b, ten tokens apart: they part where the first leaves a.
+    """
+    one, other = Runs([("a", 0, 10), ("b", 0, 5)]), Runs([("a", 0, 20), ("b", 10, 5)])
+
+    assert [common_len(one, other, start, 15) for start in (0, 9, 10)] == [10, 10, 10]
+    assert [common_len(other, one, start, 15) for start in (0, 9, 10)] == [10, 10, 10]
 
 
 def test_plain_tokens_are_one_run_and_are_not_copied():
