@@ -1,4 +1,4 @@
-"""The theorems, and what every scheduler owes its host: each runs here by being in SCHEDULERS.
+"""What every scheduler owes its host: each runs here by being in SCHEDULERS.
 
 Numbers in brackets are those of docs/reference/invariants.md.
 """
@@ -26,7 +26,6 @@ from tests.properties.traffic import (
     CLIENTS,
     MAX_INPUT,
     arrivals,
-    floods,
     late,
     unlike,
     visits,
@@ -255,60 +254,3 @@ def test_vtc_theorem_4_4_needs_the_charge():
     """[10] Without it the order of arrival decides, and f, with longer outputs, gets more."""
     assert gap_of(over_a_tree(VTC), unlike(80), charge_input=True)[0] <= VTC_BOUND
     assert gap_of(over_a_tree(ChargesNothing), unlike(80), charge_input=True)[0] > 2 * VTC_BOUND
-
-
-@many
-@given(traffic=arrivals() | floods(), quantum=quanta, skip_misfits=st.booleans())
-def test_theorem_4_1_two_backlogged_clients(traffic, quantum, skip_misfits):
-    """[7] DLPM: |W_f - W_g| <= 2 (U + Q) while both are backlogged, and the tighter form of ours."""
-    gaps = BackloggedGaps()
-    engine("dlpm", quantum=quantum, observers=[gaps], skip_misfits=skip_misfits).run(traffic)
-
-    assert max(gaps.largest.values(), default=0) <= 2 * (U + quantum)
-    assert max(gaps.largest.values(), default=0) <= 2 * (W_Q * CAPACITY + W_E + quantum)
-
-
-@many
-@given(traffic=arrivals() | floods(), quantum=quanta)
-def test_theorem_4_2_a_backlogged_client_is_not_left_behind(traffic, quantum):
-    """[8] DLPM: W_g - W_f <= 2 (U + Q) while f is backlogged, however often g leaves and rejoins."""
-    gaps = StarvationGaps(CLIENTS)
-    engine("dlpm", quantum=quantum, observers=[gaps]).run(traffic)
-
-    assert max(gaps.largest.values(), default=0) <= 2 * (U + quantum)
-
-
-@many
-@given(traffic=arrivals() | floods(), quantum=quanta, max_overtake=st.integers(0, 40))
-def test_ageing_leaves_the_bound_between_clients_untouched(traffic, quantum, max_overtake):
-    """[7] Ageing reorders inside a client only."""
-    gaps = BackloggedGaps()
-    engine("dlpm", quantum=quantum, max_overtake=max_overtake, observers=[gaps]).run(traffic)
-
-    assert max(gaps.largest.values(), default=0) <= 2 * (U + quantum)
-
-
-@many
-@given(traffic=arrivals() | floods(), quantum=quanta)
-def test_weighted_dlpm(traffic, quantum):
-    """[9] |W_f / w_f - W_g / w_g| <= 2 Q + U (1 / w_f + 1 / w_g)."""
-    gaps = BackloggedGaps()
-    weights = Weights({client: float(weight) for client, weight in WEIGHTS.items()})
-    run = engine("dlpm", quantum=quantum, weights=weights, observers=[gaps])
-    run.weights = {client: Fraction(weight) for client, weight in WEIGHTS.items()}
-    run.run(traffic)
-
-    for (f, g), gap in gaps.largest.items():
-        assert gap <= 2 * quantum + U * (1 / Fraction(WEIGHTS[f]) + 1 / Fraction(WEIGHTS[g]))
-
-
-@many
-@given(traffic=arrivals() | floods())
-def test_vtc_theorem_4_4(traffic):
-    """[10] VTC: |W_f - W_g| <= 2 max(w_p L, w_q M) in the service it charges."""
-    gaps = BackloggedGaps()
-    run = engine("vtc", observers=[gaps], skip_misfits=False)
-    run.charge_input = True
-    run.run(traffic)
-
-    assert max(gaps.largest.values(), default=0) <= 2 * max(W_E * MAX_INPUT, W_Q * CAPACITY)

@@ -1,5 +1,7 @@
 """Adversarial traffic for property tests: small memories, shared prefixes, bursts and long outputs."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from fairlead.core.request import Request
@@ -21,7 +23,7 @@ def arrivals(*, clients=CLIENTS, min_size=1, max_size=60, max_step=40, oversize=
         st.integers(0, 8),  # how much of it is the request's own
         st.integers(1, longest_output),
     )
-    return st.lists(row, min_size=min_size, max_size=max_size).map(_requests)
+    return st.lists(row, min_size=min_size, max_size=max_size).map(requests_of)
 
 
 def floods(*, clients="ab"):
@@ -32,7 +34,7 @@ def floods(*, clients="ab"):
     kind = st.tuples(st.integers(1, MAX_INPUT), st.integers(0, MAX_INPUT), st.integers(1, 20))
     kinds = st.lists(kind, min_size=len(clients), max_size=len(clients))
     return st.tuples(kinds, st.integers(20, 60)).map(
-        lambda drawn: _requests(
+        lambda drawn: requests_of(
             [
                 (client, 0, stem, input_len, min(own, input_len), output_len)
                 for _ in range(drawn[1])
@@ -44,25 +46,64 @@ def floods(*, clients="ab"):
     )
 
 
+def duels(*, clients="abc", early_ends=False):
+    """Everybody repeats a pattern of its own, from the start or in visits: long debts, small steps.
+
+    A pattern is a few kinds of request, each so many times: prompt, own part and output, which may
+    be all that memory holds. With `early_ends` outputs stop short of max_tokens.
+    """
+    kind = st.tuples(
+        st.integers(1, MAX_INPUT),
+        st.integers(0, MAX_INPUT),
+        st.integers(1, 20) | st.integers(1, CAPACITY - 1),
+        st.integers(1, 4),  # times in a row
+    )
+    client = st.tuples(
+        st.lists(kind, min_size=1, max_size=3),
+        st.just(0) | st.integers(1, 60),  # steps from one round of the pattern to the next
+        st.integers(0, 100),  # when it begins
+    )
+    shortfall = st.integers(1, 10) if early_ends else st.just(10)
+    drawn = st.tuples(st.lists(client, min_size=2, max_size=len(clients)), shortfall)
+    return drawn.map(lambda each: _duel(clients, *each))
+
+
+def _duel(clients, patterns, tenths):
+    rows = [
+        (client, begin + each * period, stem, input_len, min(own, input_len), output_len)
+        for stem, (client, (kinds, period, begin)) in enumerate(
+            zip(clients, patterns, strict=False)
+        )
+        for each in range(5)
+        for input_len, own, output_len, times in kinds
+        for _ in range(times)
+    ]
+    made = requests_of([(*row[:5], min(row[5], CAPACITY - row[3])) for row in rows])
+    return [replace(each, output_len=-(-each.request.max_tokens * tenths // 10)) for each in made]
+
+
 def visits(*, cycles):
     """f waits all the time with small cached requests; g comes, is admitted, leaves, and returns."""
     rows = [("f", 0, 0, MAX_INPUT, 0, 1)] * (20 * cycles)
     rows += [("g", 12 * cycle, 1, MAX_INPUT, MAX_INPUT, 10) for cycle in range(cycles)]
-    return _requests(rows)
+    return requests_of(rows)
 
 
 def unlike(count):
     """f and g wait all the time: f with long outputs of a cached prompt, g with long new prompts."""
-    return _requests([("f", 0, 0, MAX_INPUT, 0, 20), ("g", 0, 1, MAX_INPUT, MAX_INPUT, 1)] * count)
+    return requests_of(
+        [("f", 0, 0, MAX_INPUT, 0, 20), ("g", 0, 1, MAX_INPUT, MAX_INPUT, 1)] * count
+    )
 
 
 def late(count):
     """f is served alone for a long time; then g joins and both wait."""
     rows = [("f", 0, 0, MAX_INPUT, 0, 4)] * (6 * count)
-    return _requests(rows + [("g", 2 * count, 1, MAX_INPUT, 0, 4)] * (2 * count))
+    return requests_of(rows + [("g", 2 * count, 1, MAX_INPUT, 0, 4)] * (2 * count))
 
 
-def _requests(rows):
+def requests_of(rows):
+    """One arrival for each (client, step, stem, input length, own part of it, output length)."""
     made = []
     for order, (client, step, stem, input_len, own, output_len) in enumerate(
         sorted(rows, key=lambda row: row[1])
