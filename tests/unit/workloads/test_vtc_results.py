@@ -1,5 +1,6 @@
 """The artifact's result files become the CSV files of its measured runs."""
 
+import csv
 import gzip
 import json
 
@@ -7,6 +8,7 @@ import pytest
 
 from fairlead.errors import ConfigError
 from fairlead.workloads.importers.vtc_results import convert
+from tests.unit.workloads.public_data import DATA, needs_data
 
 RESPONSE = {
     "adapter_dir": "dummy-lora-7b-rank-8-1", "prompt_len": 256, "output_len": 256,
@@ -17,7 +19,7 @@ RESPONSE = {
 def results(*responses):
     return {
         "config": {"req_rate": [1.5, 3], "duration": 360},
-        "result": {"total_time": 1, "responses": list(responses)},
+        "result": {"total_time": 13.1554, "responses": list(responses)},
     }
 
 
@@ -40,7 +42,7 @@ def test_results_of_the_artifact_become_its_measured_rows(tmp_path):
         (tmp_path / "out/requests.csv.gz").read_bytes()
     ).decode().splitlines() == [
         "workload,scheduler,t_s,client,input_tokens,output_tokens,first_token_latency_s,request_latency_s",
-        "on_off,RPM5,0.500,0,256,256,-1.000,-1.000",
+        "on_off,RPM5,0.500,0,256,256,-1,-1",
         "on_off,RPM5,0.650,1,256,256,0.935,12.505",
     ]
     assert (tmp_path / "out/runs.csv").read_text().splitlines()[
@@ -72,3 +74,41 @@ def test_a_broken_result_is_named_and_nothing_is_written(tmp_path, change, compl
     with pytest.raises(ConfigError, match=complaint):
         convert([str(path)], str(tmp_path / "out"))
     assert list((tmp_path / "out").iterdir()) == []
+
+
+MEASURED = [("LShare/rpm5", "RPM5"), ("VTC", "VTC")]
+
+
+@needs_data
+@pytest.mark.parametrize(("folder", "scheduler"), MEASURED)
+def test_the_public_rows_come_out_as_they_are(folder, scheduler, tmp_path):
+    """The measured rows, put back into the artifact's form and converted, are the data's own lines."""
+    requests = gzip.decompress((DATA / "vtc_measured/requests.csv.gz").read_bytes()).decode()
+    header, *lines = requests.splitlines()
+    lines = [line for line in lines if line.startswith(f"real,{scheduler},")]
+    runs = (DATA / "vtc_measured/runs.csv").read_text().splitlines()
+    run = next(line for line in runs if line.startswith(f"real,{scheduler},"))
+    responses = [
+        {
+            "adapter_dir": f"lora-{row['client']}",
+            "prompt_len": int(row["input_tokens"]),
+            "output_len": int(row["output_tokens"]),
+            "req_time": float(row["t_s"]),
+            "first_token_latency": float(row["first_token_latency_s"]),
+            "request_latency": float(row["request_latency_s"]),
+        }
+        for row in csv.DictReader([header, *lines])
+    ]
+    path = tmp_path / folder / "all_results_real.jsonl"
+    path.parent.mkdir(parents=True)
+    record = {
+        "config": {"req_rate": 3.5, "duration": 600},
+        "result": {"responses": responses, "total_time": float(run.split(",")[4])},
+    }
+    path.write_text(json.dumps(record))
+
+    convert([str(path)], str(tmp_path / "out"))
+
+    made = gzip.decompress((tmp_path / "out/requests.csv.gz").read_bytes()).decode()
+    assert made.splitlines() == [header, *lines]
+    assert (tmp_path / "out/runs.csv").read_text().splitlines()[1] == run

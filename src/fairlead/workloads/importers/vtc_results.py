@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from fairlead.errors import ConfigError, in_words
 from fairlead.workloads.fields import Number, WrongField, parse_object, whole
@@ -71,25 +71,47 @@ def _named(path: str) -> tuple[str, str]:
     found = re.fullmatch(r"all_results_(.+?)\.jsonl(\.gz|\.zst)?", place.name)
     if found is None:
         raise ConfigError(f"{path}: expected a file called all_results_WORKLOAD.jsonl")
-    scheduler = place.parent.name
+    scheduler = re.sub(r"_(\d+)$", r"\1", place.parent.name)  # VTC_pred_50 is called VTC_pred50
     if limit := re.fullmatch(r"rpm(\d+)", scheduler):
         scheduler = f"RPM{limit[1]}"
     return found[1].replace("-", "_"), scheduler
 
 
+class _Response(NamedTuple):
+    """One request as it was measured, in seconds; both latencies are -1 if it was rejected."""
+
+    at_s: float
+    client: int
+    input_len: int
+    output_len: int
+    first_token_s: float
+    latency_s: float
+
+    def cells(self) -> list[object]:
+        """As the CSV file has it."""
+        first, latency = (_rounded(value) for value in (self.first_token_s, self.latency_s))
+        return [f"{self.at_s:.3f}", self.client, self.input_len, self.output_len, first, latency]
+
+
+def _rounded(latency_s: float) -> str:
+    return "-1" if latency_s < 0 else str(round(latency_s, 3))
+
+
 def _runs(path: str) -> Iterator[tuple[list[list[object]], list[object]]]:
+    """Of each run its requests by time, and itself."""
     workload, scheduler = _named(path)
     for number, line in lines(path):
         try:
             record = parse_object(line)
-            rows = [_request(one, at) for at, one in enumerate(_responses(record))]
-            rows.sort(key=lambda row: cast("float", row[0]))
-            yield (
-                [[workload, scheduler, *_rounded(row)] for row in rows],
-                [workload, scheduler, *_run(rows, record["config"])],
-            )
+            responses = [_response(one, at) for at, one in enumerate(_responses(record))]
+            makespan_s = _real(record["result"], "total_time", "result")
         except ConfigError as error:
             raise ConfigError(f"{path}:{number}: {error}") from None
+        responses.sort(key=lambda one: one.at_s)
+        yield (
+            [[workload, scheduler, *one.cells()] for one in responses],
+            [workload, scheduler, *_run(responses, makespan_s, record["config"])],
+        )
 
 
 def _responses(record: dict[str, Any]) -> list[Any]:
@@ -102,8 +124,7 @@ def _responses(record: dict[str, Any]) -> list[Any]:
     return responses
 
 
-def _request(one: Any, at: int) -> list[object]:
-    """Time, client, input, output, first token, latency; the two latencies are -1 if it was rejected."""
+def _response(one: Any, at: int) -> _Response:
     where = f"result.responses[{at}]"
     if not isinstance(one, dict):
         raise WrongField(where, "an object", one)
@@ -111,14 +132,14 @@ def _request(one: Any, at: int) -> list[object]:
     number = re.search(r"(\d+)$", adapter) if isinstance(adapter, str) else None
     if number is None:
         raise WrongField(f"{where}.adapter_dir", "a name that ends in a number", adapter)
-    return [
-        _real(one, "req_time", where),
-        int(number[1]),
-        whole(one.get("prompt_len"), f"{where}.prompt_len", least=1),
-        whole(one.get("output_len"), f"{where}.output_len", least=1),
-        _real(one, "first_token_latency", where),
-        _real(one, "request_latency", where),
-    ]
+    return _Response(
+        at_s=_real(one, "req_time", where),
+        client=int(number[1]),
+        input_len=whole(one.get("prompt_len"), f"{where}.prompt_len", least=1),
+        output_len=whole(one.get("output_len"), f"{where}.output_len", least=1),
+        first_token_s=_real(one, "first_token_latency", where),
+        latency_s=_real(one, "request_latency", where),
+    )
 
 
 def _real(one: dict[str, Any], name: str, where: str) -> float:
@@ -130,20 +151,15 @@ def _real(one: dict[str, Any], name: str, where: str) -> float:
     raise WrongField(f"{where}.{name}", "a number from -1", value)
 
 
-def _rounded(row: list[object]) -> list[object]:
-    return [f"{value:.3f}" if isinstance(value, float) else value for value in row]
-
-
-def _run(rows: list[list[object]], config: dict[str, Any]) -> list[object]:
-    served = [cast("list[float]", row) for row in rows if cast("float", row[5]) >= 0]
-    makespan_s = max((row[0] + row[5] for row in served), default=0.0)
-    tokens = sum(row[2] + row[3] for row in served)
+def _run(responses: list[_Response], makespan_s: float, config: dict[str, Any]) -> list[object]:
+    served = [one for one in responses if one.latency_s >= 0]
+    tokens = sum(one.input_len + one.output_len for one in served)
     rates = config.get("req_rate", "")
     return [
-        len(rows),
-        len(rows) - len(served),
+        len(responses),
+        len(responses) - len(served),
         f"{makespan_s:.3f}",
-        f"{tokens / makespan_s:.1f}" if makespan_s else "0.0",
+        f"{tokens / makespan_s:.1f}" if makespan_s > 0 else "0.0",
         config.get("duration", ""),
         "|".join(str(rate) for rate in rates) if isinstance(rates, list) else rates,
     ]
