@@ -49,6 +49,9 @@ MISFIT = {
     "preble-groups": "skip",
 }
 
+# Those that owe all clients alike: under memory pressure the newest request of all gives way.
+OWED_ALIKE = frozenset({"fcfs", "rpm", "lpm", "preble-groups"})
+
 # What an engine cannot do by itself: a limit over the whole cluster, knowing an output beforehand.
 SIMULATED_ONLY = ("rpm", "vtc-oracle", "vtc-noisy")
 IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))

@@ -20,8 +20,7 @@ from fairlead.core.runs import Runs  # noqa: E402
 from fairlead.core.scheduler import Scheduler  # noqa: E402
 from fairlead.core.service import Weights  # noqa: E402
 from fairlead.engines.vllm import FairScheduler  # noqa: E402
-from fairlead.engines.vllm.scheduler import OWED_ALIKE  # noqa: E402
-from fairlead.schedulers import make_policy  # noqa: E402
+from fairlead.schedulers import OWED_ALIKE, make_policy  # noqa: E402
 from fairlead.sim.block_pool import BlockPool  # noqa: E402
 from fairlead.sim.host import Job  # noqa: E402
 from fairlead.sim.vllm import VllmHost  # noqa: E402
@@ -34,6 +33,10 @@ SCHEDULERS = [
     {"scheduler": "vtc"},
     {"scheduler": "fcfs"},
     {"scheduler": "lpm"},
+    {"scheduler": "drr", "quantum": 200},
+    {"scheduler": "lcf"},
+    {"scheduler": "vtc-predict"},
+    {"scheduler": "preble-groups"},
 ]
 AMPLE = {"blocks": 1200, "max_num_seqs": 8, "budget": 256}
 TIGHT = {"blocks": 40, "max_num_seqs": 8, "budget": 128}
@@ -177,7 +180,7 @@ def both(arrivals: list[Arrival], sizes: dict[str, int], settings: dict) -> tupl
 
 
 # A seed of its own for each, so that no two see the same traffic.
-RUNS = [(4 * place + n, settings) for place, settings in enumerate(SCHEDULERS) for n in range(4)]
+RUNS = [(3 * place + n, settings) for place, settings in enumerate(SCHEDULERS) for n in range(3)]
 
 
 @pytest.mark.parametrize(("seed", "settings"), RUNS, ids=str)

@@ -36,10 +36,9 @@ from fairlead.engines.vllm.settings import Settings, read_settings
 from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
 from fairlead.errors import ConfigError
+from fairlead.schedulers import OWED_ALIKE
 
 logger = init_logger("vllm.fairlead")
-
-OWED_ALIKE = frozenset({"fcfs", "lpm"})
 
 
 class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped here
