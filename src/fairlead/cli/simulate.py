@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from fairlead.routers import ROUTERS
+    from fairlead.routers import LATE_ROUTERS, ROUTERS
     from fairlead.schedulers import MISFIT, SCHEDULERS
     from fairlead.sim.config import ADMISSIONS, INBATCH, MISFITS
     from fairlead.sim.hosts import HOSTS
@@ -30,7 +30,9 @@ def add(commands: Any) -> None:
 
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--replicas", type=count, default=1, metavar="N", help="engines (1)")
-    cluster.add_argument("--router", choices=ROUTERS, default="d2lpm", help="(d2lpm)")
+    cluster.add_argument(
+        "--router", choices=[*ROUTERS, *LATE_ROUTERS], default="d2lpm", help="(d2lpm)"
+    )
     cluster.add_argument("--worker-quantum", type=count, metavar="TOKENS", help="Q^w (16384)")
     cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM")
     cluster.add_argument("--min-match", type=count, metavar="TOKENS", help="of D2LPM (64)")

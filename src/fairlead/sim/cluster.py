@@ -1,16 +1,16 @@
 """One simulated run: a router in front of replicas, fed by a trace; every event goes to the observers."""
 
 from collections.abc import Iterable, Sequence
-from inspect import signature
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
-from fairlead.core.protocols import Router
-from fairlead.core.request import Request, WorkerId
+from fairlead.core.events import Dispatch, Event, FirstToken, Observer, Preempt, Worker
+from fairlead.core.protocols import Router, Timed
+from fairlead.core.request import Request, RequestId, WorkerId
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError, QueueFull
-from fairlead.routers import ROUTERS, make_router
+from fairlead.routers import LATE_ROUTERS
 from fairlead.schedulers.rpm import RateLimit
 from fairlead.sim.config import Change, SimConfig
 from fairlead.sim.fleet_view import FleetView
@@ -19,7 +19,9 @@ from fairlead.sim.hosts import Parts, make_engine
 from fairlead.sim.instant import change_priority
 from fairlead.sim.intake import Intake, OnStart, Ticket
 from fairlead.sim.kernel import Kernel
+from fairlead.sim.late_binding import LateBinding
 from fairlead.sim.replica import Replica
+from fairlead.sim.routing import late_router_of, router_of
 from fairlead.sim.step_time import EngineTime, parse_step_time
 from fairlead.workloads.trace import TraceRow
 
@@ -42,6 +44,14 @@ class Cluster:
         self.config = config
         self.weights = Weights(config.weights) if weights is None else weights
         self.kernel = Kernel()
+        # Either requests are routed as they come, or whoever has room takes them.
+        self.router: Router | None = None
+        if config.router not in LATE_ROUTERS:
+            self.router = router_of(config, self.weights)
+        self._timed = _timed(self.router)
+        self._first_us: dict[RequestId, int] = {}  # when they were answered, if the router asks
+        if self._timed:
+            observers = [*observers, self._hear]
         self._emit = observers[0] if len(observers) == 1 else _to_all(observers)
         self.intake = Intake(
             rows,
@@ -58,12 +68,12 @@ class Cluster:
             capacity=capacity_of(config),
             output_len=self.intake.output_len,
         )
-        self.router = _router(config, self.weights)
         self._width = len(str(config.workers - 1))
+        self.late = None if self.router else self._late_binding()
         # What the router knows of the caches. With one worker there is nothing to decide, and the
         # router is not asked.
         self.view: FleetView | None = None
-        if config.workers > 1:
+        if config.workers > 1 and self.router:
             self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
         self._up = 0  # workers that are
         self._tickets: dict[Job, Ticket] = {}
@@ -100,6 +110,9 @@ class Cluster:
         if not self._up:
             self._stranded.append(ticket)
             return
+        if self.late:
+            self._offer(self.late, ticket)
+            return
         request = ticket.request
         number = self._route(request) if self.view else 0
         job = Job(ticket.row, request, number)
@@ -118,7 +131,7 @@ class Cluster:
 
     def _route(self, request: Request) -> int:
         """The number of the worker it is sent to."""
-        assert self.view is not None
+        assert self.view and self.router
         matches = self.view.matches(request)
         worker = self.router.route(request, matches=matches)
         extend_len = max(1, request.input_len - matches.of(worker))
@@ -128,6 +141,9 @@ class Cluster:
 
     def cancel(self, ticket: Ticket) -> None:
         """Its caller is gone."""
+        if self.late and self.late.withdraw(ticket):
+            self.intake.ended(ticket, finished=False)
+            return
         job = ticket.job
         assert job is not None
         self.replicas[job.worker].cancel(job)
@@ -136,16 +152,55 @@ class Cluster:
 
     def _ended(self, job: Job, finished: bool) -> None:
         ticket = self._tickets.pop(job)
+        if self._timed:
+            self._tell_times(self._timed, job, finished)
         self._settle(job)
         self.intake.ended(ticket, finished=finished)
 
     def _settle(self, job: Job) -> None:
         """What it really got replaces what the router assumed."""
-        if self.view:
+        if self.view and self.router:
             request, worker = job.request, self._name(job.worker)
             extend_len, output_len = job.extend_len, job.emitted
             self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
             self.view.ended(request, worker)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, FirstToken):
+            self._first_us[event.request] = event.t_us
+
+    def _tell_times(self, router: Timed, job: Job, finished: bool) -> None:
+        """How long it took, for a router that wants to know."""
+        first_us = self._first_us.pop(job.request.id, None)
+        if finished and first_us is not None:
+            router.served(
+                job.request,
+                self._name(job.worker),
+                first_us=first_us,
+                end_us=self.kernel.now_us,
+                output_len=job.emitted,
+            )
+
+    # -- late binding --------------------------------------------------------------------------
+
+    def _late_binding(self) -> LateBinding:
+        return LateBinding(
+            late_router_of(self.config, self.weights),
+            kernel=self.kernel,
+            emit=self._emit,
+            name=self._name,
+            taken=self._taken,
+        )
+
+    def _offer(self, late: LateBinding, ticket: Ticket) -> None:
+        try:
+            late.offer(ticket)
+        except QueueFull:
+            self.intake.reject(ticket, "queue-full")
+
+    def _taken(self, ticket: Ticket, job: Job) -> None:
+        ticket.job = job
+        self._tickets[job] = ticket
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -165,7 +220,10 @@ class Cluster:
         replica = self.replicas[number]
         jobs = replica.fail()
         name = self._name(number)
-        self.router.remove_worker(name)
+        if self.router:
+            self.router.remove_worker(name)
+        if self.late:
+            self.late.remove_worker(number)
         if self.view:
             self.view.remove_worker(name)
         self._up -= 1
@@ -186,19 +244,24 @@ class Cluster:
 
     def _add_worker(self, number: int) -> None:
         """It is up and empty."""
-        engine = make_engine(self._parts, number)
+        parts = replace(self._parts, policy=self.late.policy) if self.late else self._parts
+        engine = make_engine(parts, number)
         self.replicas[number].host = engine.host
         if self.view:
             self.view.add_worker(self._name(number), engine.cache)
         self._up += 1
-        self.router.add_worker(self._name(number))
+        if self.router:
+            self.router.add_worker(self._name(number))
+        if self.late:
+            self.late.add_worker(self.replicas[number])
 
     def _replica(self, number: int) -> Replica:
+        step_time = _step_time(self.config, number)
         return Replica(
             number,
             kernel=self.kernel,
             host=make_engine(self._parts, number).host,
-            step_time=_step_time(self.config, number),
+            step_time=self.late.step_time(step_time, number) if self.late else step_time,
             emit=self._emit,
             ended=self._ended,
             skips=self.config.skips,
@@ -236,17 +299,8 @@ def _gate(config: SimConfig) -> RateLimit | None:
     return None
 
 
-def _router(config: SimConfig, weights: Weights) -> Router:
-    known = ROUTERS.get(config.router)
-    accepted = signature(known).parameters if known else {}
-    shared: dict[str, Any] = {"weights": weights, "cost": config.cost, "seed": config.seed}
-    return make_router(
-        config.router,
-        quantum=config.worker_quantum,
-        charge=config.worker_charge,
-        min_match=config.min_match,
-        **{key: value for key, value in shared.items() if key in accepted},
-    )
+def _timed(router: object) -> Timed | None:
+    return router if isinstance(router, Timed) else None
 
 
 def _step_time(config: SimConfig, number: int) -> EngineTime:

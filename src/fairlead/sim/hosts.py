@@ -29,6 +29,8 @@ class Parts:
     weights: Weights
     capacity: int  # M
     output_len: Callable[[Request], int]  # the truth, for schedulers that are told it
+    # Where the policies of all replicas are one: that of a replica, over its cache.
+    policy: Callable[[RadixTree | BlockCache, int], Policy] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +57,8 @@ def scheduler_over(
 ) -> Scheduler:
     """The scheduler of replica `number`, its policy over `cache`."""
     config = parts.config
+    if parts.policy is not None:
+        return Scheduler(parts.policy(cache, number), max_misfits=max_misfits)
     shared: dict[str, Any] = {
         "weights": parts.weights,
         "cost": config.cost,

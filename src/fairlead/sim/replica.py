@@ -106,6 +106,18 @@ class Replica:
         if self._stretch is None or not self._stretch.work.full:
             self._cut_short()
 
+    def wake(self) -> None:
+        """Its host was given something to look at, which nobody is told of yet."""
+        self.catch_up()
+        if self._stretch is None or not self._stretch.work.full:
+            self._cut_short()
+
+    def take(self, job: Job) -> None:
+        """What its host was given is a job of this replica now: it admits it in the look under way."""
+        self._jobs[job] = None
+        request = job.request
+        self._emit(Enqueue(self._kernel.now_us, self.number, request.id, request.client))
+
     def cancel(self, job: Job) -> None:
         """Its caller is gone: a waiting job leaves at once, a running one when the pass ends."""
         self.catch_up()

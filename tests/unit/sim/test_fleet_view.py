@@ -100,5 +100,5 @@ def test_in_the_end_the_router_knows_what_the_replicas_hold() -> None:
         end = len(row.prompt)
         known = cluster.view.tree.match(row.prompt, end)
         for replica in cluster.replicas:
-            held = replica.host._memory._tree.match_len(row.prompt)  # type: ignore[attr-defined]
+            held = replica.host.memory._tree.match_len(row.prompt)  # type: ignore[attr-defined]
             assert known.of(str(replica.number)) == held, (row.id, replica.number)
