@@ -66,10 +66,13 @@ def no_bound(reason: str, *, view: View = "system") -> Bound:
 
 
 class Gap(NamedTuple):
-    """The largest of one pair, in tokens divided by weight, and the worker it was seen at."""
+    """The largest of one pair, in tokens divided by weight, and the worker it was seen at.
+
+    None: over all workers, which share one queue.
+    """
 
     tokens: float
-    worker: int
+    worker: int | None
 
 
 class PairGaps:
@@ -88,16 +91,17 @@ class PairGaps:
             self.weighted |= weight != WEIGHT_SCALE
             self.scales[client] = WEIGHT_SCALE / weight
 
-    def saw(self, first: ClientId, second: ClientId, tokens: float, worker: int) -> None:
+    def saw(self, first: ClientId, second: ClientId, tokens: float, worker: int | None) -> None:
         """The two differed by so much at the worker. O(1)."""
         pair = (first, second) if first < second else (second, first)
         before = self.largest.get(pair)
-        if before is None or (tokens, -worker) > (before.tokens, -before.worker):
-            self.largest[pair] = Gap(tokens, worker)
+        gap = Gap(tokens, worker)
+        if before is None or (tokens, -_place(gap)) > (before.tokens, -_place(before)):
+            self.largest[pair] = gap
 
 
 class WorkerGaps:
-    """Who is backlogged at one worker, and how far they came apart.
+    """Who is backlogged at one worker, or in the one queue of all, and how far they came apart.
 
     Each has a place in the arrays; whoever leaves gives its place to the last.
     """
@@ -113,7 +117,7 @@ class WorkerGaps:
         "places",
     )
 
-    def __init__(self, pairs: PairGaps, worker: int) -> None:
+    def __init__(self, pairs: PairGaps, worker: int | None) -> None:
         self._pairs = pairs
         self._worker = worker
         self.places: dict[ClientId, int] = {}  # of who is backlogged
@@ -208,6 +212,10 @@ class WorkerGaps:
                 gap = round(float(above[place, other] + above[other, place]), DECIMALS)
                 pair = (self._clients[place], self._clients[other])
                 self._pairs.saw(*pair, gap, self._worker)
+
+
+def _place(gap: Gap) -> int:
+    return -1 if gap.worker is None else gap.worker
 
 
 def _fill(column: list[T], place: int) -> None:

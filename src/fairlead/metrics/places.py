@@ -46,6 +46,11 @@ class AtWorker:
             self.idle_us += t_us - self.idle_since_us
             self.idle_since_us = None
 
+    def idle_by(self, end_us: int) -> int:
+        """How long that was until `end_us`. O(1)."""
+        under_way_us = 0 if self.idle_since_us is None else end_us - self.idle_since_us
+        return self.idle_us + under_way_us
+
 
 class Flight:
     """A request from its dispatch to its end."""

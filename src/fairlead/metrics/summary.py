@@ -37,12 +37,18 @@ from fairlead.metrics.tally import Tally
 class Summary:
     """Counts events; `as_dict` at the end.
 
-    `weight_of` gives a client's weight in millionths. Events of one worker come in order of time, and
-    no other event of it lies inside a run of passes. A mapping of counts is never written to again.
+    `weight_of` gives a client's weight in millionths. With `one_queue`, requests wait for any worker
+    from their dispatch until one takes and enqueues them; gaps are then over all workers.
+    Events of one worker come in order of time, and no other event of it lies inside a run of passes.
+    A mapping of counts is never written to again.
     """
 
     def __init__(
-        self, *, bound: Bound | None = None, weight_of: Callable[[ClientId], int] | None = None
+        self,
+        *,
+        bound: Bound | None = None,
+        weight_of: Callable[[ClientId], int] | None = None,
+        one_queue: bool = False,
     ) -> None:
         self._bound = bound or no_bound("no bound was given")
         self._weight_of = weight_of
@@ -52,6 +58,7 @@ class Summary:
         self._workers: dict[int, AtWorker] = {}
         self._all = AllActive(self._settled_us)
         self._pairs = PairGaps(weight_of)
+        self._queue = WorkerGaps(self._pairs, None) if one_queue else None
         self._whole_input = self._bound.view == "client"
         self._programs = Programs()
         self._tpot = Distribution()
@@ -92,16 +99,14 @@ class Summary:
         for worker in self._workers.values():
             self._settle(worker)
             worker.gaps.close()
+        if self._queue is not None:
+            self._queue.close()
         return report(
             totals=self._totals,
             end_us=end_us,
             interrupted=interrupted,
             tallies=self._tallies,
-            idle_us={
-                number: at.idle_us
-                + (end_us - at.idle_since_us if at.idle_since_us is not None else 0)
-                for number, at in sorted(self._workers.items())
-            },
+            idle_us={number: at.idle_by(end_us) for number, at in sorted(self._workers.items())},
             epoch=self._all.epoch,
             all_active_us=self._all.length_us(end_us),
             pairs=self._pairs,
@@ -114,8 +119,10 @@ class Summary:
 
     def _dispatch(self, event: Dispatch) -> None:
         t_us, _, request, client = event
-        if request in self._flights:
-            return  # again, after its worker failed
+        if request in self._flights:  # again, after its worker failed
+            if self._queue is not None:
+                self._queue.wait(client)
+            return
         tally = self._tallies.get(client) or self._new_client(client)
         start_us, program = self._started.pop(request, (t_us, None))
         tally.requests += 1
@@ -128,6 +135,8 @@ class Summary:
                 self._all.appear()
             self._all.begin(t_us)
         tally.active += 1
+        if self._queue is not None:
+            self._queue.wait(client)
 
     def _enqueue(self, event: Enqueue) -> None:
         t_us, worker, request, client = event
@@ -136,6 +145,8 @@ class Summary:
         assert flight.at is None, event
         flight.at = at
         at.waiting += 1
+        if self._queue is not None:
+            self._queue.leave(client)
         gaps = at.gaps
         if client in self._pairs.scales:
             if client not in gaps.places:
@@ -164,7 +175,10 @@ class Summary:
         cached_len = input_len - extend_len
         tally.extend_len += extend_len
         tally.cached_len += cached_len
-        at.gaps.serve(client, input_len if self._whole_input else extend_len)
+        charged = input_len if self._whole_input else extend_len
+        at.gaps.serve(client, charged)
+        if self._queue is not None:
+            self._queue.serve(client, charged)
         if input_len > self._totals.longest_input:  # noqa: PLR1730 - a call costs as much as the rest
             self._totals.longest_input = input_len
         if self._all.now:
@@ -254,6 +268,8 @@ class Summary:
         """It has left its worker, from whatever state."""
         at = flight.at
         if at is None:
+            if self._queue is not None:
+                self._queue.leave(flight.tally.client)
             return
         if flight.running:
             at.running -= 1
@@ -286,6 +302,9 @@ class Summary:
             if at.epoch != everyone.epoch:
                 at.epoch, at.inside = everyone.epoch, 0
             at.inside += inside
+        if self._queue is not None:
+            self._settle(at)  # what workers give is compared in the order in which they give it
+            self._queue.serve_all(counts, passes)
 
     def _settle(self, at: AtWorker) -> None:
         """Book the passes that were told and not yet booked. O(clients that ran)."""

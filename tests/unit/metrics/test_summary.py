@@ -1,4 +1,4 @@
-"""One run in one object: against sums over the whole list of events, however its passes are told."""
+"""One run in one object: small stories whose numbers are known, its schema, its memory."""
 
 import json
 import tracemalloc
@@ -7,8 +7,6 @@ from random import Random
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairlead.core.events import (
     PS_PER_US,
@@ -23,142 +21,24 @@ from fairlead.core.events import (
     Reject,
     Worker,
 )
-from fairlead.metrics import active
-from fairlead.metrics.events_file import read_events, writing_events
 from fairlead.metrics.gaps import dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.report import schema_of_summary
 from fairlead.metrics.summary import Summary
-from tests.reference import summary as plain
-from tests.reference.event_streams import Stream, run_together
-
-CLIENTS = "abc"
-WEIGHTS = {"a": 1, "b": 2, "c": 0.5}
-
-streams = st.builds(
-    lambda seed, clients, workers, requests: (
-        Stream(Random(seed), clients=CLIENTS[:clients], workers=workers, requests=requests).events
-    ),
-    seed=st.integers(0, 2**32),
-    clients=st.integers(1, 3),
-    workers=st.integers(1, 3),
-    requests=st.integers(1, 30),
-)
+from tests.reference.event_streams import Stream
 
 
-def summarised(events, *, view="system"):
-    summary = Summary(
-        bound=no_bound("a test", view=view), weight_of=lambda client: int(WEIGHTS[client] * 10**6)
-    )
+def summarised(events):
+    summary = Summary()
     for event in events:
         summary(event)
     return summary.as_dict()
-
-
-@settings(max_examples=150, deadline=None)
-@given(events=streams)
-def test_a_run_of_passes_counts_as_its_passes_do(events):
-    """Skipping like passes may not change a single number."""
-    assert summarised(run_together(events)) == summarised(events)
-
-
-@settings(max_examples=50, deadline=None)
-@given(events=streams)
-def test_what_is_read_from_a_file_counts_the_same(events, tmp_path_factory):
-    path = tmp_path_factory.mktemp("events") / "e.jsonl"
-    with writing_events(path) as write:
-        for event in run_together(events):
-            write(event)
-
-    # A file tells runs of several workers one after the other, where they ended.
-    assert summarised(read_events(path)) == summarised(events)
-
-
-@settings(max_examples=100, deadline=None)
-@given(events=streams)
-def test_each_client_gets_what_the_list_of_events_says(events):
-    got = summarised(events)
-
-    for client, shown in got["clients"].items():
-        extend, cached, output = plain.tokens(events, client)
-        again = [e for e in plain.of(events, Admit) if e.client == client and e.again]
-        rejected = [e for e in plain.of(events, Reject) if e.client == client]
-        assert shown["requests"] == len(plain.requests(events, client))
-        assert shown["finished"] == sum(e.client == client for e in plain.of(events, Finish))
-        assert shown["cancelled"] == sum(e.client == client for e in plain.of(events, Cancel))
-        assert shown["rejected"] == ({"rpm": len(rejected)} if rejected else {})
-        assert shown["preemptions"] == plain.preemptions(events, client)
-        assert shown["tokens"] == {
-            "extend": extend, "cached": cached, "input": extend + cached, "output": output,
-        }  # fmt: skip
-        system, whole = extend + 2 * output, extend + cached + 2 * output
-        assert shown["service"] == {"system": system, "client": whole}
-        assert shown["service_by_weight"]["system"] == system / WEIGHTS[client]
-        assert shown["recomputed_tokens"] == sum(e.extend_len for e in again)
-    assert sum(shown["unfinished"] for shown in got["clients"].values()) == 0
-    assert got["refills"] == plain.refills(events)
-    assert got["locality"]["evicted_tokens"] == plain.evicted(events)
-
-
-@settings(max_examples=100, deadline=None)
-@given(events=streams)
-def test_latencies_are_those_of_each_request(events):
-    got = summarised(events)
-
-    for client, shown in [(None, got), *got["clients"].items()]:
-        for kind, name in ((FirstToken, "ttft"), (Finish, "completion")):
-            samples = plain.latencies(events, kind, client)
-            assert shown[name]["count"] == len(samples)
-            for percent in (50, 95, 99):
-                assert shown[name][f"p{percent}_s"] == plain.rank(samples, percent)
-
-
-@settings(max_examples=100, deadline=None)
-@given(events=streams)
-def test_jain_counts_the_time_in_which_all_are_active(events):
-    inside = plain.all_active(events)
-    seen = sorted({e.client for e in events if type(e).__name__ == "Dispatch"})
-    parts = [plain.tokens(events, client, inside) for client in seen]
-    system = [(e + 2 * o) / WEIGHTS[c] for c, (e, _, o) in zip(seen, parts, strict=True)]
-    client = [(e + h + 2 * o) / WEIGHTS[c] for c, (e, h, o) in zip(seen, parts, strict=True)]
-
-    got = summarised(run_together(events))["jain"]
-
-    assert got["clients"] == len(seen)
-    assert got["all_active_s"] == plain.all_active_us(events, plain.end_us(events)) / 10**6
-    assert got["system"] == pytest.approx(plain.jain(system))
-    assert got["client"] == pytest.approx(plain.jain(client))
-
-
-@settings(max_examples=100, deadline=None)
-@given(events=streams, view=st.sampled_from(["system", "client"]))
-def test_gaps_are_the_largest_of_every_joint_backlog(events, view):
-    expected = {}
-    for worker in range(3):
-        for pair, gap in plain.gaps(events, worker, WEIGHTS, view).items():
-            if gap > expected.get(pair, (-1, 0))[0]:
-                expected[pair] = (gap, worker)
-
-    got = summarised(run_together(events), view=view)["gaps"]
-
-    assert {tuple(p["clients"]): (p["gap"], p["worker"]) for p in got["pairs"]} == expected
-    assert got["worst"] == (got["pairs"][0] if expected else None)
-
-
-@settings(max_examples=100, deadline=None)
-@given(events=streams)
-def test_idle_with_work_is_time_with_waiting_and_nothing_running(events):
-    got = summarised(run_together(events))["idle_with_work_s"]
-
-    end_us = plain.end_us(events)
-    for worker, idle_s in got["workers"].items():
-        assert idle_s == plain.idle_us(events, int(worker), end_us) / 10**6
 
 
 def test_the_summary_keeps_its_schema_and_is_json():
     """The schema is shipped beside the code: whoever reads summaries may rely on it."""
     checks = jsonschema.Draft202012Validator(schema_of_summary())
     for seed in range(30):
-        got = summarised(Stream(Random(seed), clients=CLIENTS, requests=seed).events)
+        got = summarised(Stream(Random(seed), clients="abc", requests=seed).events)
         checks.validate(json.loads(json.dumps(got)))
     with pytest.raises(jsonschema.ValidationError):
         checks.validate({**got, "more": 1})
@@ -287,15 +167,24 @@ def test_the_page_names_every_field():
     assert len(fields) > 50
 
 
-@settings(max_examples=60, deadline=None)
-@given(events=streams)
-def test_a_history_that_is_cut_short_changes_nothing(events):
-    """When everybody was active is remembered only as long as passes may lie in it."""
-    expected = summarised(run_together(events))
+def test_with_one_queue_gaps_are_over_all_workers():
+    """a and b wait for any worker, from dispatch to enqueue; a is served at 0 and at 1 meanwhile."""
+    summary = Summary(one_queue=True)
+    for n, client in enumerate("aaabb"):
+        summary(Dispatch(0, 0, f"r{n}", client))
+    for n, worker in enumerate((0, 1)):
+        summary(Enqueue(0, worker, f"r{n}", "a"))
+        summary(Admit(0, worker, f"r{n}", "a", 0, 5, 8))
+    for worker in (0, 1):
+        summary(Decode(10, worker, 0, {"a": 1}, 1, 0, 10 * PS_PER_US, 0))
+        summary(Finish(10, worker, f"r{worker}", "a", 0, 1))
+    summary(Cancel(11, None, "r2", "a"))  # a waits no more: what follows does not count
+    summary(Enqueue(11, 0, "r3", "b"))
+    summary(Admit(11, 0, "r3", "b", 1, 100, 100))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(active, "LONG", 1)
-        assert summarised(run_together(events)) == expected
+    worst = summary.as_dict()["gaps"]["worst"]
+
+    assert worst == {"clients": ["a", "b"], "gap": 2 * (5 + 2), "bound": None, "worker": None}
 
 
 def test_an_idle_client_costs_less_than_a_kibibyte():
