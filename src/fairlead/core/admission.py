@@ -80,11 +80,8 @@ class Reserve:
         return grant
 
     def emitted(self, grant: Grant, tokens: Sequence[Unit], now_us: int) -> Grant:
-        """It is done: `tokens`, its prompt and what it emitted, are cached but for the last one.
-
-        That one was sampled and never computed; engines leave it out, too. O(tokens).
-        """
-        self._cache(grant, tokens, len(tokens) - 1, now_us)
+        """It is done: `tokens`, its prompt and what it emitted, are cached. O(tokens)."""
+        self._cache(grant, tokens, len(tokens), now_us)
         return grant
 
     def release(self, grant: Grant) -> None:

@@ -65,23 +65,23 @@ def test_a_misfit_does_not_make_its_prefix_younger():
     assert reserve.evicted == 3
 
 
-def test_what_was_emitted_stays_cached_but_for_the_last_token():
+def test_what_was_emitted_stays_cached_behind_the_prompt():
     """
-    The next turn of a conversation begins with the answer; its last token was sampled and not
-    computed, and what was reserved and not used is free again.
+    The next turn of a conversation begins with the answer; what was reserved and not used is free
+    again. (DESIGN 6.1 keeps the whole output; engines compute the last token only with the next.)
     """
     tree, reserve = memory(20)
     grant = reserve.admit(request(("talk", 0, 5), max_tokens=8), 0)
     turn = Runs([("talk", 0, 5), ("answer", 0, 3)])
     grant = reserve.emitted(grant, turn, 1)
     reserve.check()
-    assert (tree.size, grant.reserved) == (7, 6)
+    assert (tree.size, grant.reserved) == (8, 5)
     reserve.release(grant)
     reserve.check()
 
-    assert tree.match_len(turn) == 7
+    assert tree.match_len(turn) == 8
     following = reserve.admit(request(*turn.runs, ("more", 0, 2), max_tokens=10), 2)
-    assert following.extend_len == 3
+    assert following.extend_len == 2
     assert reserve.evicted == 0
 
 
