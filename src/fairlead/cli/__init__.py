@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
-from fairlead.cli import service, simulate, trace
+from fairlead.cli import experiment, service, simulate, trace
 from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
@@ -82,6 +82,6 @@ def make_parser() -> OneLineParser:
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (service, simulate, trace):
+    for command in (service, simulate, trace, experiment):
         command.add(commands)
     return parser

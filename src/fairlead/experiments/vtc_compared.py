@@ -1,0 +1,70 @@
+"""One run of the VTC artifact, measured and simulated: the same numbers of both, and how far apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from fairlead.metrics.vtc_table import Row, Table, served, table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What one run comes to: tokens/s, mean seconds to the first token, and the paper's table."""
+
+    tokens_per_s: float
+    ttft_s: float
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """One run measured, simulated, and simulated again under jitter, once a seed."""
+
+    name: str
+    requests: int
+    measured: Outcome
+    simulated: Outcome
+    jittered: list[Outcome]
+
+    @property
+    def throughput_error(self) -> float:
+        """Simulated over measured, less 1."""
+        return self.simulated.tokens_per_s / self.measured.tokens_per_s - 1
+
+    @property
+    def ttft_error(self) -> float:
+        """Simulated over measured, less 1."""
+        return self.simulated.ttft_s / self.measured.ttft_s - 1
+
+
+def outcome(rows: Sequence[Row]) -> Outcome:
+    """The same numbers of a measured and of a simulated run."""
+    kept = served(rows)
+    numbers = table(rows)
+    return Outcome(
+        tokens_per_s=numbers.throughput,
+        ttft_s=fmean(row.first_token_s - row.arrival_s for row in kept),
+        table=numbers,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Absolute errors over all runs."""
+
+    throughput_mean: float
+    throughput_worst: float
+    ttft_median: float
+    ttft_worst: float
+
+
+def verdict(comparisons: Sequence[Comparison]) -> Verdict:
+    """How good the simulator is."""
+    throughput = [abs(each.throughput_error) for each in comparisons]
+    ttft = [abs(each.ttft_error) for each in comparisons]
+    return Verdict(
+        throughput_mean=fmean(throughput),
+        throughput_worst=max(throughput),
+        ttft_median=median(ttft),
+        ttft_worst=max(ttft),
+    )
