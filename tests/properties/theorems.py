@@ -64,10 +64,10 @@ def policy_of(name, *, tree=None, **settings):
     return policy
 
 
-def backlogged_gap(policy, traffic, *, steps=STEPS, **options):
-    """The largest gap of any two clients, both backlogged."""
+def backlogged_gap(policy, traffic, *, steps=0, **options):
+    """The largest gap of any two clients, both backlogged; 0 `steps` are STEPS, None is to the end."""
     gaps = BackloggedGaps()
-    engine(policy, observers=[gaps], **options).run(traffic, steps=steps)
+    engine(policy, observers=[gaps], **options).run(traffic, steps=STEPS if steps == 0 else steps)
     return gaps.largest
 
 

@@ -1,0 +1,181 @@
+"""Each bound needs what it says it needs: one mutated policy for each, which breaks it.
+
+A bound that no mutant breaks might be far too wide to test anything. Those of Theorems 4.1, 4.2, 4.4
+and of the weights are in test_schedulers.py. Numbers in brackets are rows of the invariants.
+"""
+
+import pytest
+
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.service import UNITS_PER_TOKEN, TokenCost
+from fairlead.schedulers.dlpm import DLPM
+from fairlead.schedulers.vtc import VTC
+from fairlead.schedulers.vtc_predict import PrepaidVTC
+from tests.properties import theorems
+from tests.properties.theorems import MAX_INPUT, policy_of
+from tests.properties.traffic import requests_of, unlike
+from tests.reference.drr import PrintedDRR
+
+
+def made(kind, **settings):
+    """A policy of this class, whatever its name was, that knows its tree."""
+
+    def policy(_, *, tree=None, **given):
+        tree = tree or RadixTree()
+        cache = {"cache": tree} if issubclass(kind, DLPM) else {}
+        chosen = kind(**cache, **given, **settings)
+        chosen.tree = tree
+        return chosen
+
+    return policy
+
+
+class FreeOutputs(DLPM):
+    def on_decode(self, request, *, before, tokens):
+        """Charges nothing."""
+
+
+class ForgetsService(VTC):
+    """A client that returns is put at the level of the others, though it had received more."""
+
+    def _lift(self, client):
+        super()._lift(client)
+        self._counters.update(client, self._level())
+
+
+class StartsInDebt(DLPM):
+    """A newcomer pays an entrance fee."""
+
+    def add(self, request):
+        if request.client not in self._deficits._records:
+            debt = (-2_000 * UNITS_PER_TOKEN, self._deficits.rounds)
+            self._deficits._records.admit(request.client, debt)
+        super().add(request)
+
+
+class LetsPass(DLPM):
+    """Ageing that looks on while the due request's own client takes the room it waits for."""
+
+    def pass_over(self, request):
+        self._passed[request] = None
+        self._index.hide(request)
+
+
+class PricesTokens(DLPM):
+    """Charges tokens where service is counted by another cost."""
+
+    def __init__(self, *, cost, **settings):
+        super().__init__(cost=TokenCost(), **settings)
+
+
+class KeepsThePrepaid(PrepaidVTC):
+    """Predicts what was reserved and gives nothing back."""
+
+    def _predict(self, request):
+        return request.max_tokens
+
+    def _refund(self, request, predicted, output_len):
+        """Keeps it."""
+
+
+class UngatedDRR(PrintedDRR):
+    def __init__(self, *, quantum):
+        super().__init__(quantum=quantum, cost=TokenCost(), gated=False)
+
+
+def flood(count, *, f, g):
+    """f and g wait from the start; a kind is (input, own part of it, output)."""
+    return requests_of([("f", 0, 0, *f), ("g", 0, 1, *g)] * count)
+
+
+def big_among_small(count):
+    """f's second request needs all of memory; its hot small ones always leave something else free."""
+    rows = [("f", 0, 0, 8, 0, 4), ("f", 1, 1, MAX_INPUT, MAX_INPUT, 36)]
+    rows += [("f", 1, 0, 8, 0, 3 + each % 3) for each in range(count)]
+    rows += [("g", 1, 2, 8, 0, 3 + each % 3) for each in range(count)]
+    return requests_of(rows)
+
+
+def stops_short(count):
+    """f asks for fifty outputs and stops after one; g does what it says."""
+    rows = [("f", 0, 0, 1, 1, 50), ("g", 0, 1, 1, 1, 1)] * count
+    return [type(each)(step=0, request=each.request, output_len=1) for each in requests_of(rows)]
+
+
+def comes_and_goes(count):
+    """a waits all the time; b's long requests come one by one, each when the last is done."""
+    rows = [("a", 0, 0, 4, 4, 1)] * (120 * count)
+    return requests_of(rows + [("b", 60 * each, 1, 1, 1, 59) for each in range(count)])
+
+
+def late_comer():
+    """f is served alone; g comes for the first time at step 20."""
+    return requests_of([("f", 0, 0, MAX_INPUT, MAX_INPUT, 1)] * 200 + [("g", 20, 1, 4, 4, 1)])
+
+
+DLPM_CASE = {"quantum": 5, "skips": True}
+CASES = [
+    (
+        "[15] outputs are free at every worker",
+        lambda **given: theorems.d2lpm_5_1(workers=2, worker_quantum=5, quantum=5, **given),
+        FreeOutputs,
+        {"traffic": flood(150, f=(MAX_INPUT, 0, 20), g=(MAX_INPUT, MAX_INPUT, 1))},
+    ),
+    (
+        "[20] VTC forgets what a client had when it returns",
+        theorems.vtc_4_9,
+        ForgetsService,
+        {"traffic": comes_and_goes(15)},
+    ),
+    (
+        "[21] a newcomer starts in debt",
+        theorems.first_dispatch,
+        StartsInDebt,
+        {"traffic": late_comer(), **DLPM_CASE},
+    ),
+    (
+        "[22] a due request that does not fit is overtaken by its own client",
+        theorems.every_request,
+        LetsPass,
+        {"traffic": big_among_small(150), "max_overtake": 0, **DLPM_CASE},
+    ),
+    (
+        "[23] DRR is refilled while memory is full",
+        theorems.drr,
+        UngatedDRR,
+        {"traffic": unlike(160), **DLPM_CASE},
+    ),
+    (
+        "[24] tokens are charged where another cost counts",
+        lambda **given: theorems.any_cost(name="dlpm", text="piecewise:0/1,9@5", **given),
+        PricesTokens,
+        {"traffic": flood(100, f=(1, 1, 20), g=(1, 1, 5)), "quantum": 5},
+    ),
+    (
+        "[25] what was prepaid and did not come is kept",
+        theorems.prepaid,
+        KeepsThePrepaid,
+        {"traffic": stops_short(300), "name": "vtc-oracle"},
+    ),
+    (
+        "[26] outputs are never told",
+        theorems.told_late,
+        FreeOutputs,
+        {
+            "traffic": flood(100, f=(MAX_INPUT, 0, 20), g=(MAX_INPUT, MAX_INPUT, 1)),
+            "quantum": 5,
+            "delay": 1,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kind", "case"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_a_mutant_breaks_the_bound_that_the_policy_keeps(ratio, kind, case, monkeypatch):
+    """[15, 20-26] The same traffic: at most 1 with the policy as it is, more with the mutant."""
+    monkeypatch.setattr(theorems, "STEPS", 2_000)
+
+    assert ratio(**case, policy=policy_of) <= 1
+    assert ratio(**case, policy=made(kind)) > 1
