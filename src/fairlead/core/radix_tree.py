@@ -146,9 +146,11 @@ class RadixTree:
         key = Runs.of(tokens)
         end = key.length if end is None else end
         assert path.pins > 0 and path.end <= end <= key.length
-        node, length = descend(path, key, end)  # someone else may have cached more meanwhile
-        if length < node.end:
-            node = self._split(node, length)
+        node, length = path, path.end
+        if node.children:  # someone else may have cached more meanwhile
+            node, length = descend(path, key, end)
+            if length < node.end:
+                node = self._split(node, length)
         if length < end:
             node = self._append(node, key, end)
             for listener in self._listeners:
@@ -273,7 +275,7 @@ class RadixTree:
         """Behind `node` the last `size` tokens along `key` are cached no more."""
         self.size -= size
         self._asked = None
-        if 2 * node.end < key.length and key.bulk > _BULKY:
+        if key.bulk > _BULKY and 2 * node.end < key.length:
             _shorten(node, key)
         for listener in self._listeners:
             listener.shrank(key, node.end)

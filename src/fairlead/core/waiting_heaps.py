@@ -75,7 +75,10 @@ class WaitingHeaps:
 
     def _is_front(self, item: tuple[int, int, ClientId]) -> bool:
         state = self._clients.get(item[2])
-        return bool(state and state.open and state.top and state.top[:2] == item[:2])
+        if state is None or not state.open or state.top is None:
+            return False
+        depth, order, _ = state.top
+        return order == item[1] and depth == item[0]
 
     # -- requests at their nodes ---------------------------------------------------------------
 

@@ -54,11 +54,17 @@ class PathWatch:
 
     def grew(self, tokens: Runs, length: int) -> None:
         """All of `tokens[:length]` is cached now. O(1) now, O(path) at the next question."""
-        self._note(True, tokens, length)
+        if self._trie.root.children:
+            self._changes.append((True, tokens, length))
+            if len(self._changes) > _MOST_CHANGES:
+                self.catch_up()
 
     def shrank(self, tokens: Runs, length: int) -> None:
         """Of `tokens` only `tokens[:length]` is still cached. O(1) now, O(path) at the next question."""
-        self._note(False, tokens, length)
+        if self._trie.root.children:
+            self._changes.append((False, tokens, length))
+            if len(self._changes) > _MOST_CHANGES:
+                self.catch_up()
 
     def catch_up(self) -> None:
         """Follow the changes since the last question."""
@@ -68,12 +74,6 @@ class PathWatch:
                 for grown, tokens, length in changes:
                     (self._raise if grown else self._lower)(tokens, length)
             changes.clear()
-
-    def _note(self, grown: bool, tokens: Runs, length: int) -> None:
-        if self._trie.root.children:
-            self._changes.append((grown, tokens, length))
-            if len(self._changes) > _MOST_CHANGES:
-                self.catch_up()
 
     def _raise(self, tokens: Runs, length: int) -> None:
         node, at = descend(self._trie.root, tokens, length)
