@@ -50,12 +50,16 @@ def add(commands: Any) -> None:
     )  # fmt: skip
 
     engine = parser.add_argument_group("engine")
-    engine.add_argument("--host", choices=HOSTS, default="ideal", help="engine profile (ideal)")
+    engine.add_argument("--host", choices=HOSTS, help="engine profile (the admission's: ideal)")
     engine.add_argument("--admission", choices=ADMISSIONS, help="the profile's")
     engine.add_argument("--inbatch", choices=INBATCH, help="the profile's")
     engine.add_argument("--misfit", choices=MISFITS, help=f"skip for {_skippers(MISFIT)}")
     engine.add_argument("--max-misfits", type=count, metavar="N", help="passed over in a look")
     engine.add_argument("--max-running", type=count, default=256, metavar="N", help="(256)")
+    engine.add_argument(
+        "--batch-tokens", type=count, metavar="TOKENS",
+        help="computed in a pass: vLLM's budget, SGLang's chunk (the GPU's)",
+    )  # fmt: skip
     engine.add_argument("--kv-tokens", type=count, metavar="M", help="the GPU's and the model's")
     engine.add_argument(
         "--step-time", default="a10g:llama-3.2-3b", metavar="MODEL",
@@ -69,6 +73,7 @@ def add(commands: Any) -> None:
     fairness.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u (4096)")
     fairness.add_argument("--weights", default="", metavar="a=2,b=1", help="shares of clients (1)")
     fairness.add_argument("--charge", choices=["extend", "input"], help="the scheduler's")
+    fairness.add_argument("--cost", metavar="COST", help="h(input, output): linear:1,2 (default), ...")
     fairness.add_argument("--max-overtake", type=whole, metavar="TOKENS", help="of DLPM (none)")
     fairness.add_argument("--rpm-limit", type=count, metavar="N", help="requests a window (30)")
     fairness.add_argument("--rpm-window", type=microseconds, metavar="SECONDS", help="(60)")
@@ -83,25 +88,28 @@ def _skippers(misfit: dict[str, str]) -> str:
 def run(options: argparse.Namespace) -> int:
     """Simulate, then print and write what was asked for."""
     from fairlead.cli import simulated
-    from fairlead.sim.config import SimConfig
+    from fairlead.core.costs import parse_cost
+    from fairlead.sim.config import HOST_OF, SimConfig
     from fairlead.sim.constants import BUILT_IN, read_constants
 
     config = SimConfig(
         scheduler=options.scheduler,
         router=options.router,
         replicas=options.replicas,
-        host=options.host,
+        host=options.host or HOST_OF[options.admission],
         admission=options.admission,
         inbatch=options.inbatch,
         misfit=options.misfit,
         max_misfits=options.max_misfits,
         max_running=options.max_running,
+        batch_tokens=options.batch_tokens,
         kv_tokens=options.kv_tokens,
         step_time=options.step_time,
         constants=read_constants(Path(options.constants)) if options.constants else BUILT_IN,
         jitter=options.jitter,
         quantum=options.quantum,
         charge=options.charge,
+        cost=parse_cost(options.cost, where="--cost") if options.cost else None,
         max_overtake=options.max_overtake,
         weights=parse_weights(options.weights),
         worker_quantum=options.worker_quantum,

@@ -12,6 +12,8 @@ from fairlead.sim.constants import BUILT_IN, Constants
 MISFITS = ("stop", "skip")
 INBATCH = ("share", "compute")
 ADMISSIONS = ("reserve", "artifact", "optimistic")
+# The engine that an admission rule is meant for, where none is named.
+HOST_OF = {None: "ideal", "reserve": "ideal", "artifact": "artifact", "optimistic": "vllm"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +45,7 @@ class SimConfig:
     misfit: str | None = None
     max_misfits: int | None = None
     max_running: int = 256
+    batch_tokens: int | None = None
     kv_tokens: int | None = None
     step_time: str = "a10g:llama-3.2-3b"
     constants: Constants = BUILT_IN

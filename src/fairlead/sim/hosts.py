@@ -14,11 +14,19 @@ from fairlead.core.request import Request
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
-from fairlead.schedulers import SCHEDULERS, make_policy
+from fairlead.schedulers import OWED_ALIKE, SCHEDULERS, make_policy
 from fairlead.sim.artifact import ArtifactHost
+from fairlead.sim.block_pool import BlockPool
+from fairlead.sim.block_tree import BlockTree
 from fairlead.sim.config import SimConfig
 from fairlead.sim.host import Host
 from fairlead.sim.ideal import IdealHost
+from fairlead.sim.sglang import SglangHost
+from fairlead.sim.token_pool import TokenPool
+from fairlead.sim.vllm import VllmHost
+
+# Tokens in a block of vLLM's KV cache: its default on GPUs.
+BLOCK_LEN = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,4 +116,68 @@ def _artifact(parts: Parts, number: int) -> Engine:
     return Engine(host=host, cache=tree)
 
 
-HOSTS: dict[str, Make] = {"ideal": _ideal, "artifact": _artifact}
+def _vllm(parts: Parts, number: int) -> Engine:
+    config = parts.config
+    _check_optimistic(config)
+    pool = BlockPool(blocks=max(1, parts.capacity // BLOCK_LEN), block_size=BLOCK_LEN)
+    mirror = BlockTree(pool.cache) if config.workers > 1 else None
+    host = VllmHost(
+        scheduler_over(parts, pool.cache, number, max_misfits=config.max_misfits),
+        pool,
+        max_num_seqs=config.max_running,
+        max_num_batched_tokens=config.batch_tokens or _vllm_budget(config),
+        picks_victims=config.scheduler not in OWED_ALIKE,
+        mirror=mirror,
+    )
+    return Engine(host=host, cache=mirror.tree if mirror else RadixTree())
+
+
+def _sglang(parts: Parts, number: int) -> Engine:
+    config = parts.config
+    _check_optimistic(config)
+    pool = TokenPool(RadixTree(), capacity=parts.capacity)
+    host = SglangHost(
+        scheduler_over(parts, pool.tree, number, max_misfits=config.max_misfits),
+        pool,
+        max_running=config.max_running,
+        chunk_len=config.batch_tokens or _sglang_chunk(config),
+    )
+    return Engine(host=host, cache=pool.tree)
+
+
+def _check_optimistic(config: SimConfig) -> None:
+    """An engine's own rules are what its profile is for. Raises ConfigError."""
+    if config.admission not in {None, "optimistic"}:
+        raise ConfigError(
+            f"admission: host {config.host} has its own (optimistic) only, got {config.admission!r}"
+        )
+    if config.misfit == "skip" or config.inbatch is not None:
+        raise ConfigError(
+            f"host {config.host} stops at a misfit and shares prefixes in its own way"
+        )
+
+
+def _gpu_gib(config: SimConfig) -> float | None:
+    """The memory of the GPU that is simulated, if one is."""
+    name, _, _ = config.step_time.partition(":")
+    gpu = config.constants.gpus.get(name)
+    return gpu.memory_gib if gpu else None
+
+
+def _vllm_budget(config: SimConfig) -> int:
+    """The server's default `max_num_batched_tokens` (vLLM 0.32) for the GPU."""
+    is_large = (_gpu_gib(config) or 0) >= 70 and not config.step_time.startswith("a100")
+    return 8192 if is_large else 2048
+
+
+def _sglang_chunk(config: SimConfig) -> int:
+    """SGLang's default `chunked_prefill_size` for the GPU."""
+    return 2048 if (_gpu_gib(config) or 80) < 35 else 8192
+
+
+HOSTS: dict[str, Make] = {
+    "ideal": _ideal,
+    "artifact": _artifact,
+    "vllm": _vllm,
+    "sglang": _sglang,
+}
