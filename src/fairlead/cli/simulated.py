@@ -19,6 +19,7 @@ from fairlead.errors import ConfigError, in_words
 from fairlead.metrics.events_file import writing_events
 from fairlead.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.summary import Summary
+from fairlead.routers import LATE_ROUTERS
 from fairlead.sim.cluster import Cluster, capacity_of
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.trace import read_trace
@@ -31,7 +32,8 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
     if summary is not None:
         _require_writable(Path(summary))
     weights = Weights(config.weights)
-    counted = Summary(bound=bound_of(config), weight_of=weights.of)
+    one_queue = config.router in LATE_ROUTERS
+    counted = Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
     observers: list[Observer] = [counted]
     with ExitStack() as files:
         if events is not None:
@@ -52,7 +54,8 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
 
 def bound_of(config: SimConfig) -> Bound:
     """What the theorems promise under these settings (docs/reference/invariants.md)."""
-    capacity = capacity_of(config)
+    # Whoever shares one queue shares all memories.
+    capacity = capacity_of(config) * (config.workers if config.router in LATE_ROUTERS else 1)
     if config.host != "ideal":
         return no_bound("the bounds need reserve admission")
     if config.cost is not None:

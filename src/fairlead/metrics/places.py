@@ -46,6 +46,18 @@ class AtWorker:
             self.idle_us += t_us - self.idle_since_us
             self.idle_since_us = None
 
+    def book(self, tallies: Mapping[ClientId, Tally], epoch: int) -> None:
+        """Give the outputs of the passes to whom they belong. O(clients that ran)."""
+        passes, counts = self.passes, self.counts
+        for client, tokens in counts.items():
+            tallies[client].output_len += tokens * passes
+        if self.inside and self.epoch == epoch:
+            for client, tokens in counts.items():
+                tallies[client].inside_since(epoch).output_len += tokens * self.inside
+        if len(self.gaps.places) > 1:
+            self.gaps.serve_all(counts, passes)
+        self.passes = self.inside = 0
+
     def idle_by(self, end_us: int) -> int:
         """How long that was until `end_us`. O(1)."""
         under_way_us = 0 if self.idle_since_us is None else end_us - self.idle_since_us
@@ -55,7 +67,9 @@ class AtWorker:
 class Flight:
     """A request from its dispatch to its end."""
 
-    __slots__ = ("at", "first_us", "input_len", "program", "running", "start_us", "tally")
+    __slots__ = (
+        "at", "first_us", "input_len", "program", "queued", "running", "start_us", "tally",
+    )  # fmt: skip
 
     def __init__(self, tally: Tally, start_us: int, program: int | None) -> None:
         self.tally = tally
@@ -65,3 +79,4 @@ class Flight:
         self.input_len = 0
         self.at: AtWorker | None = None  # where it waits or runs
         self.running = False
+        self.queued = False  # it waits for whichever worker takes it

@@ -120,13 +120,12 @@ class Summary:
     def _dispatch(self, event: Dispatch) -> None:
         t_us, _, request, client = event
         if request in self._flights:  # again, after its worker failed
-            if self._queue is not None:
-                self._queue.wait(client)
+            self._wait_for_any(self._flights[request])
             return
         tally = self._tallies.get(client) or self._new_client(client)
         start_us, program = self._started.pop(request, (t_us, None))
         tally.requests += 1
-        self._flights[request] = Flight(tally, start_us, program)
+        self._flights[request] = flight = Flight(tally, start_us, program)
         if start_us < self._totals.begin_us:  # noqa: PLR1730 - as in _admit
             self._totals.begin_us = start_us
         if not tally.active:
@@ -136,7 +135,19 @@ class Summary:
             self._all.begin(t_us)
         tally.active += 1
         if self._queue is not None:
-            self._queue.wait(client)
+            self._wait_for_any(flight)
+
+    def _wait_for_any(self, flight: Flight) -> None:
+        """Where workers share a queue, it is in it now."""
+        if self._queue is not None and not flight.queued:
+            flight.queued = True
+            self._queue.wait(flight.tally.client)
+
+    def _wait_no_more(self, flight: Flight) -> None:
+        """It left that queue, if it was there."""
+        if self._queue is not None and flight.queued:
+            flight.queued = False
+            self._queue.leave(flight.tally.client)
 
     def _enqueue(self, event: Enqueue) -> None:
         t_us, worker, request, client = event
@@ -145,8 +156,8 @@ class Summary:
         assert flight.at is None, event
         flight.at = at
         at.waiting += 1
-        if self._queue is not None:
-            self._queue.leave(client)
+        if flight.queued:
+            self._wait_no_more(flight)
         gaps = at.gaps
         if client in self._pairs.scales:
             if client not in gaps.places:
@@ -268,8 +279,7 @@ class Summary:
         """It has left its worker, from whatever state."""
         at = flight.at
         if at is None:
-            if self._queue is not None:
-                self._queue.leave(flight.tally.client)
+            self._wait_no_more(flight)
             return
         if flight.running:
             at.running -= 1
@@ -308,18 +318,8 @@ class Summary:
 
     def _settle(self, at: AtWorker) -> None:
         """Book the passes that were told and not yet booked. O(clients that ran)."""
-        passes = at.passes
-        if not passes:
-            return
-        tallies, counts, epoch = self._tallies, at.counts, self._all.epoch
-        for client, tokens in counts.items():
-            tallies[client].output_len += tokens * passes
-        if at.inside and at.epoch == epoch:
-            for client, tokens in counts.items():
-                tallies[client].inside_since(epoch).output_len += tokens * at.inside
-        if len(at.gaps.places) > 1:
-            at.gaps.serve_all(counts, passes)
-        at.passes = at.inside = 0
+        if at.passes:
+            at.book(self._tallies, self._all.epoch)
 
     def _settled_us(self) -> int:
         """No pass that ended before is still to be told. O(workers)."""

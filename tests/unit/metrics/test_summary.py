@@ -187,6 +187,25 @@ def test_with_one_queue_gaps_are_over_all_workers():
     assert worst == {"clients": ["a", "b"], "gap": 2 * (5 + 2), "bound": None, "worker": None}
 
 
+def test_who_lost_its_worker_waits_in_the_one_queue_again_once_dispatched():
+    """r0 ran at the worker that failed; until its new dispatch only r1 of its client waits."""
+    summary = Summary(one_queue=True)
+    for request, client in (("r0", "a"), ("r1", "a"), ("r2", "b")):
+        summary(Dispatch(0, 0, request, client))
+    summary(Enqueue(0, 0, "r0", "a"))
+    summary(Admit(0, 0, "r0", "a", 0, 5, 8))
+    summary(Worker(5, 0, False))
+    summary(Preempt(5, 0, "r0", "a", 0))
+    summary(Cancel(6, None, "r0", "a"))
+    summary(Enqueue(7, 1, "r2", "b"))  # r1 still waits, so this counts up to here
+    summary(Admit(7, 1, "r2", "b", 0, 9, 9))
+
+    got = summary.as_dict()
+
+    assert got["gaps"]["worst"]["gap"] == 5
+    assert got["clients"]["a"]["unfinished"] == 1
+
+
 def test_an_idle_client_costs_less_than_a_kibibyte():
     """A day of 100,000 clients must fit in memory: ten requests each, all of them over."""
     summary = Summary()
