@@ -28,7 +28,15 @@ def add(commands: Any) -> None:
         "--no-skip", action="store_true", help="step through like passes one by one"
     )
 
-    cluster = parser.add_argument_group("cluster")
+    _add_cluster(parser.add_argument_group("cluster"))
+    _add_engine(parser.add_argument_group("engine"))
+    _add_scheduler(parser.add_argument_group("scheduler"))
+    parser.set_defaults(run=run)
+
+
+def _add_cluster(cluster: Any) -> None:
+    from fairlead.routers import ROUTERS
+
     cluster.add_argument("--replicas", type=count, default=1, metavar="N", help="engines (1)")
     cluster.add_argument(
         "--router", choices=[*ROUTERS, *LATE_ROUTERS], default="d2lpm", help="(d2lpm)"
@@ -49,7 +57,12 @@ def add(commands: Any) -> None:
         help="after which the router hears of a cache's change (0)",
     )  # fmt: skip
 
-    engine = parser.add_argument_group("engine")
+
+def _add_engine(engine: Any) -> None:
+    from fairlead.schedulers import MISFIT
+    from fairlead.sim.config import ADMISSIONS, INBATCH, MISFITS
+    from fairlead.sim.hosts import HOSTS
+
     engine.add_argument("--host", choices=HOSTS, help="engine profile (the admission's: ideal)")
     engine.add_argument("--admission", choices=ADMISSIONS, help="the profile's")
     engine.add_argument("--inbatch", choices=INBATCH, help="the profile's")
@@ -68,17 +81,24 @@ def add(commands: Any) -> None:
     engine.add_argument("--constants", metavar="YAML", help="more GPUs and models")
     engine.add_argument("--jitter", type=float, default=0.0, help="share of each step's time (0)")
 
-    fairness = parser.add_argument_group("scheduler")
+
+def _add_scheduler(fairness: Any) -> None:
+    from fairlead.schedulers import SCHEDULERS
+
     fairness.add_argument("--scheduler", choices=SCHEDULERS, default="dlpm", help="(dlpm)")
     fairness.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u (4096)")
     fairness.add_argument("--weights", default="", metavar="a=2,b=1", help="shares of clients (1)")
     fairness.add_argument("--charge", choices=["extend", "input"], help="the scheduler's")
-    fairness.add_argument("--cost", metavar="COST", help="h(input, output): linear:1,2 (default), ...")
+    fairness.add_argument(
+        "--cost", metavar="COST", help="h(input, output): linear:1,2 (default), ..."
+    )
     fairness.add_argument("--max-overtake", type=whole, metavar="TOKENS", help="of DLPM (none)")
+    fairness.add_argument(
+        "--fallback", type=whole, metavar="N", help="of LPM: by arrival above N waiting (none)"
+    )
     fairness.add_argument("--rpm-limit", type=count, metavar="N", help="requests a window (30)")
     fairness.add_argument("--rpm-window", type=microseconds, metavar="SECONDS", help="(60)")
     fairness.add_argument("--rpm-mode", choices=["reject", "delay"], help="(reject)")
-    parser.set_defaults(run=run)
 
 
 def _skippers(misfit: dict[str, str]) -> str:
@@ -111,6 +131,7 @@ def run(options: argparse.Namespace) -> int:
         charge=options.charge,
         cost=parse_cost(options.cost, where="--cost") if options.cost else None,
         max_overtake=options.max_overtake,
+        fallback=options.fallback,
         weights=parse_weights(options.weights),
         worker_quantum=options.worker_quantum,
         worker_charge=options.worker_charge,

@@ -1,0 +1,154 @@
+"""`fairlead simulate` as its user meets it: files out, one line for what is wrong, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from fairlead.cli import main
+
+LINES = """\
+{"id":"1","client":"a","arrival":0,"prompt":[["A",10],["x",5]],"output_len":3}
+{"id":"2","client":"b","arrival":0.5,"prompt":[["A",10],["y",5]],"output_len":2,"weight":2}
+"""
+SMALL = ["--step-time", "linear:1,0,0", "--kv-tokens", "100"]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.jsonl"
+    path.write_text(LINES)
+    return str(path)
+
+
+def test_events_and_a_summary_are_written(trace, tmp_path, capsys):
+    events, summary = tmp_path / "events.jsonl", tmp_path / "summary.json"
+    status = main(["simulate", trace, *SMALL, "--events", str(events), "--summary", str(summary)])
+
+    assert status == 0
+    told = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [(each["ev"], each["t"]) for each in told if each["ev"] in {"admit", "finish"}] == [
+        ("admit", 0.0),
+        ("admit", 1.0),
+        ("finish", 3.0),
+        ("finish", 3.0),
+    ]
+    assert told[4]["ev"] == "dispatch" and told[5]["ev"] == "enqueue"
+    report = json.loads(summary.read_text())
+    assert report["interrupted"] is False
+    assert report["requests"]["finished"] == 2
+    assert report["clients"]["b"]["weight"] == 2.0
+    assert "2 requests: 2 finished" in capsys.readouterr().out
+
+
+def test_skipping_or_not_the_summary_is_the_same(trace, tmp_path):
+    made = []
+    for more in ([], ["--no-skip"], ["--events", str(tmp_path / "e.jsonl.gz")]):
+        path = tmp_path / "summary.json"
+        assert main(["simulate", trace, *SMALL, "--summary", str(path), *more]) == 0
+        made.append(path.read_bytes())
+
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("host", ["ideal", "artifact", "vllm", "sglang"])
+def test_every_host_serves_a_trace(host, trace, tmp_path):
+    path = tmp_path / "summary.json"
+    given = ["--host", host, "--kv-tokens", "5000", "--summary", str(path), "--replicas", "2"]
+
+    assert main(["simulate", trace, *given]) == 0
+    assert json.loads(path.read_text())["requests"]["finished"] == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--fail", "x@3"], "--fail: expected W@T, a worker's number and seconds, got 'x@3'"),
+        (["--fail", "1"], "--fail: expected W@T, a worker's number and seconds, got '1'"),
+        (["--fail", "0@-1"], "--fail 0@-1: expected seconds from 0 on"),
+        (["--join", "0@1"], "--join 0@1: worker 0 is up then"),
+        (["--weights", "a"], "--weights: expected client=weight,..., got 'a'"),
+        (["--weights", "a=1,a=2"], "--weights: client 'a' is there twice"),
+        (["--weights", "a=-1"], "weight of client 'a': expected a positive number"),
+        (["--replicas", "0"], "--replicas: expected a whole number above 0, got '0'"),
+        (["--scheduler", "fair"], "--scheduler: invalid choice: 'fair'"),
+        (["--router", "best"], "--router: invalid choice: 'best'"),
+        (["--scheduler", "fcfs", "--quantum", "5"], "scheduler fcfs has no setting 'quantum'"),
+        (["--router", "round-robin", "--min-match", "5"], "router round-robin has no setting"),
+        (["--rpm-limit", "5"], "only with --scheduler rpm, got 'dlpm'"),
+        (["--step-time", "fast"], "step-time: expected linear:... or GPU:MODEL, got 'fast'"),
+        (["--step-time", "linear:1,0,0"], "kv-tokens: needed"),
+        (["--jitter", "2"], "jitter: expected a share from 0 to 0.33, got 2.0"),
+        (["--cost", "cheap"], "--cost: expected"),
+        (["--event-delay", "soon"], "--event-delay: expected seconds from 0 on"),
+        (["--admission", "artifact", "--host", "ideal"], "admission: host ideal has reserve only"),
+        (["--constants", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["--summary", "/nowhere/at/all"], "--summary: /nowhere/at/all"),
+        (["--events", "/nowhere/at/all"], "/nowhere/at/all"),
+    ],
+)
+def test_a_bad_flag_is_one_line_and_exit_2(flags, complaint, trace, capsys):
+    try:
+        status = main(["simulate", trace, *flags])
+    except SystemExit as stopped:
+        status = stopped.code
+    said = capsys.readouterr().err
+
+    assert status == 2
+    assert complaint in said and said.count("\n") == 1, said
+
+
+def test_a_bad_line_of_the_trace_is_one_line_and_exit_2(trace, capsys):
+    with open(trace, "a", encoding="utf-8") as file:
+        file.write('{"id":"1","client":"a","arrival":9,"prompt":[],"output_len":3}\n')
+
+    assert main(["simulate", trace, *SMALL]) == 2
+    said = capsys.readouterr().err
+    assert f"{trace}:3: " in said and said.count("\n") == 1
+
+
+def test_ctrl_c_keeps_what_there_is(tmp_path):
+    """
+    A trace without end on standard input; after a while its reader is interrupted.
+    """
+    events, summary = tmp_path / "events.jsonl", tmp_path / "summary.json"
+    code = (
+        "import json, itertools\n"
+        "try:\n"
+        "    for n in itertools.count():\n"
+        "        print(json.dumps({'id': str(n), 'client': 'a', 'arrival': n, 'prompt': [['A', 5]],"
+        " 'output_len': 2}))\n"
+        "except BrokenPipeError:\n"
+        "    pass\n"
+    )
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    endless = subprocess.Popen([sys.executable, "-c", code], **quiet)
+    flags = [*SMALL, "--events", str(events), "--summary", str(summary)]
+    simulation = subprocess.Popen(
+        [sys.executable, "-m", "fairlead", "simulate", "-", *flags],
+        stdin=endless.stdout,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ},
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not any(path.stat().st_size > 10**5 for path in tmp_path.iterdir()):
+            assert time.monotonic() < deadline and simulation.poll() is None
+            time.sleep(0.05)
+        simulation.send_signal(signal.SIGINT)
+        assert simulation.wait(60) == 130
+    finally:
+        for process in (simulation, endless):
+            process.kill()
+            process.wait()
+        endless.stdout.close()
+
+    report = json.loads(summary.read_text())
+    assert report["interrupted"] is True
+    assert report["requests"]["finished"] > 0
+    last = events.read_text().splitlines()[-1]
+    assert json.loads(last)["ev"]
