@@ -53,6 +53,7 @@ class SimConfig:
     quantum: int | None = None
     charge: str | None = None
     max_overtake: int | None = None
+    fallback: int | None = None
     cost: Cost | None = None
     weights: Mapping[ClientId, object] = field(default_factory=dict)
     worker_quantum: int | None = None

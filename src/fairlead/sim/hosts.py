@@ -81,6 +81,7 @@ def scheduler_over(
         quantum=config.quantum,
         charge=config.charge,
         max_overtake=config.max_overtake,
+        fallback=config.fallback,
         **{key: value for key, value in shared.items() if key in accepted},
     )
     return Scheduler(made, max_misfits=max_misfits)
