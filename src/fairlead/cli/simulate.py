@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """The command and its flags."""
-    from fairlead.routers import LATE_ROUTERS, ROUTERS
-    from fairlead.schedulers import MISFIT, SCHEDULERS
-    from fairlead.sim.config import ADMISSIONS, INBATCH, MISFITS
-    from fairlead.sim.hosts import HOSTS
-
     parser = commands.add_parser("simulate", help="a trace through simulated engines")
     parser.add_argument("trace", metavar="TRACE", help="JSONL, also .gz and .zst; - is stdin")
     parser.add_argument("--events", metavar="FILE", help="write every event there, as JSONL")
@@ -35,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def _add_cluster(cluster: Any) -> None:
-    from fairlead.routers import ROUTERS
+    from fairlead.routers import LATE_ROUTERS, ROUTERS
 
     cluster.add_argument("--replicas", type=count, default=1, metavar="N", help="engines (1)")
     cluster.add_argument(
