@@ -31,20 +31,20 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
     at = node.end
     place = bisect_right(key.ends, at) if at else 0
     while at < end and (children := node.children):
-        segment, shift, _ = spans[place]
-        first = segment[at + shift] if type(segment) is tuple else (segment, at + shift)
-        child = children.get(first)
+        span = spans[place]
+        segment = span[0]
+        shifted = at + span[1]
+        child = children.get(segment[shifted] if type(segment) is tuple else (segment, shifted))
         if child is None:
             break
         node = child
-        # Both go on with the same token, so the span at `place` begins in both at the same place.
         stop = node.end
-        limit = stop if stop < end else end  # noqa: FURB136 -- a call would cost as much as the rest
-        others = node.key.spans
-        if spans[place][2] == limit and spans[place] == others[place]:  # most edges are one run
-            at, place = limit, place + 1
-        else:
-            at, place = agree(spans, others, place, at, limit)
+        # Both go on with the same token, so the span at `place` begins in both at the same place.
+        if span[2] == stop <= end and span == node.key.spans[place]:  # most edges are one run
+            at = stop
+            place += 1
+            continue
+        at, place = agree(spans, node.key.spans, place, at, min(stop, end))
         if at < stop:
             break
     return node, at

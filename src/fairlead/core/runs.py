@@ -31,29 +31,34 @@ class Runs(Sequence[Unit]):
 
     def __init__(self, runs: Iterable[Run]) -> None:
         spans: list[Span] = []
-        at = 0
+        at = plain = 0
+        last: Segment = None
+        last_shift = 0
         for segment, offset, length in runs:
             assert length >= 0 and offset >= 0, (segment, offset, length)
             if not length:
                 continue
-            shift, at = offset - at, at + length
-            last = spans[-1] if spans else None
+            shift = offset - at
+            at += length
             if isinstance(segment, tuple):  # cut to what is used of it
                 ids = segment[offset : offset + length]
                 assert len(ids) == length, (len(segment), offset, length)
-                if last and isinstance(last[0], tuple):
-                    spans[-1] = (last[0] + ids, last[1], at)
-                else:
-                    spans.append((ids, length - at, at))
-            elif last and last[1] == shift and last[0] == segment:
-                spans[-1] = (segment, shift, at)
+                plain += length
+                if isinstance(last, tuple):
+                    last += ids
+                    spans[-1] = (last, last_shift, at)
+                    continue
+                last, last_shift = ids, length - at
+            elif shift == last_shift and segment == last and spans:
+                spans[-1] = (last, last_shift, at)
+                continue
             else:
-                spans.append((segment, shift, at))
+                last, last_shift = segment, shift
+            spans.append((last, last_shift, at))
         self.spans = tuple(spans)
         self.ends = tuple([span[2] for span in spans])
         self.length = at
-        # What it keeps in memory: its runs, and the plain tokens they are made of.
-        self.bulk = len(spans) + sum([len(s[0]) for s in spans if isinstance(s[0], tuple)])
+        self.bulk = plain + len(spans)  # what it keeps in memory
 
     @classmethod
     def of(cls, tokens: Sequence[Unit]) -> "Runs":
