@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from fairlead.routers.load_order import LoadOrder
 
 WORKERS = [f"w{n}" for n in range(80)]
-SOME = st.sets(st.sampled_from(WORKERS))
+SOME = st.sets(st.sampled_from(WORKERS)) | st.sets(st.sampled_from(WORKERS[:8]), min_size=4)
+MANY = st.just(set(WORKERS[:60]))
 
 
 def naive(loads, turn, among, candidates, but):
@@ -29,11 +30,13 @@ def naive(loads, turn, among, candidates, but):
 
 @settings(deadline=None, max_examples=300)
 @given(
-    loads=st.dictionaries(st.sampled_from(WORKERS), st.integers(0, 3)),
+    loads=st.lists(st.integers(0, 2), max_size=80).map(
+        lambda each: dict(zip(WORKERS, each, strict=False))
+    ),
     moves=st.lists(st.tuples(st.sampled_from(WORKERS), st.integers(-2, 3)), max_size=30),
     turn=st.integers(0, 1 << 32),
-    among=st.none() | SOME,
-    candidates=st.none() | SOME,
+    among=st.none() | SOME | MANY,
+    candidates=st.none() | SOME | MANY,
     but=SOME,
 )
 def test_the_least_loaded_is_found_as_if_all_were_asked(
