@@ -4,7 +4,7 @@ A hash stands for its block and all before it. It depends on the tokens alone, n
 and 128 bits of it make a clash of different prefixes no concern.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from fairlead.core.runs import Run, Runs
@@ -40,13 +40,17 @@ class BlockHashes:
 
     def first(self, count: int) -> list[bytes]:
         """The first `count` hashes, which must exist. O(new ones + count)."""
+        return self.reaching(count)[:count]
+
+    def reaching(self, count: int) -> Sequence[bytes]:
+        """All hashes made so far, at least `count` of them; not to be kept. O(new ones)."""
         hashes = self._hashes
         while len(hashes) < count:
             block = next(self._blocks)
             parent = hashes[-1] if hashes else b""
             # The runs of a block are in normal form, so equal tokens have one spelling.
             hashes.append(blake2b(parent + repr(block).encode(), digest_size=16).digest())
-        return hashes[:count]
+        return hashes
 
 
 def _blocks(tokens: Runs, size: int) -> Iterator[tuple[Run, ...]]:

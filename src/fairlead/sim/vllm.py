@@ -29,12 +29,16 @@ class _Sequence:
     """A job at this host: what of it is in memory. Lengths are in tokens."""
 
     __slots__ = (
-        "blocks", "computed", "hashes", "is_again", "job", "named", "number", "planned", "request",
+        "blocks", "client", "computed", "hashes", "input_len", "is_again", "job", "length", "most",
+        "named", "number", "planned", "request",
     )  # fmt: skip
 
-    def __init__(self, job: Job, request: Request, hashes: BlockHashes, number: int) -> None:
+    def __init__(self, job: Job, request: Request, hashes: BlockHashes) -> None:
         self.job, self.request, self.hashes = job, request, hashes
-        self.number = number  # in the order of admission
+        self.client, self.input_len = request.client, request.input_len
+        self.length = request.input_len  # its prompt and what it has emitted
+        self.most = request.input_len + job.row.output_len
+        self.number = -1  # in the order of admission
         self.is_again = False  # whether it was preempted before
         self.empty()
 
@@ -44,11 +48,6 @@ class _Sequence:
         self.computed = 0
         self.named = 0  # blocks of it that have their hash
         self.planned = 0  # tokens computed in this pass
-
-    @property
-    def length(self) -> int:
-        """Tokens it has: its prompt and what it has emitted."""
-        return self.request.input_len + self.job.emitted
 
 
 class VllmHost:
@@ -95,13 +94,11 @@ class VllmHost:
         prompt = hashes.first((job.request.input_len - 1) // size)
         request = replace(job.request, prompt=prompt)
         self.scheduler.add(request)
-        self._known[request.id] = _Sequence(job, request, hashes, number=-1)
+        self._known[request.id] = _Sequence(job, request, hashes)
 
     def begin_pass(self, now_us: int) -> Pass | None:
         """Plan a step. O(running + what is admitted)."""
         evicted, refills = self._pool.evicted, self.scheduler.refill_rounds
-        for sequence in self._running:
-            sequence.planned = 0
         self.scheduler.begin()
         if self._picks_victims:
             self._order_victims()
@@ -126,23 +123,31 @@ class VllmHost:
         if passes > self._ready:
             self._go_on(passes)
         self._ready = 0
+        emitting: list[_Sequence] = []
         over: list[_Sequence] = []
         for sequence in self._running:
-            if not sequence.planned:
-                continue
             sequence.computed += sequence.planned
             if sequence.computed == sequence.length:
                 sequence.computed += passes - 1
-                sequence.job.emitted += passes
-                self.scheduler.decode(sequence.request, passes)
-                if not sequence.job.left:
+                sequence.length += passes
+                emitting.append(sequence)
+                if sequence.length == sequence.most:
                     over.append(sequence)
+        self._charge(emitting, passes)
         for sequence in over:  # in the order of the batch, as their blocks become free in it
             self._drop(sequence)
             self.scheduler.finish(sequence.request)
         if over:
             self._running = [s for s in self._running if s.request.id in self._known]
         return [sequence.job for sequence in sorted(over, key=lambda s: s.number)]
+
+    def _charge(self, emitting: Sequence[_Sequence], passes: int) -> None:
+        """Each emitted a token in each of `passes` passes. O(1) if that is all who run."""
+        if len(emitting) == len(self._running):
+            self.scheduler.tick(passes)
+            return
+        for sequence in emitting:
+            self.scheduler.decode(sequence.request, passes)
 
     def cancel(self, job: Job) -> None:
         """It is gone, from whatever state."""
@@ -192,11 +197,17 @@ class VllmHost:
     def _plan_running(self) -> tuple[list[_Sequence], int]:
         """Blocks for the next tokens of those that run: who gave way, and the budget that is left."""
         preempted: list[_Sequence] = []
-        budget, at = self._budget, 0
+        budget, at, size = self._budget, 0, self._pool.block_size
         while at < len(self._running) and budget:
             sequence = self._running[at]
             planned = min(sequence.length - sequence.computed, budget)
-            need = self._blocks_for(sequence.computed + planned) - len(sequence.blocks)
+            end = sequence.computed + planned
+            if planned == 1 and end % size > 1:  # within its last block, which does not become full
+                sequence.planned = 1
+                budget -= 1
+                at += 1
+                continue
+            need = self._blocks_for(end) - len(sequence.blocks)
             while need > self._pool.free and at < len(self._running):
                 preempted.append(self._preempt_last())
             if at == len(self._running):  # it gave way itself
@@ -204,6 +215,8 @@ class VllmHost:
             self._compute(sequence, planned)
             budget -= planned
             at += 1
+        for sequence in self._running[at:]:
+            sequence.planned = 0
         return preempted, budget
 
     def _preempt_last(self) -> _Sequence:
@@ -223,12 +236,12 @@ class VllmHost:
             sequence.blocks += pool.take(need)
         full = end // pool.block_size
         if full > sequence.named:
-            hashes = sequence.hashes.first(full)
+            hashes = sequence.hashes.reaching(full)
             for at in range(sequence.named, full):
                 pool.name(sequence.blocks[at], hashes[at])
             if self._mirror:
                 known = known_len(sequence.job.row)
-                self._mirror.named(sequence.hashes.tokens, known, hashes, sequence.named)
+                self._mirror.named(sequence.hashes.tokens, known, hashes[:full], sequence.named)
             sequence.named = full
 
     def _blocks_for(self, tokens: int) -> int:
@@ -267,7 +280,7 @@ class VllmHost:
         if looks or work.admitted or work.preempted or work.decodes < len(self._running):
             return 1
         size, running = self._pool.block_size, self._running
-        most = min(sequence.job.left for sequence in running)
+        most = min(sequence.most - sequence.length for sequence in running)
         spare = self._pool.spare(len(running) * (most // size + 1))
         # How far each is into its last block; in pass 1 + j it needs a block if that makes it full.
         filled = [sequence.computed - len(sequence.blocks) * size for sequence in running]
@@ -299,6 +312,7 @@ class VllmHost:
 
     def _drop(self, sequence: _Sequence) -> None:
         del self._known[sequence.request.id]
+        sequence.job.emitted = sequence.length - sequence.input_len
         self._pool.leave(sequence.blocks)
 
 
@@ -306,18 +320,27 @@ def _work(planned: Sequence[_Sequence]) -> Pass:
     """What the pass computes and emits, added up. O(planned)."""
     counts: dict[ClientId, int] = {}
     first: list[Job] = []
-    work = Pass(counts=counts, first=first)
+    chunks = extend_len = attention = decodes = context = 0
     for sequence in planned:
-        q, c = sequence.planned, sequence.computed
-        if q == 1 and sequence.job.emitted and c + 1 == sequence.length:
-            work.decodes += 1
-            work.context += sequence.length
+        q, c, length = sequence.planned, sequence.computed, sequence.length
+        if q == 1 and c + 1 == length > sequence.input_len:
+            decodes += 1
+            context += length
         else:
-            work.chunks += 1
-            work.extend_len += q
-            work.attention += q * (2 * c + q)
-        if c + q == sequence.length:
-            counts[sequence.request.client] = counts.get(sequence.request.client, 0) + 1
-            if not sequence.job.emitted:
+            chunks += 1
+            extend_len += q
+            attention += q * (2 * c + q)
+        if c + q == length:
+            client = sequence.client
+            counts[client] = counts.get(client, 0) + 1
+            if length == sequence.input_len:
                 first.append(sequence.job)
-    return work
+    return Pass(
+        chunks=chunks,
+        extend_len=extend_len,
+        attention=attention,
+        decodes=decodes,
+        context=context,
+        counts=counts,
+        first=first,
+    )
