@@ -39,7 +39,10 @@ def per_token_us(first_us: int, finish_us: int, output_len: int) -> int | None:
 
 
 class Programs:
-    """First start and last finish of each program; about 150 bytes a program of the trace."""
+    """First start and last finish of each program; about 150 bytes a program of the trace.
+
+    One of which a request was rejected or cancelled stays open: it never completes.
+    """
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
@@ -47,7 +50,6 @@ class Programs:
         self._start_us = array("q")
         self._finish_us = array("q")
         self._open = array("q")  # requests that have started and not finished
-        self._broken: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._number)
@@ -69,16 +71,11 @@ class Programs:
         self._finish_us[number] = max(self._finish_us[number], t_us)
         self._open[number] -= 1
 
-    def break_off(self, number: int) -> None:
-        """One of its requests was rejected or cancelled: it never completes. O(1)."""
-        self._broken.add(number)
-        self._open[number] -= 1
-
     def completions(self) -> Mapping[ClientId, Distribution]:
         """How long the complete ones took, by client, in order of appearance. O(programs)."""
         lasted: dict[ClientId, Distribution] = {}
         for number, client in enumerate(self._clients):
             samples = lasted.setdefault(client, Distribution())
-            if not self._open[number] and number not in self._broken:
+            if not self._open[number]:
                 samples.add(self._finish_us[number] - self._start_us[number])
         return lasted

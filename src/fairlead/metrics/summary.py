@@ -234,17 +234,14 @@ class Summary:
     def _unserved(self, request: RequestId, client: ClientId, t_us: int) -> Tally:
         """It ends without its last token, dispatched or not; its client's tally."""
         flight = self._flights.pop(request, None)
-        if flight is None:
-            tally = self._tallies.get(client) or self._new_client(client)
-            tally.requests += 1
-            start_us, program = self._started.pop(request, (t_us, None))
-            self._totals.begin_us = min(self._totals.begin_us, start_us)
-            self._totals.end_us = max(self._totals.end_us, t_us)
-        else:
-            tally, program = flight.tally, flight.program
+        if flight is not None:
             self._gone(flight, t_us)
-        if program is not None:
-            self._programs.break_off(program)
+            return flight.tally
+        tally = self._tallies.get(client) or self._new_client(client)
+        tally.requests += 1
+        start_us, _ = self._started.pop(request, (t_us, None))
+        self._totals.begin_us = min(self._totals.begin_us, start_us)
+        self._totals.end_us = max(self._totals.end_us, t_us)
         return tally
 
     def _preempt(self, event: Preempt) -> None:
@@ -301,13 +298,13 @@ class Summary:
     # -- workers ---------------------------------------------------------------------------------
 
     def _decode(self, event: Decode) -> None:
-        at = self._workers[event.worker]
-        counts, passes, everyone = event.counts, event.passes, self._all
+        t_us, worker, _, counts, passes, _, _, _ = event
+        at, everyone = self._workers[worker], self._all
         if counts is not at.counts and counts != at.counts:
             self._settle(at)
             at.counts = counts
         at.passes += passes
-        at.told_us = event.t_us
+        at.told_us = t_us
         if everyone.changes_us and (inside := everyone.passes_inside(event)):
             if at.epoch != everyone.epoch:
                 at.epoch, at.inside = everyone.epoch, 0

@@ -187,23 +187,38 @@ def test_with_one_queue_gaps_are_over_all_workers():
     assert worst == {"clients": ["a", "b"], "gap": 2 * (5 + 2), "bound": None, "worker": None}
 
 
-def test_who_lost_its_worker_waits_in_the_one_queue_again_once_dispatched():
-    """r0 ran at the worker that failed; until its new dispatch only r1 of its client waits."""
+def after_its_worker_failed():
+    """a's r0 ran at the worker that failed, a's r1 and b's two wait for any; with `one_queue`."""
     summary = Summary(one_queue=True)
-    for request, client in (("r0", "a"), ("r1", "a"), ("r2", "b")):
+    for request, client in (("r0", "a"), ("r1", "a"), ("r2", "b"), ("r3", "b")):
         summary(Dispatch(0, 0, request, client))
     summary(Enqueue(0, 0, "r0", "a"))
     summary(Admit(0, 0, "r0", "a", 0, 5, 8))
     summary(Worker(5, 0, False))
     summary(Preempt(5, 0, "r0", "a", 0))
+    return summary
+
+
+def gap_once_b_is_served(summary):
+    summary(Enqueue(9, 1, "r2", "b"))
+    summary(Admit(9, 1, "r2", "b", 0, 9, 9))
+    return summary.as_dict()["gaps"]["worst"]["gap"]
+
+
+def test_who_lost_its_worker_is_not_in_the_one_queue_until_it_is_dispatched_again():
+    """a got 5 and b then 9, which counts as long as a waits: r1 does, whatever becomes of r0."""
+    summary = after_its_worker_failed()
     summary(Cancel(6, None, "r0", "a"))
-    summary(Enqueue(7, 1, "r2", "b"))  # r1 still waits, so this counts up to here
-    summary(Admit(7, 1, "r2", "b", 0, 9, 9))
 
-    got = summary.as_dict()
+    assert gap_once_b_is_served(summary) == 9
 
-    assert got["gaps"]["worst"]["gap"] == 5
-    assert got["clients"]["a"]["unfinished"] == 1
+
+def test_who_is_dispatched_again_waits_in_the_one_queue():
+    summary = after_its_worker_failed()
+    summary(Dispatch(6, 1, "r0", "a"))
+    summary(Cancel(7, None, "r1", "a"))
+
+    assert gap_once_b_is_served(summary) == 9
 
 
 def test_an_idle_client_costs_less_than_a_kibibyte():
