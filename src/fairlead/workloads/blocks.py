@@ -22,7 +22,6 @@ class _Chain:
     before: list[Piece]
     first: int
     ids: list[int]
-    open: bool  # its last block is full, so what follows may have the same segment
 
 
 class Blocks:
@@ -49,12 +48,12 @@ class Blocks:
         chain = self._where[ids[known - 1]] if known else None
         _require_same(chain, ids, known)
         if known < full:
-            if chain is None or not chain.open or chain.first + len(chain.ids) != known:
-                chain = self._below(chain, known, total, opened=True)
+            if chain is None or chain.first + len(chain.ids) != known:
+                chain = self._below(chain, known, total)
             self._extend(chain, ids[known:full])
             known = full
         if known < len(ids):
-            chain = self._below(chain, known, total, opened=False)
+            chain = self._below(chain, known, total)
             self._extend(chain, ids[known:])
         return self._pieces_to(chain, len(ids), total)
 
@@ -68,10 +67,10 @@ class Blocks:
     def _tokens(self, depth: int) -> int:
         return depth * self._size // self._scale
 
-    def _below(self, above: _Chain | None, depth: int, total: int, *, opened: bool) -> _Chain:
+    def _below(self, above: _Chain | None, depth: int, total: int) -> _Chain:
         self._chains += 1
         name = f"{self._label}{self._chains}"
-        return _Chain(name, above, self._pieces_to(above, depth, total), depth, [], opened)
+        return _Chain(name, above, self._pieces_to(above, depth, total), depth, [])
 
     def _extend(self, chain: _Chain, ids: Sequence[int]) -> None:
         for block in ids:

@@ -4,6 +4,7 @@ import pickle
 import sys
 import types
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_azure_files_share_a_clock_and_are_clients(tmp_path):
     conv = written(
         tmp_path / "conv.csv",
         PUBLISHED,
-        "2023-11-16 18:15:46.6805900,374,44",
+        "2023-11-16 18:15:46.6805913,374,44",
         "2023-11-16 18:15:50.99,396,109",
     )
     code = written(tmp_path / "code.csv", PUBLISHED, "2023-11-16 18:15:47.5,1000,10")
@@ -120,8 +121,8 @@ def test_azure_files_share_a_clock_and_are_clients(tmp_path):
 
     assert summary(rows) == [
         ("conv", 0, 374, 44),
-        ("code", 819_410, 1000, 10),
-        ("conv", 4_309_410, 396, 109),
+        ("code", 819_409, 1000, 10),
+        ("conv", 4_309_409, 396, 109),
     ]
 
 
@@ -246,6 +247,17 @@ def test_servegen_keeps_shares_and_burstiness_at_the_wanted_rate(tmp_path):
     assert sent["c1"] / sent["c2"] == pytest.approx(3, rel=0.1)
     assert {600e6 <= row.arrival_us < 1200e6 for row in rows if row.client == "c2"} == {True}
     assert sum(len(row.prompt) for row in rows) / len(rows) == pytest.approx(50, rel=0.05)
+
+
+def test_a_gap_may_reach_over_several_windows(tmp_path):
+    """Even gaps of three windows: drawn afresh in each window, nothing would ever come."""
+    windows = [f"m,1,{600 * n},1,0.1,Gamma,10000,0.01" for n in range(30)]
+    files = servegen_files(tmp_path, *windows)
+    rows = imported("servegen", *files, model="m", start=0.0, duration=18_000.0, rate=1 / 1800)
+
+    assert len(rows) == 10
+    gaps = [b.arrival_us - a.arrival_us for a, b in pairwise(rows)]
+    assert gaps == pytest.approx([1800e6] * 9, rel=0.1)
 
 
 def test_servegen_starts_where_it_is_told(tmp_path):

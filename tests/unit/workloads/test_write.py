@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.runs import Runs
@@ -49,7 +49,8 @@ def traces(draw):
     return rows
 
 
-@settings(max_examples=150, deadline=None)
+# Shrinking files takes minutes; the rows are small as they are.
+@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(rows=traces(), name=st.sampled_from(["t.jsonl", "t.jsonl.gz", "t.jsonl.zst"]))
 def test_what_is_written_is_read_back(tmp_path_factory, rows, name):
     path = tmp_path_factory.mktemp("written") / name
