@@ -118,6 +118,7 @@ def test_theorem_a_6_round_robin_for_each_client_is_not_fair():
             observers=AtWorkers(needed, gaps),
             steps=20 * count,
             charge_input=True,
+            skip_misfits=False,
         )
         return most(gaps.largest)
 
@@ -156,7 +157,7 @@ def test_dlpm_bounds_the_system_view_and_not_what_a_client_sees():
     def gap(count, *, client_view):
         rows = [("f", 0, 0, MAX_INPUT, 0, 1), ("g", 0, 1, MAX_INPUT, MAX_INPUT, 1)] * count
         gaps = backlogged_gap(
-            policy_of("dlpm", quantum=Q), requests_of(rows), charge_input=client_view
+            policy_of("dlpm", quantum=Q), requests_of(rows), charge_input=client_view, skips=False
         )
         return most(gaps)
 

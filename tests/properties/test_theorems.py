@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings, target
+from hypothesis import HealthCheck, Phase, given, settings, target
 
 from tests.properties.theorems import THEOREMS
 
@@ -22,6 +22,7 @@ searched = settings(
     max_examples=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target],
+    suppress_health_check=[HealthCheck.too_slow],  # drawing hundreds of requests on a busy machine
 )
 
 
