@@ -47,6 +47,12 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "calibrate": Experiment(
+        summary="fits a GPU's constants to measured passes",
+        takes="seconds",
+        module="calibrate",
+        alone=True,
+    ),
     "vtc-calibration": Experiment(
         summary="the VTC artifact's measured runs beside simulated ones",
         takes="ten minutes; --quick a few seconds",
