@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
-from fairlead.cli.row_count import counted
 from fairlead.errors import ConfigError
 from fairlead.workloads.parameters import Setting, read_settings
 from fairlead.workloads.trace import TraceRow
@@ -151,6 +150,7 @@ def _show(title: str, settings: Mapping[str, Setting]) -> int:
 
 
 def _write(rows: Iterator[TraceRow], path: str) -> int:
+    from fairlead.cli.row_count import counted
     from fairlead.workloads.files import STANDARD, written
     from fairlead.workloads.write import write_trace
 
@@ -168,6 +168,7 @@ def _write(rows: Iterator[TraceRow], path: str) -> int:
 
 def run_describe(options: argparse.Namespace) -> int:
     """Read the trace and say what it is like."""
+    from fairlead.cli.row_count import counted
     from fairlead.workloads.describe import describe
     from fairlead.workloads.trace import read_trace
 
