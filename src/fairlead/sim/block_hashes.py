@@ -4,7 +4,7 @@ A hash stands for its block and all before it. It depends on the tokens alone, n
 and 128 bits of it make a clash of different prefixes no concern.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 
 from fairlead.core.runs import Run, Runs
@@ -42,7 +42,7 @@ class BlockHashes:
         """The first `count` hashes, which must exist. O(new ones + count)."""
         return self.reaching(count)[:count]
 
-    def reaching(self, count: int) -> Sequence[bytes]:
+    def reaching(self, count: int) -> list[bytes]:
         """All hashes made so far, at least `count` of them; not to be kept. O(new ones)."""
         hashes = self._hashes
         while len(hashes) < count:
