@@ -28,10 +28,11 @@ class Step:
     matched: tuple[int, ...]
     output_len: int
     pick: int
+    prompt: str  # for routers that keep an index of their own
 
 
 # A busy machine is no counter-example.
-unhurried = settings(deadline=None)
+unhurried = settings(deadline=None, max_examples=60)
 
 STEPS = st.lists(
     st.builds(
@@ -43,6 +44,7 @@ STEPS = st.lists(
         matched=st.tuples(*[st.integers(0, 400)] * len(WORKERS)),
         output_len=st.integers(0, 200),
         pick=st.integers(0, 1 << 16),
+        prompt=st.text("ab", max_size=9),
     ),
     max_size=60,
 )
@@ -90,7 +92,8 @@ class Run:
     def on_arrive(self, step: Step, order: int) -> None:
         if self.up:
             matched = {w: min(step.matched[WORKERS.index(w)], step.input_len) for w in self.up}
-            self.send(request(step.client, order, input_len=step.input_len), matched)
+            arrived = request(step.client, order, input_len=step.input_len, prompt=step.prompt)
+            self.send(arrived, matched)
 
     def on_end(self, step: Step, order: int) -> None:
         if self.in_flight:

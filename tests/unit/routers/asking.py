@@ -13,11 +13,13 @@ def choose(router: Router, request: Request, matched: dict[str, int]) -> str:
     return router.route(request, matches=Matches.of_each(matched), candidates=matched.keys())
 
 
-def request(client: str, order: int, *, input_len: int = 100, max_tokens: int = 500) -> Request:
+def request(
+    client: str, order: int, *, input_len: int = 100, max_tokens: int = 500, prompt: str = ""
+) -> Request:
     return Request(
         id=str(order),
         client=client,
-        prompt=(),
+        prompt=tuple(prompt),
         input_len=input_len,
         max_tokens=max_tokens,
         order=order,
