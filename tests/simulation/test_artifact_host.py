@@ -178,8 +178,8 @@ LENGTHS = st.tuples(st.integers(1, 60), st.integers(1, 60), st.integers(0, 25), 
 @given(st.lists(LENGTHS, min_size=1, max_size=12))
 def test_the_worst_case_is_the_artifacts_at_every_step(drawn):
     """
-    Requests try to join one after the other, each at every step until it fits: what is remembered
-    of a failed try must never hide that it fits now.
+    Requests try to join one after the other, each at every step until it fits: it must not be
+    hopeless then, nor before somebody left.
     """
     pool = 200
     memory = WorstCase(pool)
@@ -192,15 +192,19 @@ def test_the_worst_case_is_the_artifacts_at_every_step(drawn):
         request = request_of(made, order)
         if not memory.fits_ever(request):
             continue
+        hopeless = 0
         for tries in range(300):
             for name in [name for name, (other, since) in running.items()
                          if step - since >= other.max_tokens - 1]:  # fmt: skip
                 memory.leave(running.pop(name)[0])
+                hopeless = 0
             state = [(r.input_len, r.max_tokens, step - at + 1) for r, at in running.values()]
             clients = {request.client, *(r.client for r, _ in running.values())}
             limit = pool - ADAPTER_TOKENS * len(clients)
             expected = peak(state, [(request.input_len, request.max_tokens)], step) < limit
             assert memory.fits(request, step, []) == expected, (step, tries)
+            hopeless = max(hopeless, memory.may_fit_at(request.input_len, request.max_tokens, step))
+            assert not (expected and step < hopeless), (step, hopeless)
             if expected:
                 break
             step += 1

@@ -43,34 +43,42 @@ class WorstCase:
         self._places: dict[RequestId, tuple[int, int, int]] = {}
         self._serial = 0
         self._clients: dict[ClientId, int] = {}
-        self._hopeless: tuple[RequestId, int] | None = None  # does not fit before that step
+        # (input, max_tokens) of the smallest that was asked for, and the first step it may fit.
+        self._hopeless: tuple[int, int, int] | None = None
 
     def fits_ever(self, request: Request) -> bool:
         """Whether it could run alone."""
         return request.input_len + request.max_tokens < self.pool - ADAPTER_TOKENS
 
     def fits(self, request: Request, step: int, looked: Sequence[Request]) -> bool:
-        """Whether it may join at `step`, beside those found to fit in this look. O(running).
+        """Whether it may join at `step`, beside those found to fit in this look. O(running)."""
+        sizes = [(each.input_len, each.max_tokens) for each in [*looked, request]]
+        clients = {*self._clients, request.client, *(each.client for each in looked)}
+        return self._need(sizes, step) < self.pool - ADAPTER_TOKENS * len(clients)
 
-        Each step that it waits takes one token off its share of any later step, and no more: until
-        somebody joins or leaves, the answer to the same request is known for a while. O(1) then.
+    def may_fit_at(self, input_len: int, max_tokens: int, step: int) -> int:
+        """No request of that size or larger fits before this step, unless somebody joins or leaves.
+
+        Each step that it waits takes one token off its share of any later step, and no more. O(1)
+        after the first time.
         """
-        if self._hopeless and self._hopeless[0] == request.id and step < self._hopeless[1]:
-            return False
+        if self._hopeless is None or self._hopeless[:2] != (input_len, max_tokens):
+            need = self._need([(input_len, max_tokens)], step)
+            beyond = need - (self.pool - ADAPTER_TOKENS * len(self._clients))
+            self._hopeless = (input_len, max_tokens, step + max(0, beyond + 1))
+        return max(step, self._hopeless[2])
+
+    def _need(self, sizes: Sequence[tuple[int, int]], step: int) -> int:
+        """The most that memory must hold if requests of these sizes join at `step`."""
         entries = self._running.copy()
-        for place, candidate in enumerate([*looked, request]):
-            entry = (-(step + candidate.max_tokens), self._serial + place)
-            insort(entries, (*entry, candidate.input_len + 1 - step))
+        for place, (input_len, max_tokens) in enumerate(sizes):
+            insort(entries, (-(step + max_tokens), self._serial + place, input_len + 1 - step))
         used = need = 0
         for k, (ends, _, tokens) in enumerate(entries, 1):
             used += tokens
             # Of `remaining` = ends - step - 1 and the step's own tokens, the step cancels out.
             need = max(need, (-ends - 1) * k + used)
-        clients = {*self._clients, request.client, *(each.client for each in looked)}
-        beyond = need - (self.pool - ADAPTER_TOKENS * len(clients))
-        if not looked:
-            self._hopeless = (request.id, step + beyond + 1)
-        return beyond < 0
+        return need
 
     def join(self, request: Request, step: int) -> None:
         """It has its first output at `step`. O(running)."""
@@ -100,6 +108,7 @@ class ArtifactHost:
         self._max_running = max_running
         self._unread: dict[RequestId, Job] = {}  # arrived, and the loop has not heard of it
         self._waiting: dict[RequestId, Job] = {}
+        self._least = (0, 0)  # nobody who waits has fewer input tokens, or fewer max_tokens
         self._running: dict[Job, int] = {}  # and its last step
         self._prefilling: list[Job] = []
         self._last: list[tuple[int, int, Job]] = []  # (last step, order, job)
@@ -120,7 +129,7 @@ class ArtifactHost:
         """Prefill who may join, or decode. O(running * looked at) for a look, else O(1)."""
         if not self._running:
             self._read()
-        found = self._look() if not self._running or self._calm >= WAIT_PASSES else []
+        found = self._look() if self._is_due() else []
         self._read()
         if found:
             self._calm = 0
@@ -177,14 +186,26 @@ class ArtifactHost:
     def _read(self) -> None:
         """The loop hears of those who arrived; a client the policy has no room for is heard later."""
         for job in list(self._unread.values()):
+            request = job.request
             with suppress(QueueFull):
-                self.scheduler.add(job.request)
-                self._waiting[job.request.id] = self._unread.pop(job.request.id)
+                self.scheduler.add(request)
+                size = (request.input_len, request.max_tokens)
+                least = self._least if self._waiting else size
+                self._least = (min(least[0], size[0]), min(least[1], size[1]))
+                self._waiting[request.id] = self._unread.pop(request.id)
+
+    def _is_due(self) -> bool:
+        """Whether to look now; not where nobody could fit, as looking costs O(running) charges."""
+        if not self._waiting:
+            return False
+        if not self._running:
+            return True
+        if self._calm < WAIT_PASSES:
+            return False
+        return self._memory.may_fit_at(*self._least, self._step) == self._step
 
     def _look(self) -> list[Job]:
         """The next minibatch, maybe empty; who does not fit, in memory or budget, ends it."""
-        if not self._waiting:
-            return []
         found: list[Job] = []
         requests: list[Request] = []
         tokens = 0
@@ -244,5 +265,6 @@ class ArtifactHost:
             heappop(self._last)
         passes = self._last[0][0] - self._step
         if self._waiting:
-            passes = min(passes, max(1, WAIT_PASSES - self._calm))
+            hopeless = self._memory.may_fit_at(*self._least, self._step) - self._step
+            passes = min(passes, max(1, WAIT_PASSES - self._calm, hopeless))
         return passes
