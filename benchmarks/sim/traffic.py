@@ -1,0 +1,52 @@
+"""Traffic for the simulator's benches: prompts of 1,000 tokens in four runs, three quarters of them shared.
+
+Rows are made as they are read, so that what is measured holds only what the simulator keeps.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+from fairlead.core.runs import Runs
+from fairlead.workloads.trace import TraceRow
+
+# Tokens of each run; the shared one is below D2LPM's minimum match, or all would go to one worker first.
+SYSTEM, CLIENT, DOCUMENT, OWN = 50, 450, 300, 200
+DOCUMENTS = 8  # of each client
+MEAN_OUTPUT = 100
+
+
+def steady(count: int, *, rate: float, clients: int, seed: int) -> Iterator[TraceRow]:
+    """Poisson arrivals, `rate` a second, of clients that are all alike."""
+    rng = Random(seed)
+    at = 0.0
+    for number in range(count):
+        at += rng.expovariate(rate)
+        yield _row(number, rng, clients, int(at * 1e6))
+
+
+def burst(count: int, *, clients: int, seed: int) -> Iterator[TraceRow]:
+    """All at once: whoever does not run, waits."""
+    rng = Random(seed)
+    for number in range(count):
+        yield _row(number, rng, clients, 0)
+
+
+def _row(number: int, rng: Random, clients: int, at_us: int) -> TraceRow:
+    client = f"client {rng.randrange(clients)}"
+    document = f"{client} document {rng.randrange(DOCUMENTS)}"
+    output_len = rng.randrange(1, 2 * MEAN_OUTPUT)
+    return TraceRow(
+        id=str(number),
+        client=client,
+        arrival_us=at_us,
+        prompt=Runs(
+            [
+                ("system", 0, SYSTEM),
+                (client, 0, CLIENT),
+                (document, 0, DOCUMENT),
+                (number, 0, OWN),
+            ]
+        ),
+        output_len=output_len,
+        max_tokens=output_len,
+    )
