@@ -14,6 +14,9 @@ from fairlead.core.matches import Matches
 from fairlead.core.request import Request, Unit, WorkerId
 from fairlead.core.runs import Runs, common_len
 
+# A prompt with more runs and plain tokens than this is not kept alive by stretches that need little
+# of it; as in `RadixTree`.
+_BULKY = 64
 _CONFIRMED = 1  # in a node's `holders`; each request expected to pass counts _EXPECTED
 _EXPECTED = 2
 
@@ -158,6 +161,9 @@ class FleetTree:
             assert node.parent is not None
             above = node.parent
             if node.holders.get(worker, 0) & _CONFIRMED:
+                if node.start < length and _says_only(node, _CONFIRMED):
+                    node.end = length  # mostly: nobody else knew of what was evicted
+                    break
                 if node.start < length and self._nodes < self._max_nodes:
                     self._split(node, length)
                 # All of it: what parts from `tokens` behind `length` is gone, too.
@@ -248,7 +254,8 @@ class FleetTree:
         del parent.children[node.key[node.start]]
         if not parent.children:
             parent.children = None
-        _shorten(parent, node.key)
+        if node.key.bulk > _BULKY:
+            _shorten(parent, node.key)
         self._nodes -= 1
         return parent
 
@@ -283,6 +290,11 @@ class FleetTree:
                 if worker in child.holders:
                     yield child
                     stack.append(child)
+
+
+def _says_only(node: _Node, what: int) -> bool:
+    """Whether it is a leaf where that is the only reason for its only holder."""
+    return not node.children and len(node.holders) == 1 and what in node.holders.values()
 
 
 def _drop(holders: dict[WorkerId, int], worker: WorkerId, what: int) -> None:
