@@ -69,3 +69,15 @@ def test_who_is_preempted_is_admitted_again_and_said_so(host):
 def test_what_an_engine_does_not_do_is_refused(host, given):
     with pytest.raises(ConfigError, match=f"host {host}"):
         Cluster(SimConfig(host=host, kv_tokens=MEMORY, **given), [])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kv_tokens": 15}, "a block of 16"),
+        ({"router": "central-dlpm", "replicas": 2}, "by blocks"),
+    ],
+)
+def test_what_blocks_cannot_do_is_refused(given, said):
+    with pytest.raises(ConfigError, match=said):
+        Cluster(SimConfig(**{"host": "vllm", "kv_tokens": MEMORY, **given}), [])

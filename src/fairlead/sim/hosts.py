@@ -120,7 +120,14 @@ def _artifact(parts: Parts, number: int) -> Engine:
 def _vllm(parts: Parts, number: int) -> Engine:
     config = parts.config
     _check_optimistic(config)
-    pool = BlockPool(blocks=max(1, parts.capacity // BLOCK_LEN), block_size=BLOCK_LEN)
+    if parts.policy is not None:
+        # It compares requests by the object, and their prompts by the token.
+        raise ConfigError("router central-dlpm: not with host vllm, which knows prompts by blocks")
+    if parts.capacity < BLOCK_LEN:
+        raise ConfigError(
+            f"kv-tokens: host vllm needs a block of {BLOCK_LEN} tokens, got {parts.capacity}"
+        )
+    pool = BlockPool(blocks=parts.capacity // BLOCK_LEN, block_size=BLOCK_LEN)
     mirror = BlockTree(pool.cache) if config.workers > 1 else None
     host = VllmHost(
         scheduler_over(parts, pool.cache, number, max_misfits=config.max_misfits),
