@@ -9,6 +9,7 @@ from tests.unit.engines.bare_vllm import RequestStatus, make_request  # noqa: E4
 from tests.unit.engines.fair_trace import assert_exact, deficit, fair, prompt, service  # noqa: E402
 
 from fairlead.core.service import UNITS_PER_TOKEN, Service  # noqa: E402
+from fairlead.schedulers import IN_ENGINES  # noqa: E402
 
 
 @pytest.mark.parametrize("run_ahead", [False, True])
@@ -30,6 +31,22 @@ def test_charges_are_what_vllm_reports(run_ahead, blocks):
     assert_exact(trace, inputs)
     assert sum(service(trace, client).output_len for client in "abc") == 30 * 40
     assert not trace.scheduler._queue.live
+    assert len(trace.scheduler._fair) == 0
+
+
+@pytest.mark.parametrize("scheduler", IN_ENGINES)
+def test_every_scheduler_that_engines_offer_serves_everybody(scheduler):
+    """In little memory, where most of them preempt, and with aborts, where predictions are settled."""
+    trace = fair(scheduler=scheduler, blocks=24, budget=128)
+    for i in range(18):
+        client, words = "abc"[i % 3], prompt(i % 4, i, length=70 + 7 * (i % 5))
+        trace.add(make_request(f"r{i}", words, client=client, max_tokens=40))
+    for _ in range(3):
+        trace.step()
+    trace.scheduler.finish_requests(["r0", "r17"], RequestStatus.FINISHED_ABORTED)
+    trace.run()
+
+    assert set(trace.finished) == {f"r{i}" for i in range(1, 17)}
     assert len(trace.scheduler._fair) == 0
 
 
