@@ -69,7 +69,8 @@ class Asking(Protocol):
     """A policy that asks what was emitted, when it needs to know, instead of being told each time.
 
     It calls `settle(client)`, or `settle(None)` for all clients, which brings `on_decode` up to date.
-    A policy to which outputs are free says `charges_outputs = False` instead, and is told at the end.
+    A policy to which outputs are free says `charges_outputs = False` instead, and is told at the end;
+    one whose looks are all alike until somebody comes or leaves, `is_steady = True`.
     """
 
     settle: Callable[[ClientId | None], None]

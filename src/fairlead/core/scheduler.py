@@ -242,6 +242,11 @@ class Scheduler:
         """How many rounds of refill the policy has run; 0 for one that has none."""
         return int(getattr(self.policy, "refill_rounds", 0))
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether a look that admits nobody is the same again until somebody comes or leaves. O(1)."""
+        return bool(getattr(self.policy, "is_steady", False))
+
     def state(self, request: Request) -> State:
         """Where the request is. O(1)."""
         return self._seats[request.id].state

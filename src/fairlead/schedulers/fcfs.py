@@ -8,6 +8,7 @@ class FCFS:
     """The oldest request first, whoever sent it."""
 
     charges_outputs = False
+    is_steady = True
 
     def __init__(self) -> None:
         self._line = Line()

@@ -21,6 +21,7 @@ class LPM:
     """
 
     charges_outputs = False
+    is_steady = True
 
     def __init__(self, *, cache: RadixTree | BlockCache, fallback: int | None = None) -> None:
         self._index = waiting_index(cache)

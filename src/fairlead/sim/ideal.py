@@ -177,7 +177,7 @@ class IdealHost:
 
     def _repeats(self, full: bool) -> int:
         """Until the first one ends, if a look before that could admit nobody."""
-        if self._waiting and not full:
+        if self._waiting and not full and not self.scheduler.is_steady:
             return 1
         last = self._last
         while last[0][2] not in self._places:
