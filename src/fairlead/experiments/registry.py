@@ -55,7 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "vtc-calibration": Experiment(
         summary="the VTC artifact's measured runs beside simulated ones",
-        takes="ten minutes; --quick a few seconds",
+        takes="four minutes; --quick a few seconds",
         module="vtc_calibration",
     ),
 }
