@@ -27,7 +27,7 @@ docs: install-dev  ## every link in README and docs leads somewhere
 	$(BIN)/python -m pytest -q tests/test_docs.py
 
 bench: install-dev  ## speed; writes benchmarks/results/
-	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule gateway; do \
+	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway; do \
 		echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 nightly: install-dev  ## the end-to-end tests on an older vLLM
