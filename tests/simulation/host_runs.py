@@ -4,12 +4,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from hypothesis import Phase
 from hypothesis import strategies as st
 
 from fairlead.core.request import Request
 from fairlead.core.runs import Runs
 from fairlead.sim.host import Job, Pass
 from fairlead.workloads.trace import TraceRow
+
+# Without shrinking, which takes minutes on whole runs.
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 
 
 @dataclass(frozen=True, kw_only=True)

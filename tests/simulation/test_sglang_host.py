@@ -12,7 +12,7 @@ from fairlead.sim.host import Job
 from fairlead.sim.prefill_budget import SCALE, TokenRatio
 from fairlead.sim.sglang import MAX_HELD_PASSES, SglangHost
 from fairlead.sim.token_pool import TokenPool
-from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
+from tests.simulation.host_runs import PHASES, Arrival, HostRun, request_of, row, traffic
 
 
 def make(scheduler: str = "dlpm", *, kv_tokens: int = 2000, policy: dict | None = None, **sizes):
@@ -204,7 +204,7 @@ def test_the_pass_says_exactly_what_is_computed():
 
 
 @pytest.mark.parametrize("scheduler", ["dlpm", "vtc", "lpm"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160), tight=st.booleans(), seed=st.integers(0, 99))
 def test_passes_in_closed_form_are_the_passes_one_by_one(scheduler, arrivals, tight, seed):
     sizes = {"kv_tokens": 180 if tight else 900, "max_running": 4}
@@ -240,7 +240,7 @@ def test_alike_passes_are_really_skipped():
 
 
 @pytest.mark.parametrize("fair", [True, False])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160))
 def test_memory_is_whole_whoever_comes_and_goes(fair, arrivals):
     """`check` runs after every arrival, cancellation and pass; at the end nothing is in use."""

@@ -13,7 +13,7 @@ from fairlead.sim.block_pool import BlockPool
 from fairlead.sim.block_tree import BlockTree
 from fairlead.sim.host import Job
 from fairlead.sim.vllm import VllmHost
-from tests.simulation.host_runs import Arrival, HostRun, request_of, row, traffic
+from tests.simulation.host_runs import PHASES, Arrival, HostRun, request_of, row, traffic
 
 BLOCK = 16
 
@@ -125,7 +125,7 @@ def test_the_pass_says_exactly_what_is_computed():
 
 
 @pytest.mark.parametrize("scheduler", ["dlpm", "vtc", "fcfs"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160), tight=st.booleans(), seed=st.integers(0, 99))
 def test_passes_in_closed_form_are_the_passes_one_by_one(scheduler, arrivals, tight, seed):
     """Evictions and the order of the free blocks included: what comes later depends on them."""
@@ -146,7 +146,7 @@ def test_alike_passes_are_really_skipped():
     assert len(run.passes) < 5
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160))
 def test_memory_is_whole_whoever_comes_and_goes(arrivals):
     """`check` runs after every arrival, cancellation and pass; at the end nothing is in use."""
@@ -200,7 +200,7 @@ def test_jobs_may_be_told_in_the_order_they_were_admitted():
     assert [job.request.id for job in host.end_pass(1, 0)] == ["b", "a"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160))
 def test_a_router_that_follows_the_pool_knows_what_is_cached(arrivals):
     """Block by block, through evictions and duplicates."""

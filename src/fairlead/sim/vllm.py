@@ -72,7 +72,8 @@ class VllmHost:
         assert max_num_seqs >= 1 and max_num_batched_tokens >= 1 and 0 <= watermark < 1
         self.scheduler, self._pool = scheduler, pool
         self._slots, self._budget = max_num_seqs, max_num_batched_tokens
-        self._watermark = int(watermark * pool.blocks)
+        # vLLM counts the one block, too, that it keeps for itself.
+        self._watermark = int(watermark * (pool.blocks + 1))
         self._picks_victims = picks_victims
         self._mirror = mirror
         self._known: dict[RequestId, _Sequence] = {}
