@@ -16,6 +16,7 @@ from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
 from fairlead.experiments.registry import data_folder
 from fairlead.experiments.vtc_compared import Comparison, outcome, verdict
+from fairlead.experiments.vtc_figure import RAMP, save_figure
 from fairlead.experiments.vtc_report import show, write
 from fairlead.experiments.vtc_runs import REQUESTS, MeasuredRun, read_runs
 from fairlead.metrics.vtc_table import Row
@@ -128,17 +129,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--only", default="", metavar="TEXT", help="runs whose name has it")
     parser.add_argument("--out", metavar="FILE", help="also write the numbers there, as JSON")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draw the passes and a ramp there (.svg, .png, .pdf)"
+    )
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
     """Compare run by run; Ctrl-C keeps those that are done. Exit status."""
     if options.seeds < 0:
         raise ConfigError(f"--seeds: expected a whole number from 0, got {options.seeds}")
-    if options.out and not Path(options.out).absolute().parent.is_dir():
-        raise ConfigError(f"--out: there is no folder {Path(options.out).parent}")
+    for flag in ("out", "figure"):
+        path = getattr(options, flag)
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ConfigError(f"--{flag}: there is no folder {Path(path).parent}")
+    data = data_folder(options.data, REQUESTS)
+    every = read_runs(data)
     runs = [
         each
-        for each in read_runs(data_folder(options.data, REQUESTS))
+        for each in every
         if options.only in each.name and (not options.quick or each.name in QUICK)
     ]
     if not runs:
@@ -155,7 +163,17 @@ def run(options: argparse.Namespace, console: Console) -> int:
         show(done, verdict(done), console)
         if options.out:
             write(options.out, done, verdict(done), {**about, "interrupted": interrupted})
+    if options.figure and not interrupted:
+        _draw(Path(options.figure), data, every)
     return 130 if interrupted else 0
+
+
+def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:
+    """Raises ConfigError if the ramp is not among the runs."""
+    ramp = next((each for each in runs if each.name == RAMP), None)
+    if ramp is None:
+        raise ConfigError(f"--figure: shows {RAMP}, which is not among the runs")
+    save_figure(path, data, ramp.rows(), simulated(ramp))
 
 
 def _compare_all(

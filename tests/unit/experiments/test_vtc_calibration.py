@@ -176,6 +176,21 @@ def test_a_file_that_is_no_gzip_is_one_line(tmp_path, capsys):
     assert f"{REQUESTS}: cannot be read: " in capsys.readouterr().err
 
 
+@needs_data
+def test_a_figure_is_drawn(tmp_path, capsys):
+    flags = ("--data", DATA, "--only", "real/RPM5", "--seeds", "0", "--figure")
+
+    assert experiment(*flags, tmp_path / "figure.png") == 0
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert experiment(*flags, tmp_path / "figure.gpx") == 2
+    assert "--figure: expected .svg, .png or .pdf, got 'figure.gpx'" in capsys.readouterr().err
+
+
+def test_a_figure_needs_its_ramp(tmp_path, capsys):
+    assert experiment("--data", folder_with(tmp_path), "--figure", tmp_path / "a.png") == 2
+    assert "--figure: shows increase/FCFS, which is not among the runs" in capsys.readouterr().err
+
+
 def test_the_data_folder_is_named_by_flag_or_environment(tmp_path):
     folder_with(tmp_path)
 
