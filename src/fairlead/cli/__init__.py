@@ -13,7 +13,15 @@ from fairlead.cli import experiment, service, simulate, trace
 from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
-EXTRAS = {"uvloop": "gateway", "httptools": "gateway", "pydantic": "gateway", "rich": "gateway"}
+EXTRAS = {
+    "uvloop": "gateway",
+    "httptools": "gateway",
+    "pydantic": "gateway",
+    "rich": "gateway",
+    "matplotlib": "experiments",
+    "numpy": "experiments",
+    "yaml": "experiments",
+}
 
 
 class OneLineParser(argparse.ArgumentParser):
