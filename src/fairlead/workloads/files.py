@@ -125,23 +125,29 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write, packed by its suffix; it gets its name only once it is complete.
 
     Until then it is `path.part`; if the writer raises, that is removed and an older file of the same
-    name is untouched. `-` is standard output. Raises ConfigError if it cannot be created.
+    name is untouched. `-` is standard output; a device or a pipe is written to as it is, and a link
+    stays one. Raises ConfigError if it cannot be created.
     """
     if str(path) == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = Path(f"{path}.part")
     try:
+        # Renamed over a device, a file would take its place for everyone on the machine.
+        target = Path(path).resolve() if Path(path).is_file() else Path(path)
+        whole = target.is_file() or not target.exists()
+        part = target.with_name(f"{target.name}.part") if whole else target
         file = part.open("wb")
     except OSError as error:
         raise ConfigError(in_words(error)) from None
     try:
         with file, _packed(file, str(path)) as packed:
             yield packed
-        os.replace(part, path)
+        if whole:
+            os.replace(part, target)
     except BaseException:
-        part.unlink(missing_ok=True)
+        if whole:
+            part.unlink(missing_ok=True)
         raise
 
 

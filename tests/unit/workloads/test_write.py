@@ -1,6 +1,7 @@
 """The writer: what it writes is what the reader reads, in the same bytes each time."""
 
 import gzip
+import os
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -99,3 +100,33 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path, name):
         write_trace(interrupted(), file)
 
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(name, b"before")]
+
+
+def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
+    file, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    file.write_bytes(b"old")
+    link.symlink_to(file)
+    with written(link) as out:
+        out.write(b"new")
+
+    assert link.is_symlink()
+    assert file.read_bytes() == b"new"
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    """
+    Run as root, `--out /dev/stdout` once put a file in the place of the device.
+    """
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with written(pipe) as out:
+            out.write(b"row\n")
+        assert os.read(reader, 100) == b"row\n"
+    finally:
+        os.close(reader)
+
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
