@@ -208,12 +208,13 @@ class Cluster:
         """A worker fails or joins."""
         if change.up:
             self._emit(Worker(self.kernel.now_us, change.worker, up=True))
-            self._add_worker(change.worker)
             waiting, self._stranded = self._stranded, []
         else:
             waiting = self._lose_worker(change.worker)
         for ticket in waiting:
             self.intake.again(ticket)
+        if change.up:  # after them: where a queue is shared, its first look comes after arrivals
+            self._add_worker(change.worker)
 
     def _lose_worker(self, number: int) -> list[Ticket]:
         """It is gone with its cache and its queue; the requests to be dispatched again."""

@@ -118,6 +118,21 @@ def test_everyone_may_be_gone_for_a_while() -> None:
     assert sorted(event.request for event in of(events, Finish)) == ["x", "y"]
 
 
+def test_who_is_dispatched_again_is_there_when_the_first_worker_looks() -> None:
+    """
+    There is room for one. x came first and ran, y waits in the queue; with no worker left, x is put
+    back only as one joins, and that joins before it looks.
+    """
+    changes = (
+        Change(time_us=500_000, worker=0, up=False),
+        Change(time_us=5_000_000, worker=0, up=True),
+    )
+    _, events = played(row("x"), row("y", 0.2), replicas=1, changes=changes)
+
+    admitted = [event.request for event in of(events, Admit) if event.t_us == 5_000_000]
+    assert admitted == ["x"]
+
+
 def test_it_is_the_scheduler_and_has_its_own_settings() -> None:
     with pytest.raises(ConfigError, match="it is the scheduler, and that is dlpm, got 'vtc'"):
         played(row("x"), scheduler="vtc")
