@@ -134,7 +134,7 @@ class _Rules:
 
     def __init__(self) -> None:
         self._ids = HashSet()
-        self._weights: dict[ClientId, int] = {}
+        self._weights: dict[ClientId, int | None] = {}  # what each client's first row says
         self._last_us = 0
 
     def keep(self, row: TraceRow) -> None:
@@ -150,10 +150,15 @@ class _Rules:
                 raise WrongField(f"after[{at}]", "the id of an earlier line", parent)
         if not self._ids.add(row.id):
             raise WrongField("id", "an id of its own", row.id)
-        if row.weight is not None and row.weight != self._weights.setdefault(
-            row.client, row.weight
-        ):
+        before = self._weights.setdefault(row.client, row.weight)
+        if row.weight is not None and row.weight != before:
             raise ConfigError(
-                f'field "weight": expected {seconds(self._weights[row.client])} as before for client '
+                f'field "weight": expected {_first_weight(before)} for client '
                 f"{json.dumps(row.client)}, got {seconds(row.weight)}"
             )
+
+
+def _first_weight(weight: int | None) -> str:
+    if weight is None:
+        return "no value, as on the first line"
+    return f"{seconds(weight)} as before"

@@ -175,6 +175,10 @@ def test_a_wrong_field_is_one_line_with_its_place(tmp_path, mistake):
             '3: field "weight": expected 2 as before for client "a", got 2.5',
         ),
         (
+            with_ids({}, {"weight": 4}),
+            '2: field "weight": expected no value, as on the first line for client "a", got 4',
+        ),
+        (
             [{**LINE, "arrival": 3, "cancel_at": 2}],
             '1: field "cancel_at": expected no time before arrival, got 2',
         ),
