@@ -55,6 +55,24 @@ def test_skipping_or_not_the_summary_is_the_same(trace, tmp_path):
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--scheduler", "vtc"], None),
+        (["--scheduler", "vtc", "--misfit", "skip"], "a look that stops at a misfit"),
+        (["--scheduler", "dlpm", "--misfit", "skip"], None),
+        (["--cost", "linear:1,1"], "linear cost"),
+        (["--scheduler", "fcfs"], "no theorem bounds the gaps of fcfs"),
+    ],
+)
+def test_a_bound_is_shown_only_where_a_theorem_holds(flags, reason, trace, tmp_path):
+    path = tmp_path / "summary.json"
+    assert main(["simulate", trace, *SMALL, "--summary", str(path), *flags]) == 0
+    said = json.loads(path.read_text())["gaps"]["no_bound_because"]
+
+    assert said is None if reason is None else reason in said
+
+
 @pytest.mark.parametrize("host", ["ideal", "artifact", "vllm", "sglang"])
 def test_every_host_serves_a_trace(host, trace, tmp_path):
     path = tmp_path / "summary.json"

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fairlead.metrics.events_file import writing_events
 from fairlead.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.summary import Summary
 from fairlead.routers import LATE_ROUTERS
+from fairlead.schedulers.dlpm import DLPM
 from fairlead.sim.cluster import Cluster, capacity_of
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.trace import read_trace
@@ -62,8 +64,11 @@ def bound_of(config: SimConfig) -> Bound:
         return no_bound("the bounds are for the linear cost")
     if config.scheduler == "dlpm":
         view: View = "client" if config.charge == "input" else "system"
-        return dlpm_bound(quantum=config.quantum or 4096, capacity=capacity, view=view)
+        quantum = config.quantum or signature(DLPM).parameters["quantum"].default
+        return dlpm_bound(quantum=quantum, capacity=capacity, view=view)
     if config.scheduler == "vtc":
+        if config.skips_misfits:
+            return no_bound("VTC's theorems need a look that stops at a misfit")
         view = "system" if config.charge == "extend" else "client"
         return vtc_bound(capacity=capacity, view=view)
     return no_bound(f"no theorem bounds the gaps of {config.scheduler}")
