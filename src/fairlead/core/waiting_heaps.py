@@ -12,14 +12,26 @@ from fairlead.core.waiting_trie import Entry, Node, Source
 class _Client:
     """What the index knows of one client with waiting requests."""
 
-    __slots__ = ("open", "stands", "top", "waiting")
+    __slots__ = ("name", "open", "stands", "top", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, name: ClientId) -> None:
+        self.name = name
         self.open = False
         self.waiting = 0
         # (-depth, order, serial, node) of the stands that answer for it.
         self.stands: LazyHeap[tuple[int, int, int, Node]] = LazyHeap()
         self.top: tuple[int, int, Entry] | None = None  # (-depth, order, entry) of its best
+
+    def is_true(self, item: tuple[int, int, int, Node]) -> bool:
+        """Whether an entry of `stands` still says what its stand says."""
+        depth, order, _, stand = item
+        entry = stand.best.get(self.name)
+        return (
+            entry is not None
+            and entry.order == order
+            and stand.standing
+            and stand.start + stand.held == -depth
+        )
 
 
 class WaitingHeaps:
@@ -42,7 +54,7 @@ class WaitingHeaps:
     def join(self, client: ClientId) -> None:
         """One more request of the client waits. O(1)."""
         if (state := self._clients.get(client)) is None:
-            state = self._clients[client] = _Client()
+            state = self._clients[client] = _Client(client)
         state.waiting += 1
 
     def leave(self, client: ClientId) -> None:
@@ -196,7 +208,7 @@ class WaitingHeaps:
         self._dirty[client] = None
         if entry := stand.best.get(client):
             item = (-stand.depth, entry.order, stand.serial, stand)
-            state.stands.push(item, lambda each: _is_true(each, client))
+            state.stands.push(item, state.is_true)
 
     def _settle(self) -> None:
         """Bring the clients' tops, and the front of the open ones, up to date. O(changes * log n)."""
@@ -211,7 +223,7 @@ class WaitingHeaps:
 
     def _settle_client(self, client: ClientId) -> None:
         state = self._clients[client]
-        top = state.stands.top(lambda item: _is_true(item, client))
+        top = state.stands.top(state.is_true)
         if top is None:
             state.top = None
             return
@@ -230,10 +242,3 @@ def _is_there(item: Source, node: Node, client: ClientId) -> bool:
     return (
         source.parent is node and not source.standing and entry is not None and entry.order == order
     )
-
-
-def _is_true(item: tuple[int, int, int, Node], client: ClientId) -> bool:
-    """Whether an entry of a client's heap still says what its stand says."""
-    depth, order, _, stand = item
-    entry = stand.best.get(client)
-    return stand.standing and -stand.depth == depth and entry is not None and entry.order == order

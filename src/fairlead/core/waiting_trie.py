@@ -158,23 +158,23 @@ class WaitingTrie:
 
     def set_held(self, node: Node, held: int) -> None:
         """The cache now holds `held` units of the node's edge. O(stands that come or go)."""
-        assert 0 <= held <= node.end - node.start and node.parent is not None
-        was_full = node.full
+        parent, length, before = node.parent, node.end - node.start, node.held
+        assert 0 <= held <= length and held != before and parent is not None
         node.held = held
-        if held:
-            node.parent.warm[node] = None
-        else:
-            node.parent.warm.pop(node, None)
+        if not held:
+            del parent.warm[node]
+        elif not before:
+            parent.warm[node] = None
         if not node.standing:
-            if held and node.parent.standing and node.parent.full:
+            if held and parent.standing and parent.full:
                 self._rise(node)
         elif not held:
             self._sink(node)
         else:
-            if was_full and not node.full:
+            if before == length:
                 for child in [child for child in node.warm if child.standing]:
                     self._sink(child)
-            elif node.full and not was_full:
+            elif held == length:
                 for child in list(node.warm):
                     self._rise(child)
             self._stands.moved(node)
