@@ -6,7 +6,7 @@ between them and does what is the same for every policy (preempted requests firs
 aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O (DESIGN 4).
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from fairlead.core.block_cache import BlockCache
@@ -187,17 +187,21 @@ class LateBound(Protocol):
     """Instead of a router: nobody is chosen on arrival, and the worker that has room takes a request.
 
     The host offers each request to all workers' policies (`Ordering.add`), and takes it back from the
-    others (`Ordering.remove`) when `claimed` says who admitted it.
+    others (`Ordering.remove`) when `claimed` says who admitted it. If it was at a worker before, which
+    failed, `claimed` answers with what `remove_worker` said then: it does not pay twice.
     """
 
-    claimed: Callable[[Request, WorkerId], None]
+    claimed: Callable[[Request, WorkerId], int | None]
 
     def add_worker(self, worker: WorkerId, cache: RadixTree | BlockCache) -> Policy:
         """`worker` is up with `cache`; its policy, to which what waits has yet to be offered."""
         ...
 
-    def remove_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone; what was offered there only, waits no more."""
+    def remove_worker(self, worker: WorkerId) -> Mapping[Request, int]:
+        """`worker` is gone; what was offered there only, waits no more.
+
+        Says who ran there, and how many outputs each has paid for, as well as its prompt.
+        """
         ...
 
     def blocked_us(self, worker: WorkerId, now_us: int) -> int:

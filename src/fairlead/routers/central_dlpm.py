@@ -14,7 +14,7 @@ scheduler, instead of racing for a lock (A8.4); outputs are charged up to the mo
 Its bound is 2 (w_q * sum of M_w + w_e + Q), for one queue shares all memories.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fairlead.core.block_cache import BlockCache
@@ -57,7 +57,7 @@ class CentralDLPM:
         work_us: int = 100,
     ) -> None:
         assert round_trip_us >= 0 and work_us >= 0, (round_trip_us, work_us)
-        self.claimed: Callable[[Request, WorkerId], None] = _nobody_else
+        self.claimed: Callable[[Request, WorkerId], int | None] = _nobody_else
         self.traffic = Traffic()
         self._cost = cost or TokenCost()
         self._charge = parse_charge(charge)
@@ -77,11 +77,14 @@ class CentralDLPM:
         view = self._views[worker] = CentralView(self, worker, cache)
         return view
 
-    def remove_worker(self, worker: WorkerId) -> None:
-        """See `LateBound.remove_worker`. O(waiting)."""
-        view = self._views.pop(worker)
+    def remove_worker(self, worker: WorkerId) -> Mapping[Request, int]:
+        """See `LateBound.remove_worker`. O(waiting + running there)."""
+        view = self._views[worker]
+        view.settle(None)  # what it emitted since somebody asked last
+        del self._views[worker]
         for request in list(view.requests):
             view.remove(request)
+        return view.paid
 
     def blocked_us(self, worker: WorkerId, now_us: int) -> int:
         """See `LateBound.blocked_us`. O(1)."""
@@ -137,16 +140,19 @@ class CentralDLPM:
             self._open(client)
         return bool(refilled)
 
-    def admitted(self, request: Request, extend_len: int, worker: WorkerId) -> None:
-        """`worker` took it: the others hear of that, and its client pays."""
+    def admitted(self, request: Request, extend_len: int, worker: WorkerId) -> int:
+        """`worker` took it: the others hear of that, and its client pays. Outputs paid before."""
         self.traffic.answer_bytes += TOKEN_BYTES * request.input_len
-        self.claimed(request, worker)
+        paid = self.claimed(request, worker)
         assert request not in self._offers, "somebody else could still take it"
+        if paid is not None:
+            return paid
         computed = extend_len if self._charge == "extend" else request.input_len
         self._spend(request.client, self._cost.prefill(computed))  # Alg. 1, lines 22-24
+        return 0
 
     def emitted(self, request: Request, before: int, tokens: int) -> None:
-        """Alg. 1, line 26."""
+        """Alg. 1, line 26, of tokens that are not paid for."""
         self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
 
     def credit(self, client: ClientId) -> int:
@@ -176,6 +182,7 @@ class CentralView:
     ) -> None:
         self.settle: Callable[[ClientId | None], None] = _nothing_due  # see `Asking`
         self.requests: dict[Request, None] = {}
+        self.paid: dict[Request, int] = {}  # running here: the outputs paid for, here or before
         self.feed = DeltaFeed(cache)
         self.asked = False  # a delta was sent whose answer the worker has not been blocked for
         self._central = central
@@ -231,11 +238,19 @@ class CentralView:
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """It runs here, and waits nowhere."""
         self.remove(request)
-        self._central.admitted(request, extend_len, self._worker)
+        self.paid[request] = self._central.admitted(request, extend_len, self._worker)
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
-        """Each output token, the first included."""
-        self._central.emitted(request, before, tokens)
+        """Each output token, the first included; but those of a lost worker are not paid twice."""
+        paid, emitted = self.paid[request], before + tokens
+        if emitted > paid:
+            self.paid[request] = emitted
+            before = max(before, paid)
+            self._central.emitted(request, before, emitted - before)
+
+    def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
+        """See `Settling`."""
+        del self.paid[request]
 
     def credit(self, client: ClientId) -> int:
         """q_i in units."""
@@ -258,7 +273,7 @@ class CentralView:
 
 
 def _nobody_else(request: Request, worker: WorkerId) -> None:
-    """With one worker there is nobody to tell."""
+    """With one worker there is nobody to tell, and nowhere that it was before."""
 
 
 def _nothing_due(client: ClientId | None) -> None:

@@ -223,8 +223,7 @@ class Cluster:
         name = self._name(number)
         if self.router:
             self.router.remove_worker(name)
-        if self.late:
-            self.late.remove_worker(number)
+        paid = self.late.remove_worker(number) if self.late else {}
         if self.view:
             self.view.remove_worker(name)
         self._up -= 1
@@ -234,13 +233,14 @@ class Cluster:
             self._emit(
                 Preempt(self.kernel.now_us, number, request.id, request.client, replica.steps)
             )
-        return [self._back(job) for job in jobs]
+        return [self._back(job, paid.get(job.request)) for job in jobs]
 
-    def _back(self, job: Job) -> Ticket:
-        """Its worker is gone."""
+    def _back(self, job: Job, paid: int | None) -> Ticket:
+        """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
         ticket = self._tickets.pop(job)
         ticket.job = None
         ticket.answered = job.answered
+        ticket.paid = paid
         return ticket
 
     def _add_worker(self, number: int) -> None:

@@ -18,7 +18,7 @@ from fairlead.workloads.trace import TraceRow
 class Ticket:
     """One request from its line's time to its end."""
 
-    __slots__ = ("answered", "children", "job", "order", "parents", "request", "row")
+    __slots__ = ("answered", "children", "job", "order", "paid", "parents", "request", "row")
 
     def __init__(self, row: TraceRow, order: int, now_us: int) -> None:
         self.row = row
@@ -34,6 +34,7 @@ class Ticket:
         )
         self.job: Job | None = None  # while it is at a worker
         self.answered = False  # its caller had its first token, from a worker that failed since
+        self.paid: int | None = None  # outputs that it paid for there, where that counts elsewhere
         self.parents = 0  # that have not finished
         self.children: list[Ticket] = []
 

@@ -5,7 +5,7 @@ look, and the others forget it. Events have a place for one worker, so `dispatch
 at the first worker that is up, and `enqueue` comes with the admission, where that is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.events import PS_PER_US, Cancel, Dispatch, Observer
@@ -52,12 +52,12 @@ class LateBinding:
             replica.host.enqueue(job)
         replica.wake()
 
-    def remove_worker(self, number: int) -> None:
-        """It is gone, and what it was offered waits elsewhere."""
+    def remove_worker(self, number: int) -> Mapping[Request, int]:
+        """It is gone, and what it was offered waits elsewhere. See `LateBound.remove_worker`."""
         del self._up[number]
-        self.central.remove_worker(self._name(number))
         for _, jobs in self._offers.values():
             del jobs[number]
+        return self.central.remove_worker(self._name(number))
 
     def offer(self, ticket: Ticket) -> None:
         """It waits for whoever takes it; somebody is up. Raises QueueFull. O(workers)."""
@@ -99,8 +99,8 @@ class LateBinding:
             assert not enqueued, "what one takes, all take"
             raise
 
-    def _claimed(self, request: Request, worker: WorkerId) -> None:
-        """A look under way there admitted it."""
+    def _claimed(self, request: Request, worker: WorkerId) -> int | None:
+        """A look under way there admitted it; the outputs it paid for at a worker that failed."""
         ticket, jobs = self._offers.pop(request)
         taker = int(worker)
         for number, job in jobs.items():
@@ -108,6 +108,7 @@ class LateBinding:
                 self._up[number].host.cancel(job)
         self._taken(ticket, jobs[taker])
         self._up[taker].take(jobs[taker])
+        return ticket.paid
 
     @staticmethod
     def _job(ticket: Ticket, number: int) -> Job:

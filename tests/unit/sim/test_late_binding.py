@@ -7,6 +7,7 @@ import pytest
 
 from fairlead.core.events import Admit, Cancel, Dispatch, Enqueue, Event, Finish, Preempt
 from fairlead.core.runs import Runs
+from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.errors import ConfigError
 from fairlead.routers.central_dlpm import CentralDLPM, Traffic
 from fairlead.sim.cluster import Cluster
@@ -45,6 +46,14 @@ def traffic(cluster: Cluster) -> Traffic:
     assert cluster.late is not None
     assert isinstance(cluster.late.central, CentralDLPM)
     return cluster.late.central.traffic
+
+
+def spent(cluster: Cluster, client: str) -> int:
+    """In tokens; there was one refill, of the 4096 tokens of the quantum."""
+    assert cluster.late is not None
+    central = cluster.late.central
+    assert isinstance(central, CentralDLPM) and central.rounds == 1
+    return 4096 - central.credit(client) // UNITS_PER_TOKEN
 
 
 def test_who_has_room_first_takes_the_next_one() -> None:
@@ -106,6 +115,33 @@ def test_a_lost_workers_requests_are_taken_by_others_and_a_new_one_takes_what_wa
     assert [event.request for event in of(events, Preempt)] == ["x"]
     assert sorted(event.request for event in of(events, Finish)) == ["x", "y", "z"]
     assert {event.worker for event in of(events, Admit) if event.t_us > 2_000_000} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("fails_s", "cancel_s", "paid"),
+    [
+        (3.5, 0, 20 + 2 * 9),  # it has had 3 outputs, and has all 9 at the other
+        (6.5, 9, 20 + 2 * 6),  # it has had 6, and no more than that at the other
+        (6.5, 6.5, 20 + 2 * 6),  # it is at no other
+    ],
+)
+def test_what_a_lost_worker_served_is_paid_once(fails_s: float, cancel_s: float, paid: int) -> None:
+    """The outputs since anybody looked are paid, and at the next worker only what is beyond them."""
+    changes = (Change(time_us=round(fails_s * 1e6), worker=0, up=False),)
+    cluster, events = played(row("x", output_len=9, cancel_s=cancel_s), changes=changes)
+
+    assert [event.worker for event in of(events, Preempt)] == [0]
+    assert spent(cluster, "a") == paid
+
+
+def test_it_is_paid_once_however_often_its_worker_is_lost() -> None:
+    """Six outputs, then two, then all nine; in between there is no worker at all."""
+    at = ((6.5, 0, False), (10, 0, True), (12.5, 0, False), (20, 0, True))
+    changes = tuple(Change(time_us=round(s * 1e6), worker=w, up=up) for s, w, up in at)
+    cluster, events = played(row("x", output_len=9), replicas=1, changes=changes)
+
+    assert len(of(events, Admit)) == 3
+    assert spent(cluster, "a") == 20 + 2 * 9
 
 
 def test_everyone_may_be_gone_for_a_while() -> None:
