@@ -4,6 +4,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.costs import parse_cost
 from fairlead.core.events import Decode
 from fairlead.core.service import Weights
 from fairlead.metrics.summary import Summary
@@ -20,10 +21,13 @@ step_times = st.sampled_from(["linear:1,0,0", "linear:0.25,0.01,0.0333333", "a10
 
 
 def summary_of(rows, **given):
+    """The summary, and how many looks left somebody untried."""
     weights = Weights(given.get("weights"))
     summary = Summary(weight_of=weights.of)
-    Cluster(SimConfig(**given), rows, [summary], weights=weights, on_start=summary.start).run()
-    return summary.as_dict()
+    cluster = Cluster(SimConfig(**given), rows, [summary], weights=weights, on_start=summary.start)
+    cluster.run()
+    cut_looks = [replica.host.scheduler.cut_looks for replica in cluster.replicas]
+    return summary.as_dict(), cut_looks
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -49,6 +53,36 @@ def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
     assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
 
 
+@settings(some, max_examples=200)
+@given(
+    rows=st.sampled_from(["a", "ab", "abc"]).flatmap(
+        lambda clients: traces(clients=clients, min_size=12, max_s=2)
+    ),
+    step_time=step_times,
+    kv_tokens=st.integers(48, 90),
+    quantum=st.integers(1, 60),
+    max_overtake=st.sampled_from([None, 0, 20]),
+    misfit=st.sampled_from([None, "stop"]),
+    max_misfits=st.sampled_from([None, 1, 2, 5]),
+    cost=st.sampled_from(["linear:1,2", "linear:1,0.7", "linear:1,0", "profiled"]),
+    inbatch=st.sampled_from(["share", "compute"]),
+    weighted=st.booleans(),
+)
+def test_skipping_tells_what_stepping_tells_while_memory_is_short(rows, cost, weighted, **given):
+    """
+    Many wait that do not fit, and how long a look stays as it is depends on whose deficit lasts.
+    """
+    given["cost"] = parse_cost(cost)
+    given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
+
+    skipped = simulate(rows, **given)
+    stepped = simulate(rows, skips=False, **given)
+
+    assert one_by_one(skipped) == one_by_one(stepped)
+    given = {"kv_tokens": CAPACITY, **given}
+    assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
+
+
 @some
 @given(rows=traces(), fails=st.integers(0, 80), joins=st.integers(1, 40))
 def test_skipping_tells_what_stepping_tells_when_a_worker_fails(rows, fails, joins):
@@ -68,3 +102,14 @@ def test_a_run_of_like_passes_is_one_event():
     decodes = of(Decode, simulate([row("a", output_len=50, prompt="A5")]))
 
     assert [event.passes for event in decodes] == [1, 49]
+
+
+def test_a_run_goes_on_while_nobody_who_waits_could_be_admitted():
+    """
+    Nor do they compare with stepping where somebody waits for memory: b does, and b's deficit lasts.
+    """
+    rows = [row("a", output_len=50, prompt="A5"), row("b", at=1, output_len=40, prompt="B5")]
+
+    decodes = of(Decode, simulate(rows))
+
+    assert [event.passes for event in decodes] == [1, 49, 1, 39]

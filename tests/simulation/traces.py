@@ -72,6 +72,7 @@ def one_by_one(events):
 def traces(
     *,
     clients="abcd",
+    min_size=1,
     max_size=40,
     max_s=40,
     weights=False,
@@ -115,4 +116,4 @@ def traces(
             )
         return made
 
-    return st.lists(drawn, min_size=1, max_size=max_size).map(rows)
+    return st.lists(drawn, min_size=min_size, max_size=max_size).map(rows)

@@ -69,11 +69,23 @@ class Asking(Protocol):
     """A policy that asks what was emitted, when it needs to know, instead of being told each time.
 
     It calls `settle(client)`, or `settle(None)` for all clients, which brings `on_decode` up to date.
-    A policy to which outputs are free says `charges_outputs = False` instead, and is told at the end;
-    one whose looks are all alike until somebody comes or leaves, `is_steady = True`.
+    A policy to which outputs are free says `charges_outputs = False` instead, and is told at the end.
     """
 
     settle: Callable[[ClientId | None], None]
+
+
+@runtime_checkable
+class Calm(Protocol):
+    """A policy that foresees how long a look that admitted nobody would be the same again."""
+
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """After how many passes a look may differ from the one that has just ended; None: never.
+
+        In each of them every client emits `counts` tokens; meanwhile nobody comes, nobody leaves and
+        no memory comes free.
+        """
+        ...
 
 
 class Policy(Ordering, Charging, Protocol):

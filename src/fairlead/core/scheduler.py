@@ -6,12 +6,12 @@ number of misfits; what each client received is written down.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 
 from fairlead.core.clients import OTHER
-from fairlead.core.protocols import Asking, Policy, Settling
+from fairlead.core.protocols import Asking, Calm, Policy, Settling
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.service import Service
 from fairlead.errors import QueueFull
@@ -57,8 +57,9 @@ class Scheduler:
     ) -> None:
         self.policy = policy
         self.others = Service()
-        self.cut_looks = 0  # looks that ended at max_misfits
+        self.cut_looks = 0  # looks that left somebody untried, for max_misfits
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
+        self._calm = policy if isinstance(policy, Calm) else None
         self._settling = policy if isinstance(policy, Settling) else None
         # Whether the policy must be told what was emitted before it is asked anything.
         self._tells = getattr(policy, "charges_outputs", True)
@@ -78,6 +79,7 @@ class Scheduler:
         self._look = 0
         self._misfits = 0
         self._ended = False
+        self._is_cut = False  # the look ended at max_misfits, and somebody was left untried
 
     # -- Accounting ----------------------------------------------------------------------------
 
@@ -156,13 +158,15 @@ class Scheduler:
             self.settle()
         self._look += 1
         self._misfits = 0
-        self._ended = False
+        self._ended = self._is_cut = False
         self.policy.begin()
 
     def skip(self, looks: int) -> None:
         """So many looks were left out, since nobody could have been admitted. O(1)."""
         assert looks >= 0, looks
         self._look += looks
+        if self._is_cut:
+            self.cut_looks += looks
 
     def propose(self) -> Request | None:
         """The request to try now; answer with `admit`, `pass_over` or `hold`. None ends the look."""
@@ -170,7 +174,12 @@ class Scheduler:
             return None
         if self._preempted:
             return self._preempted[0][1]
-        return self.policy.next()
+        request = self.policy.next()
+        if self._misfits == self._max_misfits and request is not None:
+            self._ended = self._is_cut = True
+            self.cut_looks += 1
+            return None
+        return request
 
     def admit(self, request: Request, *, extend_len: int) -> None:
         """It runs; `extend_len` prompt tokens are computed with the match that is locked now."""
@@ -200,9 +209,6 @@ class Scheduler:
             return
         self.policy.pass_over(request)
         self._misfits += 1
-        if self._misfits == self._max_misfits:
-            self._ended = True
-            self.cut_looks += 1
 
     # -- Wakeup --------------------------------------------------------------------------------
 
@@ -242,10 +248,10 @@ class Scheduler:
         """How many rounds of refill the policy has run; 0 for one that has none."""
         return int(getattr(self.policy, "refill_rounds", 0))
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether a look that admits nobody is the same again until somebody comes or leaves. O(1)."""
-        return bool(getattr(self.policy, "is_steady", False))
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """See `Calm`; the next look, for a policy that does not say."""
+        assert not self._preempted, "a host that preempts looks at every pass"
+        return self._calm.calm_for(counts) if self._calm else 1
 
     def state(self, request: Request) -> State:
         """Where the request is. O(1)."""

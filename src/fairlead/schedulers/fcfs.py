@@ -1,5 +1,7 @@
 """First come, first served: what engines do unless told otherwise."""
 
+from collections.abc import Mapping
+
 from fairlead.core.line import Line
 from fairlead.core.request import ClientId, Request
 
@@ -8,7 +10,6 @@ class FCFS:
     """The oldest request first, whoever sent it."""
 
     charges_outputs = False
-    is_steady = True
 
     def __init__(self) -> None:
         self._line = Line()
@@ -43,3 +44,7 @@ class FCFS:
     def credit(self, client: ClientId) -> int:
         """All are owed alike, so the newest request of all is preempted first."""
         return 0
+
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """See `Calm`: whatever is emitted changes nothing."""
+        return None

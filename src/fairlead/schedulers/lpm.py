@@ -5,6 +5,8 @@ knows every match already (DESIGN 4). `fallback` = 128 gives up all the same, to
 There is no fairness in either: who shares a hot prefix goes first.
 """
 
+from collections.abc import Mapping
+
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.radix_tree import RadixTree
@@ -21,7 +23,6 @@ class LPM:
     """
 
     charges_outputs = False
-    is_steady = True
 
     def __init__(self, *, cache: RadixTree | BlockCache, fallback: int | None = None) -> None:
         self._index = waiting_index(cache)
@@ -73,6 +74,10 @@ class LPM:
     def credit(self, client: ClientId) -> int:
         """All are owed alike, so the newest request of all is preempted first."""
         return 0
+
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """See `Calm`: whatever is emitted changes nothing."""
+        return None
 
     def _enter(self, request: Request) -> None:
         if self._fallback is not None:

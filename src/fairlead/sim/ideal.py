@@ -13,6 +13,8 @@ from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler
 from fairlead.sim.host import Admitted, Job, Pass
 
+_FOREVER = 1 << 62  # passes
+
 
 class _Place:
     """A running job: its memory, and the number of the pass that ended when it was admitted."""
@@ -28,16 +30,24 @@ class _Place:
 class IdealHost:
     """Implements Host; at most `max_running` requests run at a time.
 
-    `skips_misfits`: who does not fit is passed over, instead of ending the look.
+    `skips_misfits`: who does not fit is passed over, instead of ending the look. `skips`: looks that
+    are known to admit nobody are left out, which changes nothing but the time it takes.
     """
 
     def __init__(
-        self, *, scheduler: Scheduler, memory: Reserve, max_running: int, skips_misfits: bool
+        self,
+        *,
+        scheduler: Scheduler,
+        memory: Reserve,
+        max_running: int,
+        skips_misfits: bool,
+        skips: bool = True,
     ) -> None:
         self.scheduler = scheduler
         self.memory = memory
         self._max_running = max_running
         self._skips_misfits = skips_misfits
+        self._skips = skips
         self._waiting: dict[RequestId, Job] = {}
         self._places: dict[Job, _Place] = {}
         self._last: list[tuple[int, int, Job]] = []  # (its last pass, serial of admission, job)
@@ -48,6 +58,10 @@ class IdealHost:
         # Running requests by client; what is in a Pass is never written to again.
         self._counts: dict[ClientId, int] = {}
         self._shown = False
+        self._seeks = False  # a look is due before each pass of the run under way
+        self._begun = 0  # the number of its first pass
+        # Up to this pass, whoever did not fit is who is tried, and nobody has come or left.
+        self._calm_until = 0
 
     def fits_ever(self, request: Request) -> bool:
         """Whether prompt and max_tokens fit in an empty memory."""
@@ -57,12 +71,20 @@ class IdealHost:
         """See `Host.enqueue`."""
         self.scheduler.add(job.request)
         self._waiting[job.request.id] = job
+        self._calm_until = 0
 
     def begin_pass(self, now_us: int) -> Pass | None:
         """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
         work = Pass()
-        if self._waiting and len(self._places) < self._max_running:
-            self._look(work, now_us)
+        if self._seeks:
+            self.scheduler.skip(self._passes - self._begun - 1)
+        self._begun = self._passes
+        self._seeks = bool(self._waiting) and len(self._places) < self._max_running
+        if self._seeks:
+            if self._passes < self._calm_until and self.memory.is_futile:
+                self.scheduler.skip(1)
+            else:
+                self._look(work, now_us)
         running = len(self._places)
         if not running:
             assert not self._waiting, "idle while someone waits"
@@ -73,7 +95,7 @@ class IdealHost:
         self._shown = True
         work.full = running == self._max_running
         if not work.chunks:
-            work.repeats = self._repeats(work.full)
+            work.repeats = self._repeats()
         return work
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
@@ -102,6 +124,7 @@ class IdealHost:
             self._leave(job)
         else:
             del self._waiting[job.request.id]
+            self._calm_until = 0
         self.scheduler.cancel(job.request)
 
     def check(self) -> None:
@@ -118,6 +141,7 @@ class IdealHost:
         admitted: list[Admitted] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin()
+        memory.begin()
         while self._waiting and len(self._places) < self._max_running:
             request = scheduler.propose()
             if request is None:
@@ -132,6 +156,8 @@ class IdealHost:
                 scheduler.pass_over(request)
             else:
                 break
+        calm_for = 1 if admitted or not self._skips else scheduler.calm_for(self._counts)
+        self._calm_until = _FOREVER if calm_for is None else self._passes + calm_for
         work.admitted = admitted
         work.first = [each.job for each in admitted]
         work.chunks = len(admitted)
@@ -175,11 +201,10 @@ class IdealHost:
         else:
             del self._counts[client]
 
-    def _repeats(self, full: bool) -> int:
-        """Until the first one ends, if a look before that could admit nobody."""
-        if self._waiting and not full and not self.scheduler.is_steady:
-            return 1
+    def _repeats(self) -> int:
+        """Until the first one ends, or a look could differ from the last, which admitted nobody."""
         last = self._last
         while last[0][2] not in self._places:
             heappop(last)
-        return last[0][0] - self._passes
+        ends = last[0][0]
+        return (min(ends, self._calm_until) if self._seeks else ends) - self._passes
