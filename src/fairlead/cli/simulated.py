@@ -34,7 +34,7 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
     if summary is not None:
         _require_writable(Path(summary))
     weights = Weights(config.weights)
-    one_queue = config.router in LATE_ROUTERS
+    one_queue = config.replicas if config.router in LATE_ROUTERS else 0
     counted = Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
     observers: list[Observer] = [counted]
     with ExitStack() as files:

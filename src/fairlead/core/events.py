@@ -14,10 +14,10 @@ Reason = Literal["too-large", "rpm", "parent", "queue-full"]
 
 
 class Dispatch(NamedTuple):
-    """The router sent the request to the worker."""
+    """The router sent the request to the worker; None: to a queue that all workers share."""
 
     t_us: int
-    worker: int
+    worker: int | None
     request: RequestId
     client: ClientId
 

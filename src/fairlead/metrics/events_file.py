@@ -229,7 +229,7 @@ def _read_decode(fields: _Fields) -> Decode:
 
 
 EVENT: dict[str, Callable[[_Fields], Event]] = {
-    "dispatch": lambda f: Dispatch(*_of(f)),
+    "dispatch": lambda f: Dispatch(*_of_any(f)),
     "enqueue": lambda f: Enqueue(*_of(f)),
     "reject": lambda f: Reject(*_of_any(f), f.reason()),
     "admit": _read_admit,

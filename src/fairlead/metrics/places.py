@@ -64,6 +64,50 @@ class AtWorker:
         return self.idle_us + under_way_us
 
 
+class SharedQueue:
+    """The one queue of all workers: something there is work for every worker that is up."""
+
+    __slots__ = ("_up", "_waiting", "gaps")
+
+    def __init__(self, gaps: WorkerGaps) -> None:
+        self.gaps = gaps  # over all workers
+        self._up: dict[int, AtWorker] = {}
+        self._waiting = 0
+
+    def come(self, number: int, at: AtWorker, t_us: int) -> None:
+        """A worker is up, with nothing of its own. O(1)."""
+        self._up[number] = at
+        at.waiting = int(self._waiting > 0)  # all that is there counts as one
+        at.watch_idle(t_us)
+
+    def go(self, number: int) -> None:
+        """A worker is not up any more. O(1)."""
+        self._up.pop(number, None)
+
+    def wait(self, flight: "Flight", t_us: int) -> None:
+        """It is in the queue. O(1), or O(workers) if it is the only one."""
+        assert not flight.queued
+        flight.queued = True
+        self.gaps.wait(flight.tally.client)
+        self._waiting += 1
+        if self._waiting == 1:
+            self._watch(1, t_us)
+
+    def leave(self, flight: "Flight", t_us: int) -> None:
+        """It is in the queue no more, if it was. O(1), or O(workers) if it was the only one."""
+        if flight.queued:
+            flight.queued = False
+            self.gaps.leave(flight.tally.client)
+            self._waiting -= 1
+            if not self._waiting:
+                self._watch(-1, t_us)
+
+    def _watch(self, change: int, t_us: int) -> None:
+        for at in self._up.values():
+            at.waiting += change
+            at.watch_idle(t_us)
+
+
 class Flight:
     """A request from its dispatch to its end."""
 

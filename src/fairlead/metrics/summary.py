@@ -29,7 +29,7 @@ from fairlead.metrics.active import AllActive
 from fairlead.metrics.distribution import Distribution
 from fairlead.metrics.gaps import Bound, PairGaps, WorkerGaps, no_bound
 from fairlead.metrics.latency import Programs, per_token_us
-from fairlead.metrics.places import AtWorker, Flight
+from fairlead.metrics.places import AtWorker, Flight, SharedQueue
 from fairlead.metrics.report import NEVER, Totals, report
 from fairlead.metrics.tally import Tally
 
@@ -38,7 +38,8 @@ class Summary:
     """Counts events; `as_dict` at the end.
 
     `weight_of` gives a client's weight in millionths. With `one_queue`, requests wait for any worker
-    from their dispatch until one takes and enqueues them; gaps are then over all workers.
+    from their dispatch until one takes and enqueues them; gaps are then over all workers. It says how
+    many workers, numbered from 0, share the queue from the start.
     Events of one worker come in order of time, and no other event of it lies inside a run of passes.
     A mapping of counts is never written to again.
     """
@@ -48,7 +49,7 @@ class Summary:
         *,
         bound: Bound | None = None,
         weight_of: Callable[[ClientId], int] | None = None,
-        one_queue: bool = False,
+        one_queue: int = 0,
     ) -> None:
         self._bound = bound or no_bound("no bound was given")
         self._weight_of = weight_of
@@ -58,7 +59,7 @@ class Summary:
         self._workers: dict[int, AtWorker] = {}
         self._all = AllActive(self._settled_us)
         self._pairs = PairGaps(weight_of)
-        self._queue = WorkerGaps(self._pairs, None) if one_queue else None
+        self._queue = SharedQueue(WorkerGaps(self._pairs, None)) if one_queue else None
         self._whole_input = self._bound.view == "client"
         self._programs = Programs()
         self._tpot = Distribution()
@@ -77,6 +78,8 @@ class Summary:
             Evict: self._evict,
             Worker: self._worker,
         }
+        for number in range(one_queue):
+            self._share_queue(number, 0)
 
     def __call__(self, event: Event, /) -> None:
         self._on[type(event)](event)
@@ -100,7 +103,7 @@ class Summary:
             self._settle(worker)
             worker.gaps.close()
         if self._queue is not None:
-            self._queue.close()
+            self._queue.gaps.close()
         return report(
             totals=self._totals,
             end_us=end_us,
@@ -120,7 +123,8 @@ class Summary:
     def _dispatch(self, event: Dispatch) -> None:
         t_us, _, request, client = event
         if request in self._flights:  # again, after its worker failed
-            self._wait_for_any(self._flights[request])
+            if self._queue is not None:
+                self._queue.wait(self._flights[request], t_us)
             return
         tally = self._tallies.get(client) or self._new_client(client)
         start_us, program = self._started.pop(request, (t_us, None))
@@ -135,19 +139,7 @@ class Summary:
             self._all.begin(t_us)
         tally.active += 1
         if self._queue is not None:
-            self._wait_for_any(flight)
-
-    def _wait_for_any(self, flight: Flight) -> None:
-        """Where workers share a queue, it is in it now."""
-        if self._queue is not None and not flight.queued:
-            flight.queued = True
-            self._queue.wait(flight.tally.client)
-
-    def _wait_no_more(self, flight: Flight) -> None:
-        """It left that queue, if it was there."""
-        if self._queue is not None and flight.queued:
-            flight.queued = False
-            self._queue.leave(flight.tally.client)
+            self._queue.wait(flight, t_us)
 
     def _enqueue(self, event: Enqueue) -> None:
         t_us, worker, request, client = event
@@ -156,8 +148,8 @@ class Summary:
         assert flight.at is None, event
         flight.at = at
         at.waiting += 1
-        if flight.queued:
-            self._wait_no_more(flight)
+        if self._queue is not None:
+            self._queue.leave(flight, t_us)
         gaps = at.gaps
         if client in self._pairs.scales:
             if client not in gaps.places:
@@ -189,7 +181,7 @@ class Summary:
         charged = input_len if self._whole_input else extend_len
         at.gaps.serve(client, charged)
         if self._queue is not None:
-            self._queue.serve(client, charged)
+            self._queue.gaps.serve(client, charged)
         if input_len > self._totals.longest_input:  # noqa: PLR1730 - a call costs as much as the rest
             self._totals.longest_input = input_len
         if self._all.now:
@@ -276,7 +268,8 @@ class Summary:
         """It has left its worker, from whatever state."""
         at = flight.at
         if at is None:
-            self._wait_no_more(flight)
+            if self._queue is not None:
+                self._queue.leave(flight, t_us)
             return
         if flight.running:
             at.running -= 1
@@ -311,7 +304,7 @@ class Summary:
             at.inside += inside
         if self._queue is not None:
             self._settle(at)  # what workers give is compared in the order in which they give it
-            self._queue.serve_all(counts, passes)
+            self._queue.gaps.serve_all(counts, passes)
 
     def _settle(self, at: AtWorker) -> None:
         """Book the passes that were told and not yet booked. O(clients that ran)."""
@@ -333,8 +326,13 @@ class Summary:
     def _worker(self, event: Worker) -> None:
         """One that fails leaves with its queue; whoever was there is dispatched again."""
         before = self._workers.get(event.worker)
-        if before is None or event.up:
+        if event.up:
+            self._share_queue(event.worker, event.t_us)
             return
+        if before is None:
+            return
+        if self._queue is not None:
+            self._queue.go(event.worker)
         self._settle(before)
         before.gaps.close()
         before.running = before.waiting = 0
@@ -345,3 +343,7 @@ class Summary:
     def _new_worker(self, number: int) -> AtWorker:
         self._workers[number] = at = AtWorker(WorkerGaps(self._pairs, number))
         return at
+
+    def _share_queue(self, number: int, t_us: int) -> None:
+        if self._queue is not None:
+            self._queue.come(number, self._workers.get(number) or self._new_worker(number), t_us)

@@ -1,8 +1,8 @@
 """Requests that wait for a worker to take them, instead of waiting at one (central-dlpm).
 
 All workers' hosts have every waiting request. The one that admits it takes it, in the middle of its
-look, and the others forget it. Events have a place for one worker, so `dispatch` tells the arrival,
-at the first worker that is up, and `enqueue` comes with the admission, where that is.
+look, and the others forget it. So `dispatch` names no worker: it tells that the request is in the
+queue; and `enqueue` comes with the admission, where that is.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class LateBinding:
     def offer(self, ticket: Ticket) -> None:
         """It waits for whoever takes it; somebody is up. Raises QueueFull. O(workers)."""
         request = ticket.request
-        self._emit(Dispatch(self._kernel.now_us, min(self._up), request.id, request.client))
+        self._emit(Dispatch(self._kernel.now_us, None, request.id, request.client))
         jobs = {number: self._job(ticket, number) for number in self._up}
         self._enqueue(jobs)
         self._offers[request] = (ticket, jobs)

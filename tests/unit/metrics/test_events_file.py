@@ -28,6 +28,7 @@ from fairlead.metrics.events_file import read_events, writing_events
 EVERYTHING = [
     Worker(0, 0, True),
     Dispatch(0, 0, "r1", "a"),
+    Dispatch(0, None, "r3", "b"),
     Enqueue(0, 0, "r1", "a"),
     Reject(1, None, "r2", "b", "rpm"),
     Refill(2, 0, 3),
@@ -45,6 +46,7 @@ EVERYTHING = [
 LINES = """\
 {"ev":"worker","t":0.000000,"w":0,"up":true}
 {"ev":"dispatch","t":0.000000,"w":0,"id":"r1","client":"a"}
+{"ev":"dispatch","t":0.000000,"w":null,"id":"r3","client":"b"}
 {"ev":"enqueue","t":0.000000,"w":0,"id":"r1","client":"a"}
 {"ev":"reject","t":0.000001,"w":null,"id":"r2","client":"b","reason":"rpm"}
 {"ev":"refill","t":0.000002,"w":0,"k":3}

@@ -169,9 +169,9 @@ def test_the_page_names_every_field():
 
 def test_with_one_queue_gaps_are_over_all_workers():
     """a and b wait for any worker, from dispatch to enqueue; a is served at 0 and at 1 meanwhile."""
-    summary = Summary(one_queue=True)
+    summary = Summary(one_queue=2)
     for n, client in enumerate("aaabb"):
-        summary(Dispatch(0, 0, f"r{n}", client))
+        summary(Dispatch(0, None, f"r{n}", client))
     for n, worker in enumerate((0, 1)):
         summary(Enqueue(0, worker, f"r{n}", "a"))
         summary(Admit(0, worker, f"r{n}", "a", 0, 5, 8))
@@ -189,9 +189,9 @@ def test_with_one_queue_gaps_are_over_all_workers():
 
 def after_its_worker_failed():
     """a's r0 ran at the worker that failed, a's r1 and b's two wait for any; with `one_queue`."""
-    summary = Summary(one_queue=True)
+    summary = Summary(one_queue=2)
     for request, client in (("r0", "a"), ("r1", "a"), ("r2", "b"), ("r3", "b")):
-        summary(Dispatch(0, 0, request, client))
+        summary(Dispatch(0, None, request, client))
     summary(Enqueue(0, 0, "r0", "a"))
     summary(Admit(0, 0, "r0", "a", 0, 5, 8))
     summary(Worker(5, 0, False))
@@ -215,10 +215,36 @@ def test_who_lost_its_worker_is_not_in_the_one_queue_until_it_is_dispatched_agai
 
 def test_who_is_dispatched_again_waits_in_the_one_queue():
     summary = after_its_worker_failed()
-    summary(Dispatch(6, 1, "r0", "a"))
+    summary(Dispatch(6, None, "r0", "a"))
     summary(Cancel(7, None, "r1", "a"))
 
     assert gap_once_b_is_served(summary) == 9
+
+
+def test_what_waits_in_the_one_queue_is_work_for_every_worker_that_is_up():
+    """
+    Two are up and x waits until 0 takes it at 4; y waits from 5 on, for 1, which fails at 7, and for 2,
+    which comes at 10 and takes it at 11. 0 runs x until 12; nobody waits then.
+    """
+    summary = Summary(one_queue=2)
+    summary(Dispatch(0, None, "x", "a"))
+    summary(Enqueue(4, 0, "x", "a"))
+    summary(Admit(4, 0, "x", "a", 0, 5, 5))
+    summary(Dispatch(5, None, "y", "a"))
+    summary(Worker(7, 1, False))
+    summary(Worker(10, 2, True))
+    summary(Enqueue(11, 2, "y", "a"))
+    summary(Admit(11, 2, "y", "a", 0, 5, 5))
+    for worker, request, t_us in ((0, "x", 12), (2, "y", 13)):
+        summary(Finish(t_us, worker, request, "a", 0, 1))
+    summary(Dispatch(14, None, "z", "a"))
+    summary(Cancel(15, None, "z", "a"))
+
+    assert summary.as_dict()["idle_with_work_s"]["workers"] == {
+        "0": (4 + 1) / 1e6,
+        "1": (4 + 2) / 1e6,
+        "2": (1 + 1) / 1e6,
+    }
 
 
 def test_an_idle_client_costs_less_than_a_kibibyte():

@@ -71,7 +71,7 @@ def test_an_arrival_is_told_at_once_and_a_place_when_it_is_taken() -> None:
     (dispatch,) = [event for event in of(events, Dispatch) if event.request == "z"]
     (enqueue,) = [event for event in of(events, Enqueue) if event.request == "z"]
     (admit,) = [event for event in of(events, Admit) if event.request == "z"]
-    assert dispatch.t_us == 1_500_000
+    assert (dispatch.t_us, dispatch.worker) == (1_500_000, None)
     assert (enqueue.t_us, enqueue.worker) == (admit.t_us, admit.worker)
     assert len(of(events, Enqueue)) == len(of(events, Finish)) == 3
 
