@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 
+import jsonschema
 import pytest
 
 from fairlead.cli import main
+from fairlead.metrics.report import schema_of_summary
 
 LINES = """\
 {"id":"1","client":"a","arrival":0,"prompt":[["A",10],["x",5]],"output_len":3}
@@ -73,6 +76,33 @@ def test_a_bound_is_shown_only_where_a_theorem_holds(flags, reason, trace, tmp_p
     assert said is None if reason is None else reason in said
 
 
+def test_what_being_central_costs_is_in_the_summary(trace, tmp_path, capsys):
+    """
+    Two looks: each waits for 2 s there and back and 1 s of work. A message has 24 bytes; the prompts of
+    15 tokens are in answers, and what is new of the first is in the second delta: 15 tokens and 12.
+    """
+    path = tmp_path / "summary.json"
+    given = ["--router", "central-dlpm", "--central-round-trip", "2", "--central-work", "1"]
+    assert main(["simulate", trace, *SMALL, *given, "--summary", str(path)]) == 0
+    report = json.loads(path.read_text())
+
+    jsonschema.Draft202012Validator(schema_of_summary()).validate(report)
+    assert report["central"] == {
+        "looks": 2,
+        "changes": 1,
+        "delta_bytes": 2 * 24 + 12 + 15 * 4,
+        "answer_bytes": 2 * 24 + 2 * 15 * 4,
+        "blocked_s": 6.0,
+    }
+    assert "2 looks, 120 bytes of deltas" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--central-round-trip", "--central-work"])
+def test_what_a_central_answer_takes_is_a_setting_of_that_router_only(flag, trace, capsys):
+    assert main(["simulate", trace, *SMALL, flag, "0.5"]) == 2
+    assert f"{flag[2:]}: router d2lpm has no such setting" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("host", ["ideal", "artifact", "vllm", "sglang"])
 def test_every_host_serves_a_trace(host, trace, tmp_path):
     path = tmp_path / "summary.json"
@@ -80,6 +110,16 @@ def test_every_host_serves_a_trace(host, trace, tmp_path):
 
     assert main(["simulate", trace, *given]) == 0
     assert json.loads(path.read_text())["requests"]["finished"] == 2
+
+
+def test_memory_that_nobody_uses_costs_nothing(trace):
+    """A billion tokens are 62.5 million blocks; a list of them would be gigabytes."""
+    tracemalloc.start()
+    assert main(["simulate", trace, "--host", "vllm", "--kv-tokens", "1000000000"]) == 0
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 100 * 2**20
 
 
 @pytest.mark.parametrize(
@@ -93,6 +133,8 @@ def test_every_host_serves_a_trace(host, trace, tmp_path):
         (["--weights", "a=1,a=2"], "--weights: client 'a' is there twice"),
         (["--weights", "a=-1"], "weight of client 'a': expected a positive number"),
         (["--replicas", "0"], "--replicas: expected a whole number above 0, got '0'"),
+        (["--replicas", "10001"], "replicas: expected 1 to 10,000, got 10001"),
+        (["--kv-tokens", "1000000001"], "kv-tokens: expected 1 to 1,000,000,000, got 1000000001"),
         (["--scheduler", "fair"], "--scheduler: invalid choice: 'fair'"),
         (["--router", "best"], "--router: invalid choice: 'best'"),
         (["--scheduler", "fcfs", "--quantum", "5"], "scheduler fcfs has no setting 'quantum'"),

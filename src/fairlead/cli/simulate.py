@@ -39,6 +39,10 @@ def _add_cluster(cluster: Any) -> None:
     cluster.add_argument("--worker-quantum", type=count, metavar="TOKENS", help="Q^w (16384)")
     cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM")
     cluster.add_argument("--min-match", type=count, metavar="TOKENS", help="of D2LPM (64)")
+    for flag, of in (("round-trip", "of an answer (0.0002)"), ("work", "for an answer (0.0001)")):
+        cluster.add_argument(
+            f"--central-{flag}", type=microseconds, metavar="SECONDS", help=f"{of}, central-dlpm"
+        )
     cluster.add_argument(
         "--fail", type=_change("--fail"), action="append", default=[], metavar="W@T",
         help="worker W is lost at T seconds; may be repeated",
@@ -131,6 +135,8 @@ def run(options: argparse.Namespace) -> int:
         worker_quantum=options.worker_quantum,
         worker_charge=options.worker_charge,
         min_match=options.min_match,
+        central_round_trip_us=options.central_round_trip,
+        central_work_us=options.central_work,
         rpm_limit=options.rpm_limit,
         rpm_window_us=options.rpm_window,
         rpm_mode=options.rpm_mode,

@@ -48,6 +48,9 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
             cluster.run()
     interrupted = cluster.kernel.stopped
     report = counted.as_dict(interrupted=interrupted)
+    if cluster.late:
+        clients = report.pop("clients")
+        report |= {"central": dict(cluster.late.central.overhead()), "clients": clients}
     if summary is not None:
         _write(Path(summary), report)
     show(report, Console())

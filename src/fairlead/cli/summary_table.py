@@ -42,6 +42,11 @@ def _lines(report: Report) -> Iterator[str]:
     )
     if gaps["worst"]:
         yield "largest gap of two backlogged clients: " + _gap(gaps)
+    if central := report.get("central"):
+        yield (
+            f"asking one scheduler: {central['looks']:,} looks, {central['delta_bytes']:,} bytes of deltas, "
+            f"{central['answer_bytes']:,} of answers, workers blocked for {central['blocked_s']:,.1f} s"
+        )
 
 
 def _gap(gaps: Report) -> str:

@@ -220,6 +220,10 @@ class LateBound(Protocol):
         """How long the worker has to wait for the answer to its last look, once; 0 without one."""
         ...
 
+    def overhead(self) -> Mapping[str, int | float]:
+        """What being asked has cost so far: `central` in docs/reference/summary.md."""
+        ...
+
 
 class PrefixCache(Protocol):
     """A prefix cache as a policy sees it."""

@@ -98,6 +98,17 @@ class CentralDLPM:
         self.traffic.blocked_us += blocked_us
         return blocked_us
 
+    def overhead(self) -> Mapping[str, int | float]:
+        """See `LateBound.overhead`. O(1)."""
+        traffic = self.traffic
+        return {
+            "looks": traffic.looks,
+            "changes": traffic.changes,
+            "delta_bytes": traffic.delta_bytes,
+            "answer_bytes": traffic.answer_bytes,
+            "blocked_s": traffic.blocked_us / 10**6,
+        }
+
     # -- what views share ----------------------------------------------------------------------
 
     def offer(self, request: Request) -> None:

@@ -59,6 +59,8 @@ class SimConfig:
     worker_quantum: int | None = None
     worker_charge: str | None = None
     min_match: int | None = None
+    central_round_trip_us: int | None = None
+    central_work_us: int | None = None
     rpm_limit: int | None = None
     rpm_window_us: int | None = None
     rpm_mode: str | None = None

@@ -12,6 +12,11 @@ from fairlead.sim.config import SimConfig
 
 def router_of(config: SimConfig, weights: Weights) -> Router:
     """One that chooses on arrival. Raises ConfigError."""
+    of_central = {
+        "central-round-trip": config.central_round_trip_us,
+        "central-work": config.central_work_us,
+    }
+    _refuse(config.router, of_central)
     known = ROUTERS.get(config.router)
     accepted = signature(known).parameters if known else {}
     shared: dict[str, Any] = {"weights": weights, "cost": config.cost, "seed": config.seed}
@@ -36,13 +41,20 @@ def late_router_of(config: SimConfig, weights: Weights) -> LateBound:
         "min-match": config.min_match,
         "max-overtake": config.max_overtake,
     }
-    for flag, value in not_its_own.items():
-        if value is not None:
-            raise ConfigError(f"{flag}: router {config.router} has no such setting")
+    _refuse(config.router, not_its_own)
     return make_late_router(
         config.router,
         quantum=config.quantum,
         charge=config.charge,
         cost=config.cost,
         weights=weights,
+        round_trip_us=config.central_round_trip_us,
+        work_us=config.central_work_us,
     )
+
+
+def _refuse(router: str, settings: dict[str, Any]) -> None:
+    """Raises ConfigError for a setting that was given and is another router's."""
+    for flag, value in settings.items():
+        if value is not None:
+            raise ConfigError(f"{flag}: router {router} has no such setting")
