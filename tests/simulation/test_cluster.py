@@ -43,6 +43,71 @@ def test_a_child_starts_when_its_last_parent_has_finished():
     assert times(Dispatch, simulate(rows)) == [("1", 0), ("2", 0), ("3", 5), ("4", 9)]
 
 
+def test_a_child_takes_its_place_in_the_queue_when_it_starts():
+    """
+    One at a time. 2 stands second in the trace but starts as 1 finishes, after 3 and 4 have come.
+    """
+    rows = [
+        row("1", output_len=3),
+        row("2", after=("1",)),
+        row("3", at=1, output_len=5),
+        row("4", at=2),
+    ]
+    events = simulate(rows, scheduler="fcfs", max_running=1)
+
+    assert times(Admit, events) == [("1", 0), ("3", 3), ("4", 8), ("2", 10)]
+
+
+def test_who_starts_at_one_instant_comes_in_the_order_of_the_trace():
+    """
+    At 3, as 1 finishes, 2 and 4 are free to start, and 3 and 5 arrive.
+    """
+    rows = [
+        row("1", output_len=3),
+        row("2", after=("1",)),
+        row("4", after=("1",)),
+        row("3", at=3),
+        row("5", at=3),
+    ]
+    events = simulate(rows, scheduler="fcfs", max_running=1)
+
+    assert [name for name, _ in times(Admit, events)] == ["1", "2", "4", "3", "5"]
+
+
+def test_a_request_arrives_when_it_starts_and_keeps_that_where_it_is_sent_again():
+    """
+    2 waits for 1 until 2, and 3 comes at 3. At 4 the worker fails; at 5 it is back.
+    """
+    rows = [row("1"), row("2", after=("1",), output_len=9), row("3", at=3, output_len=9)]
+    fails = Change(time_us=4 * SECOND, worker=0, up=False)
+    joins = Change(time_us=5 * SECOND, worker=0, up=True)
+    config = SimConfig(step_time="linear:1,0,0", kv_tokens=CAPACITY, changes=(fails, joins))
+    cluster = Cluster(config, rows)
+    send, seen = cluster.send, []
+
+    def seeing(ticket):
+        request = ticket.request
+        seen.append((request.id, request.order, request.arrival_us // SECOND))
+        send(ticket)
+
+    cluster.send = seeing
+    cluster.run()
+
+    again = [("2", 1, 2), ("3", 2, 3)]
+    assert seen == [("1", 0, 0), *again, *again, *again]
+
+
+def test_a_long_chain_whose_first_is_cancelled_is_rejected():
+    """
+    Longer than the interpreter would call itself.
+    """
+    rows = [row("0", output_len=9, cancel_us=2 * SECOND)]
+    rows += [row(str(n), after=(str(n - 1),)) for n in range(1, 3000)]
+    events = simulate(rows)
+
+    assert [event.request for event in of(Reject, events)] == [str(n) for n in range(1, 3000)]
+
+
 def test_children_of_the_rejected_and_the_cancelled_are_rejected():
     """
     1 is too large and 2 is cancelled while 4 and its child wait for them.

@@ -20,14 +20,14 @@ def change_priority(place: int) -> int:
     return _CHANGE + place
 
 
-def cancel_priority(order: int) -> int:
-    """Of the cancellation of the trace's `order`-th request."""
-    return _CANCEL + order
+def cancel_priority(place: int) -> int:
+    """Of the cancellation of the trace's `place`-th request."""
+    return _CANCEL + place
 
 
-def arrival_priority(order: int) -> int:
-    """Of the arrival of the trace's `order`-th request."""
-    return _ARRIVE + order
+def arrival_priority(place: int) -> int:
+    """Of the arrival, or the start, of the trace's `place`-th request."""
+    return _ARRIVE + place
 
 
 def start_priority(replica: int) -> int:

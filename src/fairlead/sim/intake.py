@@ -4,6 +4,7 @@ Rows are read one at a time, as their time comes, and only those are kept that h
 trace may be larger than memory.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -12,17 +13,29 @@ from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.sim.host import Job
 from fairlead.sim.instant import arrival_priority, cancel_priority
 from fairlead.sim.kernel import Kernel
+from fairlead.workloads.hash_set import HashSet
 from fairlead.workloads.trace import TraceRow
 
 
 class Ticket:
-    """One request from its line's time to its end."""
+    """One request from its line's time to its end; `place` is its line's in the trace, from 0."""
 
-    __slots__ = ("answered", "children", "job", "order", "paid", "parents", "request", "row")
+    __slots__ = ("answered", "children", "job", "paid", "parents", "place", "request", "row")
 
-    def __init__(self, row: TraceRow, order: int, now_us: int) -> None:
+    request: Request  # since it started; it keeps it wherever it is dispatched
+
+    def __init__(self, row: TraceRow, place: int) -> None:
         self.row = row
-        self.order = order
+        self.place = place
+        self.job: Job | None = None  # while it is at a worker
+        self.answered = False  # its caller had its first token, from a worker that failed since
+        self.paid: int | None = None  # outputs that it paid for there, where that counts elsewhere
+        self.parents = 0  # that have not finished
+        self.children: list[Ticket] = []
+
+    def start(self, order: int, now_us: int) -> None:
+        """For its scheduler it arrives now, as the `order`-th of all."""
+        row = self.row
         self.request = Request(
             id=row.id,
             client=row.client,
@@ -32,11 +45,6 @@ class Ticket:
             order=order,
             arrival_us=now_us,
         )
-        self.job: Job | None = None  # while it is at a worker
-        self.answered = False  # its caller had its first token, from a worker that failed since
-        self.paid: int | None = None  # outputs that it paid for there, where that counts elsewhere
-        self.parents = 0  # that have not finished
-        self.children: list[Ticket] = []
 
 
 class OnStart(Protocol):
@@ -96,7 +104,8 @@ class Intake:
         self._learn_weight = learn_weight
         self._on_start = on_start
         self._alive: dict[RequestId, Ticket] = {}
-        self._dead: set[RequestId] = set()  # rejected or cancelled: their children will be, too
+        self._dead = HashSet()  # rejected or cancelled: their children will be rejected, too
+        self._started = 0
 
     def __len__(self) -> int:
         """Requests that have arrived and not ended."""
@@ -114,32 +123,44 @@ class Intake:
             self._kernel.at(row.arrival_us, priority, self._arrive, row)
 
     def ended(self, ticket: Ticket, *, finished: bool) -> None:
-        """The request is gone: its children may begin, or never will."""
-        del self._alive[ticket.row.id]
-        if finished:
-            now_us = self._kernel.now_us
-            for child in ticket.children:
-                child.parents -= 1
-                if not child.parents and child.row.id in self._alive:
-                    self._kernel.at(now_us, arrival_priority(child.order), self._begin, child)
+        """The request is gone: its children may begin, or never will. O(those)."""
+        if not finished:
+            self._bury(ticket)
             return
-        self._dead.add(ticket.row.id)
+        del self._alive[ticket.row.id]
+        now_us = self._kernel.now_us
         for child in ticket.children:
-            if child.row.id in self._alive:
-                self.reject(child, "parent")
+            child.parents -= 1
+            if not child.parents and child.row.id in self._alive:
+                self._kernel.at(now_us, arrival_priority(child.place), self._begin, child)
+
+    def _bury(self, ticket: Ticket) -> None:
+        """It was not served, so nobody is who waits for it, however long the chain."""
+        del self._alive[ticket.row.id]
+        gone = deque([ticket])
+        while gone:
+            ticket = gone.popleft()
+            self._dead.add(ticket.row.id)
+            for child in ticket.children:
+                if self._alive.pop(child.row.id, None):
+                    self._tell_rejected(child, "parent", None)
+                    gone.append(child)
 
     def again(self, ticket: Ticket) -> None:
         """Its worker failed, or there was none: it is sent in its turn among this instant's arrivals."""
-        self._kernel.at(self._kernel.now_us, arrival_priority(ticket.order), self._send, ticket)
+        self._kernel.at(self._kernel.now_us, arrival_priority(ticket.place), self._send, ticket)
 
     def reject(self, ticket: Ticket, reason: Reason, worker: int | None = None) -> None:
         """It will not be served, and nobody who waits for it."""
+        self._tell_rejected(ticket, reason, worker)
+        self._bury(ticket)
+
+    def _tell_rejected(self, ticket: Ticket, reason: Reason, worker: int | None) -> None:
         self._emit(Reject(self._kernel.now_us, worker, ticket.row.id, ticket.row.client, reason))
-        self.ended(ticket, finished=False)
 
     def _arrive(self, row: TraceRow) -> None:
         """The row's time has come."""
-        ticket = Ticket(row, self.rows_read, row.arrival_us)
+        ticket = Ticket(row, self.rows_read)
         self.rows_read += 1
         self.read()
         if row.weight is not None:
@@ -147,7 +168,7 @@ class Intake:
         self._alive[row.id] = ticket
         if row.cancel_us is not None:
             when_us = max(row.cancel_us, self._kernel.now_us)
-            self._kernel.at(when_us, cancel_priority(ticket.order), self._cancel, ticket)
+            self._kernel.at(when_us, cancel_priority(ticket.place), self._cancel, ticket)
         if not row.after:
             self._begin(ticket)
         elif any(parent in self._dead for parent in row.after):
@@ -172,6 +193,8 @@ class Intake:
         if self._on_start:
             row = ticket.row
             self._on_start(row.id, row.client, now_us, row.program)
+        ticket.start(self._started, now_us)
+        self._started += 1
         if not self._cluster.fits_ever(ticket.request):
             self.reject(ticket, "too-large")
             return
@@ -181,7 +204,7 @@ class Intake:
         if start_us is None:
             self.reject(ticket, "rpm")
         elif start_us > now_us:
-            self._kernel.at(start_us, arrival_priority(ticket.order), self._send, ticket)
+            self._kernel.at(start_us, arrival_priority(ticket.place), self._send, ticket)
         else:
             self._cluster.send(ticket)
 
