@@ -4,6 +4,9 @@ A block is free when nobody refers to it; what it held stays findable by hash un
 again. Free blocks stand in one queue: those without a hash are put at its head, those with one at
 its end, and blocks are taken from the head. So the longest free go first, and a freed request's
 last blocks before its first ones.
+
+The queue is kept in its three parts, of which the middle one is only counted: the memory of an
+unused block costs nothing.
 """
 
 from collections import Counter, OrderedDict
@@ -22,24 +25,25 @@ class BlockPool:
         self.blocks = blocks
         self.cache = BlockCache(block_size=block_size)
         self.evicted = 0  # blocks taken while they had a hash, since the start
-        self._users = [0] * blocks
-        self._hash_of: list[Unit | None] = [None] * blocks
+        self._users: list[int] = []  # of each block that was ever taken
+        self._hash_of: list[Unit | None] = []
         self._blocks_of: dict[Unit, list[int]] = {}  # in the order in which they were named
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(blocks))
+        self._blank: list[int] = []  # free, without a hash: the last one is the queue's head
+        self._named: OrderedDict[int, None] = OrderedDict()  # free, with a hash: the queue's end
 
     @property
     def free(self) -> int:
         """Blocks nobody refers to, those with a hash included. O(1)."""
-        return len(self._free)
+        return len(self._blank) + self._untouched + len(self._named)
+
+    @property
+    def _untouched(self) -> int:
+        """Blocks that nobody ever took, the next of them the one after the last known."""
+        return self.blocks - len(self._users)
 
     def spare(self, limit: int) -> int:
-        """How many blocks, up to `limit`, can be taken before one with a hash must go. O(limit)."""
-        count = 0
-        for block in self._free:
-            if count >= limit or self._hash_of[block] is not None:
-                break
-            count += 1
-        return count
+        """How many blocks, up to `limit`, can be taken before one with a hash must go. O(1)."""
+        return min(limit, len(self._blank) + self._untouched)
 
     def find(self, hashes: Iterable[Unit]) -> list[int]:
         """A block for each leading hash that is held. Pure. O(match)."""
@@ -58,19 +62,28 @@ class BlockPool:
         """One more user of each of the blocks."""
         for block in blocks:
             if not self._users[block]:
-                del self._free[block]
+                del self._named[block]
             self._users[block] += 1
 
     def take(self, count: int) -> list[int]:
         """`count` free blocks, used once each; what they held is forgotten. O(count)."""
-        assert 0 <= count <= len(self._free), (count, len(self._free))
-        taken = [self._free.popitem(last=False)[0] for _ in range(count)]
-        for block in taken:
-            assert not self._users[block], block
-            self._users[block] = 1
-            if self._hash_of[block] is not None:
-                self._forget(block)
-        return taken
+        assert 0 <= count <= self.free, (count, self.free)
+        return [self._take_one() for _ in range(count)]
+
+    def _take_one(self) -> int:
+        """The head of the queue."""
+        if self._blank:
+            block = self._blank.pop()
+        elif self._untouched:
+            self._users.append(0)
+            self._hash_of.append(None)
+            block = len(self._users) - 1
+        else:
+            block, _ = self._named.popitem(last=False)
+            self._forget(block)
+        assert not self._users[block] and self._hash_of[block] is None, block
+        self._users[block] = 1
+        return block
 
     def name(self, block: int, block_hash: Unit) -> None:
         """The block is full (or soon will be): whoever wants this hash finds it."""
@@ -84,17 +97,24 @@ class BlockPool:
         for block in reversed(blocks):
             self._users[block] -= 1
             assert self._users[block] >= 0, block
-            if not self._users[block]:
-                self._free[block] = None
-                if self._hash_of[block] is None:  # a request's last one, if it is not full
-                    self._free.move_to_end(block, last=False)
+            if self._users[block]:
+                continue
+            if self._hash_of[block] is None:  # a request's last one, if it is not full
+                self._blank.append(block)
+            else:
+                self._named[block] = None
 
     def check(self, held: Iterable[Sequence[int]]) -> None:
         """Assert that the blocks in `held`, a list for each user, are all that is in use. O(blocks)."""
         users = Counter(block for blocks in held for block in blocks)
-        for block in range(self.blocks):
+        assert len(self._users) <= self.blocks and users.keys() <= set(range(len(self._users)))
+        blank = set(self._blank)
+        assert len(blank) == len(self._blank)
+        for block in range(len(self._users)):
             assert self._users[block] == users[block], (block, self._users[block], users[block])
-            assert (block in self._free) == (not users[block]), block
+            assert (block in blank or block in self._named) == (not users[block]), block
+            assert block not in blank or self._hash_of[block] is None, block
+            assert block not in self._named or self._hash_of[block] is not None, block
             name = self._hash_of[block]
             assert name is None or block in self._blocks_of[name], (block, name)
         named = [name for name in self._hash_of if name is not None]

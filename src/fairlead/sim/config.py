@@ -14,6 +14,9 @@ INBATCH = ("share", "compute")
 ADMISSIONS = ("reserve", "artifact", "optimistic")
 # The engine that an admission rule is meant for, where none is named.
 HOST_OF = {None: "ideal", "reserve": "ideal", "artifact": "artifact", "optimistic": "vllm"}
+# More than these is a slip of the finger, found out before hours and memory are gone.
+MAX_REPLICAS = 10_000
+MAX_KV_TOKENS = 10**9  # hundreds of times what one GPU holds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,8 +73,8 @@ class SimConfig:
     skips: bool = True
 
     def __post_init__(self) -> None:
-        if self.replicas < 1:
-            raise ConfigError(f"replicas: expected at least 1, got {self.replicas}")
+        _require("replicas", self.replicas, most=MAX_REPLICAS)
+        _require("kv-tokens", self.kv_tokens, most=MAX_KV_TOKENS)
         if self.max_running < 1:
             raise ConfigError(f"max-running: expected at least 1, got {self.max_running}")
         _check_changes(self.replicas, self.changes)
@@ -85,6 +88,11 @@ class SimConfig:
     def workers(self) -> int:
         """One more than the highest number of a worker."""
         return max([self.replicas, *(change.worker + 1 for change in self.changes)])
+
+
+def _require(name: str, value: int | None, *, most: int) -> None:
+    if value is not None and not 1 <= value <= most:
+        raise ConfigError(f"{name}: expected 1 to {most:,}, got {value}")
 
 
 def _check_changes(replicas: int, changes: tuple[Change, ...]) -> None:
