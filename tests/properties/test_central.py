@@ -120,7 +120,7 @@ class Central:
     quantum=st.sampled_from([1, 17, 400]),
 )
 def test_one_queue_shares_all_memories(traffic, workers, quantum):
-    """|W_f - W_g| <= 2 (w_q * sum of M_w + w_e + Q) while both wait in the one queue (A8.4)."""
+    """[30] |W_f - W_g| <= 2 (w_q * sum of M_w + w_e + Q) while both wait in the one queue (A8.4)."""
     gaps = BackloggedGaps()
     central = Central(workers=workers, quantum=quantum, gaps=gaps).run(traffic)
 

@@ -1,4 +1,4 @@
-"""D2LPM chooses what Algorithm 2, repaired and written out the slow way, leaves to choose from."""
+"""[17] D2LPM chooses what Algorithm 2, repaired and written out the slow way, leaves to choose from."""
 
 import pytest
 from hypothesis import given, settings

@@ -47,6 +47,20 @@ def test_the_bound_holds(theorem, record_property):
     assert worst > 0.1
 
 
+def test_every_invariant_is_numbered_in_a_test():
+    """The rows of the page are 1, 2, 3, ..., and a docstring of the tests begins with each of them."""
+    rows = [int(row) for row in re.findall(r"^\| (\d+) \|", INVARIANTS.read_text(), re.MULTILINE)]
+    cited = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        for numbers in re.findall(r'"""\s*\[(\d[\d, -]*)\]', path.read_text()):
+            for part in numbers.split(","):
+                first, _, last = part.partition("-")
+                cited.update(range(int(first), int(last or first) + 1))
+
+    assert rows == list(range(1, len(rows) + 1))
+    assert cited == set(rows)
+
+
 def test_the_invariants_quote_the_worst_ratios_of_the_committed_search():
     """The page's numbers are those of benchmarks/results/theorems.json, row by row."""
     rows = json.loads(RESULTS.read_text())["rows"]

@@ -1,4 +1,4 @@
-"""Invariant 1: the waiting index's depth is the exact match, at all times and for both caches."""
+"""[1] The waiting index's depth is the exact match, at all times and for both caches."""
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What the theorems' U = w_e L + w_q M becomes where an engine admits more than it can hold (DESIGN 3.5).
+"""[31] What the theorems' U = w_e L + w_q M becomes where more is admitted than memory can hold (DESIGN 3.5).
 
 With full reservation, what a client may still emit after its last admission fits in memory, w_q M. An
 optimistic engine admits whoever's prompt fits. Then the outputs need not be in memory at one time:
