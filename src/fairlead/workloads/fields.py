@@ -4,6 +4,7 @@ Everything that is read line by line stands on this: traces and the importers' s
 with a fraction stays the text it was written as (`Number`), so that nothing is rounded twice.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -89,8 +90,12 @@ def parse_json(line: bytes) -> Any:
         found, end = _SCAN(text, 0)
         if end != len(text):
             raise json.JSONDecodeError("Extra data", text, end)
+        if "\\u" in text:
+            _require_text(found)
         return found
     except StopIteration as error:
+        if line.startswith(codecs.BOM_UTF8):
+            raise ConfigError("expected UTF-8 without a byte-order mark, got one") from None
         raise ConfigError(f"malformed JSON: expected a value at column {error.value + 1}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(
@@ -105,6 +110,23 @@ def parse_json(line: bytes) -> Any:
         raise ConfigError("malformed JSON: nested too deeply") from None
     except ValueError:
         raise ConfigError("malformed JSON: a number with thousands of digits") from None
+
+
+def _require_text(value: object, field: str = "") -> None:
+    """Half of a surrogate pair, which only an escape can write, is no text that a file can hold."""
+    if isinstance(value, str) and not isinstance(value, Number):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise WrongField(field, "text", value) from None
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            _require_text(item, f"{field}[{at}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            name = json.dumps(key)[1:-1]
+            _require_text(key, name)
+            _require_text(item, f"{field}.{name}" if field else name)
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

@@ -97,6 +97,8 @@ def lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
         try:
             while line := file.readline(MAX_LINE):
                 number += 1
+                if number == 1:
+                    _require_unpacked(line)
                 if len(line) == MAX_LINE and not line.endswith(b"\n"):
                     raise ConfigError(f"expected a line of at most {MAX_LINE} bytes, got more")
                 if not line.isspace():
@@ -110,6 +112,18 @@ def lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
             if type(error).__module__.partition(".")[0] != "zstandard":
                 raise
             raise ConfigError(f"{path}:{number + 1}: broken zstd data: {error}") from None
+
+
+# How packed data begins, and the suffix by which it would have been unpacked.
+MAGIC = {b"\x1f\x8b": ("gzip", ".gz"), b"\x28\xb5\x2f\xfd": ("zstd", ".zst")}
+
+
+def _require_unpacked(line: bytes) -> None:
+    for magic, (packer, suffix) in MAGIC.items():
+        if line.startswith(magic):
+            raise ConfigError(
+                f"packed by {packer}: expected plain text, or a file whose name ends in {suffix}"
+            )
 
 
 def _unreadable(error: Exception) -> str:

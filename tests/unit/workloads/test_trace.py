@@ -183,6 +183,14 @@ def test_a_wrong_field_is_one_line_with_its_place(tmp_path, mistake):
             '1: field "cancel_at": expected no time before arrival, got 2',
         ),
         ([LINE, "", {**LINE, "id": 5}], '3: field "id": expected a string'),
+        ([{**LINE, "id": "\ud800"}], r'1: field "id": expected text, got "\ud800"'),
+        ([{**LINE, "client": "a\udfff"}], r'1: field "client": expected text, got "a\udfff"'),
+        (
+            [{**LINE, "prompt": [["\ud800", 5]]}],
+            r'1: field "prompt[0][0]": expected text, got "\ud800"',
+        ),
+        ([{**LINE, "\ud800": 1}], r'1: field "\ud800": expected text, got "\ud800"'),
+        (["\ufeff" + json.dumps(LINE)], "1: expected UTF-8 without a byte-order mark, got one"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, lines, complaint):
@@ -194,6 +202,15 @@ def test_a_wrong_line_is_named(tmp_path, lines, complaint):
 
     assert str(error.value).startswith(f"{path}:{complaint}")
     assert "\n" not in str(error.value)
+
+
+def test_both_halves_of_a_pair_are_one_letter(tmp_path):
+    """As `json.dumps` writes it by default, here in a client's name."""
+    client = "\N{GRINNING FACE}"
+
+    assert [row.client for row in read_trace(trace(tmp_path, {**LINE, "client": client}))] == [
+        client
+    ]
 
 
 def test_what_is_not_utf8_is_named(tmp_path):
@@ -229,6 +246,16 @@ def test_packed_files_are_unpacked_by_their_suffix(tmp_path, name, pack):
     (tmp_path / name).write_bytes(pack(plain.read_bytes()))
 
     assert list(read_trace(tmp_path / name)) == list(read_trace(plain))
+
+
+@pytest.mark.parametrize(("name", "pack"), PACKED)
+def test_a_packed_file_without_its_suffix_is_told_of_it(tmp_path, name, pack):
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(pack(json.dumps(LINE).encode()))
+    suffix = name[name.rindex(".") :]
+
+    with pytest.raises(ConfigError, match=rf"t.jsonl:1: packed .*ends in \{suffix}"):
+        list(read_trace(path))
 
 
 @pytest.mark.parametrize(("name", "pack"), PACKED)
