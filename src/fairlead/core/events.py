@@ -44,7 +44,8 @@ class Reject(NamedTuple):
 class Admit(NamedTuple):
     """It runs from step `step` on, which starts now; `extend_len` of `input_len` tokens are computed.
 
-    `again`: it was preempted, so what is computed is the system's cost and nobody pays for it.
+    `again`: it was preempted, or admitted at a worker that failed since, so what is computed is the
+    system's cost and nobody's service.
     """
 
     t_us: int

@@ -5,9 +5,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fairlead.core.events import Dispatch, Event, FirstToken, Observer, Preempt, Worker
+from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
 from fairlead.core.protocols import Router, Timed
-from fairlead.core.request import Request, RequestId, WorkerId
+from fairlead.core.request import Request, WorkerId
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError, QueueFull
 from fairlead.routers import LATE_ROUTERS
@@ -49,9 +49,6 @@ class Cluster:
         if config.router not in LATE_ROUTERS:
             self.router = router_of(config, self.weights)
         self._timed = _timed(self.router)
-        self._first_us: dict[RequestId, int] = {}  # when they were answered, if the router asks
-        if self._timed:
-            observers = [*observers, self._hear]
         self._emit = observers[0] if len(observers) == 1 else _to_all(observers)
         self.intake = Intake(
             rows,
@@ -115,9 +112,7 @@ class Cluster:
             return
         request = ticket.request
         number = self._route(request) if self.view else 0
-        job = Job(ticket.row, request, number)
-        job.answered = ticket.answered
-        ticket.job = job
+        ticket.job = job = ticket.job_at(number)
         self._tickets[job] = ticket
         replica = self.replicas[number]
         replica.catch_up()
@@ -165,18 +160,14 @@ class Cluster:
             self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
             self.view.ended(request, worker)
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, FirstToken):
-            self._first_us[event.request] = event.t_us
-
     def _tell_times(self, router: Timed, job: Job, finished: bool) -> None:
         """How long it took, for a router that wants to know."""
-        first_us = self._first_us.pop(job.request.id, None)
-        if finished and first_us is not None:
+        if finished:
+            assert job.first_us is not None
             router.served(
                 job.request,
                 self._name(job.worker),
-                first_us=first_us,
+                first_us=job.first_us,
                 end_us=self.kernel.now_us,
                 output_len=job.emitted,
             )
@@ -238,9 +229,7 @@ class Cluster:
     def _back(self, job: Job, paid: int | None) -> Ticket:
         """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
         ticket = self._tickets.pop(job)
-        ticket.job = None
-        ticket.answered = job.answered
-        ticket.paid = paid
+        ticket.lost(paid)
         return ticket
 
     def _add_worker(self, number: int) -> None:

@@ -16,7 +16,7 @@ from fairlead.workloads.trace import TraceRow
 class Job:
     """One request at one replica, from its dispatch to its end."""
 
-    __slots__ = ("answered", "emitted", "extend_len", "request", "row", "worker")
+    __slots__ = ("admitted", "emitted", "extend_len", "first_us", "request", "row", "worker")
 
     def __init__(self, row: TraceRow, request: Request, worker: int = 0) -> None:
         self.row = row
@@ -26,7 +26,9 @@ class Job:
             0  # output tokens, written by its host; true when the job ends, at the latest
         )
         self.extend_len = 0  # what its prompt cost when it was admitted first
-        self.answered = False  # its caller had its first token, here or where it was before
+        # Here or at a worker that failed: whether it ran, and when its caller had its first token.
+        self.admitted = False
+        self.first_us: int | None = None
 
     @property
     def left(self) -> int:

@@ -20,7 +20,9 @@ from fairlead.workloads.trace import TraceRow
 class Ticket:
     """One request from its line's time to its end; `place` is its line's in the trace, from 0."""
 
-    __slots__ = ("answered", "children", "job", "paid", "parents", "place", "request", "row")
+    __slots__ = (
+        "admitted", "children", "first_us", "job", "paid", "parents", "place", "request", "row",
+    )  # fmt: skip
 
     request: Request  # since it started; it keeps it wherever it is dispatched
 
@@ -28,7 +30,9 @@ class Ticket:
         self.row = row
         self.place = place
         self.job: Job | None = None  # while it is at a worker
-        self.answered = False  # its caller had its first token, from a worker that failed since
+        # What its job was at a worker that failed since, for the next.
+        self.admitted = False
+        self.first_us: int | None = None
         self.paid: int | None = None  # outputs that it paid for there, where that counts elsewhere
         self.parents = 0  # that have not finished
         self.children: list[Ticket] = []
@@ -45,6 +49,19 @@ class Ticket:
             order=order,
             arrival_us=now_us,
         )
+
+    def job_at(self, worker: int) -> Job:
+        """What it would be at that worker."""
+        job = Job(self.row, self.request, worker)
+        job.admitted, job.first_us = self.admitted, self.first_us
+        return job
+
+    def lost(self, paid: int | None) -> None:
+        """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
+        assert self.job is not None
+        self.admitted, self.first_us = self.job.admitted, self.job.first_us
+        self.job = None
+        self.paid = paid
 
 
 class OnStart(Protocol):

@@ -112,9 +112,7 @@ class LateBinding:
 
     @staticmethod
     def _job(ticket: Ticket, number: int) -> Job:
-        job = Job(ticket.row, ticket.request, number)
-        job.answered = ticket.answered
-        return job
+        return ticket.job_at(number)
 
 
 class _Blocked:

@@ -249,8 +249,8 @@ class Replica:
         )  # fmt: skip
         self.steps += passes
         for job in work.first:
-            if not job.answered:
-                job.answered = True
+            if job.first_us is None:
+                job.first_us = end_us
                 request = job.request
                 self._emit(FirstToken(end_us, self.number, request.id, request.client))
         return finished
@@ -273,9 +273,10 @@ class Replica:
             emit(
                 Admit(
                     now_us, number, request.id, request.client,
-                    self.steps, extend_len, request.input_len, again,
+                    self.steps, extend_len, request.input_len, again or job.admitted,
                 )
             )  # fmt: skip
+            job.admitted = True
 
     def _let_go(self, job: Job) -> None:
         """It was cancelled."""
