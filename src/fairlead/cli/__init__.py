@@ -1,9 +1,10 @@
 """The command line: parses arguments, calls one function, and turns our errors into one line.
 
-Exit status: 0 done, 1 an engine failed, 2 the command was wrong, 130 interrupted.
+Exit status: 0 done, 1 an engine failed, 2 the command was wrong, 130 interrupted, 141 nobody reads on.
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +25,9 @@ EXTRAS = {
 }
 
 
+PIPE_CLOSED = 141  # as a shell shows SIGPIPE
+
+
 class OneLineParser(argparse.ArgumentParser):
     """An ArgumentParser whose complaints are one line."""
 
@@ -38,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = make_parser().parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
-        return run(options)
+        status = run(options)
+        sys.stdout.flush()
+        return status
     except ConfigError as error:
         print(f"fairlead: error: {error}", file=sys.stderr)
         return 2
@@ -52,6 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         wanted = EXTRAS[name]
         print(f"fairlead: error: needs {name}: pip install 'fairlead[{wanted}]'", file=sys.stderr)
         return 2
+    except BrokenPipeError as error:
+        if error.filename is not None:
+            print(f"fairlead: error: {in_words(error)}", file=sys.stderr)
+            return 1
+        # `| head` has seen enough. What is still to be flushed at the exit goes nowhere, too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except OSError as error:
         # Where it matters what was being done, that is said; this is for output into a full disk.
         print(f"fairlead: error: {in_words(error)}", file=sys.stderr)

@@ -1,9 +1,9 @@
 """A trace's description as a person at a terminal sees it: two tables and two histograms."""
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fairlead.cli.outputs import Screen
 from fairlead.workloads.describe import Description, Lengths, Part
 
 MOST_CLIENTS = 20  # shown one by one; the rest is one line
@@ -12,7 +12,7 @@ BAR = 40
 
 def show(name: str, found: Description) -> None:
     """Print it."""
-    console = Console(highlight=False)
+    console = Screen(highlight=False)
     everything = found.all
     console.print(
         f"[bold]{escape(name)}[/bold]: {everything.requests:,} requests of {len(found.clients):,} clients "
@@ -39,7 +39,7 @@ def show(name: str, found: Description) -> None:
     console.print(_clients(found))
 
 
-def _histogram(console: Console, title: str, lengths: Lengths) -> None:
+def _histogram(console: Screen, title: str, lengths: Lengths) -> None:
     console.print(
         f"{title}: mean {lengths.mean:,.0f}, p50 {lengths.quantile(0.5):,}, p99 {lengths.quantile(0.99):,}"
     )

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from inspect import signature
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from rich.console import Console
-
+from fairlead.cli.outputs import require_apart, screen
 from fairlead.cli.progress import progress
 from fairlead.cli.summary_table import show
 from fairlead.core.events import Observer
 from fairlead.core.service import Weights
-from fairlead.errors import ConfigError, in_words
+from fairlead.errors import ConfigError
 from fairlead.metrics.events_file import writing_events
 from fairlead.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.summary import Summary
@@ -24,6 +22,7 @@ from fairlead.routers import LATE_ROUTERS
 from fairlead.schedulers.dlpm import DLPM
 from fairlead.sim.cluster import Cluster, capacity_of
 from fairlead.sim.config import SimConfig
+from fairlead.workloads.files import written
 from fairlead.workloads.trace import read_trace
 
 INTERRUPTED = 130
@@ -31,8 +30,17 @@ INTERRUPTED = 130
 
 def run(config: SimConfig, trace: str, *, events: str | None, summary: str | None) -> int:
     """Exit status: 0 done, 130 interrupted; what there is then is written. Raises ConfigError."""
-    if summary is not None:
-        _require_writable(Path(summary))
+    require_apart([trace], {"--events": events, "--summary": summary})
+    with _opened("--summary", summary) as file:
+        report = _simulate(config, trace, events)
+        if file is not None:
+            file.write(json.dumps(report, indent=2).encode() + b"\n")
+    show(report, screen(events, summary))
+    return INTERRUPTED if report["interrupted"] else 0
+
+
+def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, Any]:
+    """The summary; the events are written by the way."""
     weights = Weights(config.weights)
     one_queue = config.replicas if config.router in LATE_ROUTERS else 0
     counted = Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
@@ -46,15 +54,11 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
         )
         with stopped_by_ctrl_c(cluster), progress(cluster), _no_collections():
             cluster.run()
-    interrupted = cluster.kernel.stopped
-    report = counted.as_dict(interrupted=interrupted)
+    report = counted.as_dict(interrupted=cluster.kernel.stopped)
     if cluster.late:
         clients = report.pop("clients")
         report |= {"central": dict(cluster.late.central.overhead()), "clients": clients}
-    if summary is not None:
-        _write(Path(summary), report)
-    show(report, Console())
-    return INTERRUPTED if interrupted else 0
+    return report
 
 
 def bound_of(config: SimConfig) -> Bound:
@@ -105,14 +109,17 @@ def _no_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _require_writable(path: Path) -> None:
-    """Find out before the run, not after it."""
+@contextmanager
+def _opened(flag: str, path: str | None) -> Iterator[IO[bytes] | None]:
+    """The file of a flag, if it is given; that it can be created is found out before the run."""
+    if path is None:
+        yield None
+        return
+    file = written(path)
     try:
-        with path.open("a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise ConfigError(f"--summary: {in_words(error)}") from None
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        opened = file.__enter__()
+    except ConfigError as error:
+        raise ConfigError(f"{flag}: {error}") from None
+    with ExitStack() as closing:
+        closing.push(file)
+        yield opened

@@ -103,6 +103,7 @@ RESULTS = {"vtc-results": "the VTC artifact's all_results_*.jsonl as CSV files; 
 
 def run_import(options: argparse.Namespace) -> int:
     """Read the sources and write them as a trace."""
+    from fairlead.cli.outputs import require_apart
     from fairlead.workloads.importers import FORMATS
 
     if options.format in RESULTS:
@@ -112,6 +113,7 @@ def run_import(options: argparse.Namespace) -> int:
         return _show(f"{options.format}: {chosen.summary} ({chosen.source})", chosen.settings())
     if not options.sources:
         raise ConfigError(f"trace import {options.format}: expected at least one file")
+    require_apart(options.sources, {"--out": options.out})
     settings = read_settings(chosen.settings(), options.settings)
     return _write(chosen.rows(options.sources, Random(options.seed), **settings), options.out)
 

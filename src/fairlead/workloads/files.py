@@ -153,15 +153,18 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
         part = target.with_name(f"{target.name}.part") if whole else target
         file = part.open("wb")
     except OSError as error:
+        error.filename = str(path)  # not the part's, which nobody has heard of
         raise ConfigError(in_words(error)) from None
     try:
         with file, _packed(file, str(path)) as packed:
             yield packed
         if whole:
             os.replace(part, target)
-    except BaseException:
+    except BaseException as error:
         if whole:
             part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in {None, str(part)}:
+            error.filename = str(path)  # a full disk does not say which of the files
         raise
 
 

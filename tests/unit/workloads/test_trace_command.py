@@ -103,7 +103,7 @@ BAD = [
     (["generate", "tot", "--set", "branches=0"], "--set branches: expected whole numbers above 0"),
     (["generate", "tot", "--set", "wings=2"], "--set wings=2: expected KEY=VALUE with a key of clients"),
     (["generate", "tot", "--seed", "x"], "--seed: invalid int value: 'x'"),
-    (["generate", "tot", "--out", "no/such/dir/t.jsonl"], "no/such/dir/t.jsonl.part: No such file"),
+    (["generate", "tot", "--out", "no/such/dir/t.jsonl"], "no/such/dir/t.jsonl: No such file"),
     (["import", "xlsx", "a"], "invalid choice: 'xlsx'"),
     (["import", "csv"], "trace import csv: expected at least one file"),
     (["import", "vtc", "a", "b"], "expected one file, got 2"),
