@@ -103,6 +103,26 @@ def test_what_a_central_answer_takes_is_a_setting_of_that_router_only(flag, trac
     assert f"{flag[2:]}: router d2lpm has no such setting" in capsys.readouterr().err
 
 
+def test_who_waits_for_a_worker_that_never_comes_is_counted_and_told(tmp_path, capsys):
+    """
+    The worker fails before 2 comes; 3 waits for 2; 1 had begun.
+    """
+    path, summary = tmp_path / "trace.jsonl", tmp_path / "summary.json"
+    more = [{"arrival": 0}, {"arrival": 4}, {"arrival": 4, "after": ["2"]}]
+    rows = [
+        {"id": str(n), "client": "a", "prompt": [["A", 5]], "output_len": 9, **each}
+        for n, each in enumerate(more, 1)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    given = [*SMALL, "--fail", "0@3", "--summary", str(summary)]
+    assert main(["simulate", str(path), *given]) == 0
+    requests = json.loads(summary.read_text())["requests"]
+    assert (requests["total"], requests["unfinished"]) == (3, 3)
+    said = capsys.readouterr().err
+    assert "3 requests are unfinished" in said and said.count("\n") == 1
+
+
 @pytest.mark.parametrize("host", ["ideal", "artifact", "vllm", "sglang"])
 def test_every_host_serves_a_trace(host, trace, tmp_path):
     path = tmp_path / "summary.json"

@@ -3,6 +3,7 @@
 import gc
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -54,6 +55,7 @@ def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, An
         )
         with stopped_by_ctrl_c(cluster), progress(cluster), _no_collections():
             cluster.run()
+        _tell_left(cluster, counted)
     report = counted.as_dict(interrupted=cluster.kernel.stopped)
     if cluster.late:
         clients = report.pop("clients")
@@ -79,6 +81,20 @@ def bound_of(config: SimConfig) -> Bound:
         view = "system" if config.charge == "extend" else "client"
         return vtc_bound(capacity=capacity, view=view)
     return no_bound(f"no theorem bounds the gaps of {config.scheduler}")
+
+
+def _tell_left(cluster: Cluster, counted: Summary) -> None:
+    """Who has come and not ended is counted, and named where the run was not cut short."""
+    left = 0
+    for row in cluster.intake.alive():
+        counted.left(row.id, row.client, cluster.now_us)
+        left += 1
+    if left and not cluster.kernel.stopped:
+        print(
+            f"fairlead: warning: {left:,} requests are unfinished: they wait for a worker, or for "
+            "a request that does, and none is up",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

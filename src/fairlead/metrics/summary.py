@@ -65,19 +65,11 @@ class Summary:
         self._tpot = Distribution()
         self._totals = Totals()
         self._on: dict[type, Callable[[Any], None]] = {
-            Dispatch: self._dispatch,
-            Enqueue: self._enqueue,
-            Reject: self._reject,
-            Admit: self._admit,
-            Decode: self._decode,
-            FirstToken: self._first_token,
-            Finish: self._finish,
-            Cancel: self._cancel,
-            Preempt: self._preempt,
-            Refill: self._refill,
-            Evict: self._evict,
-            Worker: self._worker,
-        }
+            Dispatch: self._dispatch, Enqueue: self._enqueue, Reject: self._reject,
+            Admit: self._admit, Decode: self._decode, FirstToken: self._first_token,
+            Finish: self._finish, Cancel: self._cancel, Preempt: self._preempt,
+            Refill: self._refill, Evict: self._evict, Worker: self._worker,
+        }  # fmt: skip
         for number in range(one_queue):
             self._share_queue(number, 0)
 
@@ -94,6 +86,11 @@ class Summary:
         """
         number = None if program is None else self._programs.start(program, client, t_us)
         self._started[request] = (t_us, number)
+
+    def left(self, request: RequestId, client: ClientId, t_us: int) -> None:
+        """The run is over at `t_us`, and `request` has come and not ended, dispatched or not. O(1)."""
+        if request not in self._flights:
+            self._unserved(request, client, t_us)
 
     def as_dict(self, *, interrupted: bool = False, end_us: int | None = None) -> dict[str, Any]:
         """The summary as JSON values; more events may follow. O(clients + pairs + programs)."""

@@ -5,7 +5,7 @@ trace may be larger than memory.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from fairlead.core.events import Cancel, Observer, Reason, Reject
@@ -127,6 +127,10 @@ class Intake:
     def __len__(self) -> int:
         """Requests that have arrived and not ended."""
         return len(self._alive)
+
+    def alive(self) -> Iterator[TraceRow]:
+        """Those, in the order of their lines."""
+        return (ticket.row for ticket in self._alive.values())
 
     def output_len(self, request: Request) -> int:
         """The truth about a request that has not ended. O(1)."""
