@@ -1,12 +1,16 @@
 """A fixed traffic through a fixed cluster, as one number; the standard library and fairlead are enough."""
 
 import hashlib
+import io
 from random import Random
 
-from fairlead.core.events import Decode
 from fairlead.core.runs import Runs
+from fairlead.metrics.events_file import EventsWriter
+from fairlead.routers import LATE_ROUTERS, ROUTERS
+from fairlead.schedulers import SCHEDULERS
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import Change, SimConfig
+from fairlead.sim.hosts import HOSTS
 from fairlead.workloads.trace import TraceRow
 
 SECOND = 10**6
@@ -34,25 +38,41 @@ def traffic(seed, count=150):
         )
 
 
-def digest(scheduler="dlpm", router="d2lpm", seed=0, **settings):
-    """Of everything that happens, as text."""
-    config = SimConfig(
-        scheduler=scheduler,
-        router=router,
-        replicas=3,
-        kv_tokens=400,
-        step_time="linear:0.1,0.001,0.01",
-        jitter=0.05,
-        changes=(Change(time_us=10 * SECOND, worker=1, up=False),),
-        seed=seed,
-        **settings,
-    )
-    sha = hashlib.sha256()
+class Sha(io.RawIOBase):
+    """A file of which only the digest is kept."""
 
-    def hear(event):
-        if isinstance(event, Decode):
-            event = event._replace(counts=sorted(event.counts.items()))
-        sha.update(repr(event).encode())
+    def __init__(self):
+        self.sha = hashlib.sha256()
 
-    Cluster(config, traffic(seed), [hear]).run()
-    return sha.hexdigest()
+    def write(self, data):
+        self.sha.update(data)
+        return len(data)
+
+
+def digest(scheduler="dlpm", router="d2lpm", seed=0, *, count=150, **settings):
+    """Of the file of events, its bytes."""
+    given = {
+        "replicas": 3,
+        "kv_tokens": 400,
+        "step_time": "linear:0.1,0.001,0.01",
+        "jitter": 0.05,
+        "changes": (Change(time_us=10 * SECOND, worker=1, up=False),),
+    }
+    config = SimConfig(scheduler=scheduler, router=router, seed=seed, **(given | settings))
+    file = Sha()
+    Cluster(config, traffic(seed, count), [EventsWriter(file)]).run()
+    return file.sha.hexdigest()
+
+
+def digests():
+    """Of every scheduler behind every router, and of one alone on each other host, by their names."""
+    pairs = [(scheduler, router) for scheduler in SCHEDULERS for router in ROUTERS]
+    pairs += [("dlpm", router) for router in LATE_ROUTERS]
+    given = {"count": 50, "replicas": 2, "kv_tokens": 110, "quantum": None}
+    of = {}
+    for scheduler, router in pairs:
+        own = {"quantum": 30} if scheduler in {"dlpm", "drr"} else {}
+        of[scheduler, router] = digest(scheduler, router, **(given | own))
+    for host in HOSTS:
+        of["vtc", host] = digest("vtc", host=host, **given)
+    return of

@@ -15,7 +15,8 @@ from fairlead.core.events import (
     Worker,
 )
 from fairlead.errors import ConfigError
-from fairlead.routers import ROUTERS
+from fairlead.metrics.summary import Summary
+from fairlead.routers import LATE_ROUTERS, ROUTERS
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import Change, SimConfig
 from tests.simulation.traces import CAPACITY, SECOND, of, row, simulate, told, traces
@@ -223,7 +224,14 @@ def test_without_a_worker_requests_wait_for_one():
     assert times(Cancel, events) == [("2", 4)]
 
 
-@pytest.mark.parametrize("router", ROUTERS)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *((router, "ideal") for router in (*ROUTERS, *LATE_ROUTERS)),
+        *((router, "sglang") for router in ("d2lpm", *LATE_ROUTERS)),
+        ("d2lpm", "vllm"),
+    ],
+)
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     rows=traces(),
@@ -231,13 +239,14 @@ def test_without_a_worker_requests_wait_for_one():
         st.tuples(st.integers(0, 2), st.integers(0, 160)), max_size=3, unique_by=lambda f: f[0]
     ),
     down=st.integers(1, 40),
-    delay=st.sampled_from([0, SECOND // 3]),
+    event_delay_us=st.sampled_from([0, SECOND // 3]),
 )
-def test_nothing_is_lost_and_nothing_is_served_twice(router, rows, fails, down, delay):
+def test_nothing_is_lost_and_nothing_is_served_twice(chosen, rows, fails, down, **given):
     """Every request ends exactly once, and whoever finishes has had all its tokens at one worker."""
+    given["router"], given["host"] = chosen
     changes = [Change(time_us=at * SECOND // 4, worker=w, up=False) for w, at in fails]
     changes += [Change(time_us=(at + down) * SECOND // 4, worker=w, up=True) for w, at in fails]
-    events = simulate(rows, replicas=3, router=router, changes=tuple(changes), event_delay_us=delay)
+    events = simulate(rows, replicas=3, changes=tuple(changes), **given)
 
     ends = [event.request for event in of((Finish, Cancel, Reject), events)]
     assert sorted(ends) == sorted(each.id for each in rows)
@@ -252,6 +261,22 @@ def test_nothing_is_lost_and_nothing_is_served_twice(router, rows, fails, down, 
         elif isinstance(event, Finish):
             assert at.pop(event.request) == event.worker
             assert event.output_len == wanted[event.request]
+
+
+@pytest.mark.parametrize("router", LATE_ROUTERS)
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(rows=traces(), fails=st.integers(0, 160), down=st.integers(1, 40))
+def test_no_worker_idles_while_something_waits_in_the_queue_of_all(router, rows, fails, down):
+    """What waits for any worker is work for each that is up; by all its events, none left it there."""
+    changes = tuple(
+        Change(time_us=at * SECOND // 4, worker=1, up=up)
+        for at, up in ((fails, False), (fails + down, True))
+    )
+    summary = Summary(one_queue=2)
+    for event in simulate(rows, replicas=2, router=router, changes=changes):
+        summary(event)
+
+    assert summary.as_dict()["idle_with_work_s"]["total"] == 0
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.routers import ROUTERS
-from tests.simulation.determined import digest
+from fairlead.routers import LATE_ROUTERS, ROUTERS
+from fairlead.sim.hosts import HOSTS
+from tests.simulation.determined import digest, digests
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("router", ROUTERS)
-def test_ten_runs_of_one_seed_are_one(router):
-    assert len({digest(router=router) for _ in range(10)}) == 1
+@pytest.mark.parametrize(
+    ("router", "host"),
+    [*((router, "ideal") for router in (*ROUTERS, *LATE_ROUTERS)), *(("d2lpm", h) for h in HOSTS)],
+)
+def test_ten_runs_of_one_seed_write_one_file_of_events(router, host):
+    assert len({digest(router=router, host=host) for _ in range(10)}) == 1
 
 
 def test_another_seed_is_another_run():
@@ -46,9 +50,8 @@ def ask(python, code, hash_seed="0"):
 
 
 def run_by(python, hash_seed):
-    """The digests, as another process finds them."""
-    names = ", ".join(f"digest({scheduler!r})" for scheduler in ("dlpm", "vtc-noisy", "lpm"))
-    code = f"from tests.simulation.determined import digest; print({names})"
+    """The digests, as another process finds them: of every scheduler behind every router."""
+    code = "from tests.simulation.determined import digests; print(digests())"
     ran = ask(python, code, hash_seed)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -59,3 +62,12 @@ def test_the_hash_seed_and_the_version_of_python_decide_nothing():
     told = {run_by(python, seed) for python in pythons() for seed in ("1", "2")}
 
     assert len(told) == 1
+
+
+def test_most_of_what_the_hash_seed_is_tried_on_differs():
+    """
+    Otherwise it would be tried on one thing many times: memory is short, so that schedulers matter.
+    """
+    of = digests()
+
+    assert len(set(of.values())) > len(of) // 2
