@@ -75,6 +75,7 @@ class Scheduler:
         self._batch = 0  # running requests
         self._running: dict[ClientId, dict[RequestId, _Seat]] = {}
         self._ticks = 0
+        self._settled = 0  # the tick up to which all were charged
         self._turns = 0
         self._look = 0
         self._misfits = 0
@@ -111,6 +112,9 @@ class Scheduler:
             for seat in self._running.get(client, {}).values():
                 self._catch_up(seat)
             return
+        if self._settled == self._ticks:  # always so where outputs are told one by one
+            return
+        self._settled = self._ticks
         for seats in self._running.values():
             for seat in seats.values():
                 self._catch_up(seat)
