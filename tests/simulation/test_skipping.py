@@ -1,5 +1,7 @@
 """Skipping like passes in closed form changes nothing: the same events, the same summary."""
 
+from inspect import signature
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -45,6 +47,37 @@ def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
     """With arrivals and cancellations in the middle of runs, on one replica and on several."""
     given |= {"scheduler": scheduler, "kv_tokens": CAPACITY, "router": "least-loaded"}
     given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
+
+    skipped = simulate(rows, **given)
+    stepped = simulate(rows, skips=False, **given)
+
+    assert one_by_one(skipped) == one_by_one(stepped)
+    assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@some
+@given(
+    rows=traces(max_s=8),
+    step_time=step_times,
+    replicas=st.sampled_from([1, 2]),
+    router=st.sampled_from(["least-loaded", "d2lpm"]),
+    event_delay_us=st.sampled_from([0, SECOND // 3, 2 * SECOND]),
+    inbatch=st.sampled_from(["share", "compute"]),
+    own=st.fixed_dictionaries(
+        {
+            "quantum": st.sampled_from([1, 17, 60, 400]),
+            "charge": st.sampled_from([None, "extend", "input"]),
+            "max_overtake": st.sampled_from([None, 0, 20]),
+            "fallback": st.sampled_from([None, 0, 3]),
+        }
+    ),
+)
+def test_skipping_tells_what_stepping_tells_under_any_setting(scheduler, rows, own, **given):
+    """Of the scheduler's own settings those that it has, and a router that hears of caches late."""
+    has = signature(SCHEDULERS[scheduler]).parameters
+    given |= {name: value for name, value in own.items() if name in has}
+    given |= {"scheduler": scheduler, "kv_tokens": CAPACITY}
 
     skipped = simulate(rows, **given)
     stepped = simulate(rows, skips=False, **given)
