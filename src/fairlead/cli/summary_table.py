@@ -1,6 +1,9 @@
-"""A summary as a person reads it: a few lines for the run, a row for each of the busiest clients."""
+"""A summary as a person reads it: a few lines for the run, then what the busiest clients got, and how fast.
 
-from collections.abc import Iterator
+Numbers are never cut: in a narrow window names are folded first, then lines run past its edge.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -9,6 +12,8 @@ from rich.table import Table
 
 # More rows than this are read in the JSON file, not on a terminal.
 SHOWN_CLIENTS = 20
+GAP = 2  # blanks between columns
+PERCENTILES = ("p50", "p95", "p99")
 
 Report = dict[str, Any]
 
@@ -17,7 +22,13 @@ def show(report: Report, console: Console) -> None:
     """Print the summary's main numbers; all of them are in the JSON (docs/reference/summary.md)."""
     for line in _lines(report):
         console.print(line, highlight=False)
-    console.print(_clients(report["clients"]))
+    clients = sorted(report["clients"].items(), key=lambda item: -item[1]["service"]["client"])
+    _print(_service(clients[:SHOWN_CLIENTS]), console)
+    _print(_latencies(clients[:SHOWN_CLIENTS]), console)
+    if report["programs"]["count"]:
+        _print(_programs(report["programs"], report["clients"]), console)
+    if len(clients) > SHOWN_CLIENTS:
+        console.print(f"and {len(clients) - SHOWN_CLIENTS:,} more clients: see --summary")
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -34,14 +45,19 @@ def _lines(report: Report) -> Iterator[str]:
         f"{tokens['input']:,} tokens in ({_share(report['locality']['hit_rate'])} cached), "
         f"{tokens['output']:,} out"
     )
-    jain, gaps = report["jain"], report["gaps"]
+    locality = report["locality"]
+    yield (
+        f"{report['refills']['rounds']:,} refills, {locality['evicted_tokens']:,} tokens evicted, "
+        f"{locality['recomputed_tokens']:,} recomputed, "
+        f"idle with work {report['idle_with_work_s']['total']:,.1f} s"
+    )
+    jain = report["jain"]
     yield (
         f"Jain's index {_number(jain['system'], 4)} in extend + 2 output, "
         f"{_number(jain['client'], 4)} in input + 2 output, "
         f"over {_number(jain['all_active_s'])} s in which all were active"
     )
-    if gaps["worst"]:
-        yield "largest gap of two backlogged clients: " + _gap(gaps)
+    yield "largest gap of two backlogged clients: " + _gap(report["gaps"])
     if central := report.get("central"):
         yield (
             f"asking one scheduler: {central['looks']:,} looks, {central['delta_bytes']:,} bytes of deltas, "
@@ -51,23 +67,40 @@ def _lines(report: Report) -> Iterator[str]:
 
 def _gap(gaps: Report) -> str:
     worst = gaps["worst"]
+    if worst is None:
+        return "none, as no two had something waiting in one queue at one time"
     pair = " and ".join(escape(client) for client in worst["clients"])
     bound = worst.get("bound")
     promised = f"at most {bound:,.0f}" if bound else f"no bound: {gaps['no_bound_because']}"
     return f"{worst['gap']:,.0f} tokens ({pair}; {promised})"
 
 
-def _clients(clients: dict[str, Report]) -> Table:
-    busiest = sorted(clients.items(), key=lambda item: -item[1]["service"]["client"])
-    hidden = len(busiest) - SHOWN_CLIENTS
-    table = Table(caption=f"and {hidden:,} more clients in the JSON" if hidden > 0 else None)
-    table.add_column("client")
-    for heading in (
-        "requests", "finished", "extend + 2 output", "input + 2 output", "cached",
-        "first token p50", "p99", "done p50", "p99",
-    ):  # fmt: skip
-        table.add_column(heading, justify="right")
-    for client, told in busiest[:SHOWN_CLIENTS]:
+def _table(title: str, *headings: str) -> Table:
+    """The first column is a name, the others are numbers."""
+    table = Table(
+        box=None, title=title, title_justify="left", pad_edge=False, padding=(0, GAP, 0, 0)
+    )
+    table.add_column("client", overflow="fold", min_width=10)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _print(table: Table, console: Console) -> None:
+    """As wide as its numbers are, whatever the window is."""
+    names, *numbers = table.columns
+    cells = [[str(column.header), *map(str, column.cells)] for column in numbers]
+    least = (names.min_width or 0) + sum(max(map(len, column)) for column in cells)
+    least += GAP * len(table.columns)
+    if least > console.width:
+        table.width = least
+    console.print()
+    console.print(table, crop=False)
+
+
+def _service(clients: list[tuple[str, Report]]) -> Table:
+    table = _table("service", "requests", "finished", "extend + 2 out", "input + 2 out", "cached")
+    for client, told in clients:
         table.add_row(
             escape(client),
             f"{told['requests']:,}",
@@ -75,10 +108,37 @@ def _clients(clients: dict[str, Report]) -> Table:
             f"{told['service']['system']:,.0f}",
             f"{told['service']['client']:,.0f}",
             _share(told["hit_rate"]),
-            *(_number(told["ttft"][at], 3) for at in ("p50_s", "p99_s")),
-            *(_number(told["completion"][at], 3) for at in ("p50_s", "p99_s")),
         )
     return table
+
+
+def _latencies(clients: list[tuple[str, Report]]) -> Table:
+    table = _table("seconds", *(f"first {at}" for at in PERCENTILES), *_done())
+    for client, told in clients:
+        table.add_row(
+            escape(client), *_percentiles(told["ttft"]), *_percentiles(told["completion"])
+        )
+    return table
+
+
+def _programs(programs: Report, clients: Mapping[str, Report]) -> Table:
+    """The complete ones, by client in the order in which they came."""
+    title = f"programs, seconds: {programs['complete']:,} of {programs['count']:,} are complete"
+    table = _table(title, "complete", *_done())
+    for client in [client for client in clients if client in programs["clients"]][:SHOWN_CLIENTS]:
+        told = programs["clients"][client]
+        table.add_row(escape(client), f"{told['count']:,}", *_percentiles(told))
+    whole = programs["completion"]
+    table.add_row("[italic]all[/italic]", f"{whole['count']:,}", *_percentiles(whole))
+    return table
+
+
+def _done() -> Iterator[str]:
+    return (f"done {at}" for at in PERCENTILES)
+
+
+def _percentiles(told: Report) -> Iterator[str]:
+    return (_number(told[f"{at}_s"], 3) for at in PERCENTILES)
 
 
 def _number(value: float | None, digits: int = 1) -> str:
