@@ -157,8 +157,23 @@ def test_memory_that_nobody_uses_costs_nothing(trace):
         (["--kv-tokens", "1000000001"], "kv-tokens: expected 1 to 1,000,000,000, got 1000000001"),
         (["--scheduler", "fair"], "--scheduler: invalid choice: 'fair'"),
         (["--router", "best"], "--router: invalid choice: 'best'"),
-        (["--scheduler", "fcfs", "--quantum", "5"], "scheduler fcfs has no setting 'quantum'"),
-        (["--router", "round-robin", "--min-match", "5"], "router round-robin has no setting"),
+        (["--scheduler", "fcfs", "--quantum", "5"], "quantum: scheduler fcfs has no such setting"),
+        (
+            ["--router", "round-robin", "--min-match", "5"],
+            "min-match: router round-robin has no such setting",
+        ),
+        (
+            ["--router", "preble", "--worker-quantum", "5"],
+            "worker-quantum: router preble has no such setting",
+        ),
+        (
+            ["--join", "200000@1"],
+            "--join 200000@1: expected a worker below 2, as many as ever join",
+        ),
+        (
+            ["--scheduler", "fcfs", "--max-overtake", "5"],
+            "max-overtake: scheduler fcfs has no such setting",
+        ),
         (["--rpm-limit", "5"], "only with --scheduler rpm, got 'dlpm'"),
         (["--step-time", "fast"], "step-time: expected linear:... or GPU:MODEL, got 'fast'"),
         (["--step-time", "linear:1,0,0"], "kv-tokens: needed"),

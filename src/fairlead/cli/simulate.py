@@ -37,7 +37,7 @@ def _add_cluster(cluster: Any) -> None:
         "--router", choices=[*ROUTERS, *LATE_ROUTERS], default="d2lpm", help="(d2lpm)"
     )
     cluster.add_argument("--worker-quantum", type=count, metavar="TOKENS", help="Q^w (16384)")
-    cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM")
+    cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM (input)")
     cluster.add_argument("--min-match", type=count, metavar="TOKENS", help="of D2LPM (64)")
     for flag, of in (("round-trip", "of an answer (0.0002)"), ("work", "for an answer (0.0001)")):
         cluster.add_argument(

@@ -98,7 +98,10 @@ def _require(name: str, value: int | None, *, most: int) -> None:
 def _check_changes(replicas: int, changes: tuple[Change, ...]) -> None:
     """Who fails is up, who joins is not. Raises ConfigError."""
     up = dict.fromkeys(range(replicas), True)
+    numbers = replicas + sum(change.up for change in changes)
     for change in sorted(changes, key=lambda each: each.time_us):
+        if change.up and change.worker >= numbers:
+            raise ConfigError(f"{change}: expected a worker below {numbers}, as many as ever join")
         if up.get(change.worker, False) == change.up:
             state = "up" if change.up else "not up"
             raise ConfigError(f"{change}: worker {change.worker} is {state} then")

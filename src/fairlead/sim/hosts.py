@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from random import Random
-from typing import Any
 
 from fairlead.core.admission import Reserve
 from fairlead.core.block_cache import BlockCache
@@ -19,6 +17,7 @@ from fairlead.sim.artifact import ArtifactHost
 from fairlead.sim.block_pool import BlockPool
 from fairlead.sim.block_tree import BlockTree
 from fairlead.sim.config import SimConfig
+from fairlead.sim.given import given_settings
 from fairlead.sim.host import Host
 from fairlead.sim.ideal import IdealHost
 from fairlead.sim.sglang import SglangHost
@@ -67,23 +66,23 @@ def scheduler_over(
     config = parts.config
     if parts.policy is not None:
         return Scheduler(parts.policy(cache, number), max_misfits=max_misfits)
-    shared: dict[str, Any] = {
-        "weights": parts.weights,
-        "cost": config.cost,
-        "output_len": parts.output_len,
-        "seed": Random(f"{config.seed}/{number}").getrandbits(32),
-    }
-    policy = SCHEDULERS.get(config.scheduler)
-    accepted = signature(policy).parameters if policy else {}
-    made: Policy = make_policy(
-        config.scheduler,
-        cache=cache,
-        quantum=config.quantum,
-        charge=config.charge,
-        max_overtake=config.max_overtake,
-        fallback=config.fallback,
-        **{key: value for key, value in shared.items() if key in accepted},
+    given = given_settings(
+        f"scheduler {config.scheduler}",
+        SCHEDULERS.get(config.scheduler),
+        flags={
+            "quantum": config.quantum,
+            "charge": config.charge,
+            "max-overtake": config.max_overtake,
+            "fallback": config.fallback,
+        },
+        shared={
+            "weights": parts.weights,
+            "cost": config.cost,
+            "output_len": parts.output_len,
+            "seed": Random(f"{config.seed}/{number}").getrandbits(32),
+        },
     )
+    made: Policy = make_policy(config.scheduler, cache=cache, **given)
     return Scheduler(made, max_misfits=max_misfits)
 
 

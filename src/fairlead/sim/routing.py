@@ -1,6 +1,5 @@
 """The router of a simulation, made from its settings."""
 
-from inspect import signature
 from typing import Any
 
 from fairlead.core.protocols import LateBound, Router
@@ -8,6 +7,10 @@ from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
 from fairlead.routers import ROUTERS, make_late_router, make_router
 from fairlead.sim.config import SimConfig
+from fairlead.sim.given import given_settings
+
+# Of D2LPM in the simulator: all of a prompt, as in the paper.
+WORKER_CHARGE = "input"
 
 
 def router_of(config: SimConfig, weights: Weights) -> Router:
@@ -17,16 +20,22 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
         "central-work": config.central_work_us,
     }
     _refuse(config.router, of_central)
-    known = ROUTERS.get(config.router)
-    accepted = signature(known).parameters if known else {}
-    shared: dict[str, Any] = {"weights": weights, "cost": config.cost, "seed": config.seed}
-    return make_router(
-        config.router,
-        quantum=config.worker_quantum,
-        charge=config.worker_charge,
-        min_match=config.min_match,
-        **{key: value for key, value in shared.items() if key in accepted},
+    given = given_settings(
+        f"router {config.router}",
+        ROUTERS.get(config.router),
+        flags={
+            "worker-quantum": config.worker_quantum,
+            "worker-charge": config.worker_charge,
+            "min-match": config.min_match,
+        },
+        shared={
+            "weights": weights,
+            "cost": config.cost,
+            "seed": config.seed,
+            "charge": WORKER_CHARGE,
+        },
     )
+    return make_router(config.router, **given)
 
 
 def late_router_of(config: SimConfig, weights: Weights) -> LateBound:

@@ -1,0 +1,18 @@
+"""What the simulator's routers are set to where no flag says otherwise."""
+
+import pytest
+
+from fairlead.core.events import Dispatch
+from tests.simulation.traces import of, row, simulate
+
+
+@pytest.mark.parametrize(("charge", "workers"), [(None, 2), ("input", 2), ("extend", 1)])
+def test_d2lpm_charges_a_worker_for_whole_prompts_unless_told_otherwise(charge, workers):
+    """
+    One prompt again and again, one at a time: computed once, it costs 22 or 3 of a quantum of 60.
+    """
+    rows = [row(str(n), client="a", at=3 * n, prompt="A20", output_len=1) for n in range(6)]
+    given = {"worker_quantum": 60, "min_match": 5, "worker_charge": charge}
+    events = simulate(rows, replicas=2, router="d2lpm", **given)
+
+    assert len({event.worker for event in of(Dispatch, events)}) == workers
