@@ -132,6 +132,19 @@ def test_every_host_serves_a_trace(host, trace, tmp_path):
     assert json.loads(path.read_text())["requests"]["finished"] == 2
 
 
+def test_a_client_with_a_weight_that_never_comes_is_a_warning(trace, capsys):
+    assert main(["simulate", trace, *SMALL, "--weights", "a=2,c=3"]) == 0
+    assert capsys.readouterr().err == "fairlead: --weights: no request of 'c' came\n"
+
+
+def test_what_does_something_is_let_through(trace):
+    """A router counts the cost, too; and its settings may stand beside one replica."""
+    routed = ["--scheduler", "lpm", "--cost", "linear:1,1", "--replicas", "2"]
+    assert main(["simulate", trace, *SMALL, *routed]) == 0
+    assert main(["simulate", trace, *SMALL, "--worker-quantum", "5", "--event-delay", "1"]) == 0
+    assert main(["simulate", trace, *SMALL, "--max-misfits", "3"]) == 0
+
+
 def test_memory_that_nobody_uses_costs_nothing(trace):
     """A billion tokens are 62.5 million blocks; a list of them would be gigabytes."""
     tracemalloc.start()
@@ -150,6 +163,21 @@ def test_memory_that_nobody_uses_costs_nothing(trace):
         (["--fail", "0@-1"], "--fail 0@-1: expected seconds from 0 on"),
         (["--join", "0@1"], "--join 0@1: worker 0 is up then"),
         (["--weights", "a"], "--weights: expected client=weight,..., got 'a'"),
+        (["--weights", ""], "--weights: expected client=weight,..., got ''"),
+        (["--fail", "-1@3"], "--fail: expected one argument: W@T"),
+        (["--seed", "x"], "--seed: expected a whole number, got 'x'"),
+        (["--batch-tokens", "9"], "--batch-tokens: without effect, as host ideal computes"),
+        (["--max-misfits", "9", "--host", "vllm"], "--max-misfits: without effect, as host vllm"),
+        (["--max-misfits", "9", "--misfit", "stop"], "--max-misfits: without effect, as the look"),
+        (["--max-misfits", "9", "--scheduler", "vtc"], "--max-misfits: without effect, as the"),
+        (
+            ["--cost", "linear:1,1", "--scheduler", "lpm"],
+            "--cost: without effect, as scheduler lpm",
+        ),
+        (
+            ["--event-delay", "1", "--router", "preble", "--replicas", "2"],
+            "--event-delay: without effect, as router preble is not told of caches",
+        ),
         (["--weights", "a=1,a=2"], "--weights: client 'a' is there twice"),
         (["--weights", "a=-1"], "weight of client 'a': expected a positive number"),
         (["--replicas", "0"], "--replicas: expected a whole number above 0, got '0'"),

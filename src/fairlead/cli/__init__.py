@@ -33,6 +33,9 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit 2 with one line: the usage text is behind --help."""
+        if flag := re.fullmatch(r"argument (\S+): expected one argument", message):
+            action = self._option_string_actions[flag[1]]
+            message += f": {action.metavar}" if action.metavar else ""
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 

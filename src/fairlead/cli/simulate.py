@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairlead.cli.values import count, microseconds, whole
+from fairlead.cli.values import count, integer, microseconds, whole
 from fairlead.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     parser.add_argument("trace", metavar="TRACE", help="JSONL, also .gz and .zst; - is stdin")
     parser.add_argument("--events", metavar="FILE", help="write every event there, as JSONL")
     parser.add_argument("--summary", metavar="FILE", help="write the summary there, as JSON")
-    parser.add_argument("--seed", type=int, default=0, help="of all that is drawn (0)")
+    parser.add_argument("--seed", type=integer, default=0, help="of all that is drawn (0)")
     parser.add_argument(
         "--no-skip", action="store_true", help="step through like passes one by one"
     )
@@ -86,7 +86,7 @@ def _add_scheduler(fairness: Any) -> None:
 
     fairness.add_argument("--scheduler", choices=SCHEDULERS, default="dlpm", help="(dlpm)")
     fairness.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u (4096)")
-    fairness.add_argument("--weights", default="", metavar="a=2,b=1", help="shares of clients (1)")
+    fairness.add_argument("--weights", metavar="a=2,b=1", help="shares of clients (1)")
     fairness.add_argument("--charge", choices=["extend", "input"], help="the scheduler's")
     fairness.add_argument(
         "--cost", metavar="COST", help="h(input, output): linear:1,2 (default), ..."
@@ -107,6 +107,7 @@ def _skippers(misfit: dict[str, str]) -> str:
 def run(options: argparse.Namespace) -> int:
     """Simulate, then print and write what was asked for."""
     from fairlead.cli import simulated
+    from fairlead.cli.without_effect import require_effect
     from fairlead.core.costs import parse_cost
     from fairlead.sim.config import HOST_OF, SimConfig
     from fairlead.sim.constants import BUILT_IN, read_constants
@@ -131,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
         cost=parse_cost(options.cost, where="--cost") if options.cost else None,
         max_overtake=options.max_overtake,
         fallback=options.fallback,
-        weights=parse_weights(options.weights),
+        weights=parse_weights(options.weights) if options.weights is not None else {},
         worker_quantum=options.worker_quantum,
         worker_charge=options.worker_charge,
         min_match=options.min_match,
@@ -145,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         skips=not options.no_skip,
     )
+    require_effect(config)
     return simulated.run(config, options.trace, events=options.events, summary=options.summary)
 
 
@@ -169,7 +171,7 @@ def _change(flag: str) -> Callable[[str], "Change"]:
 def parse_weights(text: str) -> dict[str, object]:
     """`a=2,b=1`. Raises ConfigError; what the numbers may be is checked where they are used."""
     weights: dict[str, object] = {}
-    for part in text.split(",") if text else ():
+    for part in text.split(","):
         client, equals, weight = part.rpartition("=")
         if not equals or not client:
             raise ConfigError(f"--weights: expected client=weight,..., got {part!r}")

@@ -13,6 +13,7 @@ from typing import IO, Any
 from fairlead.cli.outputs import require_apart, screen
 from fairlead.cli.progress import progress
 from fairlead.cli.summary_table import show
+from fairlead.cli.without_effect import unknown_clients
 from fairlead.core.events import Observer
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
@@ -37,6 +38,9 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
         if file is not None:
             file.write(json.dumps(report, indent=2).encode() + b"\n")
     show(report, screen(events, summary))
+    if unknown := unknown_clients(config, report["clients"]):
+        names = ", ".join(map(repr, unknown))
+        print(f"fairlead: --weights: no request of {names} came", file=sys.stderr)
     return INTERRUPTED if report["interrupted"] else 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
+from fairlead.cli.values import integer
 from fairlead.errors import ConfigError
 from fairlead.workloads.parameters import Setting, read_settings
 from fairlead.workloads.trace import TraceRow
@@ -72,7 +73,7 @@ def _add_making(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--settings", dest="show", action="store_true", help="show what can be set")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of all that is random (0)"
+        "--seed", type=integer, default=0, metavar="N", help="of all that is random (0)"
     )
     parser.add_argument(
         "--out", default="-", metavar="FILE", help="packed by its suffix; - is standard output (-)"

@@ -26,6 +26,14 @@ def whole(text: str) -> int:
     return number
 
 
+def integer(text: str) -> int:
+    """A whole number, also below 0."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+
+
 def microseconds(text: str) -> int:
     """A time in seconds, at most six decimals, as microseconds."""
     try:

@@ -102,7 +102,7 @@ BAD = [
     (["generate", "tott"], "invalid choice: 'tott'"),
     (["generate", "tot", "--set", "branches=0"], "--set branches: expected whole numbers above 0"),
     (["generate", "tot", "--set", "wings=2"], "--set wings=2: expected KEY=VALUE with a key of clients"),
-    (["generate", "tot", "--seed", "x"], "--seed: invalid int value: 'x'"),
+    (["generate", "tot", "--seed", "x"], "--seed: expected a whole number, got 'x'"),
     (["generate", "tot", "--out", "no/such/dir/t.jsonl"], "no/such/dir/t.jsonl: No such file"),
     (["import", "xlsx", "a"], "invalid choice: 'xlsx'"),
     (["import", "csv"], "trace import csv: expected at least one file"),
