@@ -7,22 +7,32 @@ import resource
 import sys
 import time
 import tracemalloc
+from collections.abc import Iterable, Iterator
 
 from benchmarks.record import write_rows
-from benchmarks.sim.speed import no_collections
+from benchmarks.sim.speed import COLD_RATE, no_collections
 from benchmarks.sim.traffic import steady
 from fairlead.metrics.summary import Summary
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
+from fairlead.workloads.trace import TraceRow
 
 REQUESTS, REPLICAS, CLIENTS = 1_000_000, 1_000, 100_000
 DAY_S = 86_400
 
 
+def shown(rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
+    """The same rows; every twentieth part of them is told."""
+    for number, row in enumerate(rows):
+        if number % (REQUESTS // 20) == 0:
+            print(f"{number} of {REQUESTS} requests", flush=True)
+        yield row
+
+
 def day() -> dict[str, object]:
     """The day as it is simulated: rows are made as they are read."""
     summary = Summary()
-    rows = steady(REQUESTS, rate=REQUESTS / DAY_S, clients=CLIENTS, seed=0)
+    rows = shown(steady(REQUESTS, rate=REQUESTS / DAY_S, clients=CLIENTS, seed=0))
     cluster = Cluster(SimConfig(replicas=REPLICAS), rows, [summary], on_start=summary.start)
     with no_collections():
         begun, cpu = time.monotonic(), time.process_time()
@@ -35,13 +45,14 @@ def day() -> dict[str, object]:
     return {**row, "peak_gib": round(peak, 2), "hit_rate": report["locality"]["hit_rate"]}
 
 
-def idle_client_bytes(clients: int = 20_000) -> dict[str, object]:
+def idle_client_bytes(clients: int = 10_000) -> dict[str, object]:
     """Growth from `clients` to twice as many clients, each of which was served once, by one replica."""
     sizes = []
     for count in (clients, 2 * clients):
         summary = Summary()
-        rows = (row for row in steady(count, rate=8.0, clients=10**9, seed=1))
-        cluster = Cluster(SimConfig(kv_tokens=20_000), rows, [summary], on_start=summary.start)
+        rows = steady(count, rate=COLD_RATE, clients=10**9, seed=1)
+        config = SimConfig(kv_tokens=20_000, max_misfits=32)
+        cluster = Cluster(config, rows, [summary], on_start=summary.start)
         tracemalloc.start()
         cluster.run()
         sizes.append(tracemalloc.get_traced_memory()[0])
@@ -53,7 +64,7 @@ def main() -> None:
     """Measure, print, and write the rows."""
     rows = [idle_client_bytes(), day()]
     for row in rows:
-        print(row)
+        print(row, flush=True)
     write_rows("simulator_day", rows, seeds=[0, 1])
 
 

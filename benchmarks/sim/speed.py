@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from benchmarks.record import write_rows
@@ -24,8 +23,9 @@ from fairlead.workloads.trace import TraceRow
 
 RUNS = 5
 REQUESTS = 10_000
-# About 0.7 of what one simulated replica (A10G, Llama-3.2-3B) can do with this traffic.
-RATE = 8.0
+# About 0.7 of what one simulated replica (A10G, Llama-3.2-3B) can do with this traffic; and what it
+# can do while nothing is cached yet.
+RATE, COLD_RATE = 8.0, 2.0
 GROWTH = (10, 100, 1_000, 10_000, 100_000)
 
 
@@ -76,9 +76,12 @@ def requests_per_s(case: Case, seed: int) -> float:
 
 
 def us_by_clients(clients: int, seed: int) -> float:
-    """Microseconds a request on one replica, every client seen before the clock starts."""
-    known = list(islice(steady(2 * clients, rate=RATE, clients=clients, seed=seed), clients))
-    rows = list(steady(5_000, rate=RATE, clients=clients, seed=seed + 1))
+    """Microseconds a request of ten clients on one replica that has served `clients` before.
+
+    So that rate and cache hits are those of every other point of the curve.
+    """
+    known = list(steady(clients, rate=COLD_RATE, clients=clients, seed=seed))
+    rows = list(steady(5_000, rate=RATE, clients=10, seed=seed + 1))
     shift_us = known[-1].arrival_us + 60 * 10**6
     late = [replace(row, id=f"late {row.id}", arrival_us=row.arrival_us + shift_us) for row in rows]
     clock: list[float] = []
@@ -121,7 +124,7 @@ def told(what: str, values: list[float], unit: str, **more: object) -> dict[str,
         f"{unit}_median": round(statistics.median(values), 1),
         f"{unit}_max": round(max(values), 1),
     }
-    print(" ".join(f"{key}={value}" for key, value in row.items()))
+    print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
     return row
 
 
