@@ -109,11 +109,15 @@ class Trees(RuleBasedStateMachine):
         self.pin(paths, plain)
 
     @precondition(lambda self: self.paths)
-    @rule(data=st.data())
-    def release(self, data):
+    @rule(data=st.data(), uses=st.booleans())
+    def release(self, data, uses):
         at = data.draw(st.integers(0, len(self.paths) - 1))
-        self.oracle.pins.pop(at)
+        prefix = self.oracle.pins.pop(at)
+        if uses:
+            self.oracle.cache(prefix)
         for tree, path in zip((self.runs, self.units), self.paths.pop(at), strict=True):
+            if uses:
+                tree.use(path)
             tree.release(path)
 
     @rule(size=st.integers(1, 12))

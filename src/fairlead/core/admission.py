@@ -104,6 +104,7 @@ class Reserve:
 
     def release(self, grant: Grant) -> None:
         """The request is gone: what it did not use is free, what is cached stays until evicted."""
+        self._tree.use(grant.path)
         self._tree.release(grant.path)
         self._reserved -= grant.reserved
 

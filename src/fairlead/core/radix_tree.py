@@ -161,6 +161,11 @@ class RadixTree:
         self._touch(node, now_us)
         return node
 
+    def use(self, path: Path) -> None:
+        """A pinned prefix was in use up to now. O(1)."""
+        assert path.pins > 0
+        path.used = self._next()
+
     def release(self, path: Path) -> None:
         """Give back a pin; evicts nothing. O(depth)."""
         node = path
