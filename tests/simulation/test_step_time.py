@@ -247,13 +247,24 @@ def test_a_users_own_gpu_and_model_may_be_named(tmp_path):
         ("gpus: 3", "gpus: expected a mapping of names, got 3"),
         ("gpus: {a:b: {}}", "gpus: expected a name without colons, got 'a:b'"),
         ("gpus: {1: {}}", "gpus: expected a name without colons, got 1"),
+        ("gpus: {}\ngpus: {}", ", line 2: gpus: expected once, got twice"),
+        ("gpus:\n  a: {}\n  a: {}", ", line 3: a: expected once, got twice"),
         ("gpus: {a: {}}", "gpus.a.memory_gib: missing"),
         (OWN_GPU.replace("e_w", "e_x"), "gpus.my-card.e_x: unknown; expected one of memory_gib,"),
-        (OWN_GPU.replace("0.8,", "fast,", 1), "gpus.my-card.e_w: expected a number, got 'fast'"),
+        (
+            OWN_GPU.replace("0.8,", "fast,", 1),
+            "gpus.my-card.e_w: expected a number above 0 and under",
+        ),
         (OWN_GPU.replace("e_w: 0.8", "e_w: 0"), "gpus.my-card.e_w: expected a number above 0"),
-        (OWN_GPU.replace("e_w: 0.8", "e_w: yes"), "gpus.my-card.e_w: expected a number, got True"),
-        (OWN_GPU.replace("g_us: 3", "g_us: -3"), "gpus.my-card.g_us: expected a number, got -3"),
-        (OWN_GPU.replace("g_us: 3", "g_us: .nan"), "gpus.my-card.g_us: expected a number, got nan"),
+        (
+            OWN_GPU.replace("e_w: 0.8", "e_w: yes"),
+            "gpus.my-card.e_w: expected a number above 0 and",
+        ),
+        (OWN_GPU.replace("g_us: 3", "g_us: -3"), "gpus.my-card.g_us: expected a number from 0 and"),
+        (
+            OWN_GPU.replace("g_us: 3", "g_us: .nan"),
+            "gpus.my-card.g_us: expected a number from 0 and",
+        ),
         (OWN_GPU.replace("p: 2", "p: 0.5"), "gpus.my-card.p: expected a number from 1"),
         (OWN_MODEL.replace("d: 64", "d: 6.4"), "models.tiny.d: expected a whole number above 0"),
         (

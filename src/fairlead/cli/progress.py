@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeElapsedColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
 from rich.text import Text
 
 from fairlead.sim.cluster import Cluster
@@ -27,8 +27,9 @@ class _SoFar(ProgressColumn):
         virtual = timedelta(seconds=self._cluster.now_us // 10**6)
         rate = intake.rows_read / task.elapsed if task.elapsed else 0
         return Text(
-            f"{intake.rows_read:,} requests ({rate:,.0f}/s), {len(intake):,} in flight, "
-            f"{virtual} simulated"
+            f"{intake.rows_read:,} requests, {rate:,.0f}/s, {len(intake):,} in flight, "
+            f"{virtual} simulated",
+            no_wrap=True,
         )
 
 
@@ -41,7 +42,7 @@ def progress(cluster: Cluster) -> Iterator[None]:
         return
     # How many requests are to come is not known: a trace is read as it is simulated.
     bar = Progress(
-        BarColumn(bar_width=20), _SoFar(cluster), TimeElapsedColumn(),
+        SpinnerColumn(), _SoFar(cluster), TimeElapsedColumn(),
         console=console, transient=True, refresh_per_second=4,
     )  # fmt: skip
     bar.add_task("simulate", total=None)

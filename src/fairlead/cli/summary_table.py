@@ -28,7 +28,9 @@ def show(report: Report, console: Console) -> None:
     if report["programs"]["count"]:
         _print(_programs(report["programs"], report["clients"]), console)
     if len(clients) > SHOWN_CLIENTS:
-        console.print(f"and {len(clients) - SHOWN_CLIENTS:,} more clients: see --summary")
+        console.print(
+            f"and {len(clients) - SHOWN_CLIENTS:,} more clients: see --summary", highlight=False
+        )
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -29,7 +29,9 @@ def read_constants(path: Path) -> Constants:
     import yaml
 
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        tree = yaml.safe_load(text)
+        _require_unique(yaml.compose(text, yaml.SafeLoader), str(path))
     except OSError as error:
         raise ConfigError(in_words(error)) from None
     except UnicodeDecodeError:
@@ -50,6 +52,18 @@ def read_constants(path: Path) -> Constants:
         for kind, shape in (("gpus", Gpu), ("models", Model))
     }
     return Constants(gpus=GPUS | rows["gpus"], models=MODELS | rows["models"])
+
+
+def _require_unique(node: Any, where: str) -> None:
+    """YAML lets the last of two equal keys win, and says nothing. Raises ConfigError."""
+    seen: set[str] = set()
+    for key, value in node.value if getattr(node, "id", None) == "mapping" else ():
+        name = str(key.value)
+        if name in seen:
+            line = key.start_mark.line + 1
+            raise ConfigError(f"{where}, line {line}: {name}: expected once, got twice")
+        seen.add(name)
+        _require_unique(value, where)
 
 
 def _mapping(value: object, where: str) -> dict[str, Any]:
@@ -94,7 +108,8 @@ def _check(value: object, kind: object, *, where: str, name: str) -> None:
             raise ConfigError(f"{where}: expected a whole number above 0, got {value!r:.60}")
         return
     if not isinstance(value, int | float) or not number or not 0 <= value < 1e9:
-        raise ConfigError(f"{where}: expected a number, got {value!r:.60}")
+        least = "from 0" if name in MAY_BE_ZERO else "above 0"
+        raise ConfigError(f"{where}: expected a number {least} and under 10^9, got {value!r:.60}")
     if value == 0 and name not in MAY_BE_ZERO:
         raise ConfigError(f"{where}: expected a number above 0, got {value!r}")
     if name == "p" and value < 1:
