@@ -1,9 +1,15 @@
 """What is counted, and whom nobody forgets, when workers are lost."""
 
-from fairlead.core.events import Admit
+from collections import Counter
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from fairlead.core.events import Admit, Cancel, Decode, Finish, Preempt, Reject
 from fairlead.metrics.summary import Summary
-from fairlead.sim.config import Change
-from tests.simulation.traces import SECOND, of, row, simulate
+from fairlead.sim.cluster import Cluster
+from fairlead.sim.config import Change, SimConfig
+from tests.simulation.traces import CAPACITY, SECOND, of, row, simulate, traces
 
 
 def test_a_prompt_that_a_failed_worker_had_is_in_its_clients_service_once():
@@ -25,3 +31,33 @@ def test_a_prompt_that_a_failed_worker_had_is_in_its_clients_service_once():
     ]
     assert [clients[name]["tokens"]["input"] for name in "12"] == [5, 7]
     assert [clients[name]["recomputed_tokens"] for name in "12"] == [1, 0]
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(rows=traces(), fails=st.lists(st.integers(0, 120), min_size=2, max_size=2))
+def test_where_no_worker_comes_back_each_request_ended_or_is_alive(rows, fails):
+    """And each output was of somebody's stay at a worker: whoever is there emits one in each pass."""
+    changes = tuple(
+        Change(time_us=at * SECOND // 4, worker=number, up=False) for number, at in enumerate(fails)
+    )
+    events = []
+    config = SimConfig(
+        step_time="linear:1,0,0", kv_tokens=CAPACITY, replicas=2, router="d2lpm", changes=changes
+    )
+    cluster = Cluster(config, rows, [events.append])
+    cluster.run()
+
+    ended = [event.request for event in of((Finish, Cancel, Reject), events)]
+    left = [each.id for each in cluster.intake.alive()]
+    assert sorted(ended + left) == sorted(each.id for each in rows)
+    told, emitted, running = Counter(), Counter(), {}
+    for event in events:
+        if isinstance(event, Admit):
+            running[event.request] = event
+        elif isinstance(event, (Preempt, Finish, Cancel)):
+            running.pop(event.request, None)
+        elif isinstance(event, Decode):
+            told.update({client: event.passes * n for client, n in event.counts.items()})
+            here = [each.client for each in running.values() if each.worker == event.worker]
+            emitted.update(here * event.passes)
+    assert told == emitted
