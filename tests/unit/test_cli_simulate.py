@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -143,6 +144,19 @@ def test_what_does_something_is_let_through(trace):
     assert main(["simulate", trace, *SMALL, *routed]) == 0
     assert main(["simulate", trace, *SMALL, "--worker-quantum", "5", "--event-delay", "1"]) == 0
     assert main(["simulate", trace, *SMALL, "--max-misfits", "3"]) == 0
+
+
+def test_the_page_s_example_shows_what_fairness_changes(tmp_path):
+    """docs/reference/simulate.md: who asks for little waits for who asks for much, or does not."""
+    example = Path(__file__).parents[2] / "examples" / "two-tenants.jsonl"
+    path, first_s = tmp_path / "summary.json", {}
+    for scheduler in ("fcfs", "dlpm"):
+        flags = ["--max-running", "8", "--scheduler", scheduler, "--summary", str(path)]
+        assert main(["simulate", str(example), *flags]) == 0
+        first_s[scheduler] = json.loads(path.read_text())["clients"]["light"]["ttft"]["p95_s"]
+
+    assert first_s["fcfs"] > 5 + first_s["dlpm"]
+    assert first_s["fcfs"] > 4 * first_s["dlpm"]
 
 
 def test_memory_that_nobody_uses_costs_nothing(trace):
