@@ -66,6 +66,7 @@ def test_skipping_or_not_the_summary_is_the_same(trace, tmp_path):
         (["--scheduler", "vtc", "--misfit", "skip"], "a look that stops at a misfit"),
         (["--scheduler", "dlpm", "--misfit", "skip"], None),
         (["--cost", "linear:1,1"], "linear cost"),
+        (["--fail", "0@1", "--join", "0@2"], "workers that stay"),
         (["--scheduler", "fcfs"], "no theorem bounds the gaps of fcfs"),
     ],
 )

@@ -75,6 +75,9 @@ def bound_of(config: SimConfig) -> Bound:
         return no_bound("the bounds need reserve admission")
     if config.cost is not None:
         return no_bound("the bounds are for the linear cost")
+    if not all(change.up for change in config.changes):
+        # Its requests are computed again, and their next worker charges for that.
+        return no_bound("the bounds need workers that stay")
     if config.scheduler == "dlpm":
         view: View = "client" if config.charge == "input" else "system"
         quantum = config.quantum or signature(DLPM).parameters["quantum"].default
