@@ -109,10 +109,11 @@ def sim() -> str:
     """How far the simulator is from measured runs."""
     run = load("vtc_calibration")
     errors = run["errors_percent"]
+    mean, worst = errors["tokens_per_s_mean"], errors["tokens_per_s_worst"]
     return f"""\
 Beside {len(run["rows"])} measured runs of the VTC artifact (A10G, A100), replayed by
-`fairlead experiment vtc-calibration --data DIR`: throughput is off by {errors["tokens_per_s_mean"]:.1f} % in the mean and
-{errors["tokens_per_s_worst"]:.1f} % at worst, the mean time to first token by {errors["ttft_median"]:.1f} % in the median and
+`fairlead experiment vtc-calibration --data DIR`: throughput is off by {mean:.1f} % in the mean and
+{worst:.1f} % at worst, the mean time to first token by {errors["ttft_median"]:.1f} % in the median and
 {errors["ttft_worst"]:.1f} % at worst. {provenance(run)}."""
 
 
