@@ -1,16 +1,18 @@
-"""The README's numbers, from the runs in results/: `python -m benchmarks.readme` writes them there.
+"""The numbers on pages, from the runs in results/: `python -m benchmarks.readme` writes them there.
 
-A test compares the README with what this gives, so that no number in it is anybody's memory.
+A test compares the pages with what this gives, so that no number in them is anybody's memory.
 """
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
 
 
 def load(name: str) -> dict[str, Any]:
@@ -106,15 +108,34 @@ def bench() -> str:
 
 
 def sim() -> str:
-    """How far the simulator is from measured runs."""
-    run = load("vtc_calibration")
+    """How far the simulator is from measured runs, and how fast it is."""
+    run, speed = load("vtc_calibration"), load("simulator")
     errors = run["errors_percent"]
     mean, worst = errors["tokens_per_s_mean"], errors["tokens_per_s_worst"]
+    rates = {
+        row["replicas"]: row["per_s_median"]
+        for row in speed["rows"]
+        if row["what"] == "requests a second"
+    }
     return f"""\
 Beside {len(run["rows"])} measured runs of the VTC artifact (A10G, A100), replayed by
 `fairlead experiment vtc-calibration --data DIR`: throughput is off by {mean:.1f} % in the mean and
 {worst:.1f} % at worst, the mean time to first token by {errors["ttft_median"]:.1f} % in the median and
-{errors["ttft_worst"]:.1f} % at worst. {provenance(run)}."""
+{errors["ttft_worst"]:.1f} % at worst. One core simulates {rates[1]:,.0f} requests a second at 1 replica and
+{rates[256]:,.0f} at 256, prefix caches and DLPM on. {provenance(run)}; speed: `{speed["commit"]}`."""
+
+
+def curve() -> str:
+    """What a simulated request costs as clients and the queue grow."""
+    speed = load("simulator")
+    lines = ["| at 1 replica | us a request |", "|---|---|"]
+    for row in speed["rows"]:
+        if "us_median" in row:
+            count = row.get("clients") or row.get("waiting")
+            what = "clients seen" if "clients" in row else "requests waiting"
+            cost = f"{row['us_median']:.0f} ({row['us_min']:.0f} to {row['us_max']:.0f})"
+            lines.append(f"| {count:,} {what} | {cost} |")
+    return "\n".join([*lines, "", f"{provenance(speed)}."])
 
 
 # What the README shows of it; sizes are those of the bodies.
@@ -126,9 +147,18 @@ GATEWAY_ROWS = (
 )
 
 
-def filled(text: str) -> str:
-    """The README with its blocks as the results say."""
-    for name, block in (("demo", demo()), ("sim", sim()), ("bench", bench())):
+# Pages, and their blocks.
+PAGES: dict[Path, dict[str, Callable[[], str]]] = {
+    README: {"demo": demo, "sim": sim, "bench": bench},
+    ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
+}
+
+
+def filled(page: Path) -> str:
+    """The page with its blocks as the results say."""
+    text = page.read_text()
+    for name, made in PAGES[page].items():
+        block = made()
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
         text, count = re.subn(
             pattern, lambda m, b=block: f"{m[1]}{b}\n{m[2]}", text, flags=re.DOTALL
@@ -138,4 +168,5 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text()))
+    for each in PAGES:
+        each.write_text(filled(each))

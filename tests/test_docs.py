@@ -78,7 +78,6 @@ def test_the_scheduler_of_the_how_to_works():
     assert len(run.run(unlike(10)).finished) == 20
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_committed_runs():
-    text = readme.README.read_text()
-
-    assert readme.filled(text) == text, "python -m benchmarks.readme writes them"
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_the_numbers_of_a_page_are_those_of_the_committed_runs(page):
+    assert readme.filled(page) == page.read_text(), "python -m benchmarks.readme writes them"
