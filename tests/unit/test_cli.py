@@ -1,5 +1,6 @@
 """Bad flags are exit status 2 and one clear line; nothing is started for them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,17 @@ def test_help_is_there_for_every_command(command: list[str], capsys: pytest.Capt
 
     assert caught.value.code == 0
     assert "usage: fairlead" in capsys.readouterr().out
+
+
+def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
+    """
+    `pip install "fairlead[experiments]"` brings no pydantic, and the README says it is enough.
+    """
+    for name in [each for each in sys.modules if each.startswith("fairlead.gateway")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("pydantic", "httptools", "uvloop", "orjson", "prometheus_client"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+    assert main(["trace", "generate", "list"]) == 0
+    assert main(["gateway", "--worker-urls", "http://127.0.0.1:1"]) == 2
+    assert "needs pydantic: pip install 'fairlead[gateway]'" in capsys.readouterr().err

@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = list(_dashed(sys.argv[1:] if argv is None else argv))
     try:
-        options = make_parser().parse_args(arguments)
+        command = next((word for word in arguments if not word.startswith("-")), None)
+        options = make_parser(command).parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
         status = run(options)
         sys.stdout.flush()
@@ -97,8 +98,11 @@ def _dashed(arguments: Iterable[str]) -> Iterator[str]:
         yield name + equals + value
 
 
-def make_parser() -> OneLineParser:
-    """Every command with its flags."""
+def make_parser(command: str | None) -> OneLineParser:
+    """Every command by name; what runs real engines has its flags only where it is the one asked for.
+
+    Theirs come with the gateway's packages, which a simulator does without.
+    """
     parser = OneLineParser(
         prog="fairlead",
         description="Fair shares of LLM serving capacity that keep the prefix cache.",
@@ -106,6 +110,7 @@ def make_parser() -> OneLineParser:
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (service, simulate, trace, experiment):
-        command.add(commands)
+    service.add(commands, command)
+    for module in (simulate, trace, experiment):
+        module.add(commands)
     return parser

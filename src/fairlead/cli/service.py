@@ -10,11 +10,16 @@ from fairlead.errors import ConfigError
 FLAGS_FLAG = "--engine-args"
 
 
-def add(commands: Any) -> None:
-    """The three commands."""
-    add_serve(commands.add_parser("serve", help="local engines with the gateway in front"))
-    add_gateway(commands.add_parser("gateway", help="the gateway in front of running engines"))
-    add_demo(commands.add_parser("demo", help="two tenants, one of them flooding: who gets what"))
+def add(commands: Any, command: str | None) -> None:
+    """The three commands, the flags of `command` only."""
+    for name, fill, what in (
+        ("serve", add_serve, "local engines with the gateway in front"),
+        ("gateway", add_gateway, "the gateway in front of running engines"),
+        ("demo", add_demo, "two tenants, one of them flooding: who gets what"),
+    ):
+        parser = commands.add_parser(name, help=what)
+        if name == command:
+            fill(parser)
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
