@@ -132,7 +132,8 @@ class Trees(RuleBasedStateMachine):
         pinned = self.oracle.pinned()
         free = sum(1 for n in range(1, length + 1) if plain[:n] not in pinned)
         for tree, key in ((self.runs, prompt), (self.units, plain)):
-            assert (tree.match_len(key), tree.unpinned_len(key)) == (length, free)
+            held = tree.pinned_len(tree.match(Runs.of(key)))
+            assert (tree.match_len(key), held) == (length, length - free)
 
     @invariant()
     def all_hold_the_same(self):

@@ -1,4 +1,4 @@
-"""The seams: what a policy must offer, what a host may call, and what both expect of a cache.
+"""The seams: what a policy must offer and what a host may call.
 
 A *policy* (floor 2) is one algorithm: who is next, and what it costs. A *host* (simulator, engine
 plug-in, gateway) never talks to a policy directly: `fairlead.core.scheduler.Scheduler` stands
@@ -6,13 +6,13 @@ between them and does what is the same for every policy (preempted requests firs
 aside, nothing paid twice). All of it is synchronous and pure: no clock, no I/O (DESIGN 4).
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.matches import Matches
 from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import ClientId, Request, Unit, WorkerId
+from fairlead.core.request import ClientId, Request, WorkerId
 
 
 class Ordering(Protocol):
@@ -222,12 +222,4 @@ class LateBound(Protocol):
 
     def overhead(self) -> Mapping[str, int | float]:
         """What being asked has cost so far: `central` in docs/reference/summary.md."""
-        ...
-
-
-class PrefixCache(Protocol):
-    """A prefix cache as a policy sees it."""
-
-    def match_len(self, prompt: Sequence[Unit], /) -> int:
-        """How many leading elements of `prompt` are cached. Pure."""
         ...

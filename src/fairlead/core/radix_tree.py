@@ -109,11 +109,6 @@ class RadixTree:
             self._answer = descend(self._root, tokens, tokens.length)
         return self._answer
 
-    def unpinned_len(self, tokens: Sequence[Unit], /) -> int:
-        """How much of the longest cached prefix is evictable now. Pure. O(match)."""
-        match = self.match(Runs.of(tokens))
-        return match[1] - self.pinned_len(match)
-
     def pinned_len(self, match: Match) -> int:
         """How much of a match is in use. Pure. O(depth)."""
         node, length = match
