@@ -16,28 +16,36 @@ class WaitingIndex:
     """Waiting requests by matched prefix; the best one of the *open* clients in O(log n).
 
     Best: most matched tokens, then earliest arrival. The last prompt token is always recomputed, so
-    a match is at most input_len - 1. `block_size` is the tokens in one element of a prompt.
+    a match is at most input_len - 1. `block_size` is the tokens in one element of a prompt. Who waits
+    alone is compared with nobody, and hangs nowhere until a second one comes: most never do.
     """
 
     def __init__(self, *, block_size: int) -> None:
         self._block_size = block_size
-        self._entries: dict[RequestId, Entry] = {}
+        self._lone: Request | None = None  # all that waits, not hung
+        self._lone_open = False  # whether its client is
+        self._entries: dict[RequestId, Entry] = {}  # those that hang
         self._heaps = WaitingHeaps()
         self.trie = WaitingTrie(self._heaps)
 
     def __len__(self) -> int:
         """Waiting requests, those passed over included."""
-        return len(self._entries)
+        return len(self._entries) if self._lone is None else 1
 
     def __contains__(self, request: Request) -> bool:
+        if self._lone is not None:
+            return self._lone.id == request.id
         return request.id in self._entries
 
     def waiting(self, client: ClientId) -> int:
         """How many requests of the client wait, those passed over included. O(1)."""
+        if self._lone is not None:
+            return int(self._lone.client == client)
         return self._heaps.waiting(client)
 
     def match_len(self, request: Request) -> int:
         """The matched tokens of a waiting request. Pure. O(depth of the trie)."""
+        self._hang_lone()
         self.trie.catch_up()
         node = self._entries[request.id].node
         while not node.standing:
@@ -46,17 +54,20 @@ class WaitingIndex:
         return node.depth * self._block_size
 
     def add(self, request: Request) -> None:
-        """Hang the request on the prefix it matches. O(prompt length + depth * log n)."""
-        assert request.id not in self._entries, request.id
-        end = min(len(request.prompt), (request.input_len - 1) // self._block_size)
-        node = self.trie.place(Runs.of(request.prompt), end)
-        node.own += 1
-        entry = self._entries[request.id] = Entry(request, node, self.trie.serial())
-        self._heaps.join(request.client)
-        self._heaps.file(entry)
+        """The request waits. O(prompt length + depth * log n) for all but a lone one."""
+        assert request not in self, request.id
+        if self._lone is None and not self._entries:
+            self._lone, self._lone_open = request, False
+        else:
+            self._hang_lone()
+            self._hang(request)
 
     def remove(self, request: Request) -> None:
         """Take the request out. O(depth * log n)."""
+        if self._lone is not None:
+            assert self._lone.id == request.id, request.id
+            self._lone = None
+            return
         entry = self._entries.pop(request.id)
         if entry.visible:
             entry.visible = False
@@ -67,6 +78,7 @@ class WaitingIndex:
 
     def hide(self, request: Request) -> None:
         """Leave the request out of `best` until `show`; it goes on waiting. O(depth * log n)."""
+        self._hang_lone()
         entry = self._entries[request.id]
         assert entry.visible
         entry.visible = False
@@ -81,13 +93,39 @@ class WaitingIndex:
 
     def open(self, client: ClientId) -> None:
         """The client's requests may be chosen. O(1); it must have some waiting."""
-        self._heaps.open(client)
+        if self._lone is not None:
+            assert self._lone.client == client, client
+            self._lone_open = True
+        else:
+            self._heaps.open(client)
 
     def close(self, client: ClientId) -> None:
         """They may not. O(1)."""
-        self._heaps.close(client)
+        if self._lone is None:
+            self._heaps.close(client)
+        elif self._lone.client == client:
+            self._lone_open = False
 
     def best(self) -> Request | None:
         """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
+        if self._lone is not None:
+            return self._lone if self._lone_open else None
         self.trie.catch_up()
         return self._heaps.best()
+
+    def _hang_lone(self) -> None:
+        """It waits alone no longer, or something is asked of it that only its place can tell."""
+        if (lone := self._lone) is not None:
+            self._lone = None
+            self._hang(lone)
+            if self._lone_open:
+                self._heaps.open(lone.client)
+
+    def _hang(self, request: Request) -> None:
+        """Hang the request on the prefix it matches. O(prompt length + depth * log n)."""
+        end = min(len(request.prompt), (request.input_len - 1) // self._block_size)
+        node = self.trie.place(Runs.of(request.prompt), end)
+        node.own += 1
+        entry = self._entries[request.id] = Entry(request, node, self.trie.serial())
+        self._heaps.join(request.client)
+        self._heaps.file(entry)

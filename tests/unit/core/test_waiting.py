@@ -141,3 +141,26 @@ def test_a_misfit_hidden_and_shown_at_every_look_is_entered_once_in_a_while():
         assert index.best() is misfit
 
     assert entries(index) < 500
+
+
+def test_who_waits_alone_hangs_nowhere_until_a_second_one_comes():
+    """
+    Under moderate load most requests are admitted before another comes: their prompts need no place.
+    """
+    cache = BlockCache(block_size=1)
+    index = waiting_index(cache)
+    lone, better = request(0, ["cold"], input_len=2), request(1, ["warm"], client="b", input_len=2)
+    index.add(lone)
+    assert index.best() is None
+    index.open("a")
+    assert index.best() is lone
+    assert (len(index), index.waiting("a"), index.waiting("b")) == (1, 1, 0)
+    assert not index.trie.root.children
+
+    cache.insert("warm")
+    index.add(better)
+
+    assert index.best() is lone, "open as before"
+    assert index.match_len(better) == 1
+    index.open("b")
+    assert index.best() is better
