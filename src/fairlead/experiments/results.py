@@ -1,0 +1,69 @@
+"""The tidy rows of a study, and numbers over their seeds: medians with the range they lie in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+Label = str | int | float
+Cell = Label | None
+ResultRow = Mapping[str, Cell]
+
+
+class Interval(NamedTuple):
+    """A median, the least and the most, over so many seeds."""
+
+    median: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        if self.seeds == 1:
+            return f"{self.median:.3g}"
+        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+def interval_of(values: Iterable[float]) -> Interval:
+    """Of at least one value."""
+    ordered = sorted(values)
+    assert ordered, "an interval of nothing"
+    return Interval(median(ordered), ordered[0], ordered[-1], len(ordered))
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """`rows`: one a case and seed, with its labels, `seed` and the study's measures.
+
+    `series`: one a point, with labels, `seed`, `time_s`, `client`, `metric` and `value`; only of
+    cases that keep them.
+    """
+
+    rows: Sequence[ResultRow]
+    series: Sequence[ResultRow] = ()
+
+    def values(self, metric: str, **labels: Label) -> dict[int, float]:
+        """By seed, where the labels are these and there is a value. One row a seed."""
+        found: dict[int, float] = {}
+        for row in self.rows:
+            value = row[metric]
+            if value is not None and all(row[name] == label for name, label in labels.items()):
+                seed = row["seed"]
+                assert isinstance(seed, int), row
+                assert seed not in found, f"{metric}: {labels} fits several rows of seed {seed}"
+                found[seed] = float(value)
+        return found
+
+    def interval(self, metric: str, **labels: Label) -> Interval:
+        """Over the seeds."""
+        return interval_of(self.values(metric, **labels).values())
+
+    def ratio(self, metric: str, over: Mapping[str, Label], under: Mapping[str, Label]) -> Interval:
+        """`over` divided by `under`, seed by seed: what a seed has in common cancels."""
+        tops, bottoms = self.values(metric, **over), self.values(metric, **under)
+        return interval_of(tops[seed] / bottoms[seed] for seed in tops if bottoms.get(seed))
+
+    def labels(self, name: str) -> list[Label]:
+        """The values of a label, in the order of the rows."""
+        seen = dict.fromkeys(row[name] for row in self.rows)
+        return [label for label in seen if label is not None]

@@ -1,0 +1,17 @@
+"""The systems that the DLPM paper compares (section 5), as settings of the simulator."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# In the figures' order. VTC and LPM are one engine's schedulers; in front of several, clients are
+# spread one by one (VTC) or requests are (LPM, SGLang's default then).
+DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
+    "d2lpm": {"scheduler": "dlpm", "router": "d2lpm"},
+    "rr+lpm": {"scheduler": "lpm", "router": "round-robin"},
+    "preble": {"scheduler": "preble-groups", "router": "preble"},
+    "vtc": {"scheduler": "vtc", "router": "client-round-robin"},
+}
+
+# GPUs and models of the paper's figures.
+ON_A10G = {"step_time": "a10g:llama-3.2-3b"}
+ON_A100 = {"step_time": "a100:llama-3.1-8b"}
