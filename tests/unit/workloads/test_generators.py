@@ -158,11 +158,12 @@ def test_a_judge_merges_what_its_branches_said():
     assert len(merge.prompt) > 34 + 2650 + 16 * 256
 
 
-def test_a_preface_is_the_clients_own_and_shared_by_its_articles():
-    rows = rows_of("judge-s2", programs_each=2)
+@pytest.mark.parametrize(("name", "settings"), [("judge-s2", {}), ("tot", {"preface": (600, 0)})])
+def test_a_preface_is_the_clients_own_and_shared_by_its_programs(name, settings):
+    rows = rows_of(name, programs_each=2, **settings)
     prefaces = {run for row in rows for run in row.prompt.runs if "preface" in str(run[0])}
 
-    assert prefaces == {("judge:c0:preface", 0, 600)}
+    assert prefaces == {(f"{name.removesuffix('-s2')}:c0:preface", 0, 600)}
 
 
 def test_documents_are_long_and_answers_short():

@@ -10,7 +10,16 @@ from functools import partial
 from random import Random
 
 from fairlead.workloads.generators.workload import Workload
-from fairlead.workloads.parameters import Count, Counts, Natural, Positive, Positives, Switch, of
+from fairlead.workloads.parameters import (
+    Count,
+    Counts,
+    Natural,
+    Naturals,
+    Positive,
+    Positives,
+    Switch,
+    of,
+)
 from fairlead.workloads.programs import programs, starts
 from fairlead.workloads.rows import Piece, row
 from fairlead.workloads.trace import TraceRow
@@ -31,12 +40,16 @@ def tree(
     question: Counts,
     output: int,
     collapse: bool,
+    preface: Naturals = (0,),
     label: str = "tot",
 ) -> list[TraceRow]:
     """The requests of one tree, parents first. A node's children start when it has finished."""
     client, width = f"c{number}", of(branches, number)
     name = f"{label}:{client}:p{program}"
-    root: list[Piece] = [("tot:template", TEMPLATE), (f"{name}:question", of(question, number))]
+    root: list[Piece] = [("tot:template", TEMPLATE)]
+    if length := of(preface, number):
+        root.append((f"{label}:{client}:preface", length))
+    root.append((f"{name}:question", of(question, number)))
     made: list[TraceRow] = []
     above: list[tuple[str, list[Piece]]] = [("", root)]
     for depth, (instruction, length) in enumerate(LEVELS):
@@ -70,6 +83,7 @@ def tree_of_thoughts(
     clients: Count = 3,
     branches: Counts = (2,),
     question: Counts = (59,),
+    preface: Naturals = (0,),
     rates: Positives = (0.02,),
     output: Count = 256,
     collapse: Switch = False,
@@ -77,8 +91,14 @@ def tree_of_thoughts(
     programs_each: Natural = 0,
     cv: Positive = 1,
 ) -> Iterator[TraceRow]:
-    """Trees a second and client; with `programs_each` above 0 so many, whatever the duration."""
-    build = partial(tree, branches=branches, question=question, output=output, collapse=collapse)
+    """Trees a second and client; with `programs_each` above 0 so many, whatever the duration.
+
+    `preface` tokens of a client's own stand before each of its questions.
+    """
+    build = partial(
+        tree,
+        branches=branches, question=question, preface=preface, output=output, collapse=collapse,
+    )  # fmt: skip
 
     def times(number: int, own: Random) -> Iterable[float]:
         rate = of(rates, number)
