@@ -8,6 +8,7 @@ FairleadError
 │   ├── NotFound        404: unknown path or model
 │   ├── TooLarge        413: the body is over the limit
 │   └── QueueFull       429: this client's queue is full; others are not affected
+├── WorkerLost          the machine: it ended a process of ours, as it does where memory is short (exit 1)
 └── EngineError         an engine: answered with a 5xx status
     ├── NoEngine        503: none is ready
     └── EngineFailed    502: it failed before or while answering
@@ -60,6 +61,10 @@ class QueueFull(CallerError):
     """429, with Retry-After."""
 
     status = 429
+
+
+class WorkerLost(FairleadError):
+    """A process of an experiment was killed; the message names what it was running."""
 
 
 class EngineError(FairleadError):

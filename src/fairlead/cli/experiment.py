@@ -1,7 +1,10 @@
 """`fairlead experiment`: the papers' experiments and ours by name (experiments/registry.py)."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairlead.experiments.registry import Module
 
 
 def add(commands: Any) -> None:
@@ -17,49 +20,52 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit status: of the first experiment that did not succeed, if any."""
+    """Exit status of the experiment; that of `all` is in experiments/all_command.py."""
     from rich.console import Console
 
     from fairlead.errors import ConfigError
-    from fairlead.experiments.registry import EXPERIMENTS
+    from fairlead.experiments import all_command
+    from fairlead.experiments.registry import EXPERIMENTS, module_of
 
     console = Console()
-    if options.name == "list":
-        _list(console)
-        return 0
-    if options.name == "all":
-        names = [name for name, experiment in EXPERIMENTS.items() if not experiment.alone]
-    elif options.name in EXPERIMENTS:
-        names = [options.name]
-    else:
+    name, arguments = options.name, options.arguments
+    if name == "list":
+        return _parsed("list", "What there is.", _List(), arguments, console)
+    if name == "all":
+        return _parsed(
+            "all", "Every study, and what else needs no arguments.", all_command, arguments, console
+        )
+    if name not in EXPERIMENTS:
         known = ", ".join([*EXPERIMENTS, "all", "list"])
-        raise ConfigError(f"experiment: expected one of {known}, got {options.name!r}")
-    for name in names:
-        status = _one(name, options.arguments, console)
-        if status:
-            return status
-    return 0
+        raise ConfigError(f"experiment: expected one of {known}, got {name!r}")
+    return _parsed(name, EXPERIMENTS[name].summary, module_of(name), arguments, console)
 
 
-def _one(name: str, arguments: list[str], console: Any) -> int:
+def _parsed(name: str, summary: str, module: "Module", arguments: list[str], console: Any) -> int:
     from fairlead.cli import OneLineParser
-    from fairlead.experiments.registry import EXPERIMENTS
 
-    experiment = EXPERIMENTS[name]
-    module = experiment.load()
-    parser = OneLineParser(prog=f"fairlead experiment {name}", description=experiment.summary)
+    parser = OneLineParser(prog=f"fairlead experiment {name}", description=summary)
     module.add_arguments(parser)
     return module.run(parser.parse_args(arguments), console)
 
 
-def _list(console: Any) -> None:
-    from rich.table import Table
+class _List:
+    """`list`: what each shows, where it is from, how long it takes."""
 
-    from fairlead.experiments.registry import EXPERIMENTS
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """None."""
 
-    table = Table(box=None)
-    for heading in ("name", "what it does", "takes"):
-        table.add_column(heading)
-    for name, experiment in EXPERIMENTS.items():
-        table.add_row(name, experiment.summary, experiment.takes)
-    console.print(table)
+    def run(self, options: argparse.Namespace, console: Any) -> int:
+        """A line each, over several where the terminal is narrow."""
+        from rich.table import Table
+
+        from fairlead.experiments.registry import EXPERIMENTS
+
+        table = Table(box=None)
+        table.add_column("name", no_wrap=True)
+        for heading in ("what it shows", "source", "takes"):
+            table.add_column(heading)
+        for name, experiment in EXPERIMENTS.items():
+            table.add_row(name, experiment.summary, experiment.source, experiment.takes)
+        console.print(table)
+        return 0

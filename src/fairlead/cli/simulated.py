@@ -1,6 +1,5 @@
 """Runs a simulation for a person: progress on the terminal, files, what there is when interrupted."""
 
-import gc
 import json
 import signal
 import sys
@@ -24,6 +23,7 @@ from fairlead.routers import LATE_ROUTERS
 from fairlead.schedulers.dlpm import DLPM
 from fairlead.sim.cluster import Cluster, capacity_of
 from fairlead.sim.config import SimConfig
+from fairlead.sim.garbage import no_collections
 from fairlead.workloads.files import written
 from fairlead.workloads.trace import read_trace
 
@@ -57,7 +57,7 @@ def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, An
         cluster = Cluster(
             config, read_trace(trace), observers, weights=weights, on_start=counted.start
         )
-        with stopped_by_ctrl_c(cluster), progress(cluster), _no_collections():
+        with stopped_by_ctrl_c(cluster), progress(cluster), no_collections():
             cluster.run()
         _tell_left(cluster, counted)
     report = counted.as_dict(interrupted=cluster.kernel.stopped)
@@ -117,19 +117,6 @@ def stopped_by_ctrl_c(cluster: Cluster) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Millions of live objects, hardly a cycle among them: looking for some takes most of the time."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
 
 
 @contextmanager

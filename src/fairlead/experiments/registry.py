@@ -1,13 +1,13 @@
-"""The experiments by name. A new one is a module beside this file and a line here.
+"""The experiments by name: each study of `studies/`, and what is no study, a line each in OTHERS.
 
-The module has `add_arguments(parser)` and `run(options, console) -> exit status`; it is imported when
-it is asked for, as some need what others do without.
+A module named here has `add_arguments(parser)` and `run(options, console) -> exit status`; it is
+imported when it is asked for, as some need what others do without.
 """
 
 import argparse
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from typing import Protocol
 from rich.console import Console
 
 from fairlead.errors import ConfigError
+from fairlead.experiments.studies import STUDIES, study_of
 
 DATA_VARIABLE = "FAIRLEAD_DATA"
 
@@ -33,20 +34,20 @@ class Module(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """One line of `fairlead experiment list`. `alone`: it needs arguments, so `all` leaves it out."""
+    """One line of `fairlead experiment list`; a study has no module of its own.
+
+    `alone`: it needs arguments, so `all` leaves it out. `needs` is a file of the data folder.
+    """
 
     summary: str
     takes: str
-    module: str
+    source: str = ""
+    module: str = ""
     alone: bool = False
-
-    def load(self) -> Module:
-        """Its module."""
-        module: Module = importlib.import_module(f"fairlead.experiments.{self.module}")
-        return module
+    needs: str = ""
 
 
-EXPERIMENTS: dict[str, Experiment] = {
+OTHERS: dict[str, Experiment] = {
     "calibrate": Experiment(
         summary="fits a GPU's constants to measured passes",
         takes="seconds",
@@ -55,10 +56,44 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "vtc-calibration": Experiment(
         summary="the VTC artifact's measured runs beside simulated ones",
-        takes="four minutes; --quick a few seconds",
+        takes="quick a few s; full 4 min",
+        source="VTC artifact",
         module="vtc_calibration",
+        needs="vtc_measured/requests.csv.gz",
     ),
 }
+
+
+class Experiments(Mapping[str, Experiment]):
+    """All of them by name; a study is imported when its line is read."""
+
+    def __getitem__(self, name: str) -> Experiment:
+        if name not in STUDIES:
+            return OTHERS[name]
+        study = study_of(name)
+        return Experiment(summary=study.shows, takes=study.takes, source=study.source)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*OTHERS, *STUDIES])
+
+    def __len__(self) -> int:
+        return len(OTHERS) + len(STUDIES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in OTHERS or name in STUDIES
+
+
+EXPERIMENTS = Experiments()
+
+
+def module_of(name: str) -> Module:
+    """What runs it. `name` is one of EXPERIMENTS."""
+    if name in STUDIES:
+        from fairlead.experiments.study_command import StudyCommand
+
+        return StudyCommand(name)
+    module: Module = importlib.import_module(f"fairlead.experiments.{OTHERS[name].module}")
+    return module
 
 
 def data_folder(

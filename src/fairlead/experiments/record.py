@@ -1,0 +1,135 @@
+"""What is kept of a case that ran: its outcome and its time, as packed JSON; and by what it is found.
+
+Nothing else is ever read from a case, whether it ran just now or a week ago, so both give the same
+bytes.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fairlead
+from fairlead.experiments import provenance
+from fairlead.experiments.study import Case, Measured, Outcome
+from fairlead.metrics.series import Point
+from fairlead.metrics.vtc_table import Row
+
+PACKAGE = Path(fairlead.__file__).parent
+# Of the package: what an outcome depends on. Figures and commands may change without a new run.
+PARTS = ("core", "schedulers", "routers", "sim", "workloads", "metrics")
+
+
+class Record(NamedTuple):
+    """An outcome, and what it took to run it, in seconds of this machine."""
+
+    outcome: Outcome
+    cpu_s: float
+    wall_s: float
+
+
+def packed(record: Record) -> bytes:
+    """About a tenth of the JSON. A summary with a number that JSON lacks is our bug: ValueError."""
+    import zstandard
+
+    outcome = record.outcome
+    document = {
+        "cpu_s": round(record.cpu_s, 3),
+        "wall_s": round(record.wall_s, 3),
+        "summary": outcome.summary,
+        "series": outcome.series,
+        "requests": outcome.requests,
+    }
+    return zstandard.compress(json.dumps(document, allow_nan=False).encode())
+
+
+def unpacked(content: bytes) -> Record:
+    """The record that was packed. Raises ValueError if this is none."""
+    import zstandard
+
+    try:
+        document = json.loads(zstandard.decompress(content))
+        outcome = Outcome(
+            summary=dict(document["summary"]),
+            series=[Point(*point) for point in document["series"]],
+            requests=[Row(*row) for row in document["requests"]],
+        )
+        return Record(outcome, float(document["cpu_s"]), float(document["wall_s"]))
+    except (zstandard.ZstdError, KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def config_of(case: Case) -> str:
+    """The hash of what the case is, in twelve letters: the same in every commit, for every seed."""
+    return _sha256(_canonical(case.described()).encode())[:12]
+
+
+def key_of(case: Case, seed: int, data: Path | None) -> str:
+    """By what the cache finds it: the case, the seed, the code that runs it, its data, its machine."""
+    of: dict[str, Any] = {
+        "case": case.described(),
+        "seed": seed,
+        "code": code_digest(),
+        "run": _source_digest(str(sys.modules[type(case).__module__].__file__)),
+        "data": {name: _data_digest(data / name) for name in case.needs} if data else {},
+    }
+    if isinstance(case, Measured):
+        of["processor"] = provenance.processor()
+        spec = find_spec(case.function.partition(":")[0])
+        assert spec is not None, case.function
+        of["function"] = _source_digest(str(spec.origin))
+    return _sha256(_canonical(of).encode())
+
+
+@cache
+def code_digest() -> str:
+    """Of every file in the parts of the package that an outcome depends on. Some milliseconds."""
+    whole = hashlib.sha256()
+    for part in PARTS:
+        for path in sorted((PACKAGE / part).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                whole.update(f"{path.relative_to(PACKAGE)} {_sha256(path.read_bytes())}\n".encode())
+    return whole.hexdigest()
+
+
+@cache
+def _source_digest(file: str) -> str:
+    return _sha256(Path(file).read_bytes())
+
+
+@cache
+def _data_digest(path: Path) -> str:
+    """Of a file, or of all files below a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    whole = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            whole.update(file.read_bytes())
+    return whole.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """One text for one value: settings may be mappings in any order, and frozen dataclasses."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"": type(value).__name__, **asdict(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a case's settings: no JSON for {type(value).__name__}")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def configs_of(cases: Iterator[Case]) -> dict[str, dict[str, Any]]:
+    """Each configuration by its hash, for the notes beside the rows."""
+    return {config_of(case): json.loads(_canonical(case.described())) for case in cases}
