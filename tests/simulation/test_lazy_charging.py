@@ -27,9 +27,9 @@ def eagerly(rows, **given):
 @pytest.mark.parametrize(
     "scheduler", ["lcf", "vtc", "vtc-predict", "vtc-noisy", "drr", "dlpm", "central-dlpm"]
 )
-@settings(max_examples=30, deadline=None, phases=PHASES)
+@settings(max_examples=60, deadline=None, phases=PHASES)
 @given(
-    rows=traces(max_s=8),
+    rows=traces(clients="abc", min_size=10, max_s=4),
     step_time=st.sampled_from(["linear:1,0,0", "linear:0.3,0.01,0.1"]),
     kv_tokens=st.sampled_from([48, 64, 100]),
     max_running=st.sampled_from([1, 4, 256]),

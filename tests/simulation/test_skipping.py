@@ -7,7 +7,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.costs import parse_cost
-from fairlead.core.events import Decode
+from fairlead.core.events import Admit, Decode
 from fairlead.core.service import Weights
 from fairlead.metrics.summary import Summary
 from fairlead.schedulers import SCHEDULERS
@@ -116,6 +116,32 @@ def test_skipping_tells_what_stepping_tells_while_memory_is_short(rows, cost, we
     assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
 
 
+@pytest.mark.parametrize("scheduler", ["lcf", "vtc", "vtc-noisy", "drr"])
+@settings(some, max_examples=150)
+@given(
+    rows=traces(clients="abc", min_size=20, max_s=8),
+    step_time=step_times,
+    kv_tokens=st.integers(48, 70),
+    quantum=st.sampled_from([1, 17, 60]),
+    misfit=st.sampled_from([None, "skip"]),
+    max_misfits=st.sampled_from([None, 1, 3]),
+    cost=st.sampled_from(["linear:1,2", "linear:1,0.7", "linear:0,2", "profiled"]),
+    weighted=st.booleans(),
+)
+def test_counters_last_as_long_as_foreseen(scheduler, rows, quantum, cost, weighted, **given):
+    """
+    The same for those with counters: how long the first stays the first, or has its turn.
+    """
+    given |= {"scheduler": scheduler, "router": "least-loaded", "cost": parse_cost(cost)}
+    given |= {"quantum": quantum} if scheduler == "drr" else {}
+    given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
+
+    skipped = simulate(rows, **given)
+    stepped = simulate(rows, skips=False, **given)
+
+    assert one_by_one(skipped) == one_by_one(stepped)
+
+
 @some
 @given(rows=traces(), fails=st.integers(0, 80), joins=st.integers(1, 40))
 def test_skipping_tells_what_stepping_tells_when_a_worker_fails(rows, fails, joins):
@@ -146,3 +172,20 @@ def test_a_run_goes_on_while_nobody_who_waits_could_be_admitted():
     decodes = of(Decode, simulate(rows))
 
     assert [event.passes for event in decodes] == [1, 49, 1, 39]
+
+
+def test_a_run_ends_early_where_somebody_is_given_back_what_it_paid_in_advance():
+    """
+    j has paid for 20 outputs and is behind t, whose request is too large. When j's caller leaves, the
+    price of what did not come makes j the first, and its small request fits.
+    """
+    rows = [
+        row("j1", output_len=20, prompt="J5", cancel_us=5 * SECOND),
+        row("t1", output_len=10, prompt="T5"),
+        row("t2", at=1, output_len=48, prompt="U2"),
+        row("j2", at=1, output_len=5, prompt="V5"),
+    ]
+
+    admitted = of(Admit, simulate(rows, scheduler="vtc-oracle", router="least-loaded"))
+
+    assert [(each.request, each.t_us // SECOND) for each in admitted[2:]] == [("j2", 5), ("t2", 10)]

@@ -62,6 +62,10 @@ class Deficits:
             self._owe(client)
         return q > 0
 
+    def lasts(self, client: ClientId, units: int) -> int:
+        """How many charges of `units` until q_i <= 0; it is positive now. O(1)."""
+        return -(-self.value(client) // units)
+
     def wait(self, client: ClientId) -> bool:
         """The client has something to schedule; True if q_i > 0. O(log clients).
 

@@ -75,6 +75,10 @@ class Asking(Protocol):
     settle: Callable[[ClientId | None], None]
 
 
+def nothing_due(client: ClientId | None) -> None:
+    """`Asking.settle` until a scheduler says how to ask: every output is told at once."""
+
+
 @runtime_checkable
 class Calm(Protocol):
     """A policy that foresees how long a look that admitted nobody would be the same again."""
@@ -82,8 +86,8 @@ class Calm(Protocol):
     def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
         """After how many passes a look may differ from the one that has just ended; None: never.
 
-        In each of them every client emits `counts` tokens; meanwhile nobody comes, nobody leaves and
-        no memory comes free.
+        In each of them every client emits `counts` tokens, or fewer once some of its requests have
+        ended; meanwhile nobody comes, nobody is given anything back and no memory comes free.
         """
         ...
 

@@ -108,11 +108,11 @@ class Scheduler:
 
     def settle(self, client: ClientId | None = None) -> None:
         """Charge what was emitted by `tick`, by one client or by all. O(their running requests)."""
+        if self._settled == self._ticks:  # always so where outputs are told one by one
+            return
         if client is not None:
             for seat in self._running.get(client, {}).values():
                 self._catch_up(seat)
-            return
-        if self._settled == self._ticks:  # always so where outputs are told one by one
             return
         self._settled = self._ticks
         for seats in self._running.values():
@@ -251,6 +251,11 @@ class Scheduler:
     def refill_rounds(self) -> int:
         """How many rounds of refill the policy has run; 0 for one that has none."""
         return int(getattr(self.policy, "refill_rounds", 0))
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether who ends may be given back what it paid in advance: the next look may differ."""
+        return self._settling is not None
 
     def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
         """See `Calm`; the next look, for a policy that does not say."""

@@ -14,14 +14,11 @@ from collections.abc import Callable, Mapping
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.deficits import Deficits
 from fairlead.core.overtaking import Overtaking
+from fairlead.core.protocols import nothing_due
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 from fairlead.core.watch import waiting_index
-
-
-def _nothing_due(client: ClientId | None) -> None:
-    """Outputs are charged as they come."""
 
 
 class DLPM:
@@ -42,7 +39,7 @@ class DLPM:
         max_overtake: int | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
-        self.settle: Callable[[ClientId | None], None] = _nothing_due  # see `Asking`
+        self.settle: Callable[[ClientId | None], None] = nothing_due  # see `Asking`
         self._cost = cost or TokenCost()
         self._charge = parse_charge(charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
@@ -153,7 +150,7 @@ class DLPM:
 
     def _lasts(self, client: ClientId, counts: Mapping[ClientId, int]) -> int:
         """How many passes until q_i <= 0; it is true now, since the client was tried."""
-        return -(-self._deficits.value(client) // (counts[client] * self._cost.decode(1, 0, 1)))
+        return self._deficits.lasts(client, counts[client] * self._cost.decode(1, 0, 1))
 
     def _refill(self) -> bool:
         """Alg. 1, line 20: False if a waiting client has q_i > 0, or nobody waits."""

@@ -10,9 +10,12 @@ while memory is full is left open: if rounds go on, they forgive every debt and 
 is served for ever. So a refill runs only when nobody in the ring has C_i > 0, as in DLPM.
 """
 
+from collections.abc import Callable, Mapping
+
 from fairlead.core.deficits import Deficits
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.line import Line
+from fairlead.core.protocols import nothing_due
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 
@@ -36,6 +39,7 @@ class DRR:
         charge: str = "input",
         max_clients: int = 1_000_000,
     ) -> None:
+        self.settle: Callable[[ClientId | None], None] = nothing_due  # see `Asking`
         self._cost = cost or TokenCost()
         self._charge = parse_charge(charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
@@ -79,14 +83,14 @@ class DRR:
 
     def next(self) -> Request | None:
         """App. C.2, step 3: the client being visited, or the next one in the ring with C_i > 0."""
-        while (top := self._heap.top(self._is_true)) is None:
-            refilled = self._deficits.check_refill()
-            if not refilled:
-                return None
-            for client in refilled:
-                self._open(client)
-        self._now, client = top
-        return self._lines[client].first()
+        while True:
+            top = self._heap.top(self._is_true)
+            if top is None:
+                if not self._refill():
+                    return None
+            elif self._pays(top[1]):
+                self._now, client = top
+                return self._lines[client].first()
 
     def pass_over(self, request: Request) -> None:
         """It does not fit: the next client's turn. C_i > 0 stays, so no refill passes it by."""
@@ -107,10 +111,34 @@ class DRR:
         """C_i in units."""
         return self._deficits.value(client)
 
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """See `Calm`: until one of those who were tried has C_i <= 0. O(clients tried)."""
+        if not isinstance(self._cost, TokenCost):
+            return 1
+        untried = self.next()
+        tried = [*self._passed] if untried is None else [*self._passed, untried.client]
+        spends = [(client, self._cost.output * counts.get(client, 0)) for client in tried]
+        return min([self._deficits.lasts(*each) for each in spends if each[1]], default=None)
+
     @property
     def refill_rounds(self) -> int:
         """How many times the ring has been refilled."""
         return self._deficits.rounds
+
+    def _pays(self, client: ClientId) -> bool:
+        """Whether C_i > 0 with all that the client has emitted; if not, it has no turn now."""
+        self.settle(client)
+        return self._deficits.value(client) > 0
+
+    def _refill(self) -> bool:
+        """The gate: nobody in the ring has C_i > 0. False if somebody has, or nobody waits."""
+        if not self._deficits.is_dry:
+            return False
+        self.settle(None)
+        refilled = self._deficits.check_refill()
+        for client in refilled:
+            self._open(client)
+        return bool(refilled)
 
     def _open(self, client: ClientId) -> None:
         """C_i > 0 again: its turn is when the ring next comes to its place, not the visit just over."""

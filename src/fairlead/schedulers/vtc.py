@@ -7,9 +7,12 @@ A client that starts to wait is lifted to the level of those who wait already, s
 earns nothing.
 """
 
+from collections.abc import Callable, Mapping
+
 from fairlead.core.clients import ClientTable
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.line import Line
+from fairlead.core.protocols import nothing_due
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import (
     WEIGHT_SCALE,
@@ -32,6 +35,7 @@ class VTC:
         charge: str = "input",
         max_clients: int = 1_000_000,
     ) -> None:
+        self.settle: Callable[[ClientId | None], None] = nothing_due  # see `Asking`
         self._cost = cost or TokenCost()
         self._charge = parse_charge(charge)
         self._weights = weights or Weights()
@@ -42,7 +46,8 @@ class VTC:
         self._passed: dict[ClientId, None] = {}
         self._last_left: ClientId | None = None
         # (c_i, order of i's first request, i). An entry may be too small, never too large: counters
-        # only grow, and a client is entered again when an older request of it comes back.
+        # only grow, are brought up to date at the top, and a client is entered again when an older
+        # request of it comes back.
         self._heap: LazyHeap[tuple[int, int, ClientId]] = LazyHeap()
         self._entered: dict[ClientId, tuple[int, int]] = {}
 
@@ -103,23 +108,44 @@ class VTC:
         """-c_i: who has received most is owed least."""
         return -self._counter(client)
 
+    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
+        """See `Calm`: while nobody else can have become the first. O(running of a few clients)."""
+        first = self.next()
+        if first is None:
+            return None  # all were tried
+        if self._passed:
+            return 1
+        behind, emits = self._heap.behind(), counts.get(first.client, 0)
+        if behind is None or not emits:
+            return None
+        if not isinstance(self._cost, TokenCost):
+            return 1
+        # Rounded up: charges are rounded half up, so no number of them adds up to more.
+        each = -(-self._cost.output * WEIGHT_SCALE // self._weights.of(first.client)) * emits
+        return max(1, -(-(behind[0] - self._counter(first.client)) // each)) if each else None
+
     def _counter(self, client: ClientId) -> int:
+        """c_i, all that the client has emitted included. O(its running requests)."""
+        self.settle(client)
         return self._counters.get(client) or 0
 
     def _share(self, client: ClientId, units: int) -> int:
         """Weighted VTC: what `units` of service add to c_i."""
-        return divide_half_up(units * WEIGHT_SCALE, self._weights.of(client))
+        weight = self._weights.of(client)
+        return units if weight == WEIGHT_SCALE else divide_half_up(units * WEIGHT_SCALE, weight)
 
     def _spend(self, client: ClientId, units: int) -> None:
         self._raise(client, self._share(client, units))
 
     def _spend_outputs(self, request: Request, start: int, end: int) -> None:
         """From output `start` to `end`: the same, rounding included, in one charge or in many."""
-        first, last = (
-            self._share(request.client, self._cost.decode(request.input_len, 0, outputs))
-            for outputs in (start, end)
-        )
-        self._raise(request.client, last - first)
+        client, input_len, decode = request.client, request.input_len, self._cost.decode
+        if self._weights.of(client) == WEIGHT_SCALE:  # nothing to round
+            share = decode(input_len, start, end - start)
+        else:
+            first, last = (self._share(client, decode(input_len, 0, at)) for at in (start, end))
+            share = last - first
+        self._raise(client, share)
 
     def _raise(self, client: ClientId, share: int) -> None:
         # Forgotten while it ran: it is charged from the level it would be lifted to.

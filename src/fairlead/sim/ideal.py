@@ -180,6 +180,8 @@ class IdealHost:
         """It runs no more; its prompt stays cached until evicted."""
         place = self._places.pop(job)
         job.emitted = self._passes - place.since
+        if self.scheduler.gives_back:
+            self._calm_until = 0
         self.memory.release(place.grant)
         self._context -= job.request.input_len + job.emitted
         self._count(job.request.client, -1)
