@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Literal, Protocol
 
 from fairlead.core.request import ClientId, RequestId
+from fairlead.core.service import Weights
 from fairlead.experiments.panel import Panel
 from fairlead.experiments.results import Label, Results
 from fairlead.metrics.request_rows import RequestRows
@@ -21,6 +22,7 @@ from fairlead.metrics.summary import Summary
 from fairlead.metrics.vtc_table import Row
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
+from fairlead.sim.promised import report_of, summary_of
 from fairlead.workloads.generators import GENERATORS
 from fairlead.workloads.importers import FORMATS
 from fairlead.workloads.trace import TraceRow
@@ -119,7 +121,8 @@ class Simulated:
         """Deterministic: the same seed gives the same numbers."""
         config = SimConfig(**{"seed": seed, **self.settings})
         # The curves are counted by whole seconds, a point at every half window.
-        summary, series, requests = Summary(), Series(), RequestRows()
+        weights = Weights(config.weights)
+        summary, series, requests = summary_of(config, weights), Series(), RequestRows()
         kept: list[Summary | Series | RequestRows] = [summary]
         kept += [series] * self.series + [requests] * self.requests
 
@@ -133,14 +136,14 @@ class Simulated:
         if self.until_s is not None:
             end_us = round(self.until_s * US_PER_S)
             rows = takewhile(lambda row: row.arrival_us < end_us, rows)
-        cluster = Cluster(config, rows, kept, on_start=start)
+        cluster = Cluster(config, rows, kept, weights=weights, on_start=start)
         if self.stop_s is not None:
             _stop(cluster, round(self.stop_s * US_PER_S))
         cluster.run()
         for row in cluster.intake.alive():
             summary.left(row.id, row.client, cluster.now_us)
         return Outcome(
-            summary=summary.as_dict(interrupted=cluster.kernel.stopped),
+            summary=report_of(cluster, summary),
             series=list(series.rows()) if self.series else (),
             requests=requests.rows,
         )
