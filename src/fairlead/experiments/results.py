@@ -10,6 +10,12 @@ Cell = Label | None
 ResultRow = Mapping[str, Cell]
 
 
+def three_digits(value: float) -> str:
+    """As people write it: 0.0123, 12.3, 12,300."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}"
+
+
 class Interval(NamedTuple):
     """A median, the least and the most, over so many seeds."""
 
@@ -20,8 +26,9 @@ class Interval(NamedTuple):
 
     def __str__(self) -> str:
         if self.seeds == 1:
-            return f"{self.median:.3g}"
-        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+            return three_digits(self.median)
+        low, high = three_digits(self.low), three_digits(self.high)
+        return f"{three_digits(self.median)} ({low} to {high})"
 
 
 def interval_of(values: Iterable[float]) -> Interval:

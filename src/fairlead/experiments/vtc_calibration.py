@@ -11,27 +11,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fairlead.core.events import Event, Finish, FirstToken
 from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
 from fairlead.experiments.registry import data_folder
 from fairlead.experiments.vtc_compared import Comparison, outcome, verdict
 from fairlead.experiments.vtc_figure import RAMP, save_figure
+from fairlead.experiments.vtc_replay import US_PER_S, replayed
 from fairlead.experiments.vtc_report import show, write
 from fairlead.experiments.vtc_runs import REQUESTS, MeasuredRun, read_runs
 from fairlead.metrics.vtc_table import Row
 from fairlead.sim.artifact import MAX_RUNNING
-from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.importers.format import lengths_only
-
-# The prompts are "Hello " n times over, which Llama's tokenizer makes n + 2 tokens: one to begin
-# with, and one for the last space.
-PROMPT_EXTRA = 2
-# From the caller to the engine's loop (HTTP, tokenizer, two sockets) and back: the shortest
-# latencies of an idle engine, less the prefill's own time.
-TO_ENGINE_US, FROM_ENGINE_US = 8_000, 4_000
-US_PER_S = 10**6
 
 SCHEDULERS = {
     "FCFS": "fcfs",
@@ -74,39 +65,17 @@ def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConf
 
 def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[Row]:
     """The run's requests through the simulator, as their callers would have seen them."""
-    trace = [
+    calls = [
         lengths_only(
             str(number),
             client=f"c{each.client}",
-            at_us=round(each.t_s * US_PER_S) + TO_ENGINE_US,
-            input_len=each.input_len + PROMPT_EXTRA,
-            output_len=each.output_len,
-        )
-        for number, each in enumerate(run.requests)
-    ]
-    first_us: dict[str, int] = {}
-    finish_us: dict[str, int] = {}
-
-    def note(event: Event) -> None:
-        if isinstance(event, FirstToken):
-            first_us[event.request] = event.t_us + FROM_ENGINE_US
-        elif isinstance(event, Finish):
-            finish_us[event.request] = event.t_us + FROM_ENGINE_US
-
-    trace.sort(key=lambda row: row.arrival_us)  # of equals, the first of the file stays first
-    Cluster(settings(run, jitter=jitter, seed=seed), trace, [note]).run()
-    return [
-        Row(
-            client=f"c{each.client}",
-            arrival_s=each.t_s,
-            first_token_s=first_us.get(str(number), 0) / US_PER_S,
-            finish_s=finish_us.get(str(number), 0) / US_PER_S,
+            at_us=round(each.t_s * US_PER_S),
             input_len=each.input_len,
             output_len=each.output_len,
-            aborted=str(number) not in finish_us,
         )
         for number, each in enumerate(run.requests)
     ]
+    return replayed(calls, settings(run, jitter=jitter, seed=seed))
 
 
 def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
