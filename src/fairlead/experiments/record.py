@@ -4,13 +4,13 @@ Nothing else is ever read from a case, whether it ran just now or a week ago, so
 bytes.
 """
 
+import ast
 import hashlib
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,9 @@ from fairlead.metrics.vtc_table import Row
 PACKAGE = Path(fairlead.__file__).parent
 # Of the package: what an outcome depends on. Figures and commands may change without a new run.
 PARTS = ("core", "schedulers", "routers", "sim", "workloads", "metrics")
+# Of the experiments: those that a case imports, directly or not, but for what only reads outcomes.
+HERE = "fairlead.experiments"
+NOT_RUN = {f"{HERE}.{name}" for name in ("panel", "results", "measures", "provenance")}
 
 
 class Record(NamedTuple):
@@ -66,23 +69,21 @@ def unpacked(content: bytes) -> Record:
 
 def config_of(case: Case) -> str:
     """The hash of what the case is, in twelve letters: the same in every commit, for every seed."""
-    return _sha256(_canonical(case.described()).encode())[:12]
+    return _sha256(_canonical(_described(case)).encode())[:12]
 
 
 def key_of(case: Case, seed: int, data: Path | None) -> str:
     """By what the cache finds it: the case, the seed, the code that runs it, its data, its machine."""
     of: dict[str, Any] = {
-        "case": case.described(),
+        "case": _described(case),
         "seed": seed,
         "code": code_digest(),
-        "run": _source_digest(str(sys.modules[type(case).__module__].__file__)),
+        "run": source_digest(type(case).__module__),
         "data": {name: _data_digest(data / name) for name in case.needs} if data else {},
     }
     if isinstance(case, Measured):
         of["processor"] = provenance.processor()
-        spec = find_spec(case.function.partition(":")[0])
-        assert spec is not None, case.function
-        of["function"] = _source_digest(str(spec.origin))
+        of["function"] = source_digest(case.function.partition(":")[0])
     return _sha256(_canonical(of).encode())
 
 
@@ -98,8 +99,31 @@ def code_digest() -> str:
 
 
 @cache
-def _source_digest(file: str) -> str:
-    return _sha256(Path(file).read_bytes())
+def source_digest(module: str) -> str:
+    """Of a module that runs cases, and of the experiments' modules it imports, directly or not."""
+    found: dict[str, str] = {}
+    wanted = [module]
+    while wanted:
+        name = wanted.pop()
+        path = _file_of(name)
+        if path is None or name in found or name in NOT_RUN:
+            continue
+        content = path.read_bytes()
+        found[name] = _sha256(content)
+        for node in ast.walk(ast.parse(content)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HERE):
+                wanted += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    return _sha256(_canonical(found).encode())
+
+
+def _file_of(module: str) -> Path | None:
+    """None where that is no module, but a name in one."""
+    if not module.startswith("fairlead."):
+        return Path(str(import_module(module).__file__))
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
+    )
 
 
 @cache
@@ -132,4 +156,8 @@ def _sha256(content: bytes) -> str:
 
 def configs_of(cases: Iterator[Case]) -> dict[str, dict[str, Any]]:
     """Each configuration by its hash, for the notes beside the rows."""
-    return {config_of(case): json.loads(_canonical(case.described())) for case in cases}
+    return {config_of(case): json.loads(_canonical(_described(case))) for case in cases}
+
+
+def _described(case: Case) -> dict[str, Any]:
+    return {"kind": type(case).__name__, **case.described()}

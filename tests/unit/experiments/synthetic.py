@@ -1,0 +1,94 @@
+"""A study that runs in no time, and what runs and rows of any study may look like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from fairlead.experiments.panel import Panel
+from fairlead.experiments.results import ResultRow, Results
+from fairlead.experiments.study import Case, Outcome, Study, Verdict
+from fairlead.metrics.series import Point
+
+METRICS = ("service_system", "service_client", "requests", "response_time")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drawn:
+    """A case whose numbers are drawn by its seed; each run leaves a line in the file `log`."""
+
+    labels: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    log: str = ""
+    series: bool = False
+
+    def described(self) -> dict[str, Any]:
+        return dict(self.settings)
+
+    def outcome(self, seed: int, data: Path | None) -> Outcome:
+        if self.log:
+            with Path(self.log).open("a", encoding="utf-8") as file:
+                file.write(f"{self.settings} {seed}\n")
+        rng = Random(f"{self.settings} {seed}")
+        points = [
+            Point(30.0 * tick, f"c{client}", name, None if tick == 2 else 100 * rng.random())
+            for tick in range(6)
+            for client in range(3)
+            for name in METRICS
+        ]
+        return Outcome(summary={"speed": rng.random()}, series=points if self.series else ())
+
+
+def study(cases: list[Case], **changes: Any) -> Study:
+    """One with a measure, speed, and a claim about it."""
+
+    def judge(results: Results) -> list[Verdict]:
+        speed = max(float(row["speed"] or 0) for row in results.rows)
+        return [Verdict(claim="it moves", paper="1x", ours=f"{speed:.3g}", holds="holds")]
+
+    return Study(
+        **{
+            "title": "A study",
+            "source": "nowhere, Figure 0",
+            "shows": "that it runs",
+            "takes": "quick 1 s; full 1 s",
+            "cases": lambda _: cases,
+            "measures": {"speed": lambda outcome: outcome.summary["speed"]},
+            "panels": [Panel(title="Speed", form="bars", x="policy", y="speed")],
+            "judge": judge,
+            **changes,
+        }
+    )
+
+
+def drawn(count: int, **settings: Any) -> list[Case]:
+    """So many cases, which differ in one setting."""
+    return [
+        Drawn(labels={"policy": "dlpm", "quantum": n}, settings={"n": n}, **settings)
+        for n in range(count)
+    ]
+
+
+def rows_of(study: Study, *, quick: bool, seeds: int) -> Results:
+    """Rows that the study's cases could have left, with numbers drawn from 0 to 1."""
+    rng = Random(f"{study.title} {quick}")
+    cases = study.cases(quick)
+    rows: list[ResultRow] = [
+        {**case.labels, "seed": seed, **{name: rng.random() for name in study.measures}}
+        for case in cases
+        for seed in range(seeds)
+    ]
+    metrics = dict.fromkeys(panel.y for panel in study.panels if panel.of == "series")
+    series: list[ResultRow] = [
+        {
+            **case.labels, "seed": 0, "time_s": 30.0 * tick, "client": f"c{client}",
+            "metric": metric, "value": rng.random(),
+        }
+        for case in cases
+        for tick in range(4)
+        for client in range(3)
+        for metric in metrics
+    ]  # fmt: skip
+    return Results(rows, series)
