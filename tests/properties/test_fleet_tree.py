@@ -1,5 +1,7 @@
 """What the fleet's tree says, against a set of held prompts for each worker written out in full."""
 
+from functools import lru_cache
+
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -76,6 +78,7 @@ class Fleet(RuleBasedStateMachine):
                 max_tokens=1,
                 order=self.time,
             )
+            self.fleet.match(request.prompt, len(tokens) - 1)
             self.fleet.expect(request, worker, self.time)
             self.way[request] = (worker, self.time)
 
@@ -155,9 +158,13 @@ class Fleet(RuleBasedStateMachine):
 
 
 class FleetOfRuns(Fleet):
-    """The same with prompts as runs: token t at place n is token n of segment t."""
+    """The same with prompts as runs: token t at place n is token n of segment t.
+
+    Those of the same tokens are mostly one object, as news are of the very prompt that was sent.
+    """
 
     @staticmethod
+    @lru_cache(maxsize=16)
     def make(tokens):
         return Runs([(str(token), place, 1) for place, token in enumerate(tokens)])
 

@@ -8,6 +8,7 @@ way. The two are kept apart, so a late eviction never takes back what was sent a
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from fairlead.core.descent import descend
 from fairlead.core.matches import Matches
@@ -35,15 +36,8 @@ class _Node:
         self.ends = 0  # requests on their way whose prompt ends here
 
 
-class _Ticket:
-    """A request on its way, and where its prompt ends."""
-
-    __slots__ = ("node", "sent_us", "worker")
-
-    def __init__(self, worker: WorkerId, node: _Node, sent_us: int) -> None:
-        self.worker = worker
-        self.node = node
-        self.sent_us = sent_us
+# A request on its way: where to, the node at which its prompt ends, and when it was sent.
+_Ticket: TypeAlias = tuple[WorkerId, _Node, int]
 
 
 class FleetTree:
@@ -62,7 +56,14 @@ class FleetTree:
         self._root = _Node(None, Runs(()), 0, 0)
         self._nodes = 0
         self._workers: dict[WorkerId, None] = {}
-        self._tickets: OrderedDict[Request, _Ticket] = OrderedDict()  # in order of `sent_us`
+        self._tickets: OrderedDict[Request, _Ticket] = OrderedDict()  # the first sent first
+        # The last prompt that was matched, and where it parts from what is known; None once the tree
+        # has changed. What is matched is sent next.
+        self._asked: Runs | None = None
+        self._parting: tuple[_Node, int] = (self._root, 0)
+        # The last node that each prompt made, by the prompt's identity, as long as it is the node's
+        # key. Most news are of such a prompt, and then they need no walk.
+        self._made: dict[int, _Node] = {}
 
     def __len__(self) -> int:
         """Stretches of prompt that are kept."""
@@ -79,18 +80,19 @@ class FleetTree:
     def remove_worker(self, worker: WorkerId) -> None:
         """`worker` is gone with all it had or was sent. O(its nodes and their children, requests)."""
         del self._workers[worker]
-        for request, ticket in list(self._tickets.items()):
-            if ticket.worker == worker:
-                ticket.node.ends -= 1
+        for request, (to, node, _) in list(self._tickets.items()):
+            if to == worker:
+                node.ends -= 1
                 del self._tickets[request]
         for node in reversed(list(self._held_by(worker))):
-            if node.holders.pop(worker) & _CONFIRMED:
-                node.confirmed -= 1
-            self._settle(node)  # its parent is still to come: who holds a node holds that, too
+            # Its parent is still to come: who holds a node holds that, too.
+            self._take(node, worker, node.holders[worker])
 
     def match(self, prompt: Sequence[Unit], end: int) -> Matches:
         """Who holds how much of `prompt[:end]`. Pure; true until the tree changes. O(match)."""
-        node, at = descend(self._root, Runs.of(prompt), end)
+        key = Runs.of(prompt)
+        node, at = self._parting = descend(self._root, key, end)
+        self._asked = key if at < end else None
         levels = []
         while at:
             levels.append((at, node.holders))
@@ -107,10 +109,10 @@ class FleetTree:
         assert worker in self._workers and request not in self._tickets, (request, worker)
         node = self._reach(request.prompt, len(request.prompt))
         node.ends += 1
-        self._tickets[request] = _Ticket(worker, node, now_us)
-        while node.parent is not None:
-            node.holders[worker] = node.holders.get(worker, 0) + _EXPECTED
-            node = self._merged(node)
+        self._tickets[request] = worker, node, now_us
+        while (above := node.parent) is not None:
+            self._give(node, worker, _EXPECTED)
+            node = above
 
     def arrived(self, request: Request) -> None:
         """Nothing is expected of `request` any more, if it was: the worker's own events have said
@@ -119,71 +121,68 @@ class FleetTree:
         ticket = self._tickets.pop(request, None)
         if ticket is None:
             return
-        node, worker = ticket.node, ticket.worker
+        worker, node, _ = ticket
         node.ends -= 1
-        while node.parent is not None:
-            _drop(node.holders, worker, _EXPECTED)
-            node = node.parent
-        node = ticket.node
-        while node.parent is not None:
-            node = self._settle(node)
+        while (above := node.parent) is not None:
+            self._take(node, worker, _EXPECTED)
+            node = above
 
     def expire(self, before_us: int) -> int:
         """Stop expecting what was sent before that time; how many requests. O(depth) each."""
         count = 0
         while self._tickets:
-            request, ticket = next(iter(self._tickets.items()))
-            if ticket.sent_us >= before_us:
+            request, (_, _, sent_us) = next(iter(self._tickets.items()))
+            if sent_us >= before_us:
                 break
             self.arrived(request)
             count += 1
         return count
 
     def grew(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
-        """`worker` says that it holds all of `tokens[:length]`. O(length)."""
+        """`worker` says that it holds all of `tokens[:length]`. O(length), or O(depth) if expected."""
         assert worker in self._workers, worker
-        node = self._reach(tokens, length)
-        while node.parent is not None:
-            held = node.holders.get(worker, 0)
-            if held & _CONFIRMED:  # and so are all above
-                self._merged(node)
+        made = self._made.get(id(tokens))
+        node = made if made and made.end == length else self._reach(tokens, length)
+        while (above := node.parent) is not None:
+            if node.holders.get(worker, 0) & _CONFIRMED:  # and so are all above
+                self._settle(node)
                 return
-            node.holders[worker] = held | _CONFIRMED
-            node.confirmed += 1
-            node = self._merged(node)
+            self._give(node, worker, _CONFIRMED)
+            node = above
 
     def shrank(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
-        """`worker` says that of `tokens` it holds only `tokens[:length]`. O(tokens)."""
+        """`worker` says that of `tokens` it holds only `tokens[:length]`. O(tokens), mostly O(1)."""
         assert worker in self._workers, worker
-        node, at = descend(self._root, Runs.of(tokens), len(tokens))
-        lost: list[_Node] = []
+        self._asked = None
+        made = self._made.get(id(tokens))
+        if made and not made.children:  # nobody holds more of them
+            node, at = made, made.end
+        else:
+            node, at = descend(self._root, Runs.of(tokens), len(tokens))
+        lost: _Node | None = None
         while at > length:
             assert node.parent is not None
             above = node.parent
             if node.holders.get(worker, 0) & _CONFIRMED:
                 if node.start < length and _says_only(node, _CONFIRMED):
                     node.end = length  # mostly: nobody else knew of what was evicted
-                    break
+                    return
                 if node.start < length and self._nodes < self._max_nodes:
                     self._split(node, length)
                 # All of it: what parts from `tokens` behind `length` is gone, too.
-                lost.append(node)
+                self._take(node, worker, _CONFIRMED)
+                lost = node
             node, at = above, above.end
-        for stretch in lost:
-            stretch.confirmed -= 1
-            _drop(stretch.holders, worker, _CONFIRMED)
-        if lost:
-            node = lost[0]
-            for _ in range(len(lost) + 1):  # the last one lets what is left of its parent merge
-                if node.parent is not None:
-                    node = self._settle(node)
+        if lost is not None and lost.parent is not self._root:
+            assert lost.parent is not None
+            self._settle(lost.parent)
 
     def check(self) -> None:
         """Assert every invariant. O(tree)."""
         ends: dict[int, int] = {}
-        for ticket in self._tickets.values():
-            ends[id(ticket.node)] = ends.get(id(ticket.node), 0) + 1
-        nodes, stack = 0, [self._root]
+        for _, node, _ in self._tickets.values():
+            ends[id(node)] = ends.get(id(node), 0) + 1
+        nodes, stack, made = 0, [self._root], self._made.copy()
         while stack:
             node = stack.pop()
             children = node.children or {}
@@ -201,13 +200,16 @@ class FleetTree:
                     above = node.holders[worker]
                     assert above >= held and above & _CONFIRMED >= held & _CONFIRMED
                 stack.append(child)
-        assert (nodes, ends) == (self._nodes, {}), (nodes, self._nodes)
+                made.pop(id(child.key), None) if made.get(id(child.key)) is child else None
+        assert (nodes, ends, made) == (self._nodes, {}, {}), (nodes, self._nodes)
         assert nodes <= self._max_nodes
 
     def _reach(self, key: Sequence[Unit], end: int) -> _Node:
         """The node at which key[:end] ends, made if it is not there; the last one before, if full."""
         runs = Runs.of(key)
-        node, at = descend(self._root, runs, end)
+        node, at = self._parting
+        if runs is not self._asked or at > end:
+            node, at = descend(self._root, runs, end)
         if at < node.end:
             if self._is_full():
                 return node.parent or node
@@ -228,8 +230,10 @@ class FleetTree:
         node = _Node(parent, key, start, end)
         if parent.children is None:
             parent.children = {}
-        parent.children[key[start]] = node
+        parent.children[key.unit(start)] = node
         self._nodes += 1
+        self._made[id(key)] = node
+        self._asked = None
         return node
 
     def _split(self, node: _Node, at: int) -> _Node:
@@ -238,38 +242,63 @@ class FleetTree:
         assert node.start < at < node.end and parent is not None and parent.children
         upper = _Node(parent, key, node.start, at)
         upper.holders, upper.confirmed = node.holders.copy(), node.confirmed
-        parent.children[key[node.start]] = upper
+        parent.children[key.unit(node.start)] = upper
         node.start, node.parent = at, upper
-        upper.children = {key[at]: node}
+        upper.children = {key.unit(at): node}
         self._nodes += 1
+        self._asked = None
         return upper
 
-    def _settle(self, node: _Node) -> _Node:
-        """Once it has lost a holder: it may be gone, or say no more than its child; its parent. O(1)."""
-        parent = node.parent
-        assert parent is not None
-        if node.holders:
-            return self._merged(node)
-        assert not node.children and not node.ends and parent.children
-        del parent.children[node.key[node.start]]
+    def _give(self, node: _Node, worker: WorkerId, why: int) -> None:
+        """One reason more why the worker holds it. O(1)."""
+        node.holders[worker] = node.holders.get(worker, 0) + why
+        node.confirmed += why & _CONFIRMED
+        if node.children and len(node.children) == 1:
+            self._settle(node)
+
+    def _take(self, node: _Node, worker: WorkerId, why: int) -> None:
+        """One reason less; without any the worker holds it no more. O(1)."""
+        left = node.holders[worker] - why
+        assert left >= 0, (worker, left)
+        node.confirmed -= why & _CONFIRMED
+        if left:
+            node.holders[worker] = left
+        else:
+            del node.holders[worker]
+        if not node.children or len(node.children) == 1:
+            self._settle(node)
+
+    def _settle(self, node: _Node) -> None:
+        """Once its holders, or those of its only child, are others: it may have to go. O(1)."""
+        if not node.holders:
+            self._remove(node)
+        elif self._repeats(node):
+            self._merge(node)
+
+    def _remove(self, node: _Node) -> None:
+        """Nobody holds it, nor what is below it. O(1)."""
+        parent, key = node.parent, node.key
+        assert not node.children and not node.ends and parent is not None and parent.children
+        del parent.children[key.unit(node.start)]
         if not parent.children:
             parent.children = None
-        if node.key.bulk > _BULKY:
-            _shorten(parent, node.key)
+        self._made.pop(id(key), None)
+        if key.bulk > _BULKY:
+            _shorten(parent, key)
         self._nodes -= 1
-        return parent
+        self._asked = None
 
-    def _merged(self, node: _Node) -> _Node:
-        """Let its only child have its place if it says no more than that; its parent. O(1)."""
-        parent = node.parent
-        assert parent is not None
-        if self._repeats(node):
-            assert parent.children and node.children
-            (child,) = node.children.values()
-            child.start, child.parent = node.start, parent
-            parent.children[node.key[node.start]] = child
-            self._nodes -= 1
-        return parent
+    def _merge(self, node: _Node) -> None:
+        """Let its only child have its place. O(1)."""
+        parent, key = node.parent, node.key
+        assert parent is not None and parent.children and node.children
+        (child,) = node.children.values()
+        child.start, child.parent = node.start, parent
+        parent.children[key.unit(node.start)] = child
+        if child.key is not key:
+            self._made.pop(id(key), None)
+        self._nodes -= 1
+        self._asked = None
 
     @staticmethod
     def _repeats(node: _Node) -> bool:
@@ -295,16 +324,6 @@ class FleetTree:
 def _says_only(node: _Node, what: int) -> bool:
     """Whether it is a leaf where that is the only reason for its only holder."""
     return not node.children and len(node.holders) == 1 and what in node.holders.values()
-
-
-def _drop(holders: dict[WorkerId, int], worker: WorkerId, what: int) -> None:
-    """Take that from the reasons why the worker is a holder; without any it is none."""
-    left = holders[worker] - what
-    assert left >= 0, (worker, left)
-    if left:
-        holders[worker] = left
-    else:
-        del holders[worker]
 
 
 def _shorten(node: _Node | None, key: Runs) -> None:

@@ -1,14 +1,17 @@
 """The fleet's tree by example: what was said, what was sent, and which of the two counts when."""
 
+import pytest
+
 from fairlead.core.fleet_tree import FleetTree
 from fairlead.core.request import Request
+from fairlead.core.runs import Runs
 
 
 def request(prompt: str, order: int = 0) -> Request:
     return Request(
         id=f"{prompt}-{order}",
         client="a",
-        prompt=tuple(prompt),
+        prompt=Runs.of(tuple(prompt)),
         input_len=len(prompt),
         max_tokens=1,
         order=order,
@@ -125,3 +128,72 @@ def test_a_full_tree_learns_no_more_and_says_so() -> None:
     tree.shrank("w", ("a",), 0)
     tree.grew("w", ("c",), 1)
     assert matched(tree, "c", "w") == 1
+
+
+def told(tree: FleetTree, *news: tuple[str, str, Runs, int]) -> None:
+    for what, worker, prompt, length in news:
+        (tree.grew if what == "grew" else tree.shrank)(worker, prompt, length)
+    tree.check()
+
+
+@pytest.mark.parametrize("change", ["cut", "split", "longer", "gone", "merged"])
+def test_what_happens_between_a_match_and_its_dispatch_counts(change: str) -> None:
+    """The place where a prompt parted is remembered only until the tree changes, however it does."""
+    tree = fleet("w", "v")
+    known, longer = Runs.of(tuple("known")), Runs.of(tuple("known at first"))
+    sent = request("known as well")
+    other = request("known a" if change == "merged" else "known as said")
+    if change in {"gone", "merged"}:
+        tree.expect(other, "v", 0)
+    if change != "gone":
+        told(tree, ("grew", "w", known if change in {"cut", "longer"} else longer, 5))
+    if change in {"split", "merged"}:
+        told(tree, ("grew", "w", longer, 14))
+    tree.match(sent.prompt, sent.input_len - 1)
+    if change == "cut":
+        told(tree, ("shrank", "w", known, 3))
+    elif change == "split":
+        told(tree, ("grew", "v", longer, 10))
+    elif change == "longer":
+        tree.expect(other, "v", 0)
+    else:
+        tree.arrived(other)
+    tree.expect(sent, "v", 0)
+    tree.check()
+
+    assert matched(tree, "known as well", "v") == sent.input_len
+
+
+def test_news_of_less_than_what_was_matched() -> None:
+    tree = fleet("w", "v")
+    prompt = Runs.of(tuple("system, and more"))
+    told(tree, ("grew", "w", Runs.of(tuple("system, and")), 11))
+    tree.match(prompt, 16)
+    told(tree, ("grew", "v", prompt, 6))
+
+    assert matched(tree, "system, and more", "v") == 6
+
+
+def test_a_prompt_may_be_cut_and_computed_again() -> None:
+    """News are of the very prompt that made a stretch, which has been cut since."""
+    tree = fleet("w")
+    prompt = Runs.of(tuple("abcdefgh"))
+    told(tree, ("grew", "w", prompt, 8), ("shrank", "w", prompt, 3), ("grew", "w", prompt, 8))
+
+    assert matched(tree, "abcdefgh", "w") == 8
+
+
+def test_what_is_left_of_a_prompt_is_all_that_is_left_behind_it() -> None:
+    """Whatever was computed behind a prompt that was cut is gone with it."""
+    tree = fleet("w", "v")
+    prompt, same = Runs.of(tuple("abcdefgh")), Runs.of(tuple("abcdefgh"))
+    told(
+        tree,
+        ("grew", "w", prompt, 8),
+        ("shrank", "w", prompt, 4),
+        ("grew", "v", prompt, 4),
+        ("grew", "w", same, 8),
+        ("shrank", "w", prompt, 2),
+    )
+
+    assert (matched(tree, "abcdefgh", "w"), matched(tree, "abcdefgh", "v")) == (2, 4)
