@@ -31,12 +31,16 @@ class FleetView:
         """`worker` is up with `cache`, which is empty. O(1)."""
         assert not cache.size
         self.tree.add_worker(worker)
-        self._lives[worker] = life = _Life(self, worker)
+        if self._delay_us:
+            life = _FarLife(self.tree, worker, self._kernel, self._delay_us)
+        else:
+            life = _Life(self.tree, worker)
+        self._lives[worker] = life
         cache.listen(life)
 
     def remove_worker(self, worker: WorkerId) -> None:
         """`worker` is gone, and its last news never come. O(what it held)."""
-        del self._lives[worker]
+        self._lives.pop(worker).over = True
         self.tree.remove_worker(worker)
 
     def matches(self, request: Request) -> Matches:
@@ -51,43 +55,58 @@ class FleetView:
         """`worker` has served or refused it; what it keeps of it, it has said before that."""
         life = self._lives.get(worker)
         if life is not None:
-            life.tell(self.tree.arrived, request)
-
-    def post(self, life: "_Life", news: _News) -> None:
-        """Something happened at a worker; everything of one instant travels together."""
-        if not self._delay_us:
-            what, about = news
-            what(*about)
-            return
-        due_us = self._kernel.now_us + self._delay_us
-        if not life.posted or life.due_us != due_us:
-            life.posted, life.due_us = [], due_us
-            self._kernel.at(due_us, NEWS, self._deliver, (life, life.posted))
-        life.posted.append(news)
-
-    def _deliver(self, mail: "tuple[_Life, list[_News]]") -> None:
-        life, posted = mail
-        if self._lives.get(life.worker) is life:
-            for what, about in posted:
-                what(*about)
+            life.ended(request)
 
 
 class _Life:
-    """One worker from its start to its failure: hears its cache."""
+    """One worker from its start to its failure: hears its cache, and the tree hears of it at once."""
 
-    __slots__ = ("_view", "due_us", "posted", "worker")
+    __slots__ = ("_tree", "_worker", "over")
 
-    def __init__(self, view: FleetView, worker: WorkerId) -> None:
-        self._view = view
-        self.worker = worker
-        self.posted: list[_News] = []
-        self.due_us = 0
-
-    def tell(self, what: Callable[..., None], *about: object) -> None:
-        self._view.post(self, (what, about))
+    def __init__(self, tree: FleetTree, worker: WorkerId) -> None:
+        self._tree = tree
+        self._worker = worker
+        self.over = False
 
     def grew(self, tokens: Sequence[Unit], length: int) -> None:
-        self.tell(self._view.tree.grew, self.worker, tokens, length)
+        self._tree.grew(self._worker, tokens, length)
 
     def shrank(self, tokens: Sequence[Unit], length: int) -> None:
-        self.tell(self._view.tree.shrank, self.worker, tokens, length)
+        self._tree.shrank(self._worker, tokens, length)
+
+    def ended(self, request: Request) -> None:
+        self._tree.arrived(request)
+
+
+class _FarLife(_Life):
+    """The same with the news on their way for a while; those of one instant travel together."""
+
+    __slots__ = ("_delay_us", "_due_us", "_kernel", "_posted")
+
+    def __init__(self, tree: FleetTree, worker: WorkerId, kernel: Kernel, delay_us: int) -> None:
+        super().__init__(tree, worker)
+        self._kernel = kernel
+        self._delay_us = delay_us
+        self._due_us = -1
+        self._posted: list[_News] = []
+
+    def grew(self, tokens: Sequence[Unit], length: int) -> None:
+        self._post(self._tree.grew, self._worker, tokens, length)
+
+    def shrank(self, tokens: Sequence[Unit], length: int) -> None:
+        self._post(self._tree.shrank, self._worker, tokens, length)
+
+    def ended(self, request: Request) -> None:
+        self._post(self._tree.arrived, request)
+
+    def _post(self, what: Callable[..., None], *about: object) -> None:
+        due_us = self._kernel.now_us + self._delay_us
+        if self._due_us != due_us:
+            self._posted, self._due_us = [], due_us
+            self._kernel.at(due_us, NEWS, self._deliver, self._posted)
+        self._posted.append((what, about))
+
+    def _deliver(self, posted: list[_News]) -> None:
+        if not self.over:
+            for what, about in posted:
+                what(*about)
