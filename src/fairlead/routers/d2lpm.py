@@ -136,10 +136,10 @@ class D2LPM:
     ) -> None:
         """Alg. 2, lines 22-24; `extend_len` 0 says that nothing was served there. O(1)."""
         served = output_len if extend_len else None
-        sent = self._outstanding.settle(request, worker, output_len=served)  # Alg. 2, line 24
-        if sent is None:
+        assumed = self._outstanding.settle(request, worker, output_len=served)  # Alg. 2, line 24
+        if assumed is None:
             return
-        cost = -self._prompt_cost(request, sent.extend_len)  # the estimate, given back
+        cost = -self._prompt_cost(request, assumed)  # the estimate, given back
         if extend_len:
             cost += self._prompt_cost(request, extend_len)
             cost += self._cost.decode(request.input_len, 0, output_len)  # Alg. 2, line 23

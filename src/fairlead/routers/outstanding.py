@@ -4,7 +4,7 @@ The papers count requests (s_w of Algorithm 2); ten cached prompts are not ten l
 counts the prompt tokens to compute and the outputs to expect (DESIGN 3.4).
 """
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from fairlead.core.request import Request, WorkerId
 from fairlead.routers.load_order import LoadOrder
@@ -17,18 +17,15 @@ _FIRST_GUESS = 128
 _MEMORY = 256
 
 
-class Sent(NamedTuple):
-    """What was assumed about a request when it was sent to a worker."""
-
-    extend_len: int
-    expected_len: int
+# What was assumed of a request when it was sent: prompt tokens to compute, and outputs as well.
+_Sent: TypeAlias = tuple[int, int]
 
 
 class Outstanding:
     """The requests in flight at each worker and the tokens they are expected to cost."""
 
     def __init__(self) -> None:
-        self._in_flight: dict[WorkerId, dict[Request, Sent]] = {}
+        self._in_flight: dict[WorkerId, dict[Request, _Sent]] = {}
         self.order = LoadOrder()
         self._finished = 1
         self._outputs = _FIRST_GUESS
@@ -59,23 +56,23 @@ class Outstanding:
         """`request` was sent to `worker`. O(log workers)."""
         in_flight = self._in_flight[worker]
         assert request not in in_flight, request
-        expected = min(request.max_tokens, self._outputs // self._finished)
-        sent = Sent(extend_len=extend_len, expected_len=extend_len + expected)
-        in_flight[request] = sent
-        self.order.change(worker, sent.expected_len)
+        expected_len = extend_len + min(request.max_tokens, self._outputs // self._finished)
+        in_flight[request] = extend_len, expected_len
+        self.order.change(worker, expected_len)
 
-    def settle(self, request: Request, worker: WorkerId, *, output_len: int | None) -> Sent | None:
-        """`request` ended at `worker`, or moved away (`output_len` None); what was assumed of it.
+    def settle(self, request: Request, worker: WorkerId, *, output_len: int | None) -> int | None:
+        """`request` ended at `worker`, or moved away (`output_len` None); its `extend_len` as assumed.
 
         None if `worker` has been removed since: there is nothing left to settle. O(log workers).
         """
         sent = self._in_flight.get(worker, {}).pop(request, None)
         if sent is None:
             return None
-        self.order.change(worker, -sent.expected_len)
+        extend_len, expected_len = sent
+        self.order.change(worker, -expected_len)
         if output_len is not None:
             self._learn(output_len)
-        return sent
+        return extend_len
 
     def _learn(self, output_len: int) -> None:
         self._outputs += output_len
