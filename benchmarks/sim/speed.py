@@ -2,7 +2,8 @@
 
 Caveat first: CPU time of one process, rows made beforehand, the garbage collector off, as `fairlead
 simulate` runs them; a neighbour on the same core's other thread makes all of it slower. dlpm and the
-summary are on; prompts are 1,000 tokens, of which the cache serves about three quarters.
+summary are on; prompts are 1,000 tokens, of which the cache serves about three quarters. What is
+measured is the fairlead that Python finds: the sources, or a compiled wheel (`make compiled`).
 """
 
 import gc
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from benchmarks.record import write_rows
 from benchmarks.sim.traffic import burst, steady
 from fairlead.metrics.summary import Summary
+from fairlead.sim import cluster as cluster_module
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.trace import TraceRow
@@ -145,7 +147,9 @@ def main() -> None:
     for waiting in GROWTH:
         values = [us_by_waiting(waiting, seed) for seed in range(2)]
         rows.append(told("a request, by requests waiting", values, "us", waiting=waiting))
-    write_rows("simulator", rows, seeds=list(range(RUNS)))
+    compiled = not str(cluster_module.__file__).endswith(".py")
+    name = "simulator_compiled" if compiled else "simulator"
+    write_rows(name, rows, seeds=list(range(RUNS)))
 
 
 if __name__ == "__main__":

@@ -70,4 +70,8 @@ def make_policy(name: str, *, cache: RadixTree | BlockCache, **settings: Any) ->
     for key in given:
         if key not in accepted:
             raise ConfigError(f"scheduler {name} has no setting {key!r}")
-    return policy(**({"cache": cache} if "cache" in accepted else {}), **given)
+    try:
+        return policy(**({"cache": cache} if "cache" in accepted else {}), **given)
+    except TypeError as error:
+        # A compiled policy refuses a wrong type before it can say what it expects.
+        raise ConfigError(f"scheduler {name}: {error}, among {given}") from error

@@ -1,0 +1,76 @@
+"""A build hook: the wheel's hot modules compiled to C by mypyc, about twice as fast, with the same results.
+
+    HATCH_BUILD_HOOKS_ENABLE=1 pip install .
+
+It takes a C compiler, Python's headers and two minutes. Without the variable the wheel is pure
+Python; an editable install always is. Every module stays beside its compiled form, so tracebacks
+and `inspect` show the source.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# What schedules, routes and simulates; files and folders below the package.
+HOT = ("core", "schedulers", "routers", "sim", "metrics")
+# Where mypyc cannot follow: it has no classes that extend a list, runtime-checkable protocols or
+# structural checks at run time, and it writes constant tuples out item by item.
+LEFT_OUT = {
+    "core/lazy_heap.py",
+    "core/protocols.py",
+    "core/chunk_index.py",
+}
+SETUP = """
+from mypyc.build import mypycify
+from setuptools import setup
+
+modules = mypycify(
+    ["--config-file=pyproject.toml", *{files!r}], opt_level="2", debug_level="0", multi_file=True
+)
+setup(name="fairlead-compiled", packages=[], ext_modules=modules)
+"""
+
+
+class CompiledWheel(BuildHookInterface[Any]):
+    """Adds the compiled modules to a wheel and makes it one for this Python and machine."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile in a folder of its own; nothing is written beside the sources."""
+        if version == "editable":
+            return
+        self._work = tempfile.TemporaryDirectory(prefix="fairlead-compiled-")
+        work = Path(self._work.name)
+        root = Path(self.root)
+        for name in ("src", "pyproject.toml"):
+            (work / name).symlink_to(root / name)
+        (work / "setup.py").write_text(SETUP.format(files=hot_files(root)), encoding="utf-8")
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
+        # mypy keeps its findings beside the sources if it is not told otherwise.
+        subprocess.run(command, cwd=work, check=True, stdout=sys.stderr)
+        built = work / "built"
+        for module in sorted(built.rglob("*.so")):
+            build_data["force_include"][str(module)] = str(module.relative_to(built))
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """The wheel is written; the folder goes."""
+        if version != "editable":
+            self._work.cleanup()
+
+
+def hot_files(root: Path) -> list[str]:
+    """The sources to compile, relative to the checkout, in order."""
+    package = root / "src" / "fairlead"
+    return [
+        str(path.relative_to(root))
+        for part in HOT
+        for path in sorted((package / part).glob("*.py"))
+        if path.name != "__init__.py" and str(path.relative_to(package)) not in LEFT_OUT
+    ]

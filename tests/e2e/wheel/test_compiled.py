@@ -1,0 +1,99 @@
+"""The compiled wheel is built for real, and simulates to the same bytes as the sources do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples"
+
+pytestmark = pytest.mark.e2e
+
+# Between them: every host, late binding, a lost worker, cancellations, programs, preemption.
+RUNS = (
+    ("two-tenants.jsonl", "--max-running", "8"),
+    ("two-tenants.jsonl", "--scheduler", "vtc", "--host", "artifact"),
+    ("tiers.jsonl", "--scheduler", "drr", "--replicas", "2", "--router", "preble"),
+    ("tiers.jsonl", "--host", "vllm", "--kv-tokens", "4000", "--replicas", "2"),
+    ("judge.jsonl", "--host", "sglang", "--scheduler", "lpm"),
+    ("chat.jsonl", "--replicas", "3", "--event-delay", "0.1", "--fail", "1@20", "--join", "1@40"),
+    ("chat.jsonl", "--replicas", "2", "--router", "central-dlpm"),
+    ("tree-of-thoughts.jsonl.gz", "--scheduler", "preble-groups", "--kv-tokens", "20000"),
+)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that the wheel was installed into."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    environment = {**os.environ, "HATCH_BUILD_HOOKS_ENABLE": "1"}
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True, env=environment
+    )
+    (wheel,) = folder.glob("fairlead-*.whl")
+    assert "-none-any" not in wheel.name, "it is for this Python and machine"
+    target = folder / "installed"
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(target), str(wheel)], check=True)
+    return target
+
+
+def python(installed, *arguments):
+    """What Python prints with the wheel (None: the sources) in front of its path."""
+    path = str(installed or ROOT / "src")
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_what_the_simulator_spends_its_time_in_is_compiled(installed):
+    code = (
+        "from fairlead.core import scheduler, radix_tree, waiting, fleet_tree\n"
+        "from fairlead.schedulers import dlpm\n"
+        "from fairlead.sim import replica\n"
+        "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica): print(one.__file__)"
+    )
+
+    assert all(line.endswith(".so") for line in python(installed, "-c", code).splitlines())
+    assert not any(line.endswith(".so") for line in python(None, "-c", code).splitlines())
+
+
+@pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
+def test_compiled_and_not_a_simulation_writes_the_same_bytes(installed, tmp_path, arguments):
+    trace, *flags = arguments
+    written = []
+    for where, source in (("compiled", installed), ("sources", None)):
+        events, summary = tmp_path / f"{where}.jsonl", tmp_path / f"{where}.json"
+        command = ["-m", "fairlead", "simulate", str(EXAMPLES / trace), *flags]
+        python(source, *command, "--events", str(events), "--summary", str(summary))
+        skipped = tmp_path / f"{where} skipped.json"
+        python(source, *command, "--summary", str(skipped))
+        written.append((events.read_bytes(), summary.read_bytes(), skipped.read_bytes()))
+
+    assert written[0] == written[1]
+    assert len(written[0][0]) > 10_000
+
+
+def test_a_wrong_setting_is_one_clear_line_there_too(installed):
+    code = (
+        "from fairlead.core.radix_tree import RadixTree\n"
+        "from fairlead.errors import ConfigError\n"
+        "from fairlead.schedulers import make_policy\n"
+        "try:\n"
+        "    make_policy('dlpm', cache=RadixTree(), quantum='many')\n"
+        "except ConfigError as error:\n"
+        "    print(error)\n"
+    )
+
+    (line,) = python(installed, "-c", code).splitlines()
+
+    assert "dlpm" in line and "quantum" in line and "'many'" in line
