@@ -31,10 +31,9 @@ class FleetView:
         """`worker` is up with `cache`, which is empty. O(1)."""
         assert not cache.size
         self.tree.add_worker(worker)
+        life = _Life(self.tree, worker)
         if self._delay_us:
             life = _FarLife(self.tree, worker, self._kernel, self._delay_us)
-        else:
-            life = _Life(self.tree, worker)
         self._lives[worker] = life
         cache.listen(life)
 
