@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
 from fairlead.experiments import provenance
 from fairlead.experiments.cache import Cache, default_folder
 from fairlead.experiments.output import FIGURES, require_writable, write_study
@@ -199,5 +199,6 @@ def _raise_problems(studies: Sequence[Gathered], notes: Console) -> None:
         notes.print(message, soft_wrap=True, highlight=False, markup=False, style=None)
     for study in failed[:1]:
         assert study.problem is not None
-        study.problem.add_note(f"in study {study.name}")
+        if not isinstance(study.problem, FairleadError):
+            study.problem.add_note(f"in study {study.name}")
         raise study.problem

@@ -1,11 +1,20 @@
 """A study that runs in no time, and what runs and rows of any study may look like."""
 
+import argparse
+import io
+import os
+import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from rich.console import Console
+
+from fairlead.errors import ConfigError
+from fairlead.experiments import study_command
 from fairlead.experiments.panel import Panel
 from fairlead.experiments.results import ResultRow, Results
 from fairlead.experiments.study import Case, Outcome, Study, Verdict
@@ -16,13 +25,18 @@ METRICS = ("service_system", "service_client", "requests", "response_time")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """A case whose numbers are drawn by its seed; each run leaves a line in the file `log`."""
+    """A case whose numbers are drawn by its seed; each run leaves a line in the file `log`.
+
+    It takes `sleep_s`; `fails` says how it ends instead, for the case whose setting n is 1.
+    """
 
     labels: Mapping[str, Any]
     settings: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     log: str = ""
     series: bool = False
+    sleep_s: float = 0.0
+    fails: str = ""
 
     def described(self) -> dict[str, Any]:
         return dict(self.settings)
@@ -31,6 +45,13 @@ class Drawn:
         if self.log:
             with Path(self.log).open("a", encoding="utf-8") as file:
                 file.write(f"{self.settings} {seed}\n")
+        time.sleep(self.sleep_s)
+        if self.settings["n"] == 1 and self.fails == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.settings["n"] == 1 and self.fails == "refused":
+            raise ConfigError("--quantum: expected more")
+        if self.settings["n"] == 1 and self.fails == "bug":
+            raise ZeroDivisionError("a bug")
         rng = Random(f"{self.settings} {seed}")
         points = [
             Point(30.0 * tick, f"c{client}", name, None if tick == 2 else 100 * rng.random())
@@ -56,7 +77,7 @@ def study(cases: list[Case], **changes: Any) -> Study:
             "takes": "quick 1 s; full 1 s",
             "cases": lambda _: cases,
             "measures": {"speed": lambda outcome: outcome.summary["speed"]},
-            "panels": [Panel(title="Speed", form="bars", x="policy", y="speed")],
+            "panels": [Panel(title="Speed", form="bars", x="quantum", y="speed")],
             "judge": judge,
             **changes,
         }
@@ -92,3 +113,15 @@ def rows_of(study: Study, *, quick: bool, seeds: int) -> Results:
         for metric in metrics
     ]  # fmt: skip
     return Results(rows, series)
+
+
+def run(folder: Path, studies: Mapping[str, Study], *flags: str) -> tuple[int, str]:
+    """As `fairlead experiment` runs them, with its files in `folder`; exit status and what is shown."""
+    parser = argparse.ArgumentParser()
+    study_command.add_arguments(parser)
+    console = Console(file=io.StringIO(), width=100)
+    places = ["--out", str(folder / "out"), "--cache", str(folder / "cache"), "--jobs", "1"]
+    options = parser.parse_args([*places, *flags])
+    status = study_command.run_studies(studies, options, console)
+    assert isinstance(console.file, io.StringIO)
+    return status, console.file.getvalue()
