@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.unit.workloads.public_data import DATA, needs_data
 
 from fairlead.experiments.studies import STUDIES, study_of
+from tests.unit.workloads.public_data import DATA, needs_data
 
 pytestmark = [pytest.mark.e2e, needs_data]
 
