@@ -55,6 +55,15 @@ def ttft(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
     return measure
 
 
+def wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
+    """As `ttft`, but who has none when the run is stopped counts with the time so far."""
+
+    def measure(outcome: Outcome) -> float | None:
+        return _mean_of(outcome.summary["waits"], percentile, without)
+
+    return measure
+
+
 def program_completion(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
     """Seconds from a program's start to its end: the mean over clients but those (DLPM, section 5)."""
 

@@ -20,6 +20,7 @@ from fairlead.metrics.request_rows import RequestRows
 from fairlead.metrics.series import Point, Series
 from fairlead.metrics.summary import Summary
 from fairlead.metrics.vtc_table import Row
+from fairlead.metrics.waits import Waits
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
 from fairlead.sim.promised import report_of, summary_of
@@ -59,7 +60,11 @@ class Imported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a case left behind: the summary (docs/reference/summary.md), and what else it keeps."""
+    """What a case left behind: the summary (docs/reference/summary.md), and what else it keeps.
+
+    A simulated one's summary has `waits`, too: as the clients' `ttft`, but who has no first token
+    when the run is stopped counts with the time so far. Who starves is in no `ttft`.
+    """
 
     summary: dict[str, Any]
     series: Sequence[Point] = ()
@@ -123,7 +128,8 @@ class Simulated:
         # The curves are counted by whole seconds, a point at every half window.
         weights = Weights(config.weights)
         summary, series, requests = summary_of(config, weights), Series(), RequestRows()
-        kept: list[Summary | Series | RequestRows] = [summary]
+        waits = Waits()
+        kept: list[Summary | Waits | Series | RequestRows] = [summary, waits]
         kept += [series] * self.series + [requests] * self.requests
 
         def start(
@@ -143,7 +149,7 @@ class Simulated:
         for row in cluster.intake.alive():
             summary.left(row.id, row.client, cluster.now_us)
         return Outcome(
-            summary=report_of(cluster, summary),
+            summary=report_of(cluster, summary) | {"waits": waits.until(cluster.now_us)},
             series=list(series.rows()) if self.series else (),
             requests=requests.rows,
         )

@@ -1,0 +1,54 @@
+"""How long requests waited for their first token, with those that still do when a run is cut short.
+
+Who starves has no first token to be counted, so the times of the few that were served look short.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.core.events import Cancel, Event, FirstToken, Reject
+from fairlead.core.request import ClientId, RequestId
+from fairlead.metrics.distribution import Distribution
+from fairlead.metrics.latency import latency
+
+
+class Waits:
+    """An observer. 200 bytes a request that has no first token yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[RequestId, tuple[ClientId, int]] = {}
+        self._waited: dict[ClientId, Distribution] = {}
+        self._on: dict[type, Callable[[Any], None]] = {
+            FirstToken: self._first_token,
+            Cancel: self._gone,
+            Reject: self._gone,
+        }
+
+    def __call__(self, event: Event, /) -> None:
+        if (book := self._on.get(type(event))) is not None:
+            book(event)
+
+    def start(
+        self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
+    ) -> None:
+        """It starts before it is dispatched (see `Summary.start`). O(1)."""
+        self._waiting[request] = client, t_us
+
+    def until(self, end_us: int) -> dict[ClientId, dict[str, float | int | None]]:
+        """By client, in seconds, as a summary's `ttft`; the run is over. O(requests that wait)."""
+        for client, start_us in self._waiting.values():
+            self._of(client).add(end_us - start_us)
+        self._waiting.clear()
+        return {client: latency(waited) for client, waited in self._waited.items()}
+
+    def _first_token(self, event: FirstToken) -> None:
+        # Served a second time, after its worker failed, it has had its first token.
+        if (waiting := self._waiting.pop(event.request, None)) is not None:
+            client, start_us = waiting
+            self._of(client).add(event.t_us - start_us)
+
+    def _gone(self, event: Cancel | Reject) -> None:
+        self._waiting.pop(event.request, None)
+
+    def _of(self, client: ClientId) -> Distribution:
+        return self._waited.setdefault(client, Distribution())
