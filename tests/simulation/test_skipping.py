@@ -189,3 +189,40 @@ def test_a_run_ends_early_where_somebody_is_given_back_what_it_paid_in_advance()
     admitted = of(Admit, simulate(rows, scheduler="vtc-oracle", router="least-loaded"))
 
     assert [(each.request, each.t_us // SECOND) for each in admitted[2:]] == [("j2", 5), ("t2", 10)]
+
+
+def test_the_pass_that_admits_and_the_run_behind_it_are_one_action():
+    """
+    Their ends are foreseen together, as long as nobody comes: the arrival, and one end.
+    """
+    rows = [row("a", output_len=50, prompt="A5")]
+    cluster = Cluster(SimConfig(step_time="linear:1,0,0", kv_tokens=CAPACITY), rows)
+    actions = []
+    plan = cluster.kernel.at
+    cluster.kernel.at = lambda *given: (actions.append(given[0]), plan(*given))
+
+    cluster.run()
+
+    assert actions == [0, 50 * SECOND]
+
+
+@pytest.mark.parametrize("stop_s", [0.5, 2, 4.5, 30.5, 33])
+def test_a_run_that_is_stopped_tells_what_stepping_tells(stop_s):
+    """
+    Within the pass that admits, within the run behind it, and where passes end.
+    """
+
+    def told(*, skips):
+        rows = [row("a", output_len=40, prompt="A5"), row("b", at=30, output_len=9, prompt="B1")]
+        summary = Summary()
+        config = SimConfig(step_time="linear:1,0,0", kv_tokens=CAPACITY, skips=skips)
+        cluster = Cluster(config, rows, [summary], on_start=summary.start)
+
+        def stop(_):
+            cluster.kernel.stopped = True
+
+        cluster.kernel.at(round(stop_s * SECOND), 1 << 60, stop, None)
+        cluster.run()
+        return summary.as_dict(interrupted=True)
+
+    assert told(skips=True) == told(skips=False)

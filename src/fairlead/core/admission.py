@@ -36,7 +36,7 @@ class Reserve:
         self.evicted = 0  # tokens, since the beginning
         self._tree = tree
         self._capacity = capacity
-        self._shares = shares
+        self.shares = shares
         self._reserved = 0
         self._enough = 0  # the least room in which one of those refused lately might fit
 
@@ -71,7 +71,7 @@ class Reserve:
         # The last prompt token is always computed, or there would be nothing to sample from.
         extend_len = request.input_len - min(matched, request.input_len - 1)
         grant = Grant(path, extend_len, need)
-        if self._shares:
+        if self.shares:
             self._cache(grant, prompt, request.input_len, now_us)
         return grant
 
@@ -93,7 +93,7 @@ class Reserve:
 
         Of a prompt that two have computed at once one copy stays.
         """
-        if not self._shares:
+        if not self.shares:
             self._cache(grant, request.prompt, request.input_len, now_us)
         return grant
 

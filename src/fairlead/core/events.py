@@ -4,8 +4,8 @@ Values only. `worker` is the replica's number; `step` counts that replica's forw
 times are integer microseconds. Clients and requests appear by id, so a file of events is enough.
 """
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from fairlead.core.request import ClientId, RequestId
 
@@ -164,6 +164,13 @@ class Observer(Protocol):
     def __call__(self, event: Event, /) -> None:
         """`event` happened."""
         ...
+
+
+@runtime_checkable
+class Taking(Protocol):
+    """An observer that takes the fields of an event, so that no event has to be made of them."""
+
+    takes: Mapping[type, Callable[..., None]]  # by kind of event: what is called with its fields
 
 
 PS_PER_US = 10**6

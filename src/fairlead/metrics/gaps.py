@@ -6,7 +6,7 @@ it ever was above, and how far below. All pairs of one worker are looked at toge
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,6 @@ MAX_TRACKED = 64
 DECIMALS = 6
 SMALLEST = 4  # clients for which there is room at first
 
-T = TypeVar("T")
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
 
@@ -103,48 +102,63 @@ class PairGaps:
 class WorkerGaps:
     """Who is backlogged at one worker, or in the one queue of all, and how far they came apart.
 
-    Each has a place in the arrays; whoever leaves gives its place to the last.
+    Each has a place in the arrays from when it has company; whoever leaves gives its place to the last.
     """
 
     __slots__ = (
         "_above",
         "_clients",
         "_pairs",
+        "_places",
         "_scales",
         "_served",
         "_waiting",
         "_worker",
-        "places",
     )
 
     def __init__(self, pairs: PairGaps, worker: int | None) -> None:
         self._pairs = pairs
         self._worker = worker
-        self.places: dict[ClientId, int] = {}  # of who is backlogged
+        self._waiting: dict[ClientId, int] = {}  # how many requests of who is backlogged
+        self._places: dict[ClientId, int] = {}
         self._clients: list[ClientId] = []  # by place, as what follows
-        self._waiting: list[int] = []
-        # Tokens each was served since it is backlogged, 1/w, and by how much W/w was above each other's.
+        # Tokens each was served since it has a place, 1/w, and by how much W/w was above each other's.
         self._served: Array = np.zeros(SMALLEST)
         self._scales: Array = np.zeros(SMALLEST)
         self._above: Array = np.zeros((SMALLEST, SMALLEST))
 
+    @property
+    def compares(self) -> bool:
+        """Whether what is served now makes a difference: several are backlogged. O(1)."""
+        return len(self._waiting) > 1
+
+    def begins(self, client: ClientId) -> bool:
+        """Whether `wait` would put the client beside others, so that all before must be told. O(1)."""
+        waiting = self._waiting
+        return bool(waiting) and client not in waiting
+
     def wait(self, client: ClientId) -> None:
         """One more of its requests waits. O(1), O(backlogged) if it is the first."""
-        place = self.places.get(client)
-        if place is not None:
-            self._waiting[place] += 1
+        waiting = self._waiting
+        if client in waiting:
+            waiting[client] += 1
         elif client in self._pairs.scales:
-            self._begin(client)
+            waiting[client] = 1
+            if len(waiting) > 1:
+                if len(waiting) == 2:  # the other has been alone
+                    self._begin(next(iter(waiting)))
+                self._begin(client)
 
     def _begin(self, client: ClientId) -> None:
+        if client in self._places:
+            return
         count = len(self._clients)
         if count == len(self._served):
             self._served = np.pad(self._served, (0, count))
             self._scales = np.pad(self._scales, (0, count))
             self._above = np.pad(self._above, (0, count))
-        self.places[client] = count
+        self._places[client] = count
         self._clients.append(client)
-        self._waiting.append(1)
         self._scales[count] = self._pairs.scales[client]
         self._served[count] = 0
         if count:
@@ -154,11 +168,16 @@ class WorkerGaps:
 
     def leave(self, client: ClientId) -> None:
         """One less. O(1), O(backlogged) if it is the last."""
-        place = self.places.get(client)
-        if place is None:
+        waiting = self._waiting
+        left = waiting.get(client)
+        if left is None:
             return
-        self._waiting[place] -= 1
-        if not self._waiting[place]:
+        if left > 1:
+            waiting[client] = left - 1
+            return
+        del waiting[client]
+        place = self._places.get(client)
+        if place is not None:
             if len(self._clients) > 1:
                 self._tell(place, range(len(self._clients)))
             self._end(place)
@@ -166,19 +185,19 @@ class WorkerGaps:
     def _end(self, place: int) -> None:
         """The last takes its place."""
         last = len(self._clients) - 1
-        del self.places[self._clients[place]]
+        del self._places[self._clients[place]]
         if place != last:
-            self.places[self._clients[last]] = place
+            self._places[self._clients[last]] = place
             self._served[place] = self._served[last]
             self._scales[place] = self._scales[last]
             self._above[place] = self._above[last]
             self._above[:, place] = self._above[:, last]
-        _fill(self._clients, place)
-        _fill(self._waiting, place)
+        self._clients[place] = self._clients[last]
+        self._clients.pop()
 
     def serve(self, client: ClientId, tokens: int) -> None:
         """It was served. O(backlogged) if it is."""
-        place = self.places.get(client)
+        place = self._places.get(client)
         if place is None:
             return
         self._served[place] += tokens
@@ -216,12 +235,6 @@ class WorkerGaps:
 
 def _place(gap: Gap) -> int:
     return -1 if gap.worker is None else gap.worker
-
-
-def _fill(column: list[T], place: int) -> None:
-    """The last takes the place."""
-    column[place] = column[-1]
-    column.pop()
 
 
 def worst(gaps: Mapping[tuple[ClientId, ClientId], Gap]) -> Iterator[tuple[ClientId, ClientId]]:

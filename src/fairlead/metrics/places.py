@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from fairlead.core.request import ClientId
-from fairlead.metrics.gaps import WorkerGaps
+from fairlead.metrics.gaps import PairGaps, WorkerGaps
+from fairlead.metrics.report import NEVER
 from fairlead.metrics.tally import Tally
 
 NOBODY: Mapping[ClientId, int] = {}
@@ -54,7 +55,7 @@ class AtWorker:
         if self.inside and self.epoch == epoch:
             for client, tokens in counts.items():
                 tallies[client].inside_since(epoch).output_len += tokens * self.inside
-        if len(self.gaps.places) > 1:
+        if self.gaps.compares:
             self.gaps.serve_all(counts, passes)
         self.passes = self.inside = 0
 
@@ -106,6 +107,41 @@ class SharedQueue:
         for at in self._up.values():
             at.waiting += change
             at.watch_idle(t_us)
+
+
+class Workers(dict[int, AtWorker]):
+    """All of them by number, and the queue they share, if they do: `sharing` of them from the start."""
+
+    def __init__(self, pairs: PairGaps, *, sharing: int) -> None:
+        super().__init__()
+        self._pairs = pairs
+        self.queue = SharedQueue(WorkerGaps(pairs, None)) if sharing else None
+        for number in range(sharing):
+            self.come(number, 0)
+
+    def new(self, number: int) -> AtWorker:
+        """One that nobody has heard of."""
+        self[number] = at = AtWorker(WorkerGaps(self._pairs, number))
+        return at
+
+    def come(self, number: int, t_us: int) -> None:
+        """It is up. O(1)."""
+        if self.queue is not None:
+            self.queue.come(number, self.get(number) or self.new(number), t_us)
+
+    def go(self, number: int, t_us: int) -> None:
+        """It is not, and with it what waited and ran there; all that it told is booked. O(backlogged^2)."""
+        before = self[number]
+        if self.queue is not None:
+            self.queue.go(number)
+        before.gaps.close()
+        before.running = before.waiting = 0
+        before.watch_idle(t_us)
+        self[number] = AtWorker(WorkerGaps(self._pairs, number), before.idle_us)
+
+    def settled_us(self) -> int:
+        """No pass that ended before is still to be told. O(workers)."""
+        return min([at.told_us for at in self.values() if at.running], default=NEVER)
 
 
 class Flight:

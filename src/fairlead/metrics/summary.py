@@ -5,10 +5,11 @@ memory than its busiest minute. Whether a run of passes is told as one event or 
 numbers are the same: within a run every total is linear, and its boundaries are looked up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fairlead.core.events import (
+    PS_PER_US,
     Admit,
     Cancel,
     Decode,
@@ -19,6 +20,7 @@ from fairlead.core.events import (
     Finish,
     FirstToken,
     Preempt,
+    Reason,
     Refill,
     Reject,
     Worker,
@@ -27,15 +29,15 @@ from fairlead.core.request import ClientId, RequestId
 from fairlead.core.service import WEIGHT_SCALE
 from fairlead.metrics.active import AllActive
 from fairlead.metrics.distribution import Distribution
-from fairlead.metrics.gaps import Bound, PairGaps, WorkerGaps, no_bound
+from fairlead.metrics.gaps import Bound, PairGaps, no_bound
 from fairlead.metrics.latency import Programs, per_token_us
-from fairlead.metrics.places import AtWorker, Flight, SharedQueue
-from fairlead.metrics.report import NEVER, Totals, report
+from fairlead.metrics.places import AtWorker, Flight, Workers
+from fairlead.metrics.report import Totals, report
 from fairlead.metrics.tally import Tally
 
 
 class Summary:
-    """Counts events; `as_dict` at the end.
+    """Counts events, or what they say, given to one of `takes`; `as_dict` at the end.
 
     `weight_of` gives a client's weight in millionths. With `one_queue`, requests wait for any worker
     from their dispatch until one takes and enqueues them; gaps are then over all workers. It says how
@@ -56,25 +58,23 @@ class Summary:
         self._tallies: dict[ClientId, Tally] = {}
         self._flights: dict[RequestId, Flight] = {}
         self._started: dict[RequestId, tuple[int, int | None]] = {}
-        self._workers: dict[int, AtWorker] = {}
-        self._all = AllActive(self._settled_us)
         self._pairs = PairGaps(weight_of)
-        self._queue = SharedQueue(WorkerGaps(self._pairs, None)) if one_queue else None
+        self._workers = Workers(self._pairs, sharing=one_queue)
+        self._queue = self._workers.queue
+        self._all = AllActive(self._workers.settled_us)
         self._whole_input = self._bound.view == "client"
         self._programs = Programs()
         self._tpot = Distribution()
         self._totals = Totals()
-        self._on: dict[type, Callable[[Any], None]] = {
+        self.takes: Mapping[type, Callable[..., None]] = {
             Dispatch: self._dispatch, Enqueue: self._enqueue, Reject: self._reject,
             Admit: self._admit, Decode: self._decode, FirstToken: self._first_token,
             Finish: self._finish, Cancel: self._cancel, Preempt: self._preempt,
             Refill: self._refill, Evict: self._evict, Worker: self._worker,
         }  # fmt: skip
-        for number in range(one_queue):
-            self._share_queue(number, 0)
 
     def __call__(self, event: Event, /) -> None:
-        self._on[type(event)](event)
+        self.takes[type(event)](*event)
 
     def start(
         self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
@@ -117,8 +117,9 @@ class Summary:
 
     # -- requests come and go --------------------------------------------------------------------
 
-    def _dispatch(self, event: Dispatch) -> None:
-        t_us, _, request, client = event
+    def _dispatch(
+        self, t_us: int, worker: int | None, request: RequestId, client: ClientId
+    ) -> None:
         if request in self._flights:  # again, after its worker failed
             if self._queue is not None:
                 self._queue.wait(self._flights[request], t_us)
@@ -138,29 +139,31 @@ class Summary:
         if self._queue is not None:
             self._queue.wait(flight, t_us)
 
-    def _enqueue(self, event: Enqueue) -> None:
-        t_us, worker, request, client = event
-        at = self._workers.get(worker) or self._new_worker(worker)
+    def _enqueue(self, t_us: int, worker: int, request: RequestId, client: ClientId) -> None:
+        at = self._workers.get(worker) or self._workers.new(worker)
         flight = self._flights[request]
-        assert flight.at is None, event
+        assert flight.at is None, (t_us, request)
         flight.at = at
         at.waiting += 1
         if self._queue is not None:
             self._queue.leave(flight, t_us)
         gaps = at.gaps
-        if client in self._pairs.scales:
-            if client not in gaps.places:
-                self._settle(at)
-            gaps.wait(client)
+        if gaps.begins(client):
+            self._settle(at)
+        gaps.wait(client)
         if not at.running:
             at.watch_idle(t_us)
 
-    def _admit(self, event: Admit) -> None:
-        t_us, _, request, client, _, extend_len, input_len, again = event
+    def _admit(  # noqa: PLR0917 - the fields of the event
+        self, t_us: int, worker: int, request: RequestId, client: ClientId,
+        step: int, extend_len: int, input_len: int, again: bool = False,
+    ) -> None:  # fmt: skip
         flight = self._flights[request]
         at, tally = flight.at, flight.tally
-        assert at is not None and not flight.running, event
-        self._settle(at)
+        assert at is not None and not flight.running, (t_us, request)
+        gaps = at.gaps
+        if gaps.compares:
+            self._settle(at)
         flight.running = True
         flight.input_len = input_len
         at.waiting -= 1
@@ -168,7 +171,7 @@ class Summary:
         if at.idle_since_us is not None:
             at.watch_idle(t_us)
         # It is backlogged up to this moment, not past it: what it gets now counts if more of it wait.
-        at.gaps.leave(client)
+        gaps.leave(client)
         if again:
             tally.again_len += extend_len
             return
@@ -176,7 +179,7 @@ class Summary:
         tally.extend_len += extend_len
         tally.cached_len += cached_len
         charged = input_len if self._whole_input else extend_len
-        at.gaps.serve(client, charged)
+        gaps.serve(client, charged)
         if self._queue is not None:
             self._queue.gaps.serve(client, charged)
         if input_len > self._totals.longest_input:  # noqa: PLR1730 - a call costs as much as the rest
@@ -186,8 +189,7 @@ class Summary:
             inside.extend_len += extend_len
             inside.cached_len += cached_len
 
-    def _first_token(self, event: FirstToken) -> None:
-        t_us, _, request, _ = event
+    def _first_token(self, t_us: int, worker: int, request: RequestId, client: ClientId) -> None:
         flight = self._flights[request]
         flight.first_us = t_us
         tally = flight.tally
@@ -195,8 +197,10 @@ class Summary:
             tally.ttft = Distribution()
         tally.ttft.add(t_us - flight.start_us)
 
-    def _finish(self, event: Finish) -> None:
-        t_us, _, request, _, _, output_len = event
+    def _finish(  # noqa: PLR0917 - the fields of the event
+        self, t_us: int, worker: int, request: RequestId, client: ClientId,
+        step: int, output_len: int,
+    ) -> None:  # fmt: skip
         flight = self._flights.pop(request)
         tally, totals = flight.tally, self._totals
         tally.finished += 1
@@ -212,12 +216,12 @@ class Summary:
             self._programs.finish(flight.program, t_us)
         self._gone(flight, t_us)
 
-    def _reject(self, event: Reject) -> None:
-        t_us, _, request, client, reason = event
+    def _reject(
+        self, t_us: int, worker: int | None, request: RequestId, client: ClientId, reason: Reason
+    ) -> None:
         self._unserved(request, client, t_us).reject(reason)
 
-    def _cancel(self, event: Cancel) -> None:
-        t_us, _, request, client = event
+    def _cancel(self, t_us: int, worker: int | None, request: RequestId, client: ClientId) -> None:
         self._unserved(request, client, t_us).cancelled += 1
 
     def _unserved(self, request: RequestId, client: ClientId, t_us: int) -> Tally:
@@ -233,18 +237,19 @@ class Summary:
         self._totals.end_us = max(self._totals.end_us, t_us)
         return tally
 
-    def _preempt(self, event: Preempt) -> None:
-        t_us, worker, request, client, _ = event
+    def _preempt(
+        self, t_us: int, worker: int, request: RequestId, client: ClientId, step: int
+    ) -> None:
         flight = self._flights[request]
         at = flight.at
-        assert at is not None, event
+        assert at is not None, (t_us, request)
         if flight.running:
             flight.tally.preempted += 1
         if at is not self._workers[worker]:
             # Its worker failed, with its queue; it will be dispatched again.
             flight.at, flight.running = None, False
             return
-        assert flight.running, event
+        assert flight.running, (t_us, request)
         self._settle(at)
         flight.running = False
         at.running -= 1
@@ -274,7 +279,8 @@ class Summary:
             if not at.running:
                 at.watch_idle(t_us)
         else:
-            self._settle(at)
+            if at.gaps.compares:
+                self._settle(at)
             at.waiting -= 1
             at.gaps.leave(flight.tally.client)
             at.watch_idle(t_us)
@@ -287,18 +293,26 @@ class Summary:
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def _decode(self, event: Decode) -> None:
-        t_us, worker, _, counts, passes, _, _, _ = event
+    def _decode(  # noqa: PLR0917 - the fields of the event
+        self, t_us: int, worker: int, step: int, counts: Mapping[ClientId, int],
+        passes: int, start_ps: int, pass_ps: int, growth_ps: int,
+    ) -> None:  # fmt: skip
         at, everyone = self._workers[worker], self._all
         if counts is not at.counts and counts != at.counts:
             self._settle(at)
             at.counts = counts
         at.passes += passes
         at.told_us = t_us
-        if everyone.changes_us and (inside := everyone.passes_inside(event)):
-            if at.epoch != everyone.epoch:
-                at.epoch, at.inside = everyone.epoch, 0
-            at.inside += inside
+        if everyone.changes_us:
+            if everyone.changes_us[-1] < (start_ps + pass_ps) // PS_PER_US:  # mostly, and cheaper
+                inside = passes if everyone.now else 0
+            else:
+                run = Decode(t_us, worker, step, counts, passes, start_ps, pass_ps, growth_ps)
+                inside = everyone.passes_inside(run)
+            if inside:
+                if at.epoch != everyone.epoch:
+                    at.epoch, at.inside = everyone.epoch, 0
+                at.inside += inside
         if self._queue is not None:
             self._settle(at)  # what workers give is compared in the order in which they give it
             self._queue.gaps.serve_all(counts, passes)
@@ -308,39 +322,17 @@ class Summary:
         if at.passes:
             at.book(self._tallies, self._all.epoch)
 
-    def _settled_us(self) -> int:
-        """No pass that ended before is still to be told. O(workers)."""
-        told = [at.told_us for at in self._workers.values() if at.running]
-        return min(told, default=NEVER)
-
-    def _refill(self, event: Refill) -> None:
+    def _refill(self, t_us: int, worker: int, rounds: int) -> None:
         self._totals.refilled_looks += 1
-        self._totals.refill_rounds += event.rounds
+        self._totals.refill_rounds += rounds
 
-    def _evict(self, event: Evict) -> None:
-        self._totals.evicted_len += event.tokens
+    def _evict(self, t_us: int, worker: int, tokens: int) -> None:
+        self._totals.evicted_len += tokens
 
-    def _worker(self, event: Worker) -> None:
+    def _worker(self, t_us: int, worker: int, up: bool) -> None:
         """One that fails leaves with its queue; whoever was there is dispatched again."""
-        before = self._workers.get(event.worker)
-        if event.up:
-            self._share_queue(event.worker, event.t_us)
-            return
-        if before is None:
-            return
-        if self._queue is not None:
-            self._queue.go(event.worker)
-        self._settle(before)
-        before.gaps.close()
-        before.running = before.waiting = 0
-        before.watch_idle(event.t_us)
-        gaps = WorkerGaps(self._pairs, event.worker)
-        self._workers[event.worker] = AtWorker(gaps, before.idle_us)
-
-    def _new_worker(self, number: int) -> AtWorker:
-        self._workers[number] = at = AtWorker(WorkerGaps(self._pairs, number))
-        return at
-
-    def _share_queue(self, number: int, t_us: int) -> None:
-        if self._queue is not None:
-            self._queue.come(number, self._workers.get(number) or self._new_worker(number), t_us)
+        if up:
+            self._workers.come(worker, t_us)
+        elif worker in self._workers:
+            self._settle(self._workers[worker])
+            self._workers.go(worker, t_us)

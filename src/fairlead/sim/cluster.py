@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fairlead.core.events import Dispatch, Event, Observer, Preempt, Worker
+from fairlead.core.events import Dispatch, Observer, Preempt, Worker
 from fairlead.core.protocols import Router, Timed
 from fairlead.core.request import Request, WorkerId
 from fairlead.core.service import Weights
@@ -23,6 +23,7 @@ from fairlead.sim.late_binding import LateBinding
 from fairlead.sim.replica import Replica
 from fairlead.sim.routing import late_router_of, router_of
 from fairlead.sim.step_time import EngineTime, parse_step_time
+from fairlead.sim.telling import Telling
 from fairlead.workloads.trace import TraceRow
 
 
@@ -49,7 +50,8 @@ class Cluster:
         if config.router not in LATE_ROUTERS:
             self.router = router_of(config, self.weights)
         self._timed = _timed(self.router)
-        self._emit = observers[0] if len(observers) == 1 else _to_all(observers)
+        self._emit = Telling(observers)
+        self._tell_dispatch = self._emit.of[Dispatch]
         self.intake = Intake(
             rows,
             kernel=self.kernel,
@@ -90,11 +92,14 @@ class Cluster:
         return self.kernel.now_us
 
     def run(self) -> None:
-        """Until every request that can end has ended."""
+        """Until every request that can end has ended, or the kernel is stopped."""
         for place, change in enumerate(self.config.changes):
             self.kernel.at(change.time_us, change_priority(place), self._change, change)
         self.intake.read()
         self.kernel.run()
+        if self.kernel.stopped:
+            for replica in self.replicas:
+                replica.catch_up()  # what has happened is told, as it is where no pass is skipped
 
     # -- what the intake asks ------------------------------------------------------------------
 
@@ -116,7 +121,7 @@ class Cluster:
         self._tickets[job] = ticket
         replica = self.replicas[number]
         replica.catch_up()
-        self._emit(Dispatch(self.kernel.now_us, number, request.id, request.client))
+        self._tell_dispatch(self.kernel.now_us, number, request.id, request.client)
         try:
             replica.enqueue(job)
         except QueueFull:
@@ -252,7 +257,7 @@ class Cluster:
             kernel=self.kernel,
             host=make_engine(self._parts, number).host,
             step_time=self.late.step_time(step_time, number) if self.late else step_time,
-            emit=self._emit,
+            telling=self._emit,
             ended=self._ended,
             skips=self.config.skips,
         )
@@ -265,14 +270,6 @@ class Cluster:
         """A row says it; a flag said it better."""
         if client not in self.config.weights:
             self.weights.learn(client, weight)
-
-
-def _to_all(observers: Sequence[Observer]) -> Observer:
-    def emit(event: Event, /) -> None:
-        for observer in observers:
-            observer(event)
-
-    return emit
 
 
 def _gate(config: SimConfig) -> RateLimit | None:

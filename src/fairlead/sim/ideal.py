@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 
 from fairlead.core.admission import Grant, Reserve
 from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.runs import Runs
 from fairlead.core.scheduler import Scheduler
 from fairlead.sim.host import Admitted, Job, Pass
 
@@ -54,7 +55,7 @@ class IdealHost:
         self._serial = 0
         self._passes = 0  # that have ended
         self._context = 0  # tokens in memory of all that run
-        self._fresh: list[_Place] = []  # admitted in the pass under way
+        self._fresh: list[_Place] = []  # admitted in the pass under way, and cached when it ends
         # Running requests by client; what is in a Pass is never written to again.
         self._counts: dict[ClientId, int] = {}
         self._shown = False
@@ -75,44 +76,63 @@ class IdealHost:
 
     def begin_pass(self, now_us: int) -> Pass | None:
         """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
-        work = Pass()
+        passes, places = self._passes, self._places
         if self._seeks:
-            self.scheduler.skip(self._passes - self._begun - 1)
-        self._begun = self._passes
-        self._seeks = bool(self._waiting) and len(self._places) < self._max_running
+            self.scheduler.skip(passes - self._begun - 1)
+        self._begun = passes
+        work = Pass.emitting(self._counts)
+        work.context = self._context
+        self._seeks = bool(self._waiting) and len(places) < self._max_running
         if self._seeks:
-            if self._passes < self._calm_until and self.memory.is_futile:
+            if passes < self._calm_until and self.memory.is_futile:
                 self.scheduler.skip(1)
             else:
                 self._look(work, now_us)
-        running = len(self._places)
+        running = len(places)
         if not running:
             assert not self._waiting, "idle while someone waits"
             return None
-        work.decodes = running - work.chunks
-        work.context = self._context - sum([place.job.request.input_len for place in self._fresh])
-        work.counts = self._counts
         self._shown = True
+        work.decodes = running - work.chunks
         work.full = running == self._max_running
         if not work.chunks:
             work.repeats = self._repeats()
+        elif self.memory.shares and (work.full or not self._waiting):
+            work.then = self._behind(work, running)
         return work
+
+    def _behind(self, work: Pass, running: int) -> Pass | None:
+        """The passes after one that admits, if there is no look before them and nobody finishes in it."""
+        self._seeks = False
+        repeats = self._repeats() - 1
+        if not repeats:
+            return None
+        then = Pass.emitting(work.counts)
+        then.decodes = running
+        then.context = self._context + running
+        then.full = work.full
+        then.repeats = repeats
+        return then
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[Job]:
         """Each running job emitted one token a pass. O(finished * log running)."""
-        for place in self._fresh:
-            place.grant = self.memory.prefilled(place.grant, place.job.request, now_us)
-        self._fresh.clear()
-        self._passes += passes
+        if self._fresh:
+            for place in self._fresh:
+                place.grant = self.memory.prefilled(place.grant, place.job.request, now_us)
+            self._fresh.clear()
+        ended = self._passes = self._passes + passes
         self._context += passes * len(self._places)
         self.scheduler.tick(passes)
-        finished: list[Job] = []
         last = self._last
-        while last and last[0][0] <= self._passes:
+        if not last or last[0][0] > ended:
+            return ()
+        finished: list[Job] = []
+        while last and last[0][0] <= ended:
             ends, _, job = heappop(last)
             if job in self._places:
-                assert ends == self._passes, (ends, self._passes)
-                self._keep_output(job, now_us)
+                assert ends == ended, (ends, ended)
+                if job.row.output is not None:
+                    self._keep_output(job, job.row.output, now_us)
                 self._leave(job)
                 self.scheduler.finish(job.request)
                 finished.append(job)
@@ -137,40 +157,42 @@ class IdealHost:
         assert len(self._waiting) == len(self.scheduler)
 
     def _look(self, work: Pass, now_us: int) -> None:
-        scheduler, memory = self.scheduler, self.memory
+        scheduler, memory, waiting = self.scheduler, self.memory, self._waiting
         admitted: list[Admitted] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin()
         memory.begin()
-        while self._waiting and len(self._places) < self._max_running:
+        while waiting and len(self._places) < self._max_running:
             request = scheduler.propose()
             if request is None:
                 break
             grant = memory.admit(request, now_us)
             if grant is not None:
-                scheduler.admit(request, extend_len=grant.extend_len)
-                job = self._waiting.pop(request.id)
-                admitted.append(Admitted(job, grant.extend_len))
+                extend_len = grant.extend_len
+                scheduler.admit(request, extend_len=extend_len)
+                job = waiting.pop(request.id)
+                admitted.append(Admitted(job, extend_len))
                 self._run(job, grant)
+                work.extend_len += extend_len
+                work.attention += extend_len * (2 * request.input_len - extend_len)
             elif self._skips_misfits:
                 scheduler.pass_over(request)
             else:
                 break
         calm_for = 1 if admitted or not self._skips else scheduler.calm_for(self._counts)
         self._calm_until = _FOREVER if calm_for is None else self._passes + calm_for
-        work.admitted = admitted
-        work.first = [each.job for each in admitted]
-        work.chunks = len(admitted)
-        for job, extend_len, _ in admitted:
-            work.extend_len += extend_len
-            cached = job.request.input_len - extend_len
-            work.attention += extend_len * (2 * cached + extend_len)
+        if admitted:
+            work.counts = self._counts
+            work.admitted = admitted
+            work.first = [each.job for each in admitted]
+            work.chunks = len(admitted)
         work.evicted = memory.evicted - evicted
         work.refills = scheduler.refill_rounds - rounds
 
     def _run(self, job: Job, grant: Grant) -> None:
         place = self._places[job] = _Place(job, grant, self._passes)
-        self._fresh.append(place)
+        if not self.memory.shares:
+            self._fresh.append(place)
         self._serial += 1
         heappush(self._last, (self._passes + job.row.output_len, self._serial, job))
         self._context += job.request.input_len
@@ -186,12 +208,10 @@ class IdealHost:
         self._context -= job.request.input_len + job.emitted
         self._count(job.request.client, -1)
 
-    def _keep_output(self, job: Job, now_us: int) -> None:
-        """What it emitted stays cached behind its prompt, if the trace says what that was."""
-        if job.row.output is not None:
-            place = self._places[job]
-            whole = job.row.prompt + job.row.output
-            place.grant = self.memory.emitted(place.grant, whole, now_us)
+    def _keep_output(self, job: Job, output: Runs, now_us: int) -> None:
+        """What it emitted stays cached behind its prompt."""
+        place = self._places[job]
+        place.grant = self.memory.emitted(place.grant, job.row.prompt + output, now_us)
 
     def _count(self, client: ClientId, change: int) -> None:
         if self._shown:

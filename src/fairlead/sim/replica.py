@@ -17,7 +17,6 @@ from fairlead.core.events import (
     Evict,
     Finish,
     FirstToken,
-    Observer,
     Preempt,
     Refill,
     after,
@@ -25,15 +24,19 @@ from fairlead.core.events import (
 from fairlead.sim.host import Host, Job, Pass, StepTime
 from fairlead.sim.instant import end_priority, start_priority
 from fairlead.sim.kernel import Kernel
+from fairlead.sim.telling import Telling
 
 # Hears that a job has ended here: True if it finished, False if it was cancelled.
 Ended: TypeAlias = Callable[[Job, bool], None]
 
 
 class _Stretch:
-    """The alike passes under way; the first `left` of them are still to end."""
+    """The alike passes under way; the first `left` of them are still to end.
 
-    __slots__ = ("begun_us", "growth_ps", "left", "pass_ps", "start_ps", "work")
+    `then`: the stretch that follows at once, if nobody arrives or leaves before.
+    """
+
+    __slots__ = ("begun_us", "end_ps", "growth_ps", "left", "pass_ps", "start_ps", "then", "work")
 
     def __init__(self, work: Pass, start_ps: int, pass_ps: int, growth_ps: int, left: int) -> None:
         self.work = work
@@ -42,11 +45,8 @@ class _Stretch:
         self.pass_ps = pass_ps
         self.growth_ps = growth_ps
         self.left = left
-
-    @property
-    def end_us(self) -> int:
-        """When the last of them ends. O(1)."""
-        return (self.start_ps + after(self.left, self.pass_ps, self.growth_ps)) // PS_PER_US
+        self.end_ps = start_ps + (after(left, pass_ps, growth_ps) if left > 1 else pass_ps)
+        self.then: _Stretch | None = None
 
     def over_by(self, now_us: int) -> int:
         """How many of them have ended at `now_us`, fewer than all. O(1) as long as growth is slow."""
@@ -63,6 +63,22 @@ class _Stretch:
             over += 1
         return over
 
+    def cut(self) -> None:
+        """Only the first of them, and nothing after it."""
+        self.left = 1
+        self.end_ps = self.start_ps + self.pass_ps
+        self.then = None
+
+    def advance(self, passes: int) -> int:
+        """So many are over; when the last of those ended. O(1)."""
+        left = self.left = self.left - passes
+        if left:
+            self.start_ps += after(passes, self.pass_ps, self.growth_ps)
+            self.pass_ps += passes * self.growth_ps
+        else:
+            self.start_ps = self.end_ps
+        return self.start_ps
+
 
 class Replica:
     """Runs one host, pass after pass; `skips` alike passes in closed form if it may."""
@@ -74,7 +90,7 @@ class Replica:
         kernel: Kernel,
         host: Host,
         step_time: StepTime,
-        emit: Observer,
+        telling: Telling,
         ended: Ended,
         skips: bool = True,
     ) -> None:
@@ -84,11 +100,13 @@ class Replica:
         self._end_priority, self._start_priority = end_priority(number), start_priority(number)
         self._kernel = kernel
         self._step_time = step_time
-        self._emit = emit
+        self._emit = telling
+        self._tell_admit, self._tell_decode = telling.of[Admit], telling.of[Decode]
+        self._tell_enqueue, self._tell_finish = telling.of[Enqueue], telling.of[Finish]
+        self._tell_first = telling.of[FirstToken]
         self._ended = ended
         self._skips = skips and step_time.alike
-        self._jobs: dict[Job, None] = {}  # waiting or running here
-        self._running: dict[Job, None] = {}
+        self._jobs: dict[Job, bool] = {}  # all that are here, and whether they run
         self._leaving: list[Job] = []  # running, and cancelled: they go when the pass ends
         self._stretch: _Stretch | None = None
         self._free_ps = 0  # when the last pass ended
@@ -100,9 +118,9 @@ class Replica:
     def enqueue(self, job: Job) -> None:
         """The job waits here, after `catch_up`. Raises QueueFull."""
         self.host.enqueue(job)
-        self._jobs[job] = None
+        self._jobs[job] = False
         request = job.request
-        self._emit(Enqueue(self._kernel.now_us, self.number, request.id, request.client))
+        self._tell_enqueue(self._kernel.now_us, self.number, request.id, request.client)
         if self._stretch is None or not self._stretch.work.full:
             self._cut_short()
 
@@ -114,14 +132,14 @@ class Replica:
 
     def take(self, job: Job) -> None:
         """What its host was given is a job of this replica now: it admits it in the look under way."""
-        self._jobs[job] = None
+        self._jobs[job] = False
         request = job.request
-        self._emit(Enqueue(self._kernel.now_us, self.number, request.id, request.client))
+        self._tell_enqueue(self._kernel.now_us, self.number, request.id, request.client)
 
     def cancel(self, job: Job) -> None:
         """Its caller is gone: a waiting job leaves at once, a running one when the pass ends."""
         self.catch_up()
-        if job in self._running and not self._is_between():
+        if self._jobs[job] and not self._is_between():
             self._leaving.append(job)
             self._cut_short()
         else:
@@ -136,19 +154,23 @@ class Replica:
         self._starting = False
         self._free_ps = 0
         for job in self._leaving:
-            self._forget(job)
+            del self._jobs[job]
             self._tell_cancelled(job)
         jobs = sorted(self._jobs, key=lambda job: job.request.order)
         self._jobs.clear()
-        self._running.clear()
         self._leaving.clear()
         return jobs
 
     def catch_up(self) -> None:
         """End the passes that are over, though more like them follow: before anything else is told."""
         stretch = self._stretch
-        if stretch is not None and stretch.left > 1:
-            over = stretch.over_by(self._kernel.now_us)
+        if stretch is None:
+            return
+        now_us = self._kernel.now_us
+        if stretch.then is not None and stretch.then.start_ps // PS_PER_US <= now_us:
+            stretch = self._go_on(stretch, stretch.then)
+        if stretch.left > 1:
+            over = stretch.over_by(now_us)
             if over:
                 finished = self._advance(stretch, over)
                 assert not finished, finished
@@ -157,39 +179,51 @@ class Replica:
 
     def _start_soon(self) -> None:
         """Begin a pass at this instant, after everything that comes before that."""
-        if not self._starting:
-            self._starting = True
-            kernel, priority = self._kernel, self._start_priority
-            if kernel.comes_before(priority):
-                kernel.at(kernel.now_us, priority, self._start, self._epoch)
-            else:
-                self._start(self._epoch)
+        if self._starting:
+            return
+        self._starting = True
+        kernel, priority = self._kernel, self._start_priority
+        if kernel.comes_before(priority):
+            kernel.at(kernel.now_us, priority, self._start, self._epoch)
+        else:
+            self._start(self._epoch)
 
     def _start(self, epoch: int) -> None:
         """Look at the queue, and compute."""
         if epoch != self._epoch:
             return
-        self._starting = False
         assert self._stretch is None
+        self._starting = False
         now_us = self._kernel.now_us
         work = self.host.begin_pass(now_us)
         if work is None:
             return
         self._tell(work, now_us)
-        repeats = work.repeats if self._skips else 1
-        self._stretch = _Stretch(
-            work,
-            max(self._free_ps, now_us * PS_PER_US),
-            self._step_time.pass_ps(work),
-            self._step_time.growth_ps(work) if repeats > 1 else 0,
-            repeats,
-        )
-        self._foresee()
+        stretch = last = self._planned(work, max(self._free_ps, now_us * PS_PER_US))
+        if work.then is not None and self._skips:
+            stretch.then = last = self._planned(work.then, stretch.end_ps)
+            last.begun_us = stretch.begun_us  # as one of a run: it may be cut where it starts
+        self._stretch = stretch
+        self._foresee(last)
 
-    def _foresee(self) -> None:
-        assert self._stretch is not None
+    def _planned(self, work: Pass, start_ps: int) -> _Stretch:
+        """The pass and its like, from then on."""
+        step_time, left = self._step_time, work.repeats
+        if left == 1 or not self._skips:
+            return _Stretch(work, start_ps, step_time.pass_ps(work), 0, 1)
+        return _Stretch(work, start_ps, step_time.pass_ps(work), step_time.growth_ps(work), left)
+
+    def _foresee(self, last: _Stretch) -> None:
+        """The end of all that is known to come."""
         self._epoch += 1
-        self._kernel.at(self._stretch.end_us, self._end_priority, self._end, self._epoch)
+        self._kernel.at(last.end_ps // PS_PER_US, self._end_priority, self._end, self._epoch)
+
+    def _go_on(self, stretch: _Stretch, then: _Stretch) -> _Stretch:
+        """The stretch is over, and what follows is under way."""
+        finished = self._advance(stretch, stretch.left)
+        assert not finished, finished
+        self._stretch = then
+        return then
 
     def _cut_short(self) -> None:
         """Look again after the pass under way; between two passes, look now."""
@@ -200,9 +234,9 @@ class Replica:
             self._stretch = None
             self._free_ps = stretch.start_ps
             self._start_soon()
-        elif stretch.left > 1:
-            stretch.left = 1
-            self._foresee()
+        elif stretch.left > 1 or stretch.then is not None:
+            stretch.cut()
+            self._foresee(stretch)
 
     def _is_between(self) -> bool:
         """Whether a pass ended at this instant and the next has not begun, as far as anyone can tell."""
@@ -216,79 +250,70 @@ class Replica:
         stretch = self._stretch
         if stretch is None or epoch != self._epoch:
             return
+        if stretch.then is not None:
+            stretch = self._go_on(stretch, stretch.then)
         step = self.steps + stretch.left - 1
         finished = self._advance(stretch, stretch.left)
         self._stretch = None
         self._free_ps = stretch.start_ps
         for job in finished:
-            self._forget(job)
+            del self._jobs[job]
             request = job.request
             now_us = self._kernel.now_us
-            self._emit(Finish(now_us, self.number, request.id, request.client, step, job.emitted))
+            self._tell_finish(now_us, self.number, request.id, request.client, step, job.emitted)
             self._ended(job, True)
-        for job in self._leaving:
-            if job in self._jobs:
-                self._let_go(job)
-        self._leaving.clear()
+        if self._leaving:
+            for job in self._leaving:
+                if job in self._jobs:
+                    self._let_go(job)
+            self._leaving.clear()
         self._start_soon()
 
     def _advance(self, stretch: _Stretch, passes: int) -> Sequence[Job]:
         """`passes` passes of the stretch are over; the jobs that finished."""
         start_ps, pass_ps, growth_ps = stretch.start_ps, stretch.pass_ps, stretch.growth_ps
-        stretch.start_ps = end_ps = start_ps + after(passes, pass_ps, growth_ps)
-        stretch.pass_ps += passes * growth_ps
-        stretch.left -= passes
-        end_us = end_ps // PS_PER_US
+        end_us = stretch.advance(passes) // PS_PER_US
         finished = self.host.end_pass(passes, end_us)
         work = stretch.work
-        self._emit(
-            Decode(
-                end_us, self.number, self.steps, work.counts,
-                passes, start_ps, pass_ps, growth_ps,
-            )
-        )  # fmt: skip
+        self._tell_decode(
+            end_us, self.number, self.steps, work.counts, passes, start_ps, pass_ps, growth_ps
+        )
         self.steps += passes
         for job in work.first:
             if job.first_us is None:
                 job.first_us = end_us
                 request = job.request
-                self._emit(FirstToken(end_us, self.number, request.id, request.client))
+                self._tell_first(end_us, self.number, request.id, request.client)
         return finished
 
     def _tell(self, work: Pass, now_us: int) -> None:
         """What led to the pass that begins now."""
-        number, emit = self.number, self._emit
+        number, emit, tell_admit = self.number, self._emit, self._tell_admit
         for job in work.preempted:
-            del self._running[job]
+            self._jobs[job] = False
             emit(Preempt(now_us, number, job.request.id, job.request.client, self.steps))
         if work.refills:
             emit(Refill(now_us, number, work.refills))
         if work.evicted:
             emit(Evict(now_us, number, work.evicted))
         for job, extend_len, again in work.admitted:
-            self._running[job] = None
+            self._jobs[job] = True
             if not again:
                 job.extend_len = extend_len
             request = job.request
-            emit(
-                Admit(
-                    now_us, number, request.id, request.client,
-                    self.steps, extend_len, request.input_len, again or job.admitted,
-                )
+            tell_admit(
+                now_us, number, request.id, request.client,
+                self.steps, extend_len, request.input_len, again or job.admitted,
             )  # fmt: skip
             job.admitted = True
 
     def _let_go(self, job: Job) -> None:
         """It was cancelled."""
         self.host.cancel(job)
-        self._forget(job)
+        del self._jobs[job]
         self._tell_cancelled(job)
 
     def _tell_cancelled(self, job: Job) -> None:
         request = job.request
         self._emit(Cancel(self._kernel.now_us, self.number, request.id, request.client))
         self._ended(job, False)
-
-    def _forget(self, job: Job) -> None:
-        del self._jobs[job]
-        self._running.pop(job, None)
