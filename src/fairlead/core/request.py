@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 ClientId: TypeAlias = str
 RequestId: TypeAlias = str
@@ -11,9 +11,10 @@ WorkerId: TypeAlias = str
 Unit: TypeAlias = Hashable
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+# Final instead of frozen: the type checker sees to it, and making one takes a third of the time.
+@dataclass(kw_only=True, slots=True, eq=False)
 class Request:
-    """One request; two requests are the same only if they are the same object.
+    """One request, which never changes; two requests are the same only if they are the same object.
 
     `prompt` is what a prefix cache can look up: the prompt's tokens for a token-level cache, the
     chained hashes of its full blocks for a block cache; within one scheduler all are tuples or all are
@@ -22,13 +23,13 @@ class Request:
     tie anywhere is broken by it, so it must be unique within one scheduler.
     """
 
-    id: RequestId
-    client: ClientId
-    prompt: Sequence[Unit]
-    input_len: int
-    max_tokens: int
-    order: int
-    arrival_us: int = 0
+    id: Final[RequestId]
+    client: Final[ClientId]
+    prompt: Final[Sequence[Unit]]
+    input_len: Final[int]
+    max_tokens: Final[int]
+    order: Final[int]
+    arrival_us: Final[int] = 0
 
     def __post_init__(self) -> None:
         assert self.input_len >= 1, self.input_len
