@@ -138,7 +138,7 @@ class RadixTree:
 
         The old path is spent: release only the new one. O(end).
         """
-        key = Runs.of(tokens)
+        key = tokens if type(tokens) is Runs else Runs.of(tokens)
         end = key.length if end is None else end
         assert path.pins > 0 and path.end <= end <= key.length
         node, length = path, path.end
@@ -146,15 +146,19 @@ class RadixTree:
             node, length = descend(path, key, end)
             if length < node.end:
                 node = self._split(node, length)
+        below = node
         if length < end:
-            node = self._append(node, key, end)
+            below = self._append(node, key, end)
             for listener in self._listeners:
                 listener.grew(key, end)
         if node is not path:
-            self._pin(node)
+            self._pin(below)
             self.release(path)
-        self._touch(node, now_us)
-        return node
+        elif below is not path:  # what pinned the path pins it through its new child
+            below.pins = 1
+            self.pinned += end - length
+        self._touch(below, now_us)
+        return below
 
     def use(self, path: Path) -> None:
         """A pinned prefix was in use up to now. O(1)."""
@@ -178,8 +182,12 @@ class RadixTree:
 
         O(log leaves) for each leaf it touches.
         """
-        dropped = 0
-        while dropped < size and (leaf := self._leaves.top(_may_go)):
+        dropped, leaves = 0, self._leaves
+        while dropped < size and leaves:
+            leaf = leaves[0]
+            if not _may_go(leaf):
+                leaves.drop()
+                continue
             node = leaf[2]
             cut = node.end - node.start
             if dropped + cut > size:

@@ -63,8 +63,9 @@ class Distribution:
 
     def merge(self, other: "Distribution") -> None:
         """All of the other's samples, too. O(samples kept)."""
-        for value in list(other._few):
-            self.add(value)
+        self._few.extend(other._few)
+        if len(self._few) > EXACT:
+            self._fold()
         if other._buckets is None:
             return
         if self._few:
