@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 from fairlead.experiments.panel import Panel
@@ -59,8 +60,10 @@ def label_columns(rows: Sequence[ResultRow]) -> list[str]:
 
 def lines_of(panel: Panel, results: Results) -> Lines:
     """The spots of a panel of rows. Cases without a value of y (or, in a path, of x) are left out."""
-    rows = kept(panel, results.rows)
-    labels = label_columns(results.rows)
+    rows, labels = kept(panel, results.rows), label_columns(results.rows)
+    if panel.over:
+        labels.remove(panel.over)
+        rows = _as_one(panel, labels, rows)
     by_case: dict[tuple[Cell, ...], list[ResultRow]] = {}
     for row in rows:
         by_case.setdefault(tuple(row[name] for name in labels), []).append(row)
@@ -81,6 +84,33 @@ def lines_of(panel: Panel, results: Results) -> Lines:
         categories,
         numeric,
     )
+
+
+def _as_one(panel: Panel, labels: Sequence[str], rows: Sequence[ResultRow]) -> list[ResultRow]:
+    """Values of `over` become one: shares of the best of each, then medians. Seeds stay apart."""
+    complete = [row for row in rows if row[panel.x] is not None and row[panel.y] is not None]
+    best: dict[tuple[str, Cell, Cell], float] = {}
+    for row in complete:
+        for name, kind in panel.best.items():
+            key, value = (name, row[panel.over], row["seed"]), _number(row[name])
+            best[key] = (max if kind == "most" else min)(value, best.get(key, value))
+    columns: dict[tuple[Cell, ...], dict[str, list[float]]] = {}
+    for row in complete:
+        case = tuple(row[name] for name in (*labels, "seed"))
+        of = columns.setdefault(case, {panel.x: [], panel.y: []})
+        for name, values in of.items():
+            unit = best[name, row[panel.over], row["seed"]] if name in panel.best else 1.0
+            values.append(_number(row[name]) / unit if unit else 1.0)
+    return [
+        dict(zip((*labels, "seed"), case, strict=True))
+        | {name: median(values) for name, values in of.items()}
+        for case, of in columns.items()
+    ]
+
+
+def _number(cell: Cell) -> float:
+    assert isinstance(cell, int | float), cell
+    return float(cell)
 
 
 def _spot(panel: Panel, rows: Sequence[ResultRow]) -> Spot:

@@ -16,7 +16,10 @@ class Panel:
 
     `of` "series" draws curves instead: x is then time_s, `y` the name of a metric there (such as
     service_client), each of the first seed. `where` keeps rows whose labels are these. `columns` are
-    those of a table, or nothing. Titles and axis labels carry the unit.
+    those of a table, or nothing. `over` names a label, such as the workload, over whose values a path
+    or points are one: the columns of `best` are divided by the best of each value and seed, the most
+    or the least there, then x and y are medians over the values (`drawn.lines_of` does it). Titles
+    and axis labels carry the unit.
     """
 
     title: str
@@ -32,3 +35,5 @@ class Panel:
     log_y: bool = False
     zero: bool = True  # y begins at zero
     columns: Sequence[str] = ()
+    over: str = ""
+    best: Mapping[str, Literal["most", "least"]] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from fairlead.experiments.study import Study
 
 STUDIES: dict[str, str] = {
     "dlpm-fig1": "dlpm_fig1",
+    "pareto": "pareto",
 }
 
 

@@ -1,0 +1,71 @@
+"""One policy dominates another only if nothing is worse and something is better, beyond noise."""
+
+from fairlead.experiments.dominance import Goal, better, dominates, dominators
+from fairlead.experiments.results import Results
+
+MORE, LESS = Goal(metric="tokens"), Goal(metric="wait", more=False, noise=0.1)
+
+
+def results_of(**policies):
+    """policy -> [(tokens, wait), ...], one a seed."""
+    return Results(
+        [
+            {"policy": name, "seed": seed, "tokens": tokens, "wait": wait}
+            for name, values in policies.items()
+            for seed, (tokens, wait) in enumerate(values)
+        ]
+    )
+
+
+def who(results, one, other):
+    return dominates(results, [MORE, LESS], {"policy": one}, {"policy": other})
+
+
+def test_better_in_one_and_alike_in_the_other_dominates():
+    results = results_of(a=[(110, 10.0)], b=[(100, 10.5)])
+
+    assert who(results, "a", "b")
+    assert not who(results, "b", "a")
+
+
+def test_a_trade_off_dominates_nobody():
+    """
+    More throughput for a longer wait is a matter of taste.
+    """
+    results = results_of(a=[(110, 20.0)], b=[(100, 10.0)])
+
+    assert not who(results, "a", "b")
+    assert not who(results, "b", "a")
+
+
+def test_equals_do_not_dominate_each_other():
+    results = results_of(a=[(101, 10.0)], b=[(100, 10.0)])
+
+    assert not who(results, "a", "b")
+
+
+def test_a_gain_that_one_seed_takes_back_is_noise():
+    assert not better({0: 120, 1: 120, 2: 99}, {0: 100, 1: 100, 2: 100}, MORE)
+    assert better({0: 120, 1: 120, 2: 100}, {0: 100, 1: 100, 2: 100}, MORE)
+
+
+def test_less_is_better_where_the_goal_says_so():
+    assert better({0: 5.0}, {0: 10.0}, LESS)
+    assert not better({0: 9.5}, {0: 10.0}, LESS)
+    assert better({0: 0.0}, {0: 1.0}, LESS)
+
+
+def test_what_nobody_has_a_value_of_says_nothing():
+    results = results_of(a=[(110, None)], b=[(100, 10.0)])
+
+    assert who(results, "a", "b")
+    assert not better({}, {0: 1.0}, MORE)
+
+
+def test_all_who_dominate_it_but_not_itself():
+    results = results_of(a=[(110, 10.0)], b=[(100, 10.0)], c=[(120, 10.0)])
+    policies = [{"policy": name} for name in "abc"]
+
+    found = dominators(results, [MORE, LESS], {"policy": "b"}, policies)
+
+    assert found == [{"policy": "a"}, {"policy": "c"}]
