@@ -3,6 +3,7 @@
 The hues are those of Okabe and Ito (2008). Ours has the strongest.
 """
 
+import re
 from collections.abc import Sequence
 
 from fairlead.experiments.results import Label
@@ -31,12 +32,14 @@ RAMP = ("#30123b", "#3f5aa9", "#2a9d8f", "#6fb03f", "#c7a50e", "#e07b12", "#b33a
 
 
 def policy_of(name: Label) -> str | None:
-    """The policy that a name begins with, such as vtc of "vtc (unlimited)" or rpm of "RPM(5)"."""
+    """The first policy named in it: vtc of "client-rr+vtc", rpm of "RPM(5)", rr+lpm of itself."""
     text = str(name).lower()
-    fitting = [
-        each for each in POLICIES if text.startswith(each) and not text[len(each) :][:1].isalpha()
+    found = [
+        (match.start(), -len(policy), policy)
+        for policy in POLICIES
+        if (match := re.search(rf"(?<![a-z0-9-]){re.escape(policy)}(?![a-z0-9])", text))
     ]
-    return max(fitting, key=len, default=None)
+    return min(found)[2] if found else None
 
 
 def colours_of(names: Sequence[Label]) -> dict[Label, str]:

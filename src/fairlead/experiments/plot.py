@@ -1,26 +1,30 @@
-"""All plotting code: studies' panels as data become figures in the papers' form, for page and docs."""
+"""Figures: studies' panels as data in the papers' form, for the page and the docs; a grid, then tables.
 
-from collections.abc import Sequence
-from math import ceil, nan
+This and plot_forms.py, which draws one panel, are all plotting code.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
 from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.drawn import Curve, Lines, Spot, curves_of, lines_of, short, table_of
-from fairlead.experiments.palette import colours_of, policy_of
+from fairlead.experiments.drawn import curves_of, lines_of, table_of
 from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import Interval, Label, Results
+from fairlead.experiments.plot_forms import Looks, draw, draw_table, looks_of
+from fairlead.experiments.results import Label, Results
 from fairlead.experiments.study import Study
 
 MEASURED, SIMULATED, EARLIER = "#444444", "#0072b2", "#d55e00"
-MARKERS = "osD^vPX*<>"
-DASHES = ("-", "--", ":", "-.")
 # x and y of a line, or of points.
 Series = tuple[Sequence[float], Sequence[float]]
 
 PANEL_INCHES = 4.0, 3.0
-TABLE_LINE_INCHES = 0.24
+TABLE_LINE_INCHES = 0.2
 LEGEND_AT_MOST = 16
+# Of the title and the legend below it.
+TITLE_POINTS, TITLE_COLOUR, LINE_INCHES = 9, "#555555", 0.18
+LETTERS_AN_INCH, KEY_LETTERS = 13, 7
 STYLE: dict[str, object] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -65,18 +69,20 @@ def _figure(study: Study, results: Results) -> Any:
     columns = _columns(len(drawn))
     rows = ceil(len(drawn) / columns)
     wide, high = PANEL_INCHES
-    heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.5) for _, lines in tables]
+    heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
     figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
-    figure.suptitle(f"{study.title}\n{study.source}", fontsize=10)
+    looks = _looks_by_hue(drawn, results)
+    shared = _shared(drawn, looks)
+    _title(figure, f"{study.title} – {study.source}", looks[shared] if shared else {})
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
-    shared = _shared_hues(drawn, results)
     for place, panel in enumerate(drawn):
         axes = figure.add_subplot(grid[place // columns, place % columns])
-        _draw(axes, panel, results, legend=shared is None)
-    if shared:
-        _shared_legend(figure, shared)
+        draw(axes, panel, results, looks[_hue(panel)])
+        names = axes.get_legend_handles_labels()[1]
+        if not shared and panel.form != "path" and 1 < len(names) <= LEGEND_AT_MOST:
+            axes.legend(ncols=ceil(len(names) / 8))
     for place, (panel, lines) in enumerate(tables):
-        _table(figure.add_subplot(grid[rows + place, :]), panel.title, lines)
+        draw_table(figure.add_subplot(grid[rows + place, :]), panel.title, lines)
     return figure
 
 
@@ -89,209 +95,50 @@ def _columns(panels: int) -> int:
     return 3 if panels <= 6 or panels == 9 else 4
 
 
-def _draw(axes: Any, panel: Panel, results: Results, *, legend: bool) -> None:
-    axes.set_title(panel.title)
-    if panel.of == "series":
-        _curves(axes, curves_of(panel, results))
-    else:
-        lines = lines_of(panel, results)
-        {"bars": _bars, "lines": _lines, "path": _path, "points": _points}[panel.form](
-            axes, panel, lines
+def _hue(panel: Panel) -> str:
+    return panel.hue or ("client" if panel.of == "series" else "")
+
+
+def _looks_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, Looks]:
+    """A name looks the same in all panels, also where it is alone."""
+    names: dict[str, dict[Label, None]] = {}
+    for panel in panels:
+        own: Sequence[Label] = (
+            [curve.name for curve in curves_of(panel, results)]
+            if panel.of == "series"
+            else list(lines_of(panel, results).by_hue)
         )
-    axes.set_xlabel(panel.x_label or panel.x)
-    axes.set_ylabel(panel.y_label or panel.y)
-    if panel.log_y:
-        axes.set_yscale("log")
-    elif panel.zero:
-        axes.set_ylim(bottom=0)
-    entries = axes.get_legend_handles_labels()[1]
-    if legend and 1 < len(entries) <= LEGEND_AT_MOST and panel.form != "path":
-        axes.legend(ncols=ceil(len(entries) / 8))
+        names.setdefault(_hue(panel), {}).update(dict.fromkeys(own))
+    return {hue: looks_of(list(of)) for hue, of in names.items()}
 
 
-def _shared_hues(panels: Sequence[Panel], results: Results) -> list[Label] | None:
-    """The names that one legend can explain for all panels, if that is so."""
-    if len(panels) < 2 or any(panel.form == "path" for panel in panels):
-        return None
-    hues = [list(_hues(panel, results)) for panel in panels]
-    longest = max(hues, key=len)
-    if not 1 < len(longest) <= LEGEND_AT_MOST:
-        return None
-    return longest if all(each == longest for each in hues) else None
+def _shared(panels: Sequence[Panel], looks: Mapping[str, Looks]) -> str:
+    """The one hue of all panels that need a legend, if there are several such panels; or nothing."""
+    hues = [_hue(panel) for panel in panels if panel.form != "path" and _hue(panel)]
+    alike = len(hues) > 1 and len(set(hues)) == 1
+    return hues[0] if alike and 1 < len(looks[hues[0]]) <= LEGEND_AT_MOST else ""
 
 
-def _hues(panel: Panel, results: Results) -> Sequence[Label]:
-    if panel.of == "series":
-        return [curve.name for curve in curves_of(panel, results)]
-    return list(lines_of(panel, results).by_hue) if panel.hue else []
-
-
-def _shared_legend(figure: Any, names: Sequence[Label]) -> None:
+def _title(figure: Any, text: str, looks: Looks) -> None:
+    """In the first line, and in the next ones what the colours mean, if that holds everywhere."""
     from matplotlib.patches import Patch
 
-    looks = _looks(names)
-    figure.legend(
-        handles=[Patch(color=looks[name][0], label=str(name)) for name in names],
-        loc="outside lower center",
-        ncols=min(len(names), 8),
-    )
-
-
-def _looks(names: Sequence[Label]) -> dict[Label, tuple[str, str, str]]:
-    """Colour, marker and dashes of each; whoever shares a colour differs in the others."""
-    colours = colours_of(names)
-    before: dict[str, int] = {}
-    looks: dict[Label, tuple[str, str, str]] = {}
-    for place, name in enumerate(names):
-        colour = colours[name]
-        same = before.get(colour, 0)
-        before[colour] = same + 1
-        looks[name] = colour, MARKERS[place % len(MARKERS)], DASHES[same % len(DASHES)]
-    return looks
-
-
-def _bars(axes: Any, panel: Panel, lines: Lines) -> None:
-    """Groups by x, in it a bar a hue; whiskers from the least to the most over the seeds."""
-    looks = _looks(list(lines.by_hue))
-    wide = 0.8 / max(len(lines.by_hue), 1)
-    for number, (hue, points) in enumerate(lines.by_hue.items()):
-        places = [
-            lines.place(point.x) + (number - (len(lines.by_hue) - 1) / 2) * wide for point in points
-        ]
-        if panel.hue:
-            colour: Any = looks[hue][0]
-        else:  # each bar is a policy, perhaps
-            by_x = colours_of(lines.categories)
-            colour = [by_x[p.x] if policy_of(p.x) else looks[hue][0] for p in points]
-        hatches = "//" if panel.hue and looks[hue][2] != "-" else None
-        axes.bar(
-            places,
-            [point.y.median for point in points],
-            width=wide * 0.92,
-            color=colour,
-            hatch=hatches,
-            edgecolor="white",
-            linewidth=0.4,
-            label=str(hue),
+    columns = lines = 0
+    if looks:
+        letters = max(len(str(name)) for name in looks) + KEY_LETTERS
+        columns = min(len(looks), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
+        lines = ceil(len(looks) / columns)
+    # Its empty lines keep the place of the legend, which no layout would keep below a title.
+    figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
+    if looks:
+        legend = figure.legend(
+            handles=[Patch(color=look[0], label=str(name)) for name, look in looks.items()],
+            loc="upper center",
+            bbox_to_anchor=(0.5, 1 - LINE_INCHES / figure.get_figheight()),
+            ncols=columns,
+            borderpad=0.2,
         )
-        _whiskers(axes, places, points)
-    _name_categories(axes, lines)
-    axes.grid(visible=False, axis="x")
-
-
-def _whiskers(axes: Any, places: Sequence[float], points: Sequence[Spot]) -> None:
-    if any(point.y.seeds > 1 for point in points):
-        middle = [point.y.median for point in points]
-        below = [point.y.median - point.y.low for point in points]
-        above = [point.y.high - point.y.median for point in points]
-        axes.errorbar(
-            places, middle, yerr=(below, above), fmt="none", ecolor="#222222", elinewidth=0.9,
-            capsize=2,
-        )  # fmt: skip
-
-
-def _name_categories(axes: Any, lines: Lines) -> None:
-    names = [short(name) for name in lines.categories]
-    crowded = sum(len(name) for name in names) > 34
-    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-    axes.set_xticks(range(len(names)), names, **turned)
-
-
-def _lines(axes: Any, panel: Panel, lines: Lines) -> None:
-    """A line a hue, a band from the least to the most over the seeds."""
-    looks = _looks(list(lines.by_hue))
-    for hue, points in lines.by_hue.items():
-        colour, marker, dashes = looks[hue]
-        places = [lines.place(point.x) for point in points]
-        axes.plot(
-            places, [point.y.median for point in points], dashes, marker=marker, markersize=4,
-            color=colour, label=str(hue),
-        )  # fmt: skip
-        if any(point.y.seeds > 1 for point in points):
-            axes.fill_between(
-                places, [p.y.low for p in points], [p.y.high for p in points],
-                color=colour, alpha=0.18, linewidth=0,
-            )  # fmt: skip
-    _x_axis(axes, panel, lines)
-
-
-def _x_axis(axes: Any, panel: Panel, lines: Lines) -> None:
-    if not lines.numeric:
-        _name_categories(axes, lines)
-        return
-    if panel.log_x:
-        axes.set_xscale("log")
-    if len(lines.categories) <= 8:
-        axes.set_xticks(lines.categories, [short(x) for x in lines.categories])
-        axes.minorticks_off()
-
-
-def _path(axes: Any, panel: Panel, lines: Lines) -> None:
-    """Trade-offs: a marker a case, joined in their order, each hue named at its last marker."""
-    looks = _looks(list(lines.by_hue))
-    for hue, points in lines.by_hue.items():
-        colour, marker, dashes = looks[hue]
-        intervals = [point.across for point in points if point.across is not None]
-        across = [interval.median for interval in intervals]
-        up = [point.y.median for point in points]
-        axes.plot(
-            across, up, dashes, marker=marker, markersize=6, color=colour, linewidth=1.2,
-            label=str(hue),
-        )  # fmt: skip
-        if any(point.y.seeds > 1 for point in points):
-            axes.errorbar(
-                across, up,
-                xerr=_error(intervals),
-                yerr=_error([point.y for point in points]),
-                fmt="none", ecolor=colour, alpha=0.4, elinewidth=0.8,
-            )  # fmt: skip
-        for place, point in enumerate(points):
-            name = [str(hue)] * (place == len(points) - 1) + [point.name] * bool(point.name)
-            axes.annotate(
-                " ".join(name), (across[place], up[place]), xytext=(5, 4), fontsize=7.5,
-                textcoords="offset points", color=colour,
-            )  # fmt: skip
-    axes.margins(x=0.12, y=0.1)
-    if panel.log_x:
-        axes.set_xscale("log")
-
-
-def _error(intervals: Sequence[Interval]) -> tuple[list[float], list[float]]:
-    return [i.median - i.low for i in intervals], [i.high - i.median for i in intervals]
-
-
-def _points(axes: Any, panel: Panel, lines: Lines) -> None:
-    """Every row by itself: the spread is what is shown."""
-    looks = _looks(list(lines.by_hue))
-    for hue, points in lines.by_hue.items():
-        colour, marker, _ = looks[hue]
-        pairs = [(lines.place(x), value) for point in points for x, value in point.pairs]
-        axes.plot(
-            [x for x, _ in pairs], [y for _, y in pairs], marker, color=colour, markersize=5,
-            alpha=0.8, markeredgewidth=0, label=str(hue),
-        )  # fmt: skip
-    _x_axis(axes, panel, lines)
-
-
-def _curves(axes: Any, curves: Sequence[Curve]) -> None:
-    """What each client got over time; a gap stays a gap."""
-    looks = _looks([curve.name for curve in curves])
-    for curve in curves:
-        colour, _, dashes = looks[curve.name]
-        values = [nan if value is None else value for value in curve.values]
-        axes.plot(curve.times_s, values, dashes, color=colour, linewidth=1.3, label=str(curve.name))
-    axes.set_xlim(left=0)
-
-
-def _table(axes: Any, title: str, lines: Sequence[Sequence[str]]) -> None:
-    axes.set_axis_off()
-    axes.set_title(title)
-    made = axes.table(
-        cellText=lines[1:], colLabels=lines[0], loc="upper center", edges="horizontal"
-    )
-    made.auto_set_font_size(False)
-    made.set_fontsize(8)
-    made.auto_set_column_width(list(range(len(lines[0]))))
+        legend.set_in_layout(False)
 
 
 def save_calibration(
