@@ -22,6 +22,8 @@ EXTRAS = {
     "matplotlib": "experiments",
     "numpy": "experiments",
     "yaml": "experiments",
+    "zstandard": "experiments",
+    "altair": "experiments",
 }
 
 

@@ -1,0 +1,125 @@
+"""`fairlead experiment` from the command line: bad input is one line and exit 2; `all` and its data."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.unit.experiments.synthetic import Drawn, drawn, study
+
+from fairlead.cli import main
+from fairlead.experiments import all_command, study_command
+from fairlead.experiments.registry import EXPERIMENTS, OTHERS
+from fairlead.experiments.studies import STUDIES
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside(tmp_path, monkeypatch):
+    """No test may find the user's cache or data, nor leave results where it was started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FAIRLEAD_DATA", raising=False)
+
+
+@pytest.fixture
+def studies(monkeypatch):
+    """Two studies of no time in the place of all: one needs data."""
+    needy = [Drawn(labels={"quantum": 3}, settings={"n": 3}, needs=("mine.csv",))]
+    made = {"plain": study(drawn(2)), "needy": study(needy)}
+    for module in (all_command, study_command):
+        monkeypatch.setattr(module, "study_of", made.__getitem__)
+    monkeypatch.setattr(all_command, "STUDIES", dict.fromkeys(made, ""))
+    monkeypatch.setattr(all_command, "OTHERS", {})
+    return made
+
+
+def failed(capsys, *arguments):
+    """The line that is told where a command was wrong."""
+    try:
+        status = main(["experiment", *map(str, arguments)])
+    except SystemExit as left:
+        status = left.code
+    assert status == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1, told
+    return told
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--seeds", "0"], "--seeds: expected a whole number from 1, got 0"),
+        (["--seeds", "-1", "--quick"], "--seeds: expected a whole number from 1, got -1"),
+        (["--seeds", "many"], "argument --seeds: invalid int value: 'many'"),
+        (["--jobs", "0"], "--jobs: expected a whole number from 1, got 0"),
+        (["--out", "file"], "--out: file: File exists"),
+        (["--out", "file/below"], "--out: file/below: Not a directory"),
+        (
+            ["--cache", "file/below"],
+            "--cache: file/below: Not a directory (--no-cache does without)",
+        ),
+        (["--speed"], "unrecognized arguments: --speed"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(flags, line, tmp_path, capsys):
+    (tmp_path / "file").write_bytes(b"")
+
+    assert line in failed(capsys, next(iter(STUDIES)), *flags)
+    assert not (tmp_path / "results").exists() or "cache" in line
+
+
+def test_an_unknown_name_is_one_line_with_the_known_ones(capsys):
+    told = failed(capsys, "fig99")
+
+    assert "got 'fig99'" in told
+    assert all(name in told for name in (*OTHERS, *STUDIES, "all", "list"))
+
+
+def test_list_shows_name_source_and_time_without_drawing_anything():
+    """
+    Nor does it need what draws: `list` is what one tries first.
+    """
+    code = (
+        "import sys; from fairlead.cli import main; status = main(['experiment', 'list']);"
+        "sys.exit(status or any(name in sys.modules for name in ('matplotlib', 'altair')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    for name, experiment in EXPERIMENTS.items():
+        (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
+        assert experiment.summary.split()[0] in line and experiment.takes.split()[0] in line
+
+
+def test_missing_data_is_said_before_anything_runs(studies, tmp_path, capsys):
+    line = "--data: needed, or FAIRLEAD_DATA: the folder of workload data that holds mine.csv"
+    assert line in failed(capsys, "all", "--quick")
+
+    (tmp_path / "data").mkdir()
+    line = "--data: data has no mine.csv (for needy; --skip-missing-data leaves it out)"
+    assert line in failed(capsys, "all", "--data", "data")
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_lacks_data_can_be_left_out_and_is_named(studies, tmp_path, capsys):
+    assert main(["experiment", "all", "--quick", "--skip-missing-data"]) == 0
+
+    assert "left out: needy: --data: needed" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "results" / "experiments").iterdir()] == ["plain"]
+
+
+def test_all_runs_everything_and_the_environment_names_the_data(
+    studies, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "mine.csv").write_bytes(b"")
+    monkeypatch.setenv("FAIRLEAD_DATA", str(tmp_path))
+
+    assert main(["experiment", "all", "--quick", "--jobs", "2", "--out", "there"]) == 0
+
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["needy", "plain"]
+    shown = capsys.readouterr()
+    assert shown.out.count("it moves") == 2 and shown.err == ""
+    assert max(map(len, shown.out.splitlines())) <= 100
