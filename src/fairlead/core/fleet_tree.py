@@ -25,10 +25,23 @@ _EXPECTED = 2
 class _Node:
     """The units `key[start:end]`, behind `key[:start]`; its holders hold all of them, and no others."""
 
-    __slots__ = ("children", "confirmed", "end", "ends", "holders", "key", "parent", "start")
+    __slots__ = (
+        "children",
+        "confirmed",
+        "end",
+        "ends",
+        "first",
+        "holders",
+        "key",
+        "parent",
+        "start",
+    )
 
-    def __init__(self, parent: "_Node | None", key: Runs, start: int, end: int) -> None:
+    def __init__(
+        self, parent: "_Node | None", first: Unit, key: Runs, start: int, end: int
+    ) -> None:
         self.parent = parent
+        self.first = first  # of its units: its name among its parent's children
         self.key, self.start, self.end = key, start, end
         self.children: dict[Unit, _Node] | None = None  # none is the same as empty
         self.holders: dict[WorkerId, int] = {}
@@ -53,7 +66,7 @@ class FleetTree:
         assert max_nodes >= 1, max_nodes
         self.skipped = 0
         self._max_nodes = max_nodes
-        self._root = _Node(None, Runs(()), 0, 0)
+        self._root = _Node(None, None, Runs(()), 0, 0)
         self._nodes = 0
         self._workers: dict[WorkerId, None] = {}
         self._tickets: OrderedDict[Request, _Ticket] = OrderedDict()  # the first sent first
@@ -193,7 +206,7 @@ class FleetTree:
                 assert node.confirmed == sum(held & _CONFIRMED for held in node.holders.values())
                 assert not self._repeats(node), "it says no more than its only child"
             for first, child in children.items():
-                assert child.parent is node and child.key[child.start] == first
+                assert child.parent is node and child.key[child.start] == child.first == first
                 assert child.start == node.end < child.end <= len(child.key)
                 assert common_len(child.key, node.key, 0, node.end) == node.end
                 for worker, held in child.holders.items() if node.parent else ():
@@ -227,10 +240,10 @@ class FleetTree:
         return full
 
     def _append(self, parent: _Node, key: Runs, start: int, end: int) -> _Node:
-        node = _Node(parent, key, start, end)
+        node = _Node(parent, key.unit(start), key, start, end)
         if parent.children is None:
             parent.children = {}
-        parent.children[key.unit(start)] = node
+        parent.children[node.first] = node
         self._nodes += 1
         self._made[id(key)] = node
         self._asked = None
@@ -240,11 +253,11 @@ class FleetTree:
         """Cut at depth `at`; the new upper half. `node` is the lower one, so prompts end as before."""
         parent, key = node.parent, node.key
         assert node.start < at < node.end and parent is not None and parent.children
-        upper = _Node(parent, key, node.start, at)
+        upper = _Node(parent, node.first, key, node.start, at)
         upper.holders, upper.confirmed = node.holders.copy(), node.confirmed
-        parent.children[key.unit(node.start)] = upper
-        node.start, node.parent = at, upper
-        upper.children = {key.unit(at): node}
+        parent.children[node.first] = upper
+        node.first, node.start, node.parent = key.unit(at), at, upper
+        upper.children = {node.first: node}
         self._nodes += 1
         self._asked = None
         return upper
@@ -265,38 +278,35 @@ class FleetTree:
             node.holders[worker] = left
         else:
             del node.holders[worker]
-        if not node.children or len(node.children) == 1:
+        if not node.holders:
+            self._remove(node)
+        elif node.children and len(node.children) == 1:
             self._settle(node)
 
     def _settle(self, node: _Node) -> None:
-        """Once its holders, or those of its only child, are others: it may have to go. O(1)."""
-        if not node.holders:
-            self._remove(node)
-        elif self._repeats(node):
-            self._merge(node)
+        """Its holders, or those of its only child, are others: the child may have its place. O(1)."""
+        if not self._repeats(node):
+            return
+        parent, key = node.parent, node.key
+        assert parent is not None and parent.children and node.children
+        (child,) = node.children.values()
+        child.first, child.start, child.parent = node.first, node.start, parent
+        parent.children[node.first] = child
+        if child.key is not key:
+            self._made.pop(id(key), None)
+        self._nodes -= 1
+        self._asked = None
 
     def _remove(self, node: _Node) -> None:
         """Nobody holds it, nor what is below it. O(1)."""
         parent, key = node.parent, node.key
         assert not node.children and not node.ends and parent is not None and parent.children
-        del parent.children[key.unit(node.start)]
+        del parent.children[node.first]
         if not parent.children:
             parent.children = None
         self._made.pop(id(key), None)
         if key.bulk > _BULKY:
             _shorten(parent, key)
-        self._nodes -= 1
-        self._asked = None
-
-    def _merge(self, node: _Node) -> None:
-        """Let its only child have its place. O(1)."""
-        parent, key = node.parent, node.key
-        assert parent is not None and parent.children and node.children
-        (child,) = node.children.values()
-        child.start, child.parent = node.start, parent
-        parent.children[key.unit(node.start)] = child
-        if child.key is not key:
-            self._made.pop(id(key), None)
         self._nodes -= 1
         self._asked = None
 
