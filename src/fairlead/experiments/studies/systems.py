@@ -12,6 +12,14 @@ DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
     "vtc": {"scheduler": "vtc", "router": "client-round-robin"},
 }
 
+# Preble as the DLPM paper tells it (section 7.1): to the longest match above a threshold, whatever waits
+# there, else to who has least; no weighing of loads, no moving of prefixes.
+PREBLE_BY_THRESHOLD: Mapping[str, Any] = {
+    "scheduler": "preble-groups",
+    "router": "d2lpm",
+    "worker_quantum": 10**9,
+}
+
 # GPUs and models of the paper's figures.
 ON_A10G = {"step_time": "a10g:llama-3.2-3b"}
 ON_A100 = {"step_time": "a100:llama-3.1-8b"}

@@ -1,0 +1,52 @@
+"""Numbers that the DLPM paper reads off its curves over time; only of cases that keep their series."""
+
+from collections import defaultdict
+from statistics import fmean
+
+from fairlead.experiments.study import Measure, Outcome
+
+SLOW = 0.4  # of the best minute's service
+
+
+def slow_share(outcome: Outcome) -> float | None:
+    """Share of the minutes in which the cluster gave less than 40 % of what it gave in its best one."""
+    totals: dict[float, float] = defaultdict(float)
+    for point in outcome.series:
+        if point.metric == "service_client":
+            totals[point.time_s] += point.value or 0
+    if not totals:
+        return None
+    best = max(totals.values())
+    return fmean(value < SLOW * best for value in totals.values())
+
+
+def lead_of(client: str, metric: str) -> Measure:
+    """A client's service in the first half of the run, over the mean of the other clients'."""
+
+    def measure(outcome: Outcome) -> float | None:
+        points = [point for point in outcome.series if point.metric == metric]
+        half_s = max((point.time_s for point in points), default=0) / 2
+        of: dict[str, float] = defaultdict(float)
+        for point in points:
+            if point.time_s <= half_s:
+                of[point.client] += point.value or 0
+        rest = [value for name, value in of.items() if name != client]
+        return of[client] / fmean(rest) if rest and sum(rest) else None
+
+    return measure
+
+
+def response_peak(*, without: tuple[str, ...] = ()) -> Measure:
+    """The highest mean response time of a minute, in seconds, of any client but those."""
+
+    def measure(outcome: Outcome) -> float | None:
+        values = [
+            point.value
+            for point in outcome.series
+            if point.metric == "response_time"
+            and point.client not in without
+            and point.value is not None
+        ]
+        return max(values, default=None)
+
+    return measure
