@@ -15,7 +15,7 @@ serve: install  ## two real engines behind the gateway; more flags by ARGS="--po
 demo: install  ## the two-tenant flood; prints who got what
 	@exec $(BIN)/fairlead demo $(ARGS)
 
-test: install-dev check  ## everything CI runs
+test: install-dev install-browser check  ## everything CI runs
 	$(BIN)/python -m pytest $(ARGS)
 
 check: install-dev  ## style and types
@@ -23,8 +23,9 @@ check: install-dev  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: install-dev  ## every link in README and docs leads somewhere
+docs: install-dev  ## every link in README and docs leads somewhere; the report in build/report.html
 	$(BIN)/python -m pytest -q tests/test_docs.py
+	$(BIN)/fairlead experiment report --results benchmarks/results/experiments --out build/report.html
 
 bench: install-dev  ## speed; writes benchmarks/results/
 	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway; do \
@@ -45,3 +46,6 @@ install:
 
 install-dev:
 	@$(INSTALL) --extras gateway,vllm,dev,experiments --bare
+
+install-browser:
+	@$(PYTHON) scripts/install_chromium.py

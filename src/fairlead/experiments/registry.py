@@ -54,6 +54,12 @@ OTHERS: dict[str, Experiment] = {
         module="calibrate",
         alone=True,
     ),
+    "report": Experiment(
+        summary="one page with the figures, curves and verdicts of all studies that ran",
+        takes="half a minute",
+        module="report",
+        alone=True,
+    ),
     "vtc-calibration": Experiment(
         summary="the VTC artifact's measured runs beside simulated ones",
         takes="quick a few s; full 4 min",

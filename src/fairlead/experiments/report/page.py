@@ -1,0 +1,183 @@
+"""The report: one HTML page with everything in it, that opens from a file and asks no network."""
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from fairlead.experiments.report.curves import explorer_charts
+from fairlead.experiments.report.folders import HOLDS, Finished, Gap
+from fairlead.experiments.report.markup import Markup, data, tag, together
+from fairlead.experiments.report.section import (
+    MARKS,
+    NO_RESULTS,
+    class_of,
+    pill,
+    section_of,
+    titles_of,
+    verdicts_of,
+)
+
+TITLE = "fairlead: the papers' figures, run again"
+# Scripts and styles are in the page; whatever else it might ask for, the browser refuses.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline';"
+    " img-src data:; base-uri 'none'; form-action 'none'"
+)
+GROUPS = {"dlpm": "DLPM and D2LPM", "vtc": "VTC"}
+OTHER_GROUP = "Beyond the papers"
+
+
+def page_of(found: Sequence[Finished | Gap]) -> str:
+    """The whole page. The same results give the same bytes. Seconds for 35 studies."""
+    body = together(
+        tag("a", "Skip to the studies", class_="skip", href="#studies"),
+        _head(found),
+        tag(
+            "div",
+            _navigation(found),
+            tag("main", *map(section_of, found), id="studies", tabindex="-1"),
+            class_="columns",
+        ),
+        data(explorer_charts(), id="explorer-charts"),
+        tag("script", Markup(_libraries())),
+        tag("script", Markup(_own("page.js"))),
+    )
+    head = together(
+        Markup('<meta charset="utf-8">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{html.escape(POLICY)}">'),
+        Markup('<meta name="color-scheme" content="light dark">'),
+        Markup('<link rel="icon" href="data:,">'),
+        tag("title", TITLE),
+        tag("style", Markup(_own("page.css"))),
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _own(name: str) -> str:
+    return (files("fairlead.experiments.report") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _libraries() -> str:
+    """Vega, Vega-Lite and vega-embed, once for all charts: 0.9 MB."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
+    # Without a snippet of one's own it is the libraries as such, whatever the stub says.
+    bundle = vl_convert.javascript_bundle(None, vl_version=version)  # type: ignore[arg-type]
+    return bundle.replace("</script", "<\\/script")
+
+
+def _head(found: Sequence[Finished | Gap]) -> Markup:
+    """What holds, in numbers and in the main claims."""
+    counts = Counter(verdict.holds for each in found for verdict in verdicts_of(each))
+    total = sum(counts.values())
+    tiles = [
+        tag(
+            "li",
+            tag("span", str(counts[holds]), class_="number"),
+            tag("span", f"{MARKS[holds]} {holds}", class_="word"),
+            class_=f"tile {class_of(holds)}",
+        )
+        for holds in HOLDS
+    ]
+    done = [each for each in found if isinstance(each, Finished)]
+    runs = f"{len(done)} of {len(found)} studies have results, {total} claims are judged."
+    quick = [each.name for each in done if each.about.get("quick")]
+    if quick:
+        runs += f" {len(quick)} of them are quick runs: one seed, fewer cases."
+    return tag(
+        "header",
+        tag("h1", "The papers' figures, run again"),
+        tag(
+            "p",
+            "Every figure and table of the VTC and DLPM papers that can be run on fairlead's simulator: "
+            "the picture, the numbers, the paper's number beside them, and whether the claim holds. ",
+            runs,
+            class_="lead",
+        ),
+        tag("ul", *tiles, class_="tiles"),
+        _headlines(done),
+    )  # fmt: skip
+
+
+def _headlines(done: Sequence[Finished]) -> Markup:
+    """The first claim of each study, which is its main one."""
+    firsts = [(each, each.verdicts[0]) for each in done if each.verdicts]
+    rows = [
+        tag(
+            "tr",
+            tag("td", pill(verdict.holds), data_label="verdict"),
+            tag("td", tag("a", each.study.source, href=f"#{each.name}"), data_label="source"),
+            tag("td", verdict.claim, data_label="claim"),
+            tag("td", verdict.paper, data_label="paper"),
+            tag("td", verdict.ours, data_label="ours"),
+        )
+        for each, verdict in firsts
+    ]
+    heading = tag("tr", *(tag("th", name, scope="col") for name in HEADLINE_COLUMNS))
+    return tag(
+        "details",
+        tag("summary", "The main claim of each study"),
+        tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts"),
+        class_="headlines",
+        open=True,
+    )
+
+
+HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")
+
+
+def _navigation(found: Sequence[Finished | Gap]) -> Markup:
+    """The list of studies, with what narrows it."""
+    words = ["all", *HOLDS, *([NO_RESULTS] if any(isinstance(each, Gap) for each in found) else [])]
+    buttons = [
+        tag("button", word, type="button", class_=f"filter {class_of(word)}", data_verdict=word,
+            aria_pressed="true" if word == "all" else "false")
+        for word in words
+    ]  # fmt: skip
+    groups: dict[str, list[Markup]] = {}
+    for each in found:
+        group = GROUPS.get(each.name.partition("-")[0], OTHER_GROUP)
+        groups.setdefault(group, []).append(_entry(each))
+    lists = [
+        tag("section", tag("h3", group), tag("ul", *entries), class_="group")
+        for group, entries in groups.items()
+    ]
+    return tag(
+        "nav",
+        tag("h2", "Studies", id="studies-heading"),
+        tag("div", *buttons, class_="filters", role="group", aria_label="show studies with"),
+        tag("label", "find ", tag("input", type="search", id="find", autocomplete="off"), class_="find"),
+        tag("p", f"{len(found)} studies", id="shown", role="status"),
+        tag("details", tag("summary", "list"), *lists, class_="list", open=True),
+        aria_labelledby="studies-heading",
+    )  # fmt: skip
+
+
+def _entry(each: Finished | Gap) -> Markup:
+    title, source = titles_of(each)
+    counts = Counter(verdict.holds for verdict in verdicts_of(each))
+    marks = [
+        tag("span", f"{counts[holds]}{MARKS[holds]}", class_=f"mark {class_of(holds)}",
+            title=f"{counts[holds]} {holds}")
+        for holds in HOLDS
+        if counts[holds]
+    ]  # fmt: skip
+    if isinstance(each, Gap):
+        marks = [tag("span", "damaged" if each.damaged else "none", class_="mark is-gap")]
+    return tag(
+        "li",
+        tag(
+            "a",
+            tag("span", title, class_="title"),
+            tag("span", source, class_="source"),
+            tag("span", *marks, class_="counts"),
+            href=f"#{each.name}",
+        ),
+        data_study=each.name,
+    )

@@ -1,0 +1,258 @@
+"""The report page as text: everything is in it, nothing gets out of it, and gaps are named."""
+
+import argparse
+import base64
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+from rich.console import Console
+from tests.unit.experiments.report_sample import CLIENTS, HOSTILE, STUDIES, VERDICTS, write_sample
+
+from fairlead.errors import ConfigError
+from fairlead.experiments import report
+from fairlead.experiments.report.curves import MOST_CLIENTS, MOST_VALUES, curves_of
+from fairlead.experiments.report.folders import Finished, Gap, read_folder, read_folders
+from fairlead.experiments.report.markup import Markup, data, tag
+from fairlead.experiments.report.page import page_of
+from fairlead.experiments.results import Results
+
+
+class Elements(HTMLParser):
+    """Every element's name and attributes, and the text outside of scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem is None:
+            self.text += data
+
+    def attributes(self, name: str) -> list[str]:
+        return [attrs[name] or "" for _, attrs in self.found if name in attrs]
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sample")
+    write_sample(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(sample):
+    return page_of(read_folders(sample, STUDIES))
+
+
+@pytest.fixture
+def root(sample, tmp_path):
+    """A copy that may be damaged."""
+    return shutil.copytree(sample, tmp_path / "results")
+
+
+def test_every_verdict_stands_there_in_words(page):
+    text = Elements(page).text
+
+    for verdict in VERDICTS:
+        assert f"{verdict.holds}{verdict.claim}" in text
+        assert verdict.why in text
+    assert "2 of 3 studies have results, 5 claims are judged. 2 of them are quick runs" in text
+
+
+def test_text_stays_text(page):
+    """Studies are our own, but a name out of a trace need not be."""
+    elements = Elements(page)
+
+    scripts = [attrs for name, attrs in elements.found if name == "script"]
+    # For each of two studies its charts, one has curves; the explorer's charts, libraries, our own.
+    assert len(scripts) == 2 + 1 + 3
+    assert elements.text.count(HOSTILE) >= 6
+    assert 'data-client="a &quot;quoted&quot; &lt;b&gt;&amp;client"' in page
+
+
+def test_nothing_is_asked_of_the_network(page):
+    elements = Elements(page)
+    addresses = [*elements.attributes("src"), *elements.attributes("href")]
+
+    assert addresses
+    assert {re.match(r"#|data:", address) is not None for address in addresses} == {True}
+    assert any("default-src 'none'" in text for text in elements.attributes("content"))
+
+
+def test_rows_can_be_taken_away(page, root):
+    address = next(a for a in Elements(page).attributes("href") if a.startswith("data:text/csv"))
+
+    rows = base64.b64decode(address.partition("base64,")[2])
+    assert (root / "dlpm-sample" / "rows.csv").read_bytes() == rows
+
+
+def test_the_figure_is_a_picture(page):
+    pictures = [a for a in Elements(page).attributes("src") if a.startswith("data:image/svg+xml,")]
+
+    assert len(pictures) == 2
+    svg = unquote(pictures[0].partition(",")[2])
+    assert svg.startswith("<svg") and svg.rstrip().endswith("</svg>")
+
+
+def test_the_same_results_give_the_same_page(root, page):
+    assert page_of(read_folders(root, STUDIES)) == page
+
+
+def test_curves_are_short_and_whole(root):
+    found = read_folder(root / "dlpm-sample", "dlpm-sample", STUDIES["dlpm-sample"])
+
+    curves = curves_of(found)
+
+    assert [client for client, _ in curves["clients"]] == [CLIENTS[3], "c0", "c1", "c10"]
+    assert len(curves["runs"]) == 6 and curves["runs"][0]["name"] == "policy vtc, load 2"
+    assert curves["runs"][0]["at"][:3] == [0, 30, 60]
+    assert curves["runs"][0]["curves"]["service_client"]["c1"][:5] == [1, 11, 21, None, 41]
+    assert [name for name, _ in curves["metrics"]] == ["service_client", "response_time"]
+
+
+def test_too_many_points_are_thinned_and_too_many_clients_left_out(root):
+    """By their mean, so that nothing that was served is lost; the busiest clients stay."""
+    found = read_folder(root / "dlpm-sample", "dlpm-sample", STUDIES["dlpm-sample"])
+    points = 3 * MOST_VALUES // MOST_CLIENTS
+    series = [
+        {"seed": 0, "time_s": float(at), "client": f"c{client}", "metric": "service_client",
+         "value": float(at % 2 + client)}
+        for at in range(points)
+        for client in range(MOST_CLIENTS + 3)
+    ]  # fmt: skip
+    many = Finished(
+        **{name: getattr(found, name) for name in Finished.__dataclass_fields__}
+        | {"results": Results(found.results.rows, series)}
+    )
+
+    curves = curves_of(many)
+
+    assert curves["left_out"] == 3 and curves["clients"][0][0] == "c3"
+    assert curves["step"] == 3
+    kept = curves["runs"][0]["curves"]["service_client"]["c10"]
+    assert sum(map(len, curves["runs"][0]["curves"]["service_client"].values())) <= MOST_VALUES + 32
+    assert kept[0] == pytest.approx(10 + 1 / 3, rel=0.01)
+
+
+def test_a_study_that_has_not_run_is_a_gap(page, root):
+    found = read_folders(root, STUDIES)
+
+    assert isinstance(found[2], Gap) and not found[2].damaged
+    assert "No results yet: fairlead experiment pareto-missing makes them" in Elements(page).text
+
+
+DAMAGES = [
+    ("rows.csv", None, "rows.csv: No such file"),
+    ("rows.csv", "", "rows.csv: empty"),
+    ("rows.csv", "study,policy,seed,throughput,jain\n", "rows.csv: no rows in it"),
+    ("rows.csv", "study,policy,seed,jain\na,b,0,1\n", "rows.csv:1: no column 'throughput'"),
+    ("rows.csv", "study,policy,seed,throughput,jain\na,b,0,1\n", "rows.csv:2: expected 5 columns"),
+    ("rows.csv", "policy,seed,throughput,jain\nb,0,1,1\n", "rows.csv:1: no column 'load', which a"),
+    ("rows.csv", b"\xff\xfe", "rows.csv: expected CSV in UTF-8"),
+    ("verdicts.csv", None, "verdicts.csv: No such file"),
+    ("verdicts.csv", "claim,paper\n", "verdicts.csv:1: expected the columns claim,paper,ours"),
+    ("verdicts.csv", "claim,paper,ours,holds,why\na,b,c,maybe,\n",
+     "verdicts.csv:2: holds: expected one of holds, holds only if"),
+    ("verdicts.csv", "claim,paper,ours,holds,why\na,b,c,does not hold,\n",
+     "verdicts.csv:2: why: expected a reason"),
+    ("series.csv", "seed,time_s\n0,1\n", "series.csv:1: no column 'client'"),
+    ("series.csv", "seed,time_s,client,metric,value\n0,x,a,m,1\n", "series.csv:2: time_s: expected"),
+    ("about.json", "{", "about.json: expected JSON"),
+    ("about.json", "[]", "about.json: expected an object"),
+    ("figure.svg", "<html>", "figure.svg: expected an SVG"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "content", "reason"), DAMAGES)
+def test_damage_is_named_and_the_others_are_shown(root, file, content, reason):
+    path = root / "dlpm-sample" / file
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    found = read_folders(root, STUDIES)
+
+    assert isinstance(found[0], Gap) and found[0].damaged
+    assert reason in found[0].reason and "\n" not in found[0].reason
+    assert isinstance(found[1], Finished)
+
+
+def test_damage_is_told_in_the_page(root):
+    (root / "vtc-small" / "about.json").write_text("{")
+    (root / "dlpm-sample" / "about.json").write_text("{")
+
+    text = Elements(page_of(read_folders(root, STUDIES))).text
+
+    assert f"Damaged results: {root / 'vtc-small' / 'about.json'}: expected JSON" in text
+
+
+def test_a_folder_without_a_study_is_named(root):
+    write_sample(root / "x", names=("vtc-small",))
+    (root / "x" / "vtc-small").rename(root / "vtc-gone")
+
+    last = read_folders(root, STUDIES)[-1]
+
+    assert (
+        isinstance(last, Gap) and last.damaged and "there is no study of that name" in last.reason
+    )
+
+
+def test_no_results_at_all_are_an_error(tmp_path):
+    with pytest.raises(ConfigError, match=r"--results: .*: No such file"):
+        read_folders(tmp_path / "none", STUDIES)
+    with pytest.raises(ConfigError, match="has no folder of a study"):
+        read_folders(tmp_path, STUDIES)
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(report, "STUDIES", STUDIES)
+    monkeypatch.setattr(report, "study_of", STUDIES.__getitem__)
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    console = Console(record=True, width=300)
+    return report.run(parser.parse_args(arguments), console), console.export_text()
+
+
+def test_the_command_writes_the_page_and_says_what_is_missing(root, tmp_path, monkeypatch):
+    out = tmp_path / "made" / "page.html"
+
+    status, said = run(monkeypatch, "--results", str(root), "--out", str(out))
+
+    assert status == 0
+    assert f"{out}: 2 of 3 studies, 1." in said and "no results: pareto-missing" in said
+    assert out.read_text().startswith("<!doctype html>")
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+def test_the_command_fails_on_damage_though_it_writes(root, tmp_path, monkeypatch):
+    (root / "vtc-small" / "about.json").write_text("{")
+    out = tmp_path / "page.html"
+
+    status, said = run(monkeypatch, "--results", str(root), "--out", str(out))
+
+    assert status == 2 and out.exists()
+    assert f"damaged: {root / 'vtc-small' / 'about.json'}: expected JSON" in said
+
+
+def test_a_page_that_cannot_be_written_is_an_error(root, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(ConfigError, match="--out: "):
+        run(monkeypatch, "--results", str(root), "--out", str(tmp_path / "file" / "page.html"))
+
+
+def test_markup_escapes_all_but_markup():
+    made = tag("a", "<b>", Markup("<i></i>"), href='"x" & y', hidden=True, open=False, class_="c")
+
+    assert made == '<a href="&quot;x&quot; &amp; y" hidden class="c">&lt;b&gt;<i></i></a>'
+    text = re.sub("<[^>]*>", "", data({"a": "</script>"}))
+    assert json.loads(text) == {"a": "</script>"}
