@@ -64,7 +64,9 @@ def _figure(study: Study, results: Results) -> Any:
     """Axes in a grid, then the tables, each over the whole width."""
     from matplotlib.figure import Figure
 
-    drawn = [panel for panel in study.panels if panel.form != "table"]
+    axed = [panel for panel in study.panels if panel.form != "table"]
+    # Quick cases may leave some without anything to show.
+    drawn = [panel for panel in axed if _names(panel, results)] or axed[:1]
     tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
     columns = _columns(len(drawn))
     rows = ceil(len(drawn) / columns)
@@ -99,16 +101,18 @@ def _hue(panel: Panel) -> str:
     return panel.hue or ("client" if panel.of == "series" else "")
 
 
+def _names(panel: Panel, results: Results) -> Sequence[Label]:
+    """What it has lines, bars or curves of."""
+    if panel.of == "series":
+        return [curve.name for curve in curves_of(panel, results)]
+    return list(lines_of(panel, results).by_hue)
+
+
 def _looks_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, Looks]:
     """A name looks the same in all panels, also where it is alone."""
     names: dict[str, dict[Label, None]] = {}
     for panel in panels:
-        own: Sequence[Label] = (
-            [curve.name for curve in curves_of(panel, results)]
-            if panel.of == "series"
-            else list(lines_of(panel, results).by_hue)
-        )
-        names.setdefault(_hue(panel), {}).update(dict.fromkeys(own))
+        names.setdefault(_hue(panel), {}).update(dict.fromkeys(_names(panel, results)))
     return {hue: looks_of(list(of)) for hue, of in names.items()}
 
 

@@ -1,5 +1,7 @@
 """Figures: every form is drawn, the same rows give the same bytes, a policy looks the same everywhere."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.experiments.synthetic import drawn, study
 
@@ -65,6 +67,18 @@ def test_any_number_of_panels_makes_a_grid(count, tmp_path):
     save_figure([tmp_path / "a.svg"], study(drawn(1), panels=panels[:count]), RESULTS)
 
     assert (tmp_path / "a.svg").exists()
+
+
+def test_a_panel_without_anything_to_show_is_left_out(tmp_path):
+    """As quick cases leave some: an empty pair of axes would look like a zero."""
+    empty = replace(FORMS["bars"], where={"policy": "lpm"})
+    paths = [tmp_path / "one.svg", tmp_path / "two.svg", tmp_path / "none.svg"]
+
+    for path, panels in zip(paths, ([FORMS["bars"]], [empty, FORMS["bars"]], [empty]), strict=True):
+        save_figure([path], study(drawn(1), panels=panels), RESULTS)
+
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert paths[2].exists()
 
 
 def test_a_figure_that_cannot_be_written_is_one_line(tmp_path):
