@@ -12,6 +12,8 @@ STUDIES: dict[str, str] = {
     "dlpm-fig7": "dlpm_fig7",
     "dlpm-fig9": "dlpm_fig9",
     "pareto": "pareto",
+    "pareto-fleet": "pareto_fleet",
+    "sensitivity-quantum": "sensitivity_quantum",
 }
 
 

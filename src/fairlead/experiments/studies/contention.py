@@ -39,10 +39,13 @@ class Load:
     rates: tuple[float, ...] | float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     duration_s: int = 240
+    # Recorded times cannot be scaled: what of a trace is heavy enough for several engines.
+    fleet: Mapping[str, Any] = field(default_factory=dict)
+    fleet_s: int | None = None
 
     def settings(self, engines: int, duration_s: int) -> dict[str, Any]:
         """Of the generator or the importer."""
-        found = {**self.source.settings}
+        found = {**self.source.settings, **(self.fleet if engines > 1 else {})}
         if isinstance(self.rates, tuple):
             found["rates"] = tuple(rate * engines for rate in self.rates)
         elif self.rates is not None:
@@ -88,7 +91,9 @@ LOADS: Mapping[str, Load] = {
     "chat": replace(_trees("chat", 2.0, 0.25, clients=6), duration_s=180),
     "mixed": Load(source=Generated(workload="mixed"), heavy=("c2",), rates=(0.35, 0.08, 0.1, 0.05)),
     "mooncake": Load(
-        source=_imported("mooncake", MOONCAKE, spread=3, scale=4, keep=(1.0, 0.3)), heavy=("c0",)
+        source=_imported("mooncake", MOONCAKE, spread=3, scale=4, keep=(1.0, 0.3)),
+        heavy=("c0",),
+        fleet={"scale": 1},
     ),
     "agentic": Load(
         source=_imported("agentic", AGENTIC, scale=16),
@@ -109,7 +114,7 @@ LOADS: Mapping[str, Load] = {
         heavy=("c35", "c48"),
         rates=3.0,
     ),
-    "azure": Load(source=_imported("azure", AZURE), heavy=("conv",)),
+    "azure": Load(source=_imported("azure", AZURE), heavy=("conv",), fleet_s=480),
 }
 
 
@@ -127,6 +132,8 @@ def contended(
     """A run of that load; `settings` are the simulator's, its engine is the load's."""
     load = LOADS[name]
     until_s = duration_s or load.duration_s
+    if engines > 1 and load.fleet_s:
+        until_s = load.fleet_s
     source = replace(load.source, settings=load.settings(engines, until_s))
     bounded = {"max_misfits": MAX_MISFITS} if _skips(settings) else {}
     return Contended(

@@ -98,6 +98,8 @@ def ratios(
 
 def in_words(ratios: Mapping[str, Interval]) -> str:
     """The median, and the least and the most with their workloads."""
+    if len(ratios) == 1:
+        return "".join(f"{ratio}x on {load}" for load, ratio in ratios.items())
     low = min(ratios, key=lambda name: ratios[name].median)
     high = max(ratios, key=lambda name: ratios[name].median)
     middle = interval_of(ratio.median for ratio in ratios.values()).median
