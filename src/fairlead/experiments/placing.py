@@ -6,6 +6,8 @@ from typing import NamedTuple
 # A letter of a name, in shares of a panel's width and height; the gap between marker and name.
 WIDTH, HEIGHT = 0.019, 0.05
 GAP_X, GAP_Y = 0.018, 0.02
+# Half a marker, and how far a name may stand out of the panel.
+MARKER, OUTSIDE = 0.014, 0.1
 
 
 class Mark(NamedTuple):
@@ -28,11 +30,11 @@ PLACES = [Place(1, 1), Place(1, -1), Place(-1, 1), Place(-1, -1)]
 
 
 def placed(marks: Sequence[Mark]) -> list[Place | None]:
-    """For each its place, those that must be named first; None where a name would cover another.
+    """For each its place, those that must be named first; None where a name would cover something.
 
     O(marks^2).
     """
-    taken: list[tuple[float, float, float, float]] = []
+    taken = [(mark.x - MARKER, mark.y - MARKER, mark.x + MARKER, mark.y + MARKER) for mark in marks]
     found: list[Place | None] = [None] * len(marks)
     for number in sorted(range(len(marks)), key=lambda each: not marks[each].must):
         mark = marks[number]
@@ -42,7 +44,8 @@ def placed(marks: Sequence[Mark]) -> list[Place | None]:
         free = [
             place
             for place, box in boxes.items()
-            if box[0] >= -0.05 and not any(_overlap(box, other) for other in taken)
+            if box[0] >= -OUTSIDE and box[2] <= 1 + OUTSIDE
+            if not any(_overlap(box, other) for other in taken)
         ]
         if free or mark.must:
             found[number] = place = (free or PLACES)[0]

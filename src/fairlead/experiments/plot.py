@@ -3,7 +3,9 @@
 This and plot_forms.py, which draws one panel, are all plotting code.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
@@ -68,7 +70,7 @@ def _figure(study: Study, results: Results) -> Any:
     # Quick cases may leave some without anything to show.
     drawn = [panel for panel in axed if _names(panel, results)] or axed[:1]
     tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
-    columns = _columns(len(drawn))
+    columns = columns_of(drawn)
     rows = ceil(len(drawn) / columns)
     wide, high = PANEL_INCHES
     heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
@@ -77,24 +79,49 @@ def _figure(study: Study, results: Results) -> Any:
     shared = _shared(drawn, looks)
     _title(figure, f"{study.title} – {study.source}", looks[shared] if shared else {})
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    curves: dict[str, list[Any]] = {}
     for place, panel in enumerate(drawn):
         axes = figure.add_subplot(grid[place // columns, place % columns])
         draw(axes, panel, results, looks[_hue(panel)])
-        names = axes.get_legend_handles_labels()[1]
-        if not shared and panel.form != "path" and 1 < len(names) <= LEGEND_AT_MOST:
-            axes.legend(ncols=ceil(len(names) / 8))
+        if panel.form != "path" and (not shared or _hue(panel) != shared):
+            _own_legend(axes, panel)
+        if panel.of == "series" and not panel.log_y:
+            curves.setdefault(panel.y, []).append(axes)
+    for alike in curves.values():  # curves of two policies are compared by eye
+        top = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(top=top)
     for place, (panel, lines) in enumerate(tables):
         draw_table(figure.add_subplot(grid[rows + place, :]), panel.title, lines)
     return figure
 
 
-def _columns(panels: int) -> int:
-    """Up to three side by side; four in a square; many by four."""
-    if panels <= 3:
-        return max(panels, 1)
-    if panels == 4:
+def columns_of(panels: Sequence[Panel]) -> int:
+    """A row for each thing shown, where as many panels show it; else up to three, a square, or four."""
+    shown = [len(list(of)) for _, of in groupby(panels, key=lambda panel: (panel.of, panel.y))]
+    if len(shown) > 1 and set(shown[:-1]) <= {2, 3, 4, 5} and len(set(shown[:-1])) == 1:
+        return max(shown[0], shown[-1]) if shown[-1] <= 5 else shown[0]
+    count = len(panels)
+    if count <= 3:
+        return max(count, 1)
+    if count == 4:
         return 2
-    return 3 if panels <= 6 or panels == 9 else 4
+    return 3 if count <= 6 or count == 9 else 4
+
+
+def _own_legend(axes: Any, panel: Panel) -> None:
+    """Of one panel; above bars, which would fill any corner."""
+    names = axes.get_legend_handles_labels()[1]
+    if not 1 < len(names) <= LEGEND_AT_MOST:
+        return
+    if panel.form != "bars":
+        axes.legend(ncols=ceil(len(names) / 8))
+        return
+    columns = min(len(names), 3)
+    if not panel.log_y:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + (high - low) * 0.08 * ceil(len(names) / columns))
+    axes.legend(ncols=columns, loc="upper center", borderpad=0.1)
 
 
 def _hue(panel: Panel) -> str:
@@ -117,10 +144,10 @@ def _looks_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, Looks]
 
 
 def _shared(panels: Sequence[Panel], looks: Mapping[str, Looks]) -> str:
-    """The one hue of all panels that need a legend, if there are several such panels; or nothing."""
-    hues = [_hue(panel) for panel in panels if panel.form != "path" and _hue(panel)]
-    alike = len(hues) > 1 and len(set(hues)) == 1
-    return hues[0] if alike and 1 < len(looks[hues[0]]) <= LEGEND_AT_MOST else ""
+    """The hue of most panels that need a legend, if there are several such panels; or nothing."""
+    hues = Counter(_hue(panel) for panel in panels if panel.form != "path" and _hue(panel))
+    hue, count = max(hues.items(), key=lambda item: item[1], default=("", 0))
+    return hue if count > 1 and 1 < len(looks[hue]) <= LEGEND_AT_MOST else ""
 
 
 def _title(figure: Any, text: str, looks: Looks) -> None:

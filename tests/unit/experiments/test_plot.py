@@ -10,7 +10,7 @@ from fairlead.experiments.drawn import Curve, curves_of, lines_of, short, table_
 from fairlead.experiments.palette import POLICIES, colours_of, policy_of
 from fairlead.experiments.panel import Panel
 from fairlead.experiments.placing import Mark, placed
-from fairlead.experiments.plot import save_figure
+from fairlead.experiments.plot import columns_of, save_figure
 from fairlead.experiments.plot_forms import looks_of
 from fairlead.experiments.results import Interval, Results
 
@@ -174,11 +174,32 @@ def test_many_names_have_colours_of_their_own(count):
 
 def test_names_of_markers_do_not_cover_each_other():
     crowd = [Mark(0.5, 0.5, "16k", must=False)] * 6 + [Mark(0.5, 0.5, "dlpm 64k", must=True)]
-    apart = [Mark(0.1, 0.1, "a", must=False), Mark(0.9, 0.9, "b", must=False)]
 
     places = placed(crowd)
 
     assert places[-1] == (1, 1)
     kept = [place for place in places if place is not None]
     assert len(kept) == len(set(kept)) == 4
-    assert placed(apart) == [(1, 1), (1, 1)]
+
+
+def test_a_name_does_not_cover_a_marker():
+    marks = [Mark(0.5, 0.5, "4k", must=False), Mark(0.54, 0.54, "", must=False)]
+
+    assert placed(marks) == [(1, -1), None]
+
+
+def test_a_name_stays_in_its_panel():
+    apart = [Mark(0.1, 0.1, "a", must=False), Mark(0.9, 0.9, "many letters", must=False)]
+
+    assert placed(apart) == [(1, 1), (-1, 1)]  # the other one would stand out of the panel
+
+
+@pytest.mark.parametrize(
+    ("shown", "columns"),
+    [("a", 1), ("abc", 3), ("abcd", 2), ("abcdef", 3), ("aaabbb", 3), ("aaaaabbbbbc", 5),
+     ("aabbc", 2), ("abcdabcdabcd", 4), ("aaaaaaabbbbbbb", 4)],
+)  # fmt: skip
+def test_a_row_shows_one_thing_where_as_many_panels_show_each(shown, columns):
+    panels = [replace(FORMS["bars"], y=y) for y in shown]
+
+    assert columns_of(panels) == columns
