@@ -11,8 +11,18 @@ ENOUGH = 0.9
 COSTS = {"throughput": "throughput", "jain_system": "Jain's index"}
 
 
-def judged(results: Results, setting: str, symbol: str) -> list[Verdict]:
-    """For each value: does it reach 90 % of the best throughput and of the fairest, everywhere?"""
+def only(results: Results, **labels: Label) -> Results:
+    """The rows with these labels."""
+    return Results(
+        [row for row in results.rows if all(row[name] == of for name, of in labels.items())]
+    )
+
+
+def judged(results: Results, setting: str, symbol: str, *, bounds: bool = True) -> list[Verdict]:
+    """For each value: does it reach 90 % of the best throughput and of the fairest, everywhere?
+
+    With `bounds`, also whether the theorem's bound on gaps held.
+    """
     values = results.labels(setting)
     verdicts = [
         _enough(results, setting, symbol, value, metric)
@@ -20,7 +30,7 @@ def judged(results: Results, setting: str, symbol: str) -> list[Verdict]:
         for metric in COSTS
         if len(values) > 1
     ]
-    bounded = [_bounded(results, setting, symbol, value) for value in values]
+    bounded = [_bounded(results, setting, symbol, value) for value in values if bounds]
     return verdicts + [verdict for verdict in bounded if verdict is not None]
 
 
@@ -87,7 +97,9 @@ def frontier(title: str, hue: str = "policy") -> Panel:
     )
 
 
-def curves(setting: str, x_label: str) -> Sequence[Panel]:
+def curves(
+    setting: str, x_label: str, *, where: Mapping[str, Label] | None = None, note: str = ""
+) -> Sequence[Panel]:
     """A line a workload over the setting."""
     shown = {
         "throughput": ("Throughput", "service tokens/s, client view", True),
@@ -96,8 +108,9 @@ def curves(setting: str, x_label: str) -> Sequence[Panel]:
     }
     return [
         Panel(
-            title=title,
+            title=title + note,
             form="lines",
+            where=where or {},
             x=setting,
             y=metric,
             hue="workload",
