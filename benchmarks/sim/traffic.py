@@ -5,6 +5,7 @@ Rows are made as they are read, so that what is measured holds only what the sim
 
 from collections.abc import Iterator
 from random import Random
+from sys import intern
 
 from fairlead.core.runs import Runs
 from fairlead.workloads.trace import TraceRow
@@ -32,8 +33,9 @@ def burst(count: int, *, clients: int, seed: int) -> Iterator[TraceRow]:
 
 
 def _row(number: int, rng: Random, clients: int, at_us: int) -> TraceRow:
-    client = f"client {rng.randrange(clients)}"
-    document = f"{client} document {rng.randrange(DOCUMENTS)}"
+    # One object for each name, as in a trace that is read from a file.
+    client = intern(f"client {rng.randrange(clients)}")
+    document = intern(f"{client} document {rng.randrange(DOCUMENTS)}")
     output_len = rng.randrange(1, 2 * MEAN_OUTPUT)
     return TraceRow(
         id=str(number),
