@@ -22,7 +22,6 @@ STUDY = table_study(
     workload=REAL,
     rows="real",
     with_rows=("fcfs", "lcf", "vtc", "vtc-oracle", "rpm-5", "rpm-20"),
-    quick=("fcfs", "lcf", "vtc", "vtc-oracle", "rpm-5"),
     shows="VTC halves the largest difference at full throughput; RPM pays for fairness with throughput",
     takes="quick 12 s; full 2 min",
     notes={"vtc": ONE_TRACE, "vtc-oracle": ONE_TRACE, "vtc-predict": ONE_TRACE},

@@ -21,7 +21,6 @@ STUDY = table_study(
     rows="real",
     # VTC's runs with this cost are not among those that were shipped.
     with_rows=("fcfs", "lcf", "rpm-5", "rpm-20"),
-    quick=("fcfs", "vtc", "vtc-oracle"),
     worth="profiled",
     shows="VTC shares by any cost function; with a quadratic one the gap to the others is small",
     takes="quick 8 s; full 2 min",

@@ -44,23 +44,21 @@ def table_study(
     with_rows: Sequence[str],
     shows: str,
     takes: str,
-    quick: Sequence[str] | None = None,
     worth: str = "linear",
     request: float = 0.0,
     notes: Mapping[str, str] | None = None,
 ) -> Study:
-    """A table of the paper. `rows`: the authors' runs of `with_rows`; `quick`: the lines of a quick run.
+    """A table of the paper. `rows`: the authors' runs of `with_rows`.
 
     `request`: what one request is worth, if all are alike: differences are made of whole ones.
     `notes`: by scheduler, what is known of why its line may differ.
     """
 
-    def cases(quickly: bool) -> Sequence[Case]:
-        names = list(quick) if quickly and quick else list(lines)
+    def cases(_: bool) -> Sequence[Case]:
         return [
-            *printed({name: lines[name] for name in names}),
-            *(simulated(name, workload, worth=worth, shown=()) for name in names),
-            *(measured(name, rows, worth=worth, shown=()) for name in names if name in with_rows),
+            *printed(lines),
+            *(simulated(name, workload, worth=worth, shown=()) for name in lines),
+            *(measured(name, rows, worth=worth, shown=()) for name in with_rows),
         ]
 
     return Study(
@@ -70,13 +68,13 @@ def table_study(
         takes=takes,
         cases=cases,
         measures=TABLE,
-        panels=_panels(),
+        panels=_panels(measured_too=bool(with_rows)),
         judge=_judge(lines, request / WINDOW_S, notes or {}),
         choices=CHOICES,
     )
 
 
-def _panels() -> list[Panel]:
+def _panels(*, measured_too: bool) -> list[Panel]:
     bars = [
         Panel(
             title=title,
@@ -103,7 +101,7 @@ def _panels() -> list[Panel]:
             (MEASURED, "From the rows that the authors measured"),
         )
     ]
-    return [*bars, *tables]
+    return [*bars, *(tables if measured_too else tables[:2])]
 
 
 def _judge(
