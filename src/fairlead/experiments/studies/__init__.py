@@ -13,6 +13,7 @@ STUDIES: dict[str, str] = {
     "dlpm-fig9": "dlpm_fig9",
     "pareto": "pareto",
     "pareto-fleet": "pareto_fleet",
+    "sensitivity-min-match": "sensitivity_min_match",
     "sensitivity-quantum": "sensitivity_quantum",
     "sensitivity-worker-quantum": "sensitivity_worker_quantum",
     "vtc-fig3": "vtc_fig3",
