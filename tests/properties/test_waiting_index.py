@@ -1,6 +1,8 @@
 """[1] The waiting index's depth is the exact match, at all times and for both caches."""
 
-from hypothesis import Phase, settings
+from random import Random
+
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -191,3 +193,94 @@ for case in (TestWaitingOnTokens, TestWaitingOnRuns, TestWaitingOnBlocks):
         deadline=None,
         phases=(Phase.explicit, Phase.reuse, Phase.generate),
     )
+
+
+class Look:
+    """One index over a radix tree, and looks that pass over nearly all, as in a full memory."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.tree = RadixTree()
+        self.index = waiting_index(self.tree)
+        self.oracle = RematchedQueue(self.tree.match_len, block_size=1)
+        self.order = 0
+
+    def arrive(self, _=None):
+        self.order += 1
+        prompt = tuple(self.rng.choices("xy", k=self.rng.randint(1, 9)))
+        request = Request(
+            id=str(self.order),
+            client=self.rng.choice(CLIENTS),
+            prompt=prompt,
+            input_len=len(prompt),
+            max_tokens=1,
+            order=self.order,
+        )
+        first = not self.index.waiting(request.client)
+        self.index.add(request)
+        self.oracle.requests.append(request)
+        if first and request.client in self.oracle.open:
+            self.index.open(request.client)
+
+    def pass_over(self, request):
+        self.index.hide(request)
+        self.oracle.hidden.add(request.id)
+
+    def leave(self, request):
+        self.index.remove(request)
+        self.oracle.requests.remove(request)
+        self.oracle.hidden.discard(request.id)
+
+    def admit(self, request):
+        self.leave(request)
+        path = self.tree.acquire(request.prompt, self.order)
+        self.tree.release(self.tree.insert(path, request.prompt, self.order))
+
+    def cancel(self, _):
+        self.leave(self.rng.choice(self.oracle.requests))
+
+    def evict(self, _):
+        self.tree.evict(self.rng.randint(1, 6))
+
+    def open_or_close(self, _):
+        client = self.rng.choice(CLIENTS)
+        self.oracle.open ^= {client}
+        if client not in self.oracle.open:
+            self.index.close(client)
+        elif self.index.waiting(client):
+            self.index.open(client)
+
+    def show_one(self, _):
+        hidden = [each for each in self.oracle.requests if each.id in self.oracle.hidden]
+        if hidden:
+            self.show(self.rng.choice(hidden))
+
+    def show(self, request):
+        self.index.show(request)
+        self.oracle.hidden.remove(request.id)
+
+    def run(self) -> None:
+        now_and_then = [
+            self.admit, self.cancel, self.arrive, self.evict, self.open_or_close, self.show_one,
+        ]  # fmt: skip
+        while (best := self.index.best()) is not None:
+            assert best is self.oracle.best()
+            act = self.rng.choice(now_and_then) if self.rng.random() < 0.2 else self.pass_over
+            act(best)
+        assert self.oracle.best() is None
+        for request in self.oracle.requests:
+            if request.id in self.oracle.hidden:
+                self.show(request)
+        assert not self.index._aside
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_who_is_best_of_those_that_are_left_when_nearly_all_were_passed_over(seed):
+    """Many hidden ones are put aside and the rest is walked: the same answers, whatever happens meanwhile."""
+    look = Look(seed)
+    look.oracle.open |= set(CLIENTS)
+    for _ in range(8):
+        for _ in range(look.rng.randint(0, 12)):
+            look.arrive()
+        look.run()

@@ -8,6 +8,7 @@ requests of two clients costs 64 moves and two heap entries, not 640,000 steps.
 
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.runs import Runs
+from fairlead.core.waiting_aside import Aside
 from fairlead.core.waiting_heaps import WaitingHeaps
 from fairlead.core.waiting_trie import Entry, WaitingTrie
 
@@ -26,6 +27,7 @@ class WaitingIndex:
         self._lone_open = False  # whether its client is
         self._entries: dict[RequestId, Entry] = {}  # those that hang
         self._heaps = WaitingHeaps()
+        self._aside = Aside(self._heaps, self._entries)
         self.trie = WaitingTrie(self._heaps)
 
     def __len__(self) -> int:
@@ -47,11 +49,7 @@ class WaitingIndex:
         """The matched tokens of a waiting request. Pure. O(depth of the trie)."""
         self._hang_lone()
         self.trie.catch_up()
-        node = self._entries[request.id].node
-        while not node.standing:
-            assert node.parent is not None
-            node = node.parent
-        return node.depth * self._block_size
+        return self._entries[request.id].node.stand.depth * self._block_size
 
     def add(self, request: Request) -> None:
         """The request waits. O(prompt length + depth * log n) for all but a lone one."""
@@ -69,6 +67,8 @@ class WaitingIndex:
             self._lone = None
             return
         entry = self._entries.pop(request.id)
+        if entry.aside or not entry.visible:
+            self._aside.show(entry)
         if entry.visible:
             entry.visible = False
             self._heaps.refresh(entry.node, request.client)
@@ -80,16 +80,18 @@ class WaitingIndex:
         """Leave the request out of `best` until `show`; it goes on waiting. O(depth * log n)."""
         self._hang_lone()
         entry = self._entries[request.id]
-        assert entry.visible
-        entry.visible = False
-        self._heaps.refresh(entry.node, request.client)
+        assert entry.visible and not entry.aside
+        if not self._aside.hide(entry):
+            entry.visible = False
+            self._heaps.refresh(entry.node, request.client)
 
     def show(self, request: Request) -> None:
         """Undo `hide`."""
         entry = self._entries[request.id]
-        assert not entry.visible
-        entry.visible = True
-        self._heaps.file(entry)
+        assert entry.aside or not entry.visible
+        if not self._aside.show(entry):
+            entry.visible = True
+            self._heaps.file(entry)
 
     def open(self, client: ClientId) -> None:
         """The client's requests may be chosen. O(1); it must have some waiting."""
@@ -111,7 +113,7 @@ class WaitingIndex:
         if self._lone is not None:
             return self._lone if self._lone_open else None
         self.trie.catch_up()
-        return self._heaps.best()
+        return self._aside.best() if self._aside else self._heaps.best()
 
     def _hang_lone(self) -> None:
         """It waits alone no longer, or something is asked of it that only its place can tell."""
@@ -129,3 +131,4 @@ class WaitingIndex:
         entry = self._entries[request.id] = Entry(request, node, self.trie.serial())
         self._heaps.join(request.client)
         self._heaps.file(entry)
+        self._aside.disturb()

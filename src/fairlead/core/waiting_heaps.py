@@ -75,9 +75,19 @@ class WaitingHeaps:
         if state := self._clients.get(client):
             state.open = False
 
+    def is_open(self, client: ClientId) -> bool:
+        """Whether the client has something waiting that may be chosen. O(1)."""
+        state = self._clients.get(client)
+        return state is not None and state.open
+
+    @property
+    def changed(self) -> bool:
+        """Whether a stand moved, or who is best of a client or may be chosen, since `settle`. O(1)."""
+        return bool(self._moved or self._dirty)
+
     def best(self) -> Request | None:
         """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
-        self._settle()
+        self.settle()
         front = self._front.top(self._is_front)
         if front is None:
             return None
@@ -210,7 +220,7 @@ class WaitingHeaps:
             item = (-stand.depth, entry.order, stand.serial, stand)
             state.stands.push(item, state.is_true)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Bring the clients' tops, and the front of the open ones, up to date. O(changes * log n)."""
         for stand in self._moved:
             if stand.standing:

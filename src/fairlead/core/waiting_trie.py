@@ -16,7 +16,7 @@ from fairlead.core.runs import Runs
 class Entry:
     """A waiting request and its place in the trie; invisible while it is passed over."""
 
-    __slots__ = ("node", "order", "request", "serial", "visible")
+    __slots__ = ("aside", "node", "order", "request", "serial", "visible")
 
     def __init__(self, request: Request, node: "Node", serial: int) -> None:
         self.request = request
@@ -24,6 +24,7 @@ class Entry:
         self.order = request.order
         self.serial = serial  # unique, so that heap tuples never compare further
         self.visible = True
+        self.aside = False  # passed over all the same: see `waiting_aside`
 
 
 class Node:
@@ -57,6 +58,15 @@ class Node:
     def depth(self) -> int:
         """How many units a request that hangs here matches."""
         return self.start + self.held
+
+    @property
+    def stand(self) -> "Node":
+        """Where those who end here hang. O(depth of the trie)."""
+        node = self
+        while not node.standing:
+            assert node.parent is not None  # the root stands
+            node = node.parent
+        return node
 
     @property
     def full(self) -> bool:

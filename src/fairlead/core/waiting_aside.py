@@ -1,0 +1,89 @@
+"""Many waiting requests left out for a moment: put aside, and the others walked in one sorted line.
+
+Leaving one out of the heaps and entering it again is O(depth * log n); a look that passes over
+hundreds, as its memory is full and its misfits have no limit, would do that to all of them. Here it
+sorts the rest once and walks it, as the papers print it.
+"""
+
+from collections.abc import Mapping
+
+from fairlead.core.request import Request, RequestId
+from fairlead.core.waiting_heaps import WaitingHeaps
+from fairlead.core.waiting_trie import Entry
+
+# Sorting the rest costs about as much as hiding and showing an eighth of it; of a few, nothing.
+_SHARE = 8
+_FEW = 2
+
+
+class Aside:
+    """Hidden requests of which the heaps do not know; who is best without them.
+
+    Whoever hides fewer than an eighth of what waits, at most, from one time that nothing is hidden
+    to the next, is not put aside: a bounded number of misfits costs what it does in the heaps.
+    """
+
+    def __init__(self, heaps: WaitingHeaps, entries: Mapping[RequestId, Entry]) -> None:
+        self._heaps = heaps
+        self._entries = entries
+        self._hidden = 0  # here or in the heaps
+        self._most = 0  # that were hidden at once, since nothing was
+        self._most_before = 0  # the same, up to then
+        self._here = 0
+        # (depth, -order, entry) of those that are open and not hidden, the best one last; None if it
+        # may not be true.
+        self._line: list[tuple[int, int, Entry]] | None = None
+
+    def __len__(self) -> int:
+        """How many are hidden here. O(1)."""
+        return self._here
+
+    def hide(self, entry: Entry) -> bool:
+        """One more is hidden; False if the heaps must do it. O(1)."""
+        if not self._hidden:
+            self._most, self._most_before = 0, self._most
+        self._hidden += 1
+        self._most = max(self._most, self._hidden)
+        many = max(self._most, self._most_before)
+        if many <= _FEW or many * _SHARE <= len(self._entries):
+            return False
+        entry.aside = True
+        self._here += 1
+        return True
+
+    def show(self, entry: Entry) -> bool:
+        """One is hidden no more, or gone; False if the heaps hid it. O(1)."""
+        self._hidden -= 1
+        self._line = None
+        if not entry.aside:
+            return False
+        entry.aside = False
+        self._here -= 1
+        return True
+
+    def disturb(self) -> None:
+        """There is somebody new. O(1)."""
+        self._line = None
+
+    def best(self) -> Request | None:
+        """The best that is open and not hidden. O(1); O(n log n) after a change of any other's place."""
+        if self._line is None or self._heaps.changed:
+            self._heaps.settle()
+            self._line = self._sorted()
+        line = self._line
+        while line:
+            entry = line[-1][2]
+            if entry.visible and not entry.aside and self._heaps.is_open(entry.request.client):
+                return entry.request
+            line.pop()
+        return None
+
+    def _sorted(self) -> list[tuple[int, int, Entry]]:
+        is_open = self._heaps.is_open
+        line = [
+            (entry.node.stand.depth, -entry.order, entry)
+            for entry in self._entries.values()
+            if entry.visible and not entry.aside and is_open(entry.request.client)
+        ]
+        line.sort()
+        return line
