@@ -32,15 +32,17 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
     place = bisect_right(key.ends, at) if at else 0
     while at < end and (children := node.children):
         span = spans[place]
-        segment = span[0]
-        shifted = at + span[1]
-        child = children.get(segment[shifted] if type(segment) is tuple else (segment, shifted))
+        segment, shift, ends = span
+        at_segment = at + shift
+        child = children.get(
+            segment[at_segment] if type(segment) is tuple else (segment, at_segment)
+        )
         if child is None:
             break
         node = child
         stop = node.end
         # Both go on with the same token, so the span at `place` begins in both at the same place.
-        if span[2] == stop <= end and span == node.key.spans[place]:  # most edges are one run
+        if ends == stop <= end and span == node.key.spans[place]:  # most edges are one run
             at = stop
             place += 1
             continue

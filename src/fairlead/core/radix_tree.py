@@ -127,7 +127,10 @@ class RadixTree:
         node, length = match
         if length < node.end:
             node = self._split(node, length)
-        self._pin(node)
+        if node.pins:
+            node.pins += 1
+        else:
+            self._pin(node)
         self._touch(node, now_us)
         return node
 
@@ -142,8 +145,8 @@ class RadixTree:
         end = key.length if end is None else end
         assert path.pins > 0 and path.end <= end <= key.length
         node, length = path, path.end
-        if node.children:  # someone else may have cached more meanwhile
-            node, length = descend(path, key, end)
+        if length < end and node.children and key.unit(length) in node.children:
+            node, length = descend(path, key, end)  # someone else has cached more meanwhile
             if length < node.end:
                 node = self._split(node, length)
         below = node
@@ -163,7 +166,7 @@ class RadixTree:
     def use(self, path: Path) -> None:
         """A pinned prefix was in use up to now. O(1)."""
         assert path.pins > 0
-        path.used = self._next()
+        self._serial = path.used = self._serial + 1
 
     def release(self, path: Path) -> None:
         """Give back a pin; evicts nothing. O(depth)."""
@@ -173,7 +176,8 @@ class RadixTree:
         while not node.pins:
             assert node.parent is not None
             self.pinned -= node.end - node.start
-            self._offer(node)
+            if not node.children:
+                self._leaves.push((node.used, node.serial, node), _may_go)
             node = node.parent
             node.pins -= 1
 
@@ -253,7 +257,7 @@ class RadixTree:
         """It is the most recently used. What is above it hears of that when it becomes a leaf."""
         assert now_us >= self._now_us, "time goes on, so that the touches' numbers are in its order"
         self._now_us = now_us
-        node.used = self._next()
+        self._serial = node.used = self._serial + 1
 
     def _offer(self, node: Node) -> None:
         """An unpinned leaf may be evicted."""

@@ -106,19 +106,15 @@ class WorkerGaps:
     """
 
     __slots__ = (
-        "_above",
-        "_clients",
-        "_pairs",
-        "_places",
-        "_scales",
-        "_served",
-        "_waiting",
-        "_worker",
-    )
+        "_above", "_clients", "_pairs", "_places", "_scales", "_served", "_waiting", "_worker",
+        "compares",
+    )  # fmt: skip
 
     def __init__(self, pairs: PairGaps, worker: int | None) -> None:
         self._pairs = pairs
         self._worker = worker
+        # Whether what is served now makes a difference: several are backlogged.
+        self.compares = False
         self._waiting: dict[ClientId, int] = {}  # how many requests of who is backlogged
         self._places: dict[ClientId, int] = {}
         self._clients: list[ClientId] = []  # by place, as what follows
@@ -126,11 +122,6 @@ class WorkerGaps:
         self._served: Array = np.zeros(SMALLEST)
         self._scales: Array = np.zeros(SMALLEST)
         self._above: Array = np.zeros((SMALLEST, SMALLEST))
-
-    @property
-    def compares(self) -> bool:
-        """Whether what is served now makes a difference: several are backlogged. O(1)."""
-        return len(self._waiting) > 1
 
     def begins(self, client: ClientId) -> bool:
         """Whether `wait` would put the client beside others, so that all before must be told. O(1)."""
@@ -145,7 +136,8 @@ class WorkerGaps:
         elif client in self._pairs.scales:
             waiting[client] = 1
             if len(waiting) > 1:
-                if len(waiting) == 2:  # the other has been alone
+                if not self.compares:  # the other has been alone
+                    self.compares = True
                     self._begin(next(iter(waiting)))
                 self._begin(client)
 
@@ -176,6 +168,7 @@ class WorkerGaps:
             waiting[client] = left - 1
             return
         del waiting[client]
+        self.compares = len(waiting) > 1
         place = self._places.get(client)
         if place is not None:
             if len(self._clients) > 1:

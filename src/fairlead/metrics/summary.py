@@ -147,10 +147,9 @@ class Summary:
         at.waiting += 1
         if self._queue is not None:
             self._queue.leave(flight, t_us)
-        gaps = at.gaps
-        if gaps.begins(client):
+        if at.gaps.begins(client):
             self._settle(at)
-        gaps.wait(client)
+        at.gaps.wait(client)
         if not at.running:
             at.watch_idle(t_us)
 
@@ -272,8 +271,7 @@ class Summary:
         if at is None:
             if self._queue is not None:
                 self._queue.leave(flight, t_us)
-            return
-        if flight.running:
+        elif flight.running:
             at.running -= 1
             flight.running = False
             if not at.running:

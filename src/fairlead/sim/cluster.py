@@ -75,7 +75,6 @@ class Cluster:
         if config.workers > 1 and self.router:
             self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
         self._up = 0  # workers that are
-        self._tickets: dict[Job, Ticket] = {}
         self._stranded: list[Ticket] = []  # sent while no worker was up
         self.replicas = [self._replica(number) for number in range(config.workers)]
         for number in range(config.replicas):
@@ -118,14 +117,12 @@ class Cluster:
         request = ticket.request
         number = self._route(request) if self.view else 0
         ticket.job = job = ticket.job_at(number)
-        self._tickets[job] = ticket
         replica = self.replicas[number]
         replica.catch_up()
         self._tell_dispatch(self.kernel.now_us, number, request.id, request.client)
         try:
             replica.enqueue(job)
         except QueueFull:
-            del self._tickets[job]
             self._settle(job)
             self.intake.reject(ticket, "queue-full", worker=number)
 
@@ -151,11 +148,11 @@ class Cluster:
     # -- what replicas tell --------------------------------------------------------------------
 
     def _ended(self, job: Job, finished: bool) -> None:
-        ticket = self._tickets.pop(job)
         if self._timed:
             self._tell_times(self._timed, job, finished)
-        self._settle(job)
-        self.intake.ended(ticket, finished=finished)
+        if self.view:
+            self._settle(job)
+        self.intake.ended(job.ticket, finished=finished)
 
     def _settle(self, job: Job) -> None:
         """What it really got replaces what the router assumed."""
@@ -196,7 +193,6 @@ class Cluster:
 
     def _taken(self, ticket: Ticket, job: Job) -> None:
         ticket.job = job
-        self._tickets[job] = ticket
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -233,7 +229,7 @@ class Cluster:
 
     def _back(self, job: Job, paid: int | None) -> Ticket:
         """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
-        ticket = self._tickets.pop(job)
+        ticket: Ticket = job.ticket
         ticket.lost(paid)
         return ticket
 

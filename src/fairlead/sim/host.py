@@ -7,7 +7,7 @@ long the pass lasts, and tells what happened. `ideal`, `artifact`, `vllm` and `s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from fairlead.core.request import ClientId, Request
 from fairlead.workloads.trace import TraceRow
@@ -16,7 +16,9 @@ from fairlead.workloads.trace import TraceRow
 class Job:
     """One request at one replica, from its dispatch to its end."""
 
-    __slots__ = ("admitted", "emitted", "extend_len", "first_us", "request", "row", "worker")
+    __slots__ = (
+        "admitted", "emitted", "extend_len", "first_us", "request", "row", "ticket", "worker",
+    )  # fmt: skip
 
     def __init__(self, row: TraceRow, request: Request, worker: int = 0) -> None:
         self.row = row
@@ -29,6 +31,7 @@ class Job:
         # Here or at a worker that failed: whether it ran, and when its caller had its first token.
         self.admitted = False
         self.first_us: int | None = None
+        self.ticket: Any = None  # of who sent it here, for whoever did
 
     @property
     def left(self) -> int:
@@ -99,6 +102,7 @@ class Host(Protocol):
         """`passes` <= repeats such passes are over; the jobs that finished, in order of admission.
 
         A run of alike passes may be ended in pieces, of which only the last has jobs that finish.
+        Those of `then` may be counted with the pass before them, if both are over.
         """
         ...
 

@@ -54,6 +54,7 @@ class Ticket:
         """What it would be at that worker."""
         job = Job(self.row, self.request, worker)
         job.admitted, job.first_us = self.admitted, self.first_us
+        job.ticket = self
         return job
 
     def lost(self, paid: int | None) -> None:
@@ -145,6 +146,7 @@ class Intake:
 
     def ended(self, ticket: Ticket, *, finished: bool) -> None:
         """The request is gone: its children may begin, or never will. O(those)."""
+        ticket.job = None  # which knows it: nobody collects cycles
         if not finished:
             self._bury(ticket)
             return
@@ -173,6 +175,7 @@ class Intake:
 
     def reject(self, ticket: Ticket, reason: Reason, worker: int | None = None) -> None:
         """It will not be served, and nobody who waits for it."""
+        ticket.job = None
         self._tell_rejected(ticket, reason, worker)
         self._bury(ticket)
 

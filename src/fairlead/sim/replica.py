@@ -5,7 +5,7 @@ It counts in picoseconds while it is busy, so that a run of alike passes in clos
 same microsecond as the passes one by one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 from fairlead.core.events import (
@@ -38,15 +38,19 @@ class _Stretch:
 
     __slots__ = ("begun_us", "end_ps", "growth_ps", "left", "pass_ps", "start_ps", "then", "work")
 
-    def __init__(self, work: Pass, start_ps: int, pass_ps: int, growth_ps: int, left: int) -> None:
+    def __init__(self, work: Pass, left: int, start_ps: int, step_time: StepTime) -> None:
         self.work = work
+        self.left = left
         self.begun_us = start_ps // PS_PER_US
         self.start_ps = start_ps
-        self.pass_ps = pass_ps
-        self.growth_ps = growth_ps
-        self.left = left
-        self.end_ps = start_ps + (after(left, pass_ps, growth_ps) if left > 1 else pass_ps)
+        self.pass_ps = pass_ps = step_time.pass_ps(work)
         self.then: _Stretch | None = None
+        if left == 1:
+            self.growth_ps = 0
+            self.end_ps = start_ps + pass_ps
+        else:
+            self.growth_ps = step_time.growth_ps(work)
+            self.end_ps = start_ps + after(left, pass_ps, self.growth_ps)
 
     def over_by(self, now_us: int) -> int:
         """How many of them have ended at `now_us`, fewer than all. O(1) as long as growth is slow."""
@@ -104,6 +108,7 @@ class Replica:
         self._tell_admit, self._tell_decode = telling.of[Admit], telling.of[Decode]
         self._tell_enqueue, self._tell_finish = telling.of[Enqueue], telling.of[Finish]
         self._tell_first = telling.of[FirstToken]
+        self._tell_refill, self._tell_evict = telling.of[Refill], telling.of[Evict]
         self._ended = ended
         self._skips = skips and step_time.alike
         self._jobs: dict[Job, bool] = {}  # all that are here, and whether they run
@@ -167,13 +172,15 @@ class Replica:
         if stretch is None:
             return
         now_us = self._kernel.now_us
-        if stretch.then is not None and stretch.then.start_ps // PS_PER_US <= now_us:
-            stretch = self._go_on(stretch, stretch.then)
-        if stretch.left > 1:
-            over = stretch.over_by(now_us)
-            if over:
-                finished = self._advance(stretch, over)
-                assert not finished, finished
+        passes = 0
+        if stretch.then is not None and stretch.end_ps // PS_PER_US <= now_us:
+            passes = self._pass_by(stretch, 1)
+            self._stretch = stretch = stretch.then
+        if stretch.left > 1 and (over := stretch.over_by(now_us)):
+            passes += self._pass_by(stretch, over)
+        if passes:
+            finished = self.host.end_pass(passes, stretch.start_ps // PS_PER_US)
+            assert not finished, finished
 
     # -- passes --------------------------------------------------------------------------------
 
@@ -199,31 +206,20 @@ class Replica:
         if work is None:
             return
         self._tell(work, now_us)
-        stretch = last = self._planned(work, max(self._free_ps, now_us * PS_PER_US))
+        start_ps = max(self._free_ps, now_us * PS_PER_US)
+        repeats = work.repeats if self._skips else 1
+        stretch = last = _Stretch(work, repeats, start_ps, self._step_time)
         if work.then is not None and self._skips:
-            stretch.then = last = self._planned(work.then, stretch.end_ps)
+            last = _Stretch(work.then, work.then.repeats, stretch.end_ps, self._step_time)
             last.begun_us = stretch.begun_us  # as one of a run: it may be cut where it starts
+            stretch.then = last
         self._stretch = stretch
         self._foresee(last)
-
-    def _planned(self, work: Pass, start_ps: int) -> _Stretch:
-        """The pass and its like, from then on."""
-        step_time, left = self._step_time, work.repeats
-        if left == 1 or not self._skips:
-            return _Stretch(work, start_ps, step_time.pass_ps(work), 0, 1)
-        return _Stretch(work, start_ps, step_time.pass_ps(work), step_time.growth_ps(work), left)
 
     def _foresee(self, last: _Stretch) -> None:
         """The end of all that is known to come."""
         self._epoch += 1
         self._kernel.at(last.end_ps // PS_PER_US, self._end_priority, self._end, self._epoch)
-
-    def _go_on(self, stretch: _Stretch, then: _Stretch) -> _Stretch:
-        """The stretch is over, and what follows is under way."""
-        finished = self._advance(stretch, stretch.left)
-        assert not finished, finished
-        self._stretch = then
-        return then
 
     def _cut_short(self) -> None:
         """Look again after the pass under way; between two passes, look now."""
@@ -246,21 +242,22 @@ class Replica:
         return stretch.begun_us < now_us == stretch.start_ps // PS_PER_US
 
     def _end(self, epoch: int) -> None:
-        """The last pass of the stretch is over."""
+        """The last pass that was foreseen is over."""
         stretch = self._stretch
         if stretch is None or epoch != self._epoch:
             return
+        passes = 0
         if stretch.then is not None:
-            stretch = self._go_on(stretch, stretch.then)
-        step = self.steps + stretch.left - 1
-        finished = self._advance(stretch, stretch.left)
+            passes = self._pass_by(stretch, 1)
+            stretch = stretch.then
+        passes += self._pass_by(stretch, stretch.left)
         self._stretch = None
-        self._free_ps = stretch.start_ps
-        for job in finished:
+        self._free_ps = stretch.end_ps
+        now_us, number, last = self._kernel.now_us, self.number, self.steps - 1
+        for job in self.host.end_pass(passes, now_us):
             del self._jobs[job]
             request = job.request
-            now_us = self._kernel.now_us
-            self._tell_finish(now_us, self.number, request.id, request.client, step, job.emitted)
+            self._tell_finish(now_us, number, request.id, request.client, last, job.emitted)
             self._ended(job, True)
         if self._leaving:
             for job in self._leaving:
@@ -269,33 +266,35 @@ class Replica:
             self._leaving.clear()
         self._start_soon()
 
-    def _advance(self, stretch: _Stretch, passes: int) -> Sequence[Job]:
-        """`passes` passes of the stretch are over; the jobs that finished."""
+    def _pass_by(self, stretch: _Stretch, passes: int) -> int:
+        """So many passes of the stretch are over, which the host hears next; how many."""
         start_ps, pass_ps, growth_ps = stretch.start_ps, stretch.pass_ps, stretch.growth_ps
         end_us = stretch.advance(passes) // PS_PER_US
-        finished = self.host.end_pass(passes, end_us)
-        work = stretch.work
+        work, number = stretch.work, self.number
         self._tell_decode(
-            end_us, self.number, self.steps, work.counts, passes, start_ps, pass_ps, growth_ps
+            end_us, number, self.steps, work.counts, passes, start_ps, pass_ps, growth_ps
         )
         self.steps += passes
         for job in work.first:
             if job.first_us is None:
                 job.first_us = end_us
                 request = job.request
-                self._tell_first(end_us, self.number, request.id, request.client)
-        return finished
+                self._tell_first(end_us, number, request.id, request.client)
+        return passes
 
     def _tell(self, work: Pass, now_us: int) -> None:
         """What led to the pass that begins now."""
-        number, emit, tell_admit = self.number, self._emit, self._tell_admit
+        number = self.number
         for job in work.preempted:
             self._jobs[job] = False
-            emit(Preempt(now_us, number, job.request.id, job.request.client, self.steps))
+            self._emit(Preempt(now_us, number, job.request.id, job.request.client, self.steps))
         if work.refills:
-            emit(Refill(now_us, number, work.refills))
+            self._tell_refill(now_us, number, work.refills)
         if work.evicted:
-            emit(Evict(now_us, number, work.evicted))
+            self._tell_evict(now_us, number, work.evicted)
+        if not work.admitted:
+            return
+        tell_admit = self._tell_admit
         for job, extend_len, again in work.admitted:
             self._jobs[job] = True
             if not again:

@@ -89,13 +89,13 @@ class Roofline:
 
     def pass_ps(self, work: Pass) -> int:
         """The duration of the pass. O(1), about a microsecond."""
-        sequences = work.chunks + work.decodes
-        key = (work.extend_len + work.decodes, sequences)
+        chunks, decodes = work.chunks, work.decodes
+        key = (work.extend_len + decodes, chunks + decodes)
         fixed = self._weights_ps.get(key)
         if fixed is None:
             fixed = self._weights_ps[key] = self._fixed_ps(*key)
         fixed += self._context_ps * work.context
-        if work.chunks:
+        if chunks:
             fixed += round(self._attention_ps * work.attention)
             if work.admitted:
                 fixed += self._admit_ps
