@@ -9,6 +9,8 @@ from fairlead.experiments.study import Study
 
 STUDIES: dict[str, str] = {
     "dlpm-fig1": "dlpm_fig1",
+    "dlpm-fig4a": "dlpm_fig4a",
+    "dlpm-fig4b": "dlpm_fig4b",
     "dlpm-fig7": "dlpm_fig7",
     "dlpm-fig9": "dlpm_fig9",
     "pareto": "pareto",
