@@ -91,8 +91,12 @@ def _least(results: Results, metric: str) -> Interval:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """Throughput rises and levels above all others; Jain's index hardly moves."""
+    return [*_throughput(results), *_fairness(results)]
+
+
+def _throughput(results: Results) -> list[Verdict]:
     have = set(results.labels("workload"))
-    made = []
+    made: list[Verdict] = []
     for workload, figure in ((BAD, "10a"), (GOOD, "10b")):
         elsewhere = {
             name: _rise(results, "throughput", name)
@@ -131,8 +135,12 @@ def judge(results: Results) -> Sequence[Verdict]:
                 },
             ),
         ]
+    return made
+
+
+def _fairness(results: Results) -> list[Verdict]:
     at = [results.interval("jain_client", **_at(BAD, quantum)) for quantum in _quanta(results)]
-    made += [
+    return [
         judged(
             claim="10a: Jain's index (client view) falls slightly from Q^w = 2,000 to 40,000, to 0.95 of "
             "itself or more",
@@ -159,7 +167,6 @@ def judge(results: Results) -> Sequence[Verdict]:
             "backlog demand shows",
         ),
     ]
-    return made
 
 
 def _panel(workload: str, metric: str, label: str) -> Panel:

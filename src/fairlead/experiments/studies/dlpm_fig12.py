@@ -169,6 +169,6 @@ STUDY = Study(
     judge=judge,
     choices="One of the four programs is unstated: a judge of six respects. Clients 0 and 1 chat (four "
     "turns, short and long answers), 2 grows trees (b = 2), 3 judges. Rates 1.6, 0.8, 0.16 and 0.4 "
-    "programs a second, so that all queue on one A10G with 129,000 KV tokens (half of that with 40,000). Ideal engine; "
-    "SGLang's admission, memory, Q^u and LPM's fallback are varied. More means by more than 1 %.",
+    "programs a second, so that all queue on one A10G with 129,000 KV tokens (half of that with 40,000). Ideal "
+    "engine; SGLang's admission, memory, Q^u and LPM's fallback are varied. More means by more than 1 %.",
 )

@@ -169,6 +169,6 @@ STUDY = Study(
     judge=judge,
     choices="The conversations are not public here: lengths of Chatbot Arena from the VTC trace, 1.2 turns, "
     "16 tokens of system prompt, 3 conversations a second from a good client and 15 from a surging one, "
-    "twice what two A10Gs serve. The texts differ on who returns to normal: client 2 (arXiv, the figure here) or "
-    "both. Ideal engine; SGLang's admission, LPM's fallback and scarce memory are varied.",
+    "twice what two A10Gs serve. The texts differ on who returns to normal: client 2 (arXiv, the figure here) "
+    "or both. Ideal engine; SGLang's admission, LPM's fallback and scarce memory are varied.",
 )
