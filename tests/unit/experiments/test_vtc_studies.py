@@ -3,10 +3,12 @@
 import pytest
 from tests.unit.workloads.public_data import DATA, needs_data
 
+from fairlead.core.costs import PROFILED
 from fairlead.experiments import vtc_measures
 from fairlead.experiments.results import Results
 from fairlead.experiments.studies import study_of
 from fairlead.experiments.studies.vtc import measured, printed, simulated
+from fairlead.experiments.studies.vtc_table3 import ChargedLate
 from fairlead.experiments.studies.vtc_tables import table_study
 from fairlead.experiments.study import Generated, Outcome
 from fairlead.experiments.vtc_case import curves
@@ -73,6 +75,15 @@ def test_no_seed_changes_what_was_measured():
     case = measured("fcfs", "overload")
 
     assert case.outcome(0, DATA) == case.outcome(1, DATA)
+
+
+def test_charged_late_or_at_once_a_request_costs_the_same():
+    late = ChargedLate()
+
+    assert late.prefill(100) == 0
+    assert late.decode(100, 0, 1) + late.decode(100, 1, 9) == (
+        PROFILED.prefill(100) + PROFILED.decode(100, 0, 10)
+    )
 
 
 def test_a_printed_line_has_the_tables_numbers_and_no_others():
@@ -152,7 +163,7 @@ def verdicts_of(**avg_diffs):
             "scheduler": name,
             "origin": "simulated",
             "seed": seed,
-            "max_diff": LINES[name].max_diff,
+            "max_diff": LINES[name.partition(" ")[0]].max_diff,
             "avg_diff": value,
             "diff_var": 1.0,
             "tokens_per_s": 800.0,
@@ -175,6 +186,16 @@ def test_a_line_says_what_is_off():
 
     assert vtc.holds == "does not hold"
     assert vtc.why == "off: Avg Diff by +23 %"
+
+
+def test_other_cases_of_a_scheduler_are_told_where_it_is_off():
+    verdicts = verdicts_of(**{"vtc": [232, 260], "fcfs": [400, 400], "vtc (late)": [250, 270]})
+
+    assert len(verdicts) == 3
+    assert verdicts[0].why.endswith(
+        "; vtc (late): Max Diff 300 (300 to 300), "
+        "Avg Diff 260 (250 to 270), tokens/s 800 (800 to 800)"
+    )
 
 
 def test_a_printed_value_among_the_seeds_holds():

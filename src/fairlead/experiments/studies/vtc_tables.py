@@ -16,6 +16,7 @@ from fairlead.experiments.studies.vtc import (
     simulated,
 )
 from fairlead.experiments.study import Case, Generated, Imported, Study, Verdict
+from fairlead.experiments.vtc_case import Replayed
 from fairlead.experiments.vtc_measures import TABLE
 from fairlead.metrics.vtc_table import WINDOW_S, Table
 
@@ -47,18 +48,21 @@ def table_study(
     worth: str = "linear",
     request: float = 0.0,
     notes: Mapping[str, str] | None = None,
+    others: Sequence[Replayed] = (),
 ) -> Study:
     """A table of the paper. `rows`: the authors' runs of `with_rows`.
 
     `request`: what one request is worth, if all are alike: differences are made of whole ones.
-    `notes`: by scheduler, what is known of why its line may differ.
+    `notes`: by scheduler, what is known of why its line may differ. `others`: cases of the full run
+    that explain it, each with a scheduler called "vtc (how)".
     """
 
-    def cases(_: bool) -> Sequence[Case]:
+    def cases(quick: bool) -> Sequence[Case]:
         return [
             *printed(lines),
             *(simulated(name, workload, worth=worth, shown=()) for name in lines),
             *(measured(name, rows, worth=worth, shown=()) for name in with_rows),
+            *(() if quick else others),
         ]
 
     return Study(
@@ -128,7 +132,7 @@ def _line(results: Results, name: str, line: Table, grain: float, note: str) -> 
         theirs = getattr(line, PRINTED_AS[metric])
         if not _near(each, theirs, max(NEAR[metric] * theirs, grain)):
             off.append(f"{NAMES[metric]} by {100 * (each.median / theirs - 1):+.0f} %")
-    why = f"off: {', '.join(off)}" + (f"; {note}" if note else "")
+    why = "; ".join([f"off: {', '.join(off)}", *filter(None, [note]), *_instead(results, name)])
     paper = ", ".join(
         f"{NAMES[metric]} {three_digits(getattr(line, PRINTED_AS[metric]))}" for metric in NEAR
     )
@@ -140,6 +144,17 @@ def _line(results: Results, name: str, line: Table, grain: float, note: str) -> 
         holds="does not hold" if off else "holds",
         why=why if off else "",
     )
+
+
+def _instead(results: Results, name: str) -> list[str]:
+    """What the other cases of a scheduler come to."""
+    others = [
+        str(each) for each in results.labels("scheduler") if str(each).startswith(f"{name} (")
+    ]
+    return [
+        f"{other}: {', '.join(f'{NAMES[metric]} {ours(results, metric, other)}' for metric in NEAR)}"
+        for other in others
+    ]
 
 
 def _near(found: Interval, printed_value: float, off: float) -> bool:
