@@ -74,10 +74,16 @@ class Answer:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; one request at a time."""
+    """One keep-alive connection; one request at a time, to one path. `answer` makes what it fills."""
 
-    def __init__(self, host: str) -> None:
-        self._host = host.encode()
+    def __init__(
+        self,
+        host: str,
+        path: str = "/v1/chat/completions",
+        answer: Callable[[], Answer] = Answer,
+    ) -> None:
+        self._host, self._path = host.encode(), path.encode()
+        self._make_answer = answer
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._answer = Answer()
@@ -87,15 +93,20 @@ class Connection(asyncio.Protocol):
         """The whole answer. Raises ConnectionError when the connection ends before it."""
         if self._transport is None:
             raise ConnectionError("closed")
-        self._answer = Answer()
+        self._answer = self._make_answer()
         self._parser = httptools.HttpResponseParser(self)
         self._whole = asyncio.get_running_loop().create_future()
         self._transport.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: %b\r\nAuthorization: Bearer %b\r\n"
+            b"POST %b HTTP/1.1\r\nHost: %b\r\nAuthorization: Bearer %b\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-            % (self._host, key.encode(), len(body), body)
+            % (self._path, self._host, key.encode(), len(body), body)
         )
         return await self._whole
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has hung up, as far as is known."""
+        return self._transport is not None
 
     def close(self) -> None:
         """Hang up."""

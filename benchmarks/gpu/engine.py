@@ -1,0 +1,199 @@
+"""Schedulers compared on a real engine: dummy weights of a model's shape, our workloads, token by token.
+
+    python -m benchmarks.gpu.engine --model llama-3.1-8b --out results/gpu [--seconds 300] [--seeds 5]
+
+Needs a CUDA vLLM 0.24 or later with this repository on the path (httptools, orjson and prometheus-client
+beside it), no network and no weights. Writes rows as a study's: throughput, Jain's index in both views,
+hit rate, P50 and P99 of the clients that behave. Caveat first: a request counts as admitted when its
+first token comes, and a run ends when everybody is served. On a CPU `--model toy` tries the script.
+"""
+
+import argparse
+import asyncio
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.gpu.model_folder import write_model
+from benchmarks.gpu.replay import Replay, Tokens, outcome_of
+from fairlead.engines import local
+from fairlead.engines.supervision import Child
+from fairlead.errors import FairleadError
+from fairlead.experiments import measures, provenance
+from fairlead.experiments.output import write_table
+from fairlead.experiments.results import Cell
+from fairlead.experiments.study import Measure
+from fairlead.sim.models import MODELS, Model
+from fairlead.workloads.generators import GENERATORS
+from fairlead.workloads.trace import TraceRow
+
+NAME = "shape"
+POLICIES = ("dlpm", "vtc", "lpm", "fcfs")
+WORKLOADS = ("tot-s1", "tot-s2", "judge-s1")
+MISBEHAVING = ("c0",)
+# No model of anybody's; vLLM's attention on a CPU wants heads of 64.
+TOY = Model(layers=2, d=128, heads=2, kv_heads=1, head_dim=64, ffn=256, vocab=2048)
+SHAPES = {**MODELS, "toy": TOY}
+POSITIONS = 8192
+TOY_BLOCKS, TOY_RUNNING = 128, 4  # blocks of 32 tokens
+MEASURES: dict[str, Measure] = {
+    "throughput": measures.throughput,
+    "tokens_per_s": measures.tokens_per_s,
+    "jain_client": measures.jain_client,
+    "jain_system": measures.jain_system,
+    "hit_rate": measures.hit_rate,
+    "makespan_s": measures.makespan_s,
+    "ttft_p50_s": measures.ttft("p50_s", without=MISBEHAVING),
+    "ttft_p99_s": measures.ttft("p99_s", without=MISBEHAVING),
+    "program_p50_s": measures.program_completion("p50_s", without=MISBEHAVING),
+    "program_p99_s": measures.program_completion("p99_s", without=MISBEHAVING),
+}
+
+
+def command(options: argparse.Namespace, policy: str, model: Path, port: int) -> list[str]:
+    """The engine, with the plug-in and without weights."""
+    settings: dict[str, object] = {"scheduler": policy}
+    if policy == "dlpm":
+        settings["quantum"] = options.quantum
+    toy = ("--num-gpu-blocks-override", str(TOY_BLOCKS), "--max-num-seqs", str(TOY_RUNNING),
+           "--max-model-len", "2048")  # fmt: skip
+    return [
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+        "--host", local.HOST, "--port", str(port), "--model", str(model), "--served-model-name", NAME,
+        "--load-format", "dummy", "--enable-prefix-caching", "--enable-prompt-tokens-details",
+        "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
+        "--additional-config", json.dumps({"fairlead": settings}),
+        "--uvicorn-log-level", "warning",
+        *(local.CPU_FLAGS if local.runs_on_cpu() else ()),
+        *(toy if options.model == "toy" else ()),
+        *options.arguments,
+    ]  # fmt: skip
+
+
+@asynccontextmanager
+async def engine(options: argparse.Namespace, policy: str, model: Path, folder: Path) -> Any:
+    """Started and answering; port and key. Raises EngineFailed when it does not come up."""
+    (port,), key = local.free_ports(1), secrets.token_hex(8)
+    about = local.EngineOptions(model=str(model), scheduler=policy, api_key=key)
+    found = local.Model(source=str(model), name=NAME)
+
+    async def answers() -> bool:
+        return await asyncio.to_thread(local.completes, port, NAME, key)
+
+    child = Child(
+        name=f"engine with {policy}",
+        command=command(options, policy, model, port),
+        environment=local.environment(about, found, folder / "counters"),
+        log=folder / f"{policy}.log",
+        probe=answers,
+        tell=lambda name, news: print(f"{name}: {news}", flush=True),
+        before_start=lambda: (folder / "counters").mkdir(exist_ok=True),
+    )
+    keeping = asyncio.create_task(child.keep())
+    ready = asyncio.create_task(child.ready.wait())
+    try:
+        await asyncio.wait({keeping, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            keeping.result()
+        yield port, key
+    finally:
+        ready.cancel()
+        keeping.cancel()
+        await asyncio.gather(keeping, ready, return_exceptions=True)
+
+
+def trace(options: argparse.Namespace, workload: str, seed: int) -> list[TraceRow]:
+    """The generator's rows; its settings are those of `--set`, where it has them."""
+    settings = {"duration": options.seconds, **options.settings}
+    return list(GENERATORS[workload].rows(Random(seed), **settings))
+
+
+async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
+    """A row a run: an engine a policy, all workloads and seeds on it."""
+    shape = SHAPES[options.model]
+    for policy in options.policies:
+        async with engine(options, policy, model, folder) as (port, key):
+            for workload in options.workloads:
+                for seed in range(options.seeds):
+                    replay = Replay(
+                        trace(options, workload, seed), host=local.HOST, port=port, key=key,
+                        model=NAME, tokens=Tokens(shape.vocab, f"{workload}/{seed}"),
+                    )  # fmt: skip
+                    await replay.run(options.timeout)
+                    outcome = outcome_of(replay.finished, replay.begin_us)
+                    yield {
+                        "workload": workload, "policy": policy, "seed": seed,
+                        "requests": len(replay.finished),
+                        **{name: of(outcome) for name, of in MEASURES.items()},
+                    }  # fmt: skip
+
+
+async def measure(options: argparse.Namespace) -> list[dict[str, Cell]]:
+    """All runs; what is there is written after each, for hours may be lost otherwise."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    about = {
+        **provenance.of_this_run(), "model": options.model, "quantum": options.quantum,
+        "seconds": options.seconds, "settings": options.settings, "arguments": options.arguments,
+        "gpu": gpu_name(),
+    }  # fmt: skip
+    (options.out / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    rows: list[dict[str, Cell]] = []
+    with TemporaryDirectory(prefix="fairlead-shape-") as made:
+        model = Path(made) / "model"
+        dtype = "float32" if local.runs_on_cpu() else "bfloat16"
+        write_model(model, SHAPES[options.model], positions=POSITIONS, dtype=dtype)
+        async for row in runs(options, model, Path(made)):
+            rows.append(row)
+            write_table(options.out / "rows.csv", list(row), (list(each.values()) for each in rows))
+            print(" ".join(f"{name}={_short(value)}" for name, value in row.items()), flush=True)
+    return rows
+
+
+def gpu_name() -> str:
+    """As CUDA calls it."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "none"
+
+
+def _short(value: Cell) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 1 if an engine failed; what was measured before is written."""
+    try:
+        asyncio.run(measure(parse(argv)))
+    except FairleadError as error:
+        print(f"engine: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; what follows `--` goes to the engine."""
+    parser = argparse.ArgumentParser(prog="benchmarks.gpu.engine")
+    parser.add_argument("--model", choices=sorted(SHAPES), default="llama-3.1-8b")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
+    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=sorted(GENERATORS))
+    parser.add_argument("--seconds", type=float, default=300, help="of arrivals")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--quantum", type=int, default=4096, help="DLPM's, in tokens of service")
+    parser.add_argument("--timeout", type=float, default=3600, help="seconds that one run may take")
+    parser.add_argument(
+        "--set", dest="settings", type=json.loads, default={}, metavar="JSON",
+        help='of the workloads, such as {"clients": 3, "rates": [0.2, 0.1]}',
+    )  # fmt: skip
+    parser.add_argument("arguments", nargs="*", metavar="-- FLAGS", help="of the engine")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
