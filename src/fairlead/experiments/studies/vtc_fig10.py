@@ -68,7 +68,7 @@ STUDY = Study(
     title="The load changes its shape twice",
     source=f"{PAPER}, Figure 10",
     shows="LCF repays a client for the time it was away; VTC lifts its counter and does not",
-    takes="quick 3 s; full 20 s",
+    takes="quick 1 s; full 8 s",
     cases=cases,
     measures={
         **TABLE,

@@ -80,7 +80,7 @@ STUDY = Study(
     title="Response times on the real trace",
     source=f"{PAPER}, Figures 11 and 12",
     shows="FCFS delays everybody, VTC only those who ask for more than their share",
-    takes="quick 6 s; full 30 s",
+    takes="quick 3 s; full 10 s",
     cases=cases,
     measures={
         **TABLE,

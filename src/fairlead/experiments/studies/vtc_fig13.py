@@ -76,7 +76,7 @@ STUDY = Study(
     title="Response times behind limits of requests a minute",
     source=f"{PAPER}, Figure 13",
     shows="a low limit wastes the engine, a high one is FCFS",
-    takes="quick 6 s; full 40 s",
+    takes="quick 4 s; full 20 s",
     cases=cases,
     measures={
         **TABLE,

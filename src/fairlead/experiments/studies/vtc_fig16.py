@@ -73,7 +73,7 @@ STUDY = Study(
     title="Weights",
     source=f"{PAPER}, Figure 16",
     shows="weighted VTC shares by the weights",
-    takes="quick 4 s; full 25 s",
+    takes="quick 1 s; full 8 s",
     cases=cases,
     measures={
         **TABLE,

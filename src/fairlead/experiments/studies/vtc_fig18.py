@@ -81,7 +81,7 @@ STUDY = Study(
     title="Response times of all clients, profiled cost",
     source=f"{PAPER}, Figure 18",
     shows="with a profiled cost VTC still keeps the response times of light clients low",
-    takes="quick 8 s; full 90 s",
+    takes="quick 7 s; full 40 s",
     cases=cases,
     measures={
         **TABLE,

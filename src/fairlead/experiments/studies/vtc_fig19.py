@@ -90,7 +90,7 @@ STUDY = Study(
     title="What foreseeing outputs is good for",
     source=f"{PAPER}, Figure 19",
     shows="with predicted outputs, even off by half, service differs by much less",
-    takes="quick 8 s; full 50 s",
+    takes="quick 3 s; full 20 s",
     cases=cases,
     measures={
         **TABLE,

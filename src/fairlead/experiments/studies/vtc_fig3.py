@@ -66,7 +66,7 @@ STUDY = Study(
     title="Two clients over capacity",
     source=f"{PAPER}, Figure 3",
     shows="VTC keeps the difference of the clients' service bounded, FCFS does not",
-    takes="quick 5 s; full 30 s",
+    takes="quick 2 s; full 10 s",
     cases=cases,
     measures={
         **TABLE,

@@ -74,7 +74,7 @@ STUDY = Study(
     title="Two clients below their share, one above it",
     source=f"{PAPER}, Figure 4",
     shows="who asks for less than a share is served at once; who asks for more gets what is left",
-    takes="quick 4 s; full 25 s",
+    takes="quick 2 s; full 8 s",
     cases=cases,
     measures={
         **TABLE,

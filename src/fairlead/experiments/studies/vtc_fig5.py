@@ -60,7 +60,7 @@ STUDY = Study(
     title="A client on and off, below its share",
     source=f"{PAPER}, Figure 5",
     shows="VTC gives what a client leaves to the other, and serves it at once when it is back",
-    takes="quick 4 s; full 25 s",
+    takes="quick 2 s; full 8 s",
     cases=cases,
     measures={
         **TABLE,

@@ -55,7 +55,7 @@ STUDY = Study(
     title="A client on and off, above its share",
     source=f"{PAPER}, Figure 6",
     shows="a client that always has requests waiting gets its share, on or off",
-    takes="quick 3 s; full 25 s",
+    takes="quick 2 s; full 10 s",
     cases=cases,
     measures={
         **TABLE,

@@ -63,7 +63,7 @@ STUDY = Study(
     title="Many short requests against few long ones",
     source=f"{PAPER}, Figure 7",
     shows="VTC bounds the difference of service under Poisson arrivals and unequal lengths",
-    takes="quick 8 s; full 50 s",
+    takes="quick 3 s; full 20 s",
     cases=cases,
     measures={
         **TABLE,

@@ -95,7 +95,7 @@ STUDY = Study(
     title="Long inputs against long outputs",
     source=f"{PAPER}, Figure 8",
     shows="VTC bounds the difference of service between clients of opposite lengths",
-    takes="quick 5 s; full 90 s",
+    takes="quick 2 s; full 100 s",
     cases=cases,
     measures={
         **TABLE,

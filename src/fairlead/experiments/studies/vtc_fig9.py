@@ -62,7 +62,7 @@ STUDY = Study(
     title="A client below its share beside one that grows",
     source=f"{PAPER}, Figure 9",
     shows="under VTC a client's response time does not depend on how ill another one behaves",
-    takes="quick 4 s; full 20 s",
+    takes="quick 1 s; full 6 s",
     cases=cases,
     measures={
         **TABLE,

@@ -23,6 +23,6 @@ STUDY = table_study(
     rows="real",
     with_rows=("fcfs", "lcf", "vtc", "vtc-oracle", "rpm-5", "rpm-20"),
     shows="VTC halves the largest difference at full throughput; RPM pays for fairness with throughput",
-    takes="quick 12 s; full 2 min",
+    takes="quick 8 s; full 35 s",
     notes={"vtc": ONE_TRACE, "vtc-oracle": ONE_TRACE, "vtc-predict": ONE_TRACE},
 )

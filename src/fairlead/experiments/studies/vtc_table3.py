@@ -55,7 +55,7 @@ STUDY = table_study(
     with_rows=("fcfs", "lcf", "rpm-5", "rpm-20"),
     worth="profiled",
     shows="VTC shares by any cost function; with a quadratic one the gap to the others is small",
-    takes="quick 8 s; full 2 min",
+    takes="quick 8 s; full 35 s",
     notes={"vtc": "the run behind this line is not among the rows that are shipped"},
     others=[CHARGED_LATE],
 )

@@ -18,6 +18,6 @@ STUDY = table_study(
     worth="profiled",
     request=profiled(256, 256),
     shows="with a quadratic cost VTC shares equally, too",
-    takes="quick 4 s; full 25 s",
+    takes="quick 2 s; full 12 s",
     notes={"vtc": TURNS},
 )

@@ -17,6 +17,6 @@ STUDY = table_study(
     with_rows=("vtc", "vtc-noisy", "vtc-oracle"),
     request=256 + 2 * 256,
     shows="foreseeing outputs, even off by half, brings differences close to nothing",
-    takes="quick 4 s; full 25 s",
+    takes="quick 2 s; full 12 s",
     notes={"vtc": TURNS, "vtc-noisy": FEW},
 )

@@ -17,6 +17,6 @@ STUDY = table_study(
     with_rows=(),
     request=256 + 2 * 256,
     shows="foreseeing outputs shrinks differences among eight clients, too",
-    takes="quick 4 s; full 25 s",
+    takes="quick 2 s; full 10 s",
     notes={"vtc": TURNS, "vtc-noisy": FEW},
 )
