@@ -158,7 +158,8 @@ class FleetTree:
         node = made if made and made.end == length else self._reach(tokens, length)
         while (above := node.parent) is not None:
             if node.holders.get(worker, 0) & _CONFIRMED:  # and so are all above
-                self._settle(node)
+                if node.children and len(node.children) == 1:
+                    self._settle(node)
                 return
             self._give(node, worker, _CONFIRMED)
             node = above

@@ -88,7 +88,10 @@ class LoadOrder:
         """
         wanted = candidates if among is None else among
         if wanted is None:
-            return next((worker for worker in self.ascending(turn) if worker not in but), None)
+            for worker in self.ascending(turn):
+                if worker not in but:
+                    return worker
+            return None
         also = None if among is None else candidates
         if len(wanted) > _FIRST_STEPS:
             for worker in islice(self.ascending(turn), _FIRST_STEPS):
