@@ -156,6 +156,7 @@ STUDY = Study(
     ],
     judge=judge,
     choices="Workload and rate are not printed: trees of thought (b = 2), 0.5 a second in all, 1.7 times "
-    "what an A10G serves (8.9 requests/s); the run stops with the arrivals. 129,000 KV tokens; the ideal "
-    "engine. Scarce memory, SGLang's admission and a large Q^u are varied with 5 and with 50 clients.",
+    "what an A10G serves (8.9 requests/s); the run stops with the arrivals. 129,000 KV tokens; "
+    "the ideal engine. Scarce memory, SGLang's admission and a large Q^u are varied with 5 and "
+    "with 50 clients.",
 )

@@ -56,52 +56,51 @@ def cases(quick: bool) -> Sequence[Case]:
     return made
 
 
+def _waits(results: Results, metric: str, over: str, under: str = "d2lpm") -> dict[str, Interval]:
+    """By setting; a system that was not varied is as stated."""
+    settings = [(str(reading), STATED) for reading in results.labels("reading")]
+    settings += [(ALONE, name) for name in OTHERS if name in results.labels("variant")]
+    found = {}
+    for reading, variant in settings:
+        sides = [
+            {"reading": reading, "system": system, "variant": _run(results, system, variant)}
+            for system in (over, under)
+        ]
+        if variant in {side["variant"] for side in sides}:
+            name = reading if variant == STATED else variant
+            found[name] = results.ratio(metric, sides[0], sides[1])
+    return found
+
+
+def _run(results: Results, system: str, variant: str) -> str:
+    """The setting in which it was run: this one, or as stated."""
+    has = any((row["system"], row["variant"]) == (system, variant) for row in results.rows)
+    return variant if has else STATED
+
+
+def _above(claim: str, paper: str, why: str, found: dict[str, Interval]) -> Verdict:
+    """By 1 % at least."""
+    ours = found.pop(ALONE)
+    return judged(
+        claim=claim, paper=paper, ours=ours, unit="x", rule=above(1.01), why=why, elsewhere=found
+    )
+
+
 def judge(results: Results) -> Sequence[Verdict]:
     """Who waits, under whom; by D2LPM's own wait."""
-    settings = [(reading, STATED) for reading in results.labels("reading")] + [
-        (ALONE, name) for name in OTHERS if name in results.labels("variant")
-    ]
-
-    def wait(metric: str, over: str, under: str = "d2lpm") -> dict[str, Interval]:
-        """By setting; a system that was not varied is as stated."""
-        found = {}
-        for reading, variant in settings:
-            of = {"reading": reading}
-            sides = [
-                {**of, "system": system, "variant": each}
-                for system in (over, under)
-                for each in [_run(results, system, variant)]
-            ]
-            if variant == STATED or any(side["variant"] != STATED for side in sides):
-                name = reading if variant == STATED else variant
-                found[str(name)] = results.ratio(metric, sides[0], sides[1])
-        return found
-
-    def verdict(claim: str, paper: str, why: str, found: dict[str, Interval]) -> Verdict:
-        ours = found.pop(ALONE)
-        return judged(
-            claim=claim,
-            paper=paper,
-            ours=ours,
-            unit="x",
-            rule=above(1.01),
-            why=why,
-            elsewhere=found,
-        )
-
     longest = results.interval("surging_max_s", reading=ALONE, system="vtc", variant=STATED)
     return [
-        verdict(
+        _above(
             "RR+LPM makes clients 0 and 1 wait longer than D2LPM does: P99 to the first token",
             "high response times for clients 0 and 1",
             "prompts of 16 shared tokens match alike, so LPM serves in order of arrival",
-            wait("good_p99_s", "rr+lpm"),
+            _waits(results, "good_p99_s", "rr+lpm"),
         ),
-        verdict(
+        _above(
             "VTC makes clients 2 and 3 wait longer than D2LPM does: their mean to the first token",
             "up to 80 s under VTC, low under D2LPM",
             f"VTC's longest wait is {longest} s; with few tokens to share D2LPM has no more capacity to give",
-            wait("surging_mean_s", "vtc"),
+            _waits(results, "surging_mean_s", "vtc"),
         ),
         judged(
             claim="D2LPM keeps clients 0 and 1 from waiting: P99 to the first token is below 5 s",
@@ -111,11 +110,11 @@ def judge(results: Results) -> Sequence[Verdict]:
             rule=below(5),
             why="a good client waits for the debt that the surging ones may run up",
         ),
-        verdict(
+        _above(
             "D2LPM gives more service a second than VTC",
             "improves overall system performance",
             "a fifth of the tokens can be cached at most, and every chat ends in the same time",
-            wait("throughput", "d2lpm", "vtc"),
+            _waits(results, "throughput", "d2lpm", "vtc"),
         ),
         judged(
             claim="VTC serves clients 0 and 1 at once: P99 to the first token is below 5 s",
@@ -125,12 +124,6 @@ def judge(results: Results) -> Sequence[Verdict]:
             rule=below(5),
         ),
     ]
-
-
-def _run(results: Results, system: str, variant: str) -> str:
-    """The setting in which it was run: this one, or as stated."""
-    has = any((row["system"], row["variant"]) == (system, variant) for row in results.rows)
-    return variant if has else STATED
 
 
 STUDY = Study(
@@ -167,8 +160,9 @@ STUDY = Study(
         for system in DLPM_SYSTEMS
     ],
     judge=judge,
-    choices="The conversations are not public here: lengths of Chatbot Arena from the VTC trace, 1.2 turns, "
-    "16 tokens of system prompt, 3 conversations a second from a good client and 15 from a surging one, "
-    "twice what two A10Gs serve. The texts differ on who returns to normal: client 2 (arXiv, the figure here) "
-    "or both. Ideal engine; SGLang's admission, LPM's fallback and scarce memory are varied.",
+    choices="The conversations are not public here: lengths of Chatbot Arena from the VTC trace, 1.2 "
+    "turns, 16 tokens of system prompt, 3 conversations a second from a good client and 15 from a "
+    "surging one, twice what two A10Gs serve. The texts differ on who returns to normal: client 2 "
+    "(arXiv, the figure here) or both. Ideal engine; SGLang's admission, LPM's fallback and "
+    "scarce memory are varied.",
 )
