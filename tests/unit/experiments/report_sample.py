@@ -30,6 +30,7 @@ PANELS = [
         hue="client",
         where={"policy": "dlpm", "load": 2},
     ),
+    Panel(title="Empty", form="bars", x="load", y="jain", hue="policy", where={"load": 77}),
     Panel(title="A table", form="table", hue="policy", x="load", columns=("throughput", "jain")),
 ]
 VERDICTS = [

@@ -95,6 +95,11 @@ def test_rows_can_be_taken_away(page, root):
     assert (root / "dlpm-sample" / "rows.csv").read_bytes() == rows
 
 
+def test_a_panel_without_cases_says_so(page):
+    """A quick run leaves some out; an empty pair of axes would look like a fault."""
+    assert "EmptyNo case of these runs is shown here." in Elements(page).text
+
+
 def test_the_figure_is_a_picture(page):
     pictures = [a for a in Elements(page).attributes("src") if a.startswith("data:image/svg+xml,")]
 

@@ -22,8 +22,11 @@ LEGEND_AT_MOST = 24
 Record = dict[str, Any]
 
 
-def chart_of(panel: Panel, results: Results) -> dict[str, Any]:
-    """The Vega-Lite specification of any panel but a table, its numbers in it."""
+def chart_of(panel: Panel, results: Results) -> dict[str, Any] | None:
+    """The Vega-Lite specification of any panel but a table, its numbers in it.
+
+    None where there are none: a quick run leaves cases out.
+    """
     assert panel.form != "table", panel.title
     by_hue = _curves(panel, results) if panel.of == "series" else _spots(panel, results)
     records = [
@@ -31,6 +34,8 @@ def chart_of(panel: Panel, results: Results) -> dict[str, Any]:
         for hue, of in by_hue.items()
         for order, record in enumerate(of)
     ]
+    if not records:
+        return None
     hues = list(by_hue)
     if panel.form == "bars" and not panel.hue:
         # Each bar is a policy, perhaps: then it wears its colour, as in the figure.
@@ -137,9 +142,8 @@ def _at(panel: Panel, records: Sequence[Record]) -> Any:
     y = alt.Y("y:Q", scale=scale, title=titles["y"])
     words = {"hue": panel.hue or "of", "case": "case", **titles, "low": "least", "high": "most",
              "seeds": "seeds"}  # fmt: skip
-    shown = records[0] if records else {}
     tooltip = [
-        alt.Tooltip(f"{name}:N", title=title) for name, title in words.items() if name in shown
+        alt.Tooltip(f"{name}:N", title=title) for name, title in words.items() if name in records[0]
     ]
     side: dict[str, Any] = (
         {"xOffset": alt.XOffset("hue:N", sort=None)} if panel.form == "bars" and panel.hue else {}
@@ -174,6 +178,7 @@ def _path(at: Any) -> list[Any]:
     return [
         at.mark_line(strokeWidth=1.5, strokeDash=[4, 3]).encode(order="order:Q"),
         at.mark_point(size=90, filled=True),
+        at.mark_text(dx=8, dy=-6, align="left", fontSize=11).encode(text="case:N"),
     ]
 
 

@@ -106,29 +106,40 @@ def _head(found: Sequence[Finished | Gap]) -> Markup:
 
 
 def _headlines(done: Sequence[Finished]) -> Markup:
-    """The first claim of each study, which is its main one."""
-    firsts = [(each, each.verdicts[0]) for each in done if each.verdicts]
+    """The first claim of each study, which is its main one: the papers' headlines, then all others."""
+    firsts = {each.name: each for each in done if each.verdicts}
+    main = [firsts.pop(name) for name in MAIN if name in firsts]
+    # Few results have none of the main ones, or nothing else: then it is one table.
+    tables = [("The main claims", main or list(firsts.values()), True)]
+    if main and firsts:
+        tables.append(
+            (f"The first claim of {len(firsts)} more studies", list(firsts.values()), False)
+        )
+    return together(*(_claims(title, of, is_open) for title, of, is_open in tables if of))
+
+
+def _claims(title: str, of: Sequence[Finished], is_open: bool) -> Markup:
     rows = [
         tag(
             "tr",
-            tag("td", pill(verdict.holds), data_label="verdict"),
+            tag("td", pill(each.verdicts[0].holds), data_label="verdict"),
             tag("td", tag("a", each.study.source, href=f"#{each.name}"), data_label="source"),
-            tag("td", verdict.claim, data_label="claim"),
-            tag("td", verdict.paper, data_label="paper"),
-            tag("td", verdict.ours, data_label="ours"),
+            tag("td", each.verdicts[0].claim, data_label="claim"),
+            tag("td", each.verdicts[0].paper, data_label="paper"),
+            tag("td", each.verdicts[0].ours, data_label="ours"),
         )
-        for each, verdict in firsts
+        for each in of
     ]
     heading = tag("tr", *(tag("th", name, scope="col") for name in HEADLINE_COLUMNS))
-    return tag(
-        "details",
-        tag("summary", "The main claim of each study"),
-        tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts"),
-        class_="headlines",
-        open=True,
-    )
+    table = tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts")
+    return tag("details", tag("summary", title), table, class_="headlines", open=is_open)
 
 
+# What the papers are known for, in this order.
+MAIN = (
+    "dlpm-fig7", "dlpm-fig9", "dlpm-fig8", "dlpm-fig1", "dlpm-fig10", "dlpm-fig11", "vtc-table2",
+    "vtc-fig3", "pareto",
+)  # fmt: skip
 HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")
 
 

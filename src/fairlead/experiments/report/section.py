@@ -121,7 +121,18 @@ def _panels(found: Finished) -> Markup:
         if panel.form == "table":
             parts.append(_table(panel.title, table_of(panel, found.results)))
             continue
-        charts.append(chart_of(panel, found.results))
+        chart = chart_of(panel, found.results)
+        if chart is None:
+            parts.append(
+                tag(
+                    "figure",
+                    tag("figcaption", panel.title),
+                    tag("p", "No case of these runs is shown here.", class_="note"),
+                    class_="panel",
+                )
+            )
+            continue
+        charts.append(chart)
         parts.append(
             tag(
                 "figure",
