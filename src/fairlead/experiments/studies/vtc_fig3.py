@@ -56,8 +56,8 @@ def judge(results: Results) -> Sequence[Verdict]:
             rule=above(0.9),
             why="VTC charges outputs as they come, so batches of one client and of the other take turns,"
             " and a window of 60 s holds no whole number of turns; the means over minutes are equal."
-            " Whether turns set in depends on the arrivals: the authors' run of 360 s has them"
-            " (Table 5), their run of 600 s has not",
+            " Whether turns set in hangs on the first passes: the authors' run of 360 s has them"
+            " (Table 5), their run of 600 s of the same workload has not",
         ),
     ]
 
