@@ -31,7 +31,7 @@ WORKLOADS = {2: "overload", 8: "overload-multi"}
 # Of the authors' rows, too.
 LEVEL = (
     "what the faster client got in the first seconds, before both had requests waiting, is never made"
-    " up for: with predictions the curve stays at that level, without it swings about nothing"
+    " up for: with predictions the curve stays there, without it swings, at times down to nothing"
 )
 
 
