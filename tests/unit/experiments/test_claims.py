@@ -1,0 +1,110 @@
+"""A claim is judged by every seed and every setting; each of the four ways out can be reached."""
+
+import pytest
+
+from fairlead.experiments.claims import above, below, judged, within
+from fairlead.experiments.dlpm_measures import lead_of, response_peak, slow_share
+from fairlead.experiments.results import interval_of
+from fairlead.experiments.studies.dlpm_fig7_claims import STATED, Point, Table
+from fairlead.experiments.study import Outcome
+from fairlead.metrics.series import Point as SeriesPoint
+
+
+def verdict(ours, elsewhere=None, **given):
+    return judged(
+        claim="more",
+        paper="above 1",
+        ours=interval_of(ours),
+        rule=above(1),
+        elsewhere={name: interval_of(values) for name, values in (elsewhere or {}).items()},
+        **given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "elsewhere", "holds", "begins"),
+    [
+        ([1.1, 1.2, 1.3], {}, "holds", ""),
+        ([1.1, 1.2, 1.3], {"cv 4": [1.4]}, "holds", "cv 4: 1.4"),
+        ([1.1, 1.2, 1.3], {"cv 4": [0.9], "big": [1.5]}, "holds only if", "not cv 4; "),
+        ([0.9, 1.2, 1.3], {}, "holds only if", "in the median, not for every seed"),
+        ([0.7, 0.8, 0.9], {"cv 4": [0.9], "big": [1.5]}, "holds only if", "big; "),
+        ([0.7, 0.8, 1.3], {"cv 4": [0.9]}, "does not hold", "cv 4: 0.9"),
+        ([0.7], {}, "does not hold", "what was measured says otherwise"),
+    ],
+)
+def test_a_claim_holds_for_all_for_some_or_for_none(ours, elsewhere, holds, begins):
+    made = verdict(ours, elsewhere)
+
+    assert (made.holds, made.why[: len(begins)]) == (holds, begins)
+
+
+def test_numbers_are_shown_with_their_unit_and_the_reason_comes_first():
+    made = verdict([0.5], {"big": [0.75]}, unit="x", why="small")
+
+    assert (made.ours, made.why) == ("0.5x", "small; big: 0.75x")
+
+
+def test_rules():
+    assert [below(1)(0.5), below(1)(1.0)] == [True, False]
+    assert [within(0.8, 1)(each) for each in (0.79, 0.8, 1.0, 1.01)] == [False, True, True, False]
+
+
+def outcome(rates, metric="service_client"):
+    """One point a minute and client."""
+    return Outcome(
+        summary={},
+        series=[
+            SeriesPoint(60.0 * minute, client, metric, value)
+            for client, values in rates.items()
+            for minute, value in enumerate(values)
+        ],
+    )
+
+
+def test_slow_minutes_count_until_three_quarters_are_served():
+    """
+    80 a minute is the best, 10 is slow; the last two minutes are slow, too, but nearly all is done.
+    """
+    run = outcome({"a": [40, 5, 40, 40, 5, 5], "b": [40, 5, 40, 30, 5, 5]})
+
+    assert slow_share(run) == pytest.approx(1 / 3)
+    assert slow_share(Outcome(summary={})) is None
+
+
+def test_a_lead_is_of_the_first_half():
+    run = outcome({"a": [30, 30, 0, 0, 0], "b": [10, 10, 10, 90, 90], "c": [10, 10, 10, 90, 90]})
+
+    assert lead_of("a", "service_client")(run) == pytest.approx(60 / 30)
+
+
+def test_the_peak_leaves_clients_and_gaps_out():
+    run = outcome({"a": [900, 1], "b": [3, None], "c": [5, 4]}, metric="response_time")
+
+    assert response_peak(without=("a",))(run) == 5
+
+
+def test_what_was_not_varied_stands_as_stated():
+    """
+    Another Q^w is D2LPM's alone: it is compared with VTC as stated, and VTC with RR+LPM not again.
+    """
+
+    def row(system, variant, throughput):
+        where = {"workload": "tot", "misbehaviour": "s1", "replicas": 4}
+        return {**where, "system": system, "variant": variant, "seed": 0, "throughput": throughput}
+
+    table = Table(
+        [
+            row("d2lpm", STATED, 20),
+            row("vtc", STATED, 10),
+            row("rr+lpm", STATED, 5),
+            row("d2lpm", "Q^w", 30),
+        ]
+    )
+
+    def ratios(variant, over, under):
+        return table.ratios(variant, lambda _: "throughput", over, under)
+
+    assert ratios(STATED, "d2lpm", "vtc") == {0: {Point(STATED, "tot", "s1", 4): 2}}
+    assert ratios("Q^w", "d2lpm", "vtc") == {0: {Point("Q^w", "tot", "s1", 4): 3}}
+    assert ratios("Q^w", "vtc", "rr+lpm") == {}
