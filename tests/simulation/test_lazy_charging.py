@@ -25,7 +25,8 @@ def eagerly(rows, **given):
 
 
 @pytest.mark.parametrize(
-    "scheduler", ["lcf", "vtc", "vtc-predict", "vtc-noisy", "drr", "dlpm", "central-dlpm"]
+    "scheduler",
+    ["lcf", "vtc", "vtc-predict", "vtc-noisy", "drr", "dlpm", "dlpm-predict", "central-dlpm"],
 )
 @settings(max_examples=60, deadline=None, phases=PHASES)
 @given(

@@ -62,6 +62,25 @@ class Deficits:
             self._owe(client)
         return q > 0
 
+    def give_back(self, client: ClientId, units: int) -> bool:
+        """Undo that much of a charge; True if who waits turned positive by it. O(log clients).
+
+        q_i may exceed Q_i then, if a refill came while too much was charged. Forgotten is forgotten.
+        """
+        assert units >= 0, units
+        if client not in self._records:
+            return False
+        q = self.value(client) + units
+        self._records.update(client, (q, self._round))
+        if client not in self._promised:
+            return False
+        if q <= 0:  # its round is nearer now, and no promise may be too late
+            self._owe(client)
+            return False
+        del self._promised[client]
+        self._solvent.add(client)
+        return True
+
     def lasts(self, client: ClientId, units: int) -> int:
         """How many charges of `units` until q_i <= 0; it is positive now. O(1)."""
         return -(-self.value(client) // units)

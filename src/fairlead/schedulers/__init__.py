@@ -8,6 +8,7 @@ from fairlead.core.protocols import Policy
 from fairlead.core.radix_tree import RadixTree
 from fairlead.errors import ConfigError
 from fairlead.schedulers.dlpm import DLPM
+from fairlead.schedulers.dlpm_predict import DLPMPredict
 from fairlead.schedulers.drr import DRR
 from fairlead.schedulers.fcfs import FCFS
 from fairlead.schedulers.lcf import LCF
@@ -30,6 +31,7 @@ SCHEDULERS: dict[str, type[Policy]] = {
     "drr": DRR,
     "lpm": LPM,
     "dlpm": DLPM,
+    "dlpm-predict": DLPMPredict,
     "preble-groups": PrebleGroups,
 }
 
@@ -46,6 +48,7 @@ MISFIT = {
     "drr": "skip",
     "lpm": "stop",
     "dlpm": "skip",
+    "dlpm-predict": "skip",
     "preble-groups": "skip",
 }
 

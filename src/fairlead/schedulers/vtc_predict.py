@@ -6,15 +6,10 @@ before the first of them has cost anything. What was predicted too much is given
     c_i, w_p, w_q   as in vtc.py; with any cost, "w_q for n outputs" is h(input, n) - h(input, 0)
 """
 
-from collections import deque
-
-from fairlead.core.clients import ClientTable
+from fairlead.core.expected_outputs import ExpectedOutputs
 from fairlead.core.request import Request, RequestId
-from fairlead.core.service import Cost, Weights, divide_half_up
+from fairlead.core.service import Cost, Weights
 from fairlead.schedulers.vtc import VTC
-
-# "The average output length of the last five requests from each client" (section 5.1).
-REMEMBERED = 5
 
 
 class PrepaidVTC(VTC):
@@ -87,21 +82,14 @@ class VTCPredict(PrepaidVTC):
         max_clients: int = 1_000_000,
     ) -> None:
         super().__init__(cost=cost, weights=weights, charge=charge, max_clients=max_clients)
-        self._recent: ClientTable[deque[int]] = ClientTable(
-            limit=max_clients, may_forget=lambda _: True
-        )
+        self._expected = ExpectedOutputs(max_clients=max_clients)
 
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
         """As every prepaid VTC; a request that was cut off says nothing of the length of others."""
         super().on_end(request, output_len=output_len, finished=finished)
         if finished:
-            recent = self._recent.get(request.client)
-            if recent is None:
-                recent = deque(maxlen=REMEMBERED)
-                self._recent.admit(request.client, recent)
-            recent.append(output_len)
+            self._expected.finished(request.client, output_len)
 
     def _predict(self, request: Request) -> int:
-        """The mean, rounded half up: a charge is for whole tokens."""
-        recent = self._recent.get(request.client)
-        return divide_half_up(sum(recent), len(recent)) if recent else 0
+        """See `ExpectedOutputs`."""
+        return self._expected.of(request)

@@ -230,3 +230,39 @@ def test_the_client_that_stands_for_all_others_has_a_place_in_a_full_table():
     deficits.charge("debtor", 5 * TOKEN)
 
     assert not deficits.wait(OTHER)
+
+
+def test_what_is_given_back_may_make_a_waiting_client_positive():
+    """
+    a was charged 20 for outputs of which half never came; it waits, and has its say again.
+    """
+    deficits = Deficits(quantum=15)
+    deficits.wait("a")
+    deficits.check_refill()
+    deficits.charge("a", 20 * UNITS_PER_TOKEN)
+
+    assert not deficits.give_back("a", 4 * UNITS_PER_TOKEN)
+    assert deficits.is_dry
+    assert deficits.give_back("a", 6 * UNITS_PER_TOKEN)
+    assert not deficits.is_dry
+    assert deficits.value("a") == 5 * UNITS_PER_TOKEN
+
+
+def test_the_round_of_a_client_that_was_given_back_something_comes_earlier():
+    """
+    Owing 40 at a quantum of 10, a would have its turn in five rounds; owing 5, in one.
+    """
+    deficits = Deficits(quantum=10)
+    deficits.wait("a")
+    deficits.charge("a", 40 * UNITS_PER_TOKEN)
+    deficits.give_back("a", 35 * UNITS_PER_TOKEN)
+
+    assert deficits.check_refill() == ["a"]
+    assert deficits.rounds == 1
+
+
+def test_nothing_is_given_back_to_who_was_forgotten():
+    deficits = Deficits(quantum=10)
+
+    assert not deficits.give_back("a", 1)
+    assert deficits.value("a") == 0

@@ -22,6 +22,7 @@ STUDIES: dict[str, str] = {
     "sensitivity-min-match": "sensitivity_min_match",
     "sensitivity-quantum": "sensitivity_quantum",
     "sensitivity-worker-quantum": "sensitivity_worker_quantum",
+    "variants": "variants",
     "vtc-fig3": "vtc_fig3",
     "vtc-fig4": "vtc_fig4",
     "vtc-fig5": "vtc_fig5",
