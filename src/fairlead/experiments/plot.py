@@ -58,6 +58,7 @@ def save_figure(paths: Sequence[Path], study: Study, results: Results) -> None:
                 # Without it an SVG tells the time at which it was drawn.
                 date = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
                 figure.savefig(path, dpi=130, **date)
+                figure.set_layout_engine("none")  # it stays as laid out, which takes longest
             except OSError as error:
                 raise ConfigError(f"--out: {in_words(error)}") from None
 
@@ -82,7 +83,10 @@ def _figure(study: Study, results: Results) -> Any:
     curves: dict[str, list[Any]] = {}
     for place, panel in enumerate(drawn):
         axes = figure.add_subplot(grid[place // columns, place % columns])
-        draw(axes, panel, results, looks[_hue(panel)])
+        names = _names(panel, results)
+        # Of too many for a legend the few of this panel can be told apart better by themselves.
+        own = looks_of(names) if len(looks[_hue(panel)]) > LEGEND_AT_MOST else looks[_hue(panel)]
+        draw(axes, panel, results, own)
         if panel.form != "path" and (not shared or _hue(panel) != shared):
             _own_legend(axes, panel)
         if panel.of == "series" and not panel.log_y:
