@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from inspect import signature
 from typing import IO, Any
 
 from fairlead.cli.outputs import require_apart, screen
@@ -17,13 +16,11 @@ from fairlead.core.events import Observer
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
 from fairlead.metrics.events_file import writing_events
-from fairlead.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairlead.metrics.summary import Summary
-from fairlead.routers import LATE_ROUTERS
-from fairlead.schedulers.dlpm import DLPM
-from fairlead.sim.cluster import Cluster, capacity_of
+from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
 from fairlead.sim.garbage import no_collections
+from fairlead.sim.promised import report_of, summary_of
 from fairlead.workloads.files import written
 from fairlead.workloads.trace import read_trace
 
@@ -47,8 +44,7 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
 def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, Any]:
     """The summary; the events are written by the way."""
     weights = Weights(config.weights)
-    one_queue = config.replicas if config.router in LATE_ROUTERS else 0
-    counted = Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
+    counted = summary_of(config, weights)
     observers: list[Observer] = [counted]
     with ExitStack() as files:
         if events is not None:
@@ -60,34 +56,7 @@ def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, An
         with stopped_by_ctrl_c(cluster), progress(cluster), no_collections():
             cluster.run()
         _tell_left(cluster, counted)
-    report = counted.as_dict(interrupted=cluster.kernel.stopped)
-    if cluster.late:
-        clients = report.pop("clients")
-        report |= {"central": dict(cluster.late.central.overhead()), "clients": clients}
-    return report
-
-
-def bound_of(config: SimConfig) -> Bound:
-    """What the theorems promise under these settings (docs/reference/invariants.md)."""
-    # Whoever shares one queue shares all memories.
-    capacity = capacity_of(config) * (config.workers if config.router in LATE_ROUTERS else 1)
-    if config.host != "ideal":
-        return no_bound("the bounds need reserve admission")
-    if config.cost is not None:
-        return no_bound("the bounds are for the linear cost")
-    if not all(change.up for change in config.changes):
-        # Its requests are computed again, and their next worker charges for that.
-        return no_bound("the bounds need workers that stay")
-    if config.scheduler == "dlpm":
-        view: View = "client" if config.charge == "input" else "system"
-        quantum = config.quantum or signature(DLPM).parameters["quantum"].default
-        return dlpm_bound(quantum=quantum, capacity=capacity, view=view)
-    if config.scheduler == "vtc":
-        if config.skips_misfits:
-            return no_bound("VTC's theorems need a look that stops at a misfit")
-        view = "system" if config.charge == "extend" else "client"
-        return vtc_bound(capacity=capacity, view=view)
-    return no_bound(f"no theorem bounds the gaps of {config.scheduler}")
+    return report_of(cluster, counted)
 
 
 def _tell_left(cluster: Cluster, counted: Summary) -> None:
