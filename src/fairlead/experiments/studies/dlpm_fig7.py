@@ -40,6 +40,8 @@ OF_D2LPM: Mapping[str, Mapping[str, Any]] = {
     "Q^w 65,536": {"worker_quantum": 65_536},
     "Q^w 1,048,576": {"worker_quantum": 1_048_576},
     "Q^u 65,536": {"quantum": 65_536},
+    "min-match 1,024": {"min_match": 1_024},
+    "Q^w 1,048,576, min-match 1,024": {"worker_quantum": 1_048_576, "min_match": 1_024},
     "Q^w 16,384, extend charged": {"worker_quantum": 16_384, "worker_charge": "extend"},
 }
 # Varied at D = 4 for all systems, without the largest workload: settings, then the workload's.
@@ -150,7 +152,7 @@ STUDY = Study(
     title="Three workloads on one to eight GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 7",
     shows="throughput, fairness and good clients' latency with a client that sends more (S1) or longer (S2)",
-    takes="quick 15 s; full 15 min",
+    takes="quick 15 s; full 9 min",
     cases=cases,
     measures={
         "throughput": throughput,

@@ -99,6 +99,7 @@ def judge(results: Results) -> Sequence[Verdict]:
         *_fairness(table, [str(name) for name in variants]),
         *_latencies(table, [str(name) for name in variants]),
         *_collapse(results),
+        *_piling_up(results),
     ]
 
 
@@ -249,4 +250,31 @@ def _collapse(results: Results) -> Iterator[Verdict]:
         rule=below(1),
         why="recomputing more, eight GPUs still compute more than four",
         elsewhere={scarce: at("throughput", scarce)},
+    )
+
+
+def _piling_up(results: Results) -> Iterator[Verdict]:
+    """S2 judge: every article of client 0 begins with the same 634 tokens, more than --min-match."""
+    if "min-match 1,024" not in results.labels("variant"):
+        return
+    of: dict[str, Label] = {
+        "system": "d2lpm",
+        "workload": "judge",
+        "misbehaviour": "s2",
+        "replicas": 4,
+    }
+
+    def gain(variant: str, without: str) -> Interval:
+        return results.ratio("throughput", {**of, "variant": variant}, {**of, "variant": without})
+
+    longer = "Q^w 1,048,576"
+    yield judged(
+        claim="S2 judge at D = 4: a preface that all of client 0's articles share does not pile them up: "
+        "D2LPM's throughput with a min-match above the preface is at most 1.03 of that with 64 tokens",
+        paper="not printed",
+        ours=gain("min-match 1,024", STATED),
+        unit="x",
+        rule=below(1.03),
+        why="a short shared prefix sends a client's new programs to its few holders until Q^w is spent",
+        elsewhere={longer: gain(f"{longer}, min-match 1,024", longer)},
     )
