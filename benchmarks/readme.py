@@ -3,9 +3,11 @@
 A test compares the pages with what this gives, so that no number in them is anybody's memory.
 """
 
+import csv
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -138,6 +140,17 @@ def curve() -> str:
     return "\n".join([*lines, "", f"{provenance(speed)}."])
 
 
+def claims(study: str) -> str:
+    """What a study's full run says of its claims."""
+    path = RESULTS / "experiments" / study / "verdicts.csv"
+    if not path.exists():
+        return f"No full run of `fairlead experiment {study}` is committed."
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = [f"| {row['claim']} | {row['ours']} | {row['holds']} |" for row in rows]
+    return "\n".join([f"| `{study}` | measured | |", "|---|---|---|", *lines])
+
+
 # What the README shows of it; sizes are those of the bodies.
 GATEWAY_ROWS = (
     "CPU us per request, 2 KB",
@@ -151,6 +164,15 @@ GATEWAY_ROWS = (
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"demo": demo, "sim": sim, "bench": bench},
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
+    ROOT / "docs" / "explanation" / "defaults.md": {
+        study: partial(claims, study)
+        for study in (
+            "sensitivity-quantum",
+            "sensitivity-worker-quantum",
+            "sensitivity-min-match",
+            "variants",
+        )
+    },
 }
 
 
