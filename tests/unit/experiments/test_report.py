@@ -2,11 +2,13 @@
 
 import argparse
 import base64
+import html
 import json
 import re
 import shutil
 from html.parser import HTMLParser
 from urllib.parse import unquote
+from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
@@ -18,6 +20,7 @@ from fairlead.experiments.report.curves import MOST_CLIENTS, MOST_VALUES, curves
 from fairlead.experiments.report.folders import Finished, Gap, read_folder, read_folders
 from fairlead.experiments.report.markup import Markup, data, tag
 from fairlead.experiments.report.page import page_of
+from fairlead.experiments.report.picture import address_of
 from fairlead.experiments.results import Results
 
 
@@ -100,12 +103,29 @@ def test_a_panel_without_cases_says_so(page):
     assert "EmptyNo case of these runs is shown here." in Elements(page).text
 
 
-def test_the_figure_is_a_picture(page):
+def test_the_figure_is_a_picture(page, sample):
     pictures = [a for a in Elements(page).attributes("src") if a.startswith("data:image/svg+xml,")]
 
     assert len(pictures) == 2
     svg = unquote(pictures[0].partition(",")[2])
-    assert svg.startswith("<svg") and svg.rstrip().endswith("</svg>")
+    ET.fromstring(svg)
+    assert len(pictures[0]) < 0.7 * (sample / "dlpm-sample" / "figure.svg").stat().st_size
+
+
+def test_a_picture_keeps_what_its_parts_refer_to():
+    svg = (
+        '<?xml version="1.0"?><!-- a --><svg>\n<defs><path id="m1-a" d="M 0.12345 1"/></defs> '
+        """<g id="g1" title="100% &amp; 'so'" clip-path="url(#c)" fill="#00ff00">"""
+        '<use xlink:href="#m1-a" x="3.14159" transform="scale(0.015625)"/></g></svg>'
+    )
+
+    text = unquote(html.unescape(address_of(svg)).partition(",")[2])
+
+    assert text == (
+        '<svg><defs><path id="n1" d="M 0.12 1"/></defs>'
+        """<g title="100% &amp; 'so'" clip-path="url(#n0)" fill="#00ff00">"""
+        '<use href="#n1" x="3.14" transform="scale(0.015625)"/></g></svg>'
+    )
 
 
 def test_the_same_results_give_the_same_page(root, page):

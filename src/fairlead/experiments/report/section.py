@@ -2,16 +2,15 @@
 
 import base64
 import html
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from fairlead.experiments.drawn import table_of
 from fairlead.experiments.report.charts import HEIGHT, chart_of
 from fairlead.experiments.report.curves import DETAIL_HEIGHT, OVERVIEW_HEIGHT, curves_of
 from fairlead.experiments.report.folders import Finished, Gap
 from fairlead.experiments.report.markup import Markup, data, tag
+from fairlead.experiments.report.picture import address_of
 from fairlead.experiments.study import Verdict
 
 MARKS = {"holds": "✓", "holds only if": "◐", "does not hold": "✕", "not comparable": "–"}
@@ -70,7 +69,7 @@ def _finished(found: Finished) -> list[Markup]:
     study = found.study
     parts = [tag("p", study.shows, class_="shows"), _verdict_table(found.verdicts)]
     if found.figure:
-        image = Markup(f'<img src="{_image(found.figure)}" alt="{html.escape(study.shows)}">')
+        image = Markup(f'<img src="{address_of(found.figure)}" alt="{html.escape(study.shows)}">')
         parts.append(tag("figure", image, tag("figcaption", "In the paper's form.")))
     parts += [_panels(found), _explorer(found)]
     if study.choices:
@@ -99,19 +98,6 @@ def _verdict_table(verdicts: Sequence[Verdict]) -> Markup:
     names = ("verdict", "claim", "paper", "ours")
     heading = tag("tr", *(tag("th", name, scope="col") for name in names))
     return tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts")
-
-
-def _image(svg: str) -> str:
-    """An SVG as an address. As a picture it runs no scripts and shares no names with the page."""
-    svg = svg[svg.index("<svg") :]
-    # Hundredths of a point are beyond seeing; matplotlib writes six digits.
-    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"\d+\.\d{3,}", _hundredths, path[0]), svg)
-    svg = re.sub(r"\s+", " ", svg)
-    return html.escape("data:image/svg+xml," + quote(svg, safe=" /:;=,()!*+-_.~$@?'"))
-
-
-def _hundredths(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _panels(found: Finished) -> Markup:
