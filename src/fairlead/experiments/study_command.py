@@ -88,9 +88,10 @@ def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, conso
     for study in found:
         if study.name in run.verdicts:
             show_verdicts(study.name, study.study, run.verdicts[study.name], console)
-            console.print(f"{out / study.name}: {run.files[study.name]}\n", soft_wrap=True)
+            files = f"{out / study.name}: {run.files[study.name]}\n"
+            console.print(files, soft_wrap=True, markup=False)
     if interrupted:
-        _tell_interrupted(found, cache, notes)
+        _tell_interrupted(found, list(run.verdicts), cache, notes)
         return INTERRUPTED
     _raise_problems(found, notes)
     return 0
@@ -179,15 +180,18 @@ class _Run:
         }
 
 
-def _tell_interrupted(studies: Sequence[Gathered], cache: Cache | None, notes: Console) -> None:
+def _tell_interrupted(
+    studies: Sequence[Gathered], whole: Sequence[str], cache: Cache | None, notes: Console
+) -> None:
     runs = sum(len(study.cases) * len(study.seeds) for study in studies)
     done = runs - sum(study.missing for study in studies)
     kept = f"kept in {cache.folder}: the same command goes on from there" if cache else "lost"
-    whole = ", ".join(study.name for study in studies if not study.missing) or "no study"
+    written = ", ".join(whole) or "no study"
     notes.print(
-        f"fairlead: interrupted: {done} of {runs} runs are done and {kept}; written: {whole}",
+        f"fairlead: interrupted: {done} of {runs} runs are done and {kept}; written: {written}",
         soft_wrap=True,
         highlight=False,
+        markup=False,
     )
 
 

@@ -12,6 +12,7 @@ from tests.unit.experiments.synthetic import Drawn, drawn, run, study
 
 from fairlead.errors import ConfigError, WorkerLost
 from fairlead.experiments.output import read_results, read_verdicts
+from fairlead.experiments.study import Measured
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = ("rows.csv", "series.csv", "verdicts.csv")
@@ -103,6 +104,29 @@ def test_a_changed_setting_runs_only_what_changed(tmp_path):
 
     run(tmp_path, {"a": study(drawn(3, log=log))}, "--seeds", "1", "--no-cache")
     assert len(Path(log).read_text(encoding="utf-8").splitlines()) == 6
+
+
+def test_what_is_timed_runs_alone_when_all_else_is_done(tmp_path):
+    """Whatever runs beside it would be in its numbers."""
+    log = str(tmp_path / "log")
+    timed = Measured(
+        labels={"policy": "dlpm", "quantum": 9},
+        function="tests.unit.experiments.synthetic:timed",
+        arguments={"log": log},
+    )
+
+    run(
+        tmp_path,
+        {"a": study([timed, *drawn(2, log=log, sleep_s=0.2)])},
+        "--jobs",
+        "2",
+        "--seeds",
+        "2",
+    )
+
+    lines = Path(log).read_text(encoding="utf-8").splitlines()
+    assert all(line.startswith("{'n'") for line in lines[:4])
+    assert lines[4:] == ["timed 0 begins", "timed 0 ends", "timed 1 begins", "timed 1 ends"]
 
 
 def test_curves_of_an_earlier_version_do_not_stay(tmp_path):
