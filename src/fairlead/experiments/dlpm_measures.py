@@ -13,7 +13,8 @@ BULK = 0.75  # of all service
 def slow_share(outcome: Outcome) -> float | None:
     """Share of the minutes in which the cluster gave less than 40 % of what it gave in its best one.
 
-    Until three quarters of all service is given: the end, when few programs are left, is slow anyway.
+    Without the half minute at 0, and until three quarters of all service is given: the end, when few
+    programs are left, is slow anyway.
     """
     of: dict[float, float] = defaultdict(float)
     for point in outcome.series:
@@ -23,7 +24,9 @@ def slow_share(outcome: Outcome) -> float | None:
         return None
     totals = list(of.values())
     given = accumulate(totals)
-    early = [value for value, sum_ in zip(totals, given, strict=True) if sum_ <= BULK * sum(totals)]
+    early = [
+        value for value, sum_ in zip(totals, given, strict=True) if sum_ <= BULK * sum(totals)
+    ][1:]
     return fmean(value < SLOW * max(totals) for value in early) if early else None
 
 

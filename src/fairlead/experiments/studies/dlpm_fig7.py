@@ -12,7 +12,7 @@ from fairlead.experiments.measures import (
     ttft,
 )
 from fairlead.experiments.panel import Panel
-from fairlead.experiments.studies.dlpm_fig7_claims import STATED, judge
+from fairlead.experiments.studies.dlpm_fig7_claims import SCARCE, STATED, judge
 from fairlead.experiments.studies.systems import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD
 from fairlead.experiments.study import Case, Generated, Simulated, Study
 
@@ -119,9 +119,7 @@ def cases(quick: bool) -> Sequence[Case]:
         if point != ("tot", "s1")
     ]
     scarce: Given = ({"kv_tokens": 100_000}, {})
-    made += [
-        _case(("tot", "s2"), replicas, "rr+lpm", "100,000 KV tokens", scarce) for replicas in (4, 8)
-    ]
+    made += [_case(("tot", "s2"), replicas, "rr+lpm", SCARCE, scarce) for replicas in (4, 8)]
     return made
 
 
