@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fairlead.experiments.dominance import Goal, better
-from fairlead.experiments.results import Results
+from fairlead.experiments.results import Label, Results, interval_of
 from fairlead.experiments.studies.contention import contended
 from fairlead.experiments.studies.pareto import GOALS, MEASURES
 from fairlead.experiments.studies.pareto_fleet import ENGINES, FULL_S, QUICK_S
@@ -41,11 +41,52 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """What each value costs under each charge, and which charge is better at the default."""
-    verdicts = [_charges(results, goal) for goal in GOALS]
+    verdicts = [_beyond(results), *(_charges(results, goal) for goal in GOALS)]
     for charge in CHARGES:
         of_one = only(results, policy=f"d2lpm ({charge})")
         verdicts += judged(of_one, "worker_quantum", f"Q^w ({charge})", bounds=False)
     return verdicts
+
+
+def _share(results: Results, metric: str, policy: Label, quantum: Label) -> float:
+    """Of the best of all charges and quanta on the same workload: the median over the workloads."""
+    parts = []
+    for load in results.labels("workload"):
+        here = only(results, workload=load)
+        best = max(
+            here.interval(metric, policy=each, worker_quantum=other).median
+            for each in here.labels("policy")
+            for other in here.labels("worker_quantum")
+        )
+        own = here.interval(metric, policy=policy, worker_quantum=quantum).median
+        parts.append(own / best)
+    return interval_of(parts).median
+
+
+def _beyond(results: Results) -> Verdict:
+    """Charges differ in what a quantum buys, so the two are compared over all quanta."""
+    metrics = ("throughput", "jain_system")
+    at_default = [_share(results, each, "d2lpm (input)", DEFAULT) for each in metrics]
+    found = {
+        quantum: [_share(results, each, "d2lpm (extend)", quantum) for each in metrics]
+        for quantum in results.labels("worker_quantum")
+    }
+    beyond = [
+        quantum
+        for quantum, own in found.items()
+        if all(mine >= other for mine, other in zip(own, at_default, strict=True))
+        and any(mine > other * 1.02 for mine, other in zip(own, at_default, strict=True))
+    ]
+    said = "; ".join(
+        f"extend {quantum}: {own[0]:.2f} and {own[1]:.2f}" for quantum, own in found.items()
+    )
+    return Verdict(
+        claim=f"some Q^w with extend is beyond Q^w = {DEFAULT} with input in throughput and Jain's index",
+        paper="charges the whole input",
+        ours=f"shares of the best: input {at_default[0]:.2f} and {at_default[1]:.2f}; {said}",
+        holds="holds" if beyond else "does not hold",
+        why="" if beyond else "each gives up one of the two",
+    )
 
 
 def _charges(results: Results, goal: Goal) -> Verdict:
