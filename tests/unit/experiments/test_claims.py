@@ -62,12 +62,11 @@ def outcome(rates, metric="service_client"):
     )
 
 
-def test_slow_minutes_count_until_three_quarters_are_served():
+def test_slow_minutes_are_those_below_two_fifths_of_the_best():
     """
-    80 a minute is the best, 10 is slow; the last two minutes are slow, too, but nearly all is done, and
-    the first is half a one.
+    80 is the best, so 31 is slow and 33 is not; the first minute is half a one and does not count.
     """
-    run = outcome({"a": [20, 5, 40, 40, 5, 5], "b": [1, 5, 40, 30, 5, 5]})
+    run = outcome({"a": [1, 40, 16, 16, 0], "b": [1, 40, 15, 17, 5]})
 
     assert slow_share(run) == 0.5
     assert slow_share(Outcome(summary={})) is None

@@ -160,8 +160,8 @@ def _collapse(results: Results) -> Verdict:
     }
     first, *rest = excess
     return judged(
-        claim="Preble falls to about 1/4 of the cluster's capacity: until three quarters are "
-        "served, its share of minutes below 40 % of the best one, beyond D2LPM's own",
+        claim="Preble falls to about 1/4 of the cluster's capacity: share of its minutes below 40 % "
+        "of the best one, beyond D2LPM's own",
         paper="about a third of the run (300 to 600 s)",
         ours=excess[first],
         rule=within(0.1, 1),
