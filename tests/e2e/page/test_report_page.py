@@ -12,9 +12,9 @@ from tests.unit.experiments.report_sample import CLIENTS, STUDIES, write_sample
 
 pytestmark = pytest.mark.skipif(not (chromium.CHROMIUM and chromium.DRIVER), reason=chromium.REASON)
 
-# Each drawing as its container's class, and whether something of a size is in it.
+# Each drawing as its container's class, how large its plot is, within the axes, and how many marks.
 DRAWINGS = """return [...document.querySelectorAll('.chart, .detail, .overview')].map((each) => {
-  const drawn = each.querySelector('svg, canvas')?.getBoundingClientRect();
+  const drawn = each.querySelector('svg .root path.background')?.getBoundingClientRect();
   const marks = each.querySelectorAll('.mark-rect path, .mark-line path, .mark-symbol path').length;
   return [each.className.split(' ')[0], drawn ? drawn.width : 0, drawn ? drawn.height : 0, marks];
 })"""
@@ -40,6 +40,8 @@ LISTED = (
     "return [...document.querySelectorAll('nav li')].filter((e) => !e.hidden)"
     ".map((e) => e.dataset.study)"
 )
+STRIP_TICKS = """return [...document.querySelectorAll('.overview .role-axis-label text')]
+  .map((each) => each.textContent)"""
 CURVES = """return document.querySelectorAll('.detail .mark-line path').length"""
 
 
@@ -67,7 +69,7 @@ def check_drawn(driver):
     drawings = driver.execute_script(DRAWINGS)
     assert [each[0] for each in drawings].count("chart") == 7 and len(drawings) == 9
     for name, width, height, marks in drawings:
-        assert width > 200 and height > 60 and marks > 0, (name, width, height, marks)
+        assert width > 200 and height > 40 and marks > 0, (name, width, height, marks)
     assert driver.execute_script("return window.shifted") < 0.01
     assert chromium.said(driver) == []
 
@@ -165,6 +167,8 @@ def test_a_drag_over_the_strip_chooses_a_time(driver):
 
     driver.execute_async_script("setTimeout(arguments[0], 300)")
     end = driver.find_element("css selector", '[data-choice="to"]')
+    # As wide as all runs together, so that a run that ended early shows its length.
+    assert "300" in driver.execute_script(STRIP_TICKS)
     assert 50 < float(begin.get_attribute("value")) < float(end.get_attribute("value")) < 330
 
 

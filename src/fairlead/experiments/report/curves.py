@@ -130,7 +130,8 @@ def _short(value: float, digits: int) -> float | int:
 def explorer_charts() -> dict[str, Any]:
     """The two charts of every explorer: the curves, and the strip in which one brushes a time.
 
-    The page sets `begin`, `end` (seconds) and `top` (the axis), and the data `curves`.
+    The page sets `begin`, `end` (seconds; those of all runs in the strip) and `top` (the axis), and
+    the data `curves`.
     """
     common: dict[str, Any] = {
         "width": "container",
@@ -157,12 +158,12 @@ def explorer_charts() -> dict[str, Any]:
     detail = alt.layer(line, point.add_params(near)).add_params(*params).properties(
         height=DETAIL_HEIGHT, description="one line a client over time", **common)  # fmt: skip
     brush = alt.selection_interval(name="brush", encodings=["x"])
-    strip = alt.Chart().mark_line(strokeWidth=1, opacity=0.7).encode(
-        x=alt.X("t:Q", title=None, scale=alt.Scale(nice=False)),
+    strip = alt.Chart().mark_line(clip=True, strokeWidth=1, opacity=0.7).encode(
+        x=alt.X("t:Q", title=None, scale=alt.Scale(domainMin=begin, domainMax=end, nice=False)),
         # Nothing on its axis, but as wide as the other's, so that both times lie upon each other.
         y=alt.Y("v:Q", title=None, axis=alt.Axis(minExtent=AXIS, maxExtent=AXIS, labels=False,
                 ticks=False, domain=False, grid=False)), color=colour, detail="key:N",
-    ).add_params(brush).properties(
+    ).add_params(*params[:2], brush).properties(
         height=OVERVIEW_HEIGHT, description="the whole run; drag to choose a time", **common
     )  # fmt: skip
     return {"detail": bare(detail), "overview": bare(strip)}

@@ -151,6 +151,7 @@
         embed(box.querySelector(".overview"), filled(charts.overview)),
       ]);
       overview.addSignalListener("brush", (_, { t }) => (t && t[1] > t[0] ? window_(t[0], t[1]) : window_(0, last)));
+      await overview.signal("begin", 0).signal("end", last).runAsync();
       await window_(0, last);
       await update();
     };
