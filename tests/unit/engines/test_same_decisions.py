@@ -43,6 +43,7 @@ SCHEDULERS = [
     {"scheduler": "lcf"},
     {"scheduler": "vtc-predict"},
     {"scheduler": "preble-groups"},
+    {"scheduler": "dlpm-predict", "quantum": 64},
 ]
 AMPLE = {"blocks": 1200, "max_num_seqs": 8, "budget": 256}
 TIGHT = {"blocks": 40, "max_num_seqs": 8, "budget": 128}
