@@ -111,7 +111,7 @@ STUDY = Study(
     title="The least match that counts, and a text that all clients share",
     source="beyond the papers: four engines",
     shows="a shared text longer than min-match draws everybody to those who hold it",
-    takes="quick 5 s; full 3 min",
+    takes="quick 3 s; full 1 min",
     cases=cases,
     measures={
         "throughput": throughput,
