@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 # bars: grouped by x, one colour a hue, whiskers over the seeds. lines: y over x, one line a hue, the
-# seeds' range as a band. path: as lines, in the order of the cases, a marker at each (trade-offs).
+# seeds' range as a band; of several hues one with a single number x is a level. path: as lines, in
+# the order of the cases, a marker at each (trade-offs).
 # points: one marker a row, one colour a hue. table: a line a hue, a column for each of `columns`.
 Form = Literal["bars", "lines", "path", "points", "table"]
 

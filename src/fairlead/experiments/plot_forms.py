@@ -1,6 +1,6 @@
 """Draws one panel: bars, lines, a path, points, curves over time, a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
@@ -55,8 +55,9 @@ def draw(axes: Any, panel: Panel, results: Results, looks: Looks) -> None:
     if panel.log_y:
         axes.set_yscale("log")
         _plain(axes.yaxis)
-    elif panel.zero:
-        axes.set_ylim(bottom=0)
+    elif panel.zero and axes.has_data():
+        data, (_, high) = axes.dataLim, axes.get_ylim()
+        axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
 
 
 def _plain(axis: Any) -> None:
@@ -115,30 +116,42 @@ def _name_categories(axes: Any, lines: Lines) -> None:
 
 
 def _lines(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
-    """A line a hue, a band from the least to the most over the seeds."""
+    """A line a hue, a band from the least to the most over the seeds.
+
+    What has one place only, beside others that have several on a scale, does not depend on x: a level.
+    """
+    swept = {hue for hue, points in lines.by_hue.items() if len(points) > 1}
     for hue, points in lines.by_hue.items():
-        colour, marker, dashes = looks[hue]
+        look = looks[hue]
+        if lines.numeric and swept and hue not in swept:
+            y = points[0].y
+            axes.axhline(y.median, color=look.colour, linestyle="--", label=str(hue))
+            axes.axhspan(y.low, y.high, color=look.colour, alpha=0.12, linewidth=0)
+            continue
         places = [lines.place(point.x) for point in points]
         axes.plot(
-            places, [point.y.median for point in points], dashes, marker=marker, markersize=4,
-            color=colour, label=str(hue),
+            places, [point.y.median for point in points], look.dashes, marker=look.marker,
+            markersize=4, color=look.colour, label=str(hue),
         )  # fmt: skip
         if any(point.y.seeds > 1 for point in points):
             axes.fill_between(
                 places, [p.y.low for p in points], [p.y.high for p in points],
-                color=colour, alpha=0.18, linewidth=0,
+                color=look.colour, alpha=0.18, linewidth=0,
             )  # fmt: skip
-    _x_axis(axes, panel, lines)
+    shown = [lines.by_hue[hue] for hue in swept or lines.by_hue]
+    _x_axis(axes, panel, lines, {point.x for points in shown for point in points})
 
 
-def _x_axis(axes: Any, panel: Panel, lines: Lines) -> None:
+def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> None:
+    """With a tick at each of the places, where they are few numbers."""
     if not lines.numeric:
         _name_categories(axes, lines)
         return
     if panel.log_x:
         axes.set_xscale("log")
-    if len(lines.categories) <= 8:
-        axes.set_xticks(lines.categories, [short(x) for x in lines.categories])
+    ticks = [x for x in lines.categories if x in places]
+    if len(ticks) <= 8:
+        axes.set_xticks(ticks, [short(x) for x in ticks])
         axes.minorticks_off()
 
 
@@ -211,7 +224,7 @@ def _points(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
             [x for x, _ in pairs], [y for _, y in pairs], marker, color=colour, markersize=5,
             alpha=0.8, markeredgewidth=0, label=str(hue),
         )  # fmt: skip
-    _x_axis(axes, panel, lines)
+    _x_axis(axes, panel, lines, lines.categories)
 
 
 def _curves(axes: Any, curves: Sequence[Curve], looks: Looks) -> None:

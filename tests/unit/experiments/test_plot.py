@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 from tests.unit.experiments.synthetic import drawn, study
 
 from fairlead.errors import ConfigError
@@ -11,7 +12,7 @@ from fairlead.experiments.palette import POLICIES, colours_of, policy_of
 from fairlead.experiments.panel import Panel
 from fairlead.experiments.placing import Mark, placed
 from fairlead.experiments.plot import columns_of, save_figure
-from fairlead.experiments.plot_forms import looks_of
+from fairlead.experiments.plot_forms import draw, looks_of
 from fairlead.experiments.results import Interval, Results
 
 
@@ -203,3 +204,31 @@ def test_a_row_shows_one_thing_where_as_many_panels_show_each(shown, columns):
     panels = [replace(FORMS["bars"], y=y) for y in shown]
 
     assert columns_of(panels) == columns
+
+
+def test_what_has_no_place_on_the_scale_is_a_level_and_adds_no_tick():
+    """
+    As VTC has no quantum: its case stands once, with a 0, beside the sweep of DLPM's.
+    """
+    axes = Figure().subplots()
+    one = Results(rows(("vtc", 0, 1.0), ("dlpm", 1024, 2.0), ("dlpm", 256, 3.0)))
+
+    draw(axes, FORMS["lines"], one, looks_of(["vtc", "dlpm"]))
+
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["256", "1k"]
+    assert axes.get_legend_handles_labels()[1] == ["vtc", "dlpm"]
+    assert list(axes.lines[0].get_ydata()) == [1.05, 1.05]
+
+
+def test_an_axis_that_begins_at_zero_has_room_above():
+    axes = Figure().subplots()
+    panel = replace(FORMS["lines"], log_y=False)
+
+    draw(
+        axes,
+        panel,
+        Results(rows(("dlpm", 1, 10.0), ("dlpm", 2, 10.1), seeds=1)),
+        looks_of(["dlpm"]),
+    )
+
+    assert axes.get_ylim() == (0, pytest.approx(10.1 * 1.05))
