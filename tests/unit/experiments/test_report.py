@@ -16,6 +16,8 @@ from tests.unit.experiments.report_sample import CLIENTS, HOSTILE, STUDIES, VERD
 
 from fairlead.errors import ConfigError
 from fairlead.experiments import report
+from fairlead.experiments.panel import Panel
+from fairlead.experiments.report.charts import chart_of
 from fairlead.experiments.report.curves import MOST_CLIENTS, MOST_VALUES, curves_of
 from fairlead.experiments.report.folders import Finished, Gap, read_folder, read_folders
 from fairlead.experiments.report.markup import Markup, data, tag
@@ -96,6 +98,21 @@ def test_rows_can_be_taken_away(page, root):
 
     rows = base64.b64decode(address.partition("base64,")[2])
     assert (root / "dlpm-sample" / "rows.csv").read_bytes() == rows
+
+
+def test_who_has_one_place_beside_a_sweep_is_a_level():
+    """VTC has no quantum: its column says 0, which a logarithmic axis could not show."""
+    rows = [
+        {"policy": policy, "quantum": quantum, "seed": 0, "y": 1.0}
+        for policy, quantum in (("vtc", 0), ("dlpm", 256), ("dlpm", 4096))
+    ]
+    panel = Panel(title="", form="lines", x="quantum", y="y", hue="policy", log_x=True)
+
+    (records,) = chart_of(panel, Results(rows))["datasets"].values()
+
+    assert [(each["hue"], each["x"]) for each in records] == [
+        ("vtc", 256), ("vtc", 4096), ("dlpm", 256), ("dlpm", 4096),
+    ]  # fmt: skip
 
 
 def test_a_panel_without_cases_says_so(page):

@@ -29,6 +29,8 @@ def chart_of(panel: Panel, results: Results) -> dict[str, Any] | None:
     """
     assert panel.form != "table", panel.title
     by_hue = _curves(panel, results) if panel.of == "series" else _spots(panel, results)
+    if panel.form == "lines" and panel.of == "rows":
+        by_hue = _with_levels(by_hue)
     records = [
         {"hue": str(hue), **record, "order": order}
         for hue, of in by_hue.items()
@@ -51,6 +53,18 @@ def chart_of(panel: Panel, results: Results) -> dict[str, Any] | None:
         description=f"{panel.title}: {y} over {x}",
     )
     return bare(chart)
+
+
+def _with_levels(by_hue: dict[Label, list[Record]]) -> dict[Label, list[Record]]:
+    """Who has one place only, beside others that have several on a scale, is drawn all along them."""
+    swept = [each["x"] for of in by_hue.values() if len(of) > 1 for each in of]
+    if not swept or any(isinstance(x, str) for x in swept):
+        return by_hue
+    ends = (min(swept), max(swept))
+    return {
+        hue: of if len(of) > 1 else [{**each, "x": x} for each in of for x in ends]
+        for hue, of in by_hue.items()
+    }
 
 
 def bare(chart: Any) -> dict[str, Any]:
