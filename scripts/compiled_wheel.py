@@ -17,12 +17,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # What schedules, routes and simulates; files and folders below the package.
 HOT = ("core", "schedulers", "routers", "sim", "metrics")
-# Where mypyc cannot follow: it has no classes that extend a list, runtime-checkable protocols or
-# structural checks at run time, and it writes constant tuples out item by item.
+# Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time, a
+# constant tuple of thousands that it would write out, and dataclasses
+# whose fields are final or that are made by `__new__`.
 LEFT_OUT = {
     "core/lazy_heap.py",
     "core/protocols.py",
+    "core/events.py",
+    "core/request.py",
     "core/chunk_index.py",
+    "sim/host.py",
 }
 SETUP = """
 from mypyc.build import mypycify

@@ -161,7 +161,7 @@ def _stop(cluster: Cluster, at_us: int) -> None:
     def stop(_: object) -> None:
         cluster.kernel.stopped = True
 
-    cluster.kernel.at(at_us, 1 << 40, stop, None)
+    cluster.kernel.at(at_us, 1 << 60, stop, None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
