@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.deficits import Deficits
+from fairlead.core.protocols import nothing_due
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request, WorkerId
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
@@ -191,7 +192,7 @@ class CentralView:
     def __init__(
         self, central: CentralDLPM, worker: WorkerId, cache: RadixTree | BlockCache
     ) -> None:
-        self.settle: Callable[[ClientId | None], None] = _nothing_due  # see `Asking`
+        self.settle: Callable[[ClientId | None], None] = nothing_due  # see `Asking`
         self.requests: dict[Request, None] = {}
         self.paid: dict[Request, int] = {}  # running here: the outputs paid for, here or before
         self.feed = DeltaFeed(cache)
@@ -285,7 +286,3 @@ class CentralView:
 
 def _nobody_else(request: Request, worker: WorkerId) -> None:
     """With one worker there is nobody to tell, and nowhere that it was before."""
-
-
-def _nothing_due(client: ClientId | None) -> None:
-    """Until a scheduler says how to ask: every output is told at once."""

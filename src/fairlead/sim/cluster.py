@@ -150,12 +150,11 @@ class Cluster:
     def _ended(self, job: Job, finished: bool) -> None:
         if self._timed:
             self._tell_times(self._timed, job, finished)
-        if self.view:
-            self._settle(job)
+        self._settle(job)
         self.intake.ended(job.ticket, finished=finished)
 
     def _settle(self, job: Job) -> None:
-        """What it really got replaces what the router assumed."""
+        """What it really got replaces what the router assumed, if one was asked."""
         if self.view and self.router:
             request, worker = job.request, self._name(job.worker)
             extend_len, output_len = job.extend_len, job.emitted

@@ -71,6 +71,8 @@ class Pass:
     # The run of passes that follows this one if nobody arrives or leaves before it is over; its host
     # then is not asked. With chunks only, and where its end changes nothing that others see.
     then: "Pass | None" = None
+    # Whoever arrives during the pass changes nothing in the next look: there is no free slot.
+    full: bool = False
 
     @classmethod
     def emitting(cls, counts: Mapping[ClientId, int]) -> "Pass":
@@ -78,9 +80,6 @@ class Pass:
         work = cls.__new__(cls)  # the other defaults stand in the class
         work.counts = counts
         return work
-
-    # Whoever arrives during the pass changes nothing in the next look: there is no free slot.
-    full: bool = False
 
 
 class Host(Protocol):

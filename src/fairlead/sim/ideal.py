@@ -98,12 +98,12 @@ class IdealHost:
         if not work.chunks:
             work.repeats = self._repeats()
         elif self.memory.shares and (work.full or not self._waiting):
+            self._seeks = False  # nobody waits, or no slot is free
             work.then = self._behind(work, running)
         return work
 
     def _behind(self, work: Pass, running: int) -> Pass | None:
         """The passes after one that admits, if there is no look before them and nobody finishes in it."""
-        self._seeks = False
         repeats = self._repeats() - 1
         if not repeats:
             return None

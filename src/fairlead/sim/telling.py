@@ -12,22 +12,26 @@ Tell: TypeAlias = Callable[..., None]
 class Telling:
     """Tells every event to all observers: `telling(event)`, or `telling.of[kind](*its_fields)`.
 
-    The second makes an event only if there is an observer that wants one.
+    The second makes an event only if there is an observer that wants one. Those that take fields
+    (`Taking`) are told before those that want events, wherever they stand; else in the given order.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self.of: dict[type, Tell] = {kind: _tell(kind, observers) for kind in get_args(Event)}
+        self._takers = [each for each in observers if isinstance(each, Taking)]
+        self._hearers = [each for each in observers if not isinstance(each, Taking)]
+        self.of: dict[type, Tell] = {kind: self._tell(kind) for kind in get_args(Event)}
 
     def __call__(self, event: Event, /) -> None:
-        self.of[type(event)](*event)
+        for taker in self._takers:
+            taker.takes[type(event)](*event)
+        for hear in self._hearers:
+            hear(event)
 
-
-def _tell(kind: type, observers: Sequence[Observer]) -> Tell:
-    tells: list[Tell] = [each.takes[kind] for each in observers if isinstance(each, Taking)]
-    hearers = [each for each in observers if not isinstance(each, Taking)]
-    if hearers:
-        tells.append(_made(kind, hearers))
-    return tells[0] if len(tells) == 1 else _to_all(tells)
+    def _tell(self, kind: type) -> Tell:
+        tells: list[Tell] = [taker.takes[kind] for taker in self._takers]
+        if self._hearers:
+            tells.append(_made(kind, self._hearers))
+        return tells[0] if len(tells) == 1 else _to_all(tells)
 
 
 def _made(kind: Callable[..., Event], hearers: Sequence[Observer]) -> Tell:

@@ -35,6 +35,29 @@ def test_every_observer_is_told_in_its_own_way():
     assert all(one is other for one, other in zip(heard, also, strict=True))
 
 
+def test_whoever_takes_fields_is_told_first():
+    """
+    Wherever it stands among the observers, and however the event is told.
+    """
+    takes = Takes()
+    told = takes.took
+    telling = Telling([told.append, takes])
+
+    telling.of[Enqueue](7, 0, "r", "a")
+    telling(Evict(8, 0, 3))
+
+    assert [type(each) for each in told] == [tuple, Enqueue, tuple, Evict]
+
+
+def test_an_event_that_is_there_is_not_made_again():
+    heard = []
+    event = Evict(8, 0, 3)
+
+    Telling([Takes(), heard.append])(event)
+
+    assert heard[0] is event
+
+
 def test_whoever_takes_fields_alone_is_called_directly():
     takes = Takes()
 
