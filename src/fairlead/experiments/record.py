@@ -7,8 +7,9 @@ bytes.
 import ast
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -79,12 +80,49 @@ def key_of(case: Case, seed: int, data: Path | None) -> str:
         "seed": seed,
         "code": code_digest(),
         "run": source_digest(type(case).__module__),
+        "classes": _classes(case),
         "data": {name: _data_digest(data / name) for name in case.needs} if data else {},
     }
     if isinstance(case, Measured):
         of["processor"] = provenance.processor()
+        of["python"] = platform.python_version()
         of["function"] = source_digest(case.function.partition(":")[0])
     return _sha256(_canonical(of).encode())
+
+
+def _classes(case: Case) -> dict[str, list[str]]:
+    """Each object in the case by its place: its class, and the code of that where no part of ours has it.
+
+    Its fields are not all that it is: what it does is in the code, and another class may have them, too.
+    """
+    found: dict[str, list[str]] = {}
+    waiting: list[tuple[str, object]] = [("", case)]
+    while waiting:
+        place, value = waiting.pop()
+        kind = type(value)
+        if is_dataclass(value) or hasattr(kind, "_fields"):
+            found[place] = [f"{kind.__module__}:{kind.__qualname__}", _code_of(kind.__module__)]
+        waiting += [(f"{place}.{name}", each) for name, each in _inside(value)]
+    return found
+
+
+def _inside(value: object) -> list[tuple[str, object]]:
+    """What it is made of, by name; nothing of a text or a number."""
+    if is_dataclass(value) and not isinstance(value, type):
+        # What a case is called is not what it is.
+        names = [each.name for each in fields(value) if each.name != "labels"]
+        return [(name, getattr(value, name)) for name in names]
+    if isinstance(value, Mapping):
+        return [(str(name), each) for name, each in value.items()]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [(str(number), each) for number, each in enumerate(value)]
+    return []
+
+
+def _code_of(module: str) -> str:
+    """Nothing where `code_digest` has it."""
+    name, _, rest = module.partition(".")
+    return "" if name == "fairlead" and rest.partition(".")[0] in PARTS else source_digest(module)
 
 
 @cache

@@ -1,6 +1,9 @@
 """Outcomes that were there before: found only where nothing has changed, and never trusted blindly."""
 
+import importlib
 import os
+import sys
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.unit.experiments.synthetic import METRICS, drawn
@@ -9,6 +12,7 @@ from fairlead.errors import ConfigError
 from fairlead.experiments import record
 from fairlead.experiments.cache import Cache, default_folder
 from fairlead.experiments.record import Record, config_of, key_of, packed, unpacked
+from fairlead.experiments.studies.vtc_table3 import CHARGED_LATE
 from fairlead.experiments.study import Generated, Measured, Outcome, Simulated
 from fairlead.metrics.series import Point
 from fairlead.metrics.vtc_table import Row
@@ -156,13 +160,78 @@ def test_a_key_changes_with_the_data(tmp_path):
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_what_is_timed_counts_for_its_processor_only(monkeypatch):
+def test_what_is_timed_counts_for_its_processor_and_its_python_only(monkeypatch):
     case = Measured(labels={"n": 1}, function="fairlead.experiments.simplex:least")
-    key = key_of(case, 0, None)
+    key, simulated = key_of(case, 0, None), key_of(a_case(), 0, None)
 
-    monkeypatch.setattr(record.provenance, "processor", lambda: "another")
+    with monkeypatch.context() as other:
+        other.setattr(record.provenance, "processor", lambda: "another")
+        assert key_of(case, 0, None) != key
+        assert key_of(a_case(), 0, None) == simulated
+    monkeypatch.setattr(record.platform, "python_version", lambda: "3.99.0")
 
     assert key_of(case, 0, None) != key
+    assert key_of(a_case(), 0, None) == simulated
+
+
+COSTS = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Linear:
+    per_token: int = 1
+
+    def decode(self, tokens):
+        return self.per_token * tokens
+
+@dataclass(frozen=True)
+class Free:
+    per_token: int = 1
+"""
+
+
+def imported_anew(monkeypatch, folder, text):
+    """The module of costs with this text."""
+    (folder / "costs_for_keys.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "costs_for_keys", raising=False)
+    importlib.invalidate_caches()
+    record.source_digest.cache_clear()
+    return importlib.import_module("costs_for_keys")
+
+
+@pytest.mark.parametrize("wrapped", [lambda cost: cost, lambda cost: {"deep": [{"in": cost}]}])
+def test_a_key_changes_with_the_code_of_an_object_in_the_settings(tmp_path, monkeypatch, wrapped):
+    """Two costs may have the same fields; and what a cost does is none of them."""
+    costs = imported_anew(monkeypatch, tmp_path, COSTS)
+    key = key_of(a_case(cost=wrapped(costs.Linear())), 0, None)
+
+    assert key_of(a_case(cost=wrapped(costs.Linear())), 0, None) == key
+    assert key_of(a_case(cost=wrapped(costs.Free())), 0, None) != key
+
+    costs = imported_anew(monkeypatch, tmp_path, COSTS.replace("* tokens", "* tokens * 7"))
+    assert key_of(a_case(cost=wrapped(costs.Linear())), 0, None) != key
+    monkeypatch.delitem(sys.modules, "costs_for_keys")
+    record.source_digest.cache_clear()
+
+
+def test_a_case_whose_description_hides_the_class_has_it_in_its_key():
+    """As those of the VTC paper, which describe themselves by `asdict`."""
+    free = replace(CHARGED_LATE, settings={"cost": Plain()})
+    other = replace(CHARGED_LATE, settings={"cost": Other()})
+
+    assert free.described() == other.described()
+    assert key_of(free, 0, None) != key_of(other, 0, None)
+
+
+@dataclass(frozen=True)
+class Plain:
+    worth: int = 1
+
+
+@dataclass(frozen=True)
+class Other:
+    worth: int = 1
 
 
 def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
