@@ -38,3 +38,19 @@ def test_all_in_all_a_request_costs_what_it_had():
         left[name] = queue.credit("a")
 
     assert left["dlpm-predict"] == left["dlpm"]
+
+
+def test_no_more_is_charged_than_max_tokens():
+    """
+    The request before had eight outputs; of this one more than five can never come.
+    """
+    queue = Queue("dlpm-predict", quantum=1_000)
+    queue.wait("a")
+    queue.look()
+    extend = spent(queue, "a", 1_000)
+    queue.end(0, outputs=8)
+    before = queue.credit("a")
+    queue.wait("a", max_tokens=5)
+    queue.look()
+
+    assert spent(queue, "a", before) - extend == 2 * 5
