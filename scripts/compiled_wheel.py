@@ -18,14 +18,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # What schedules, routes and simulates; files and folders below the package.
 HOT = ("core", "schedulers", "routers", "sim", "metrics")
 # Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time, a
-# constant tuple of thousands that it would write out, and dataclasses
-# whose fields are final or that are made by `__new__`.
+# constant tuple of thousands that it would write out, dataclasses whose fields are final, that are
+# made by `__new__`, or that are frozen and sent to another process.
 LEFT_OUT = {
     "core/lazy_heap.py",
     "core/protocols.py",
     "core/events.py",
     "core/request.py",
     "core/chunk_index.py",
+    "core/costs.py",
+    "sim/config.py",
     "sim/host.py",
 }
 SETUP = """

@@ -83,6 +83,19 @@ def test_compiled_and_not_a_simulation_writes_the_same_bytes(installed, tmp_path
     assert len(written[0][0]) > 10_000
 
 
+def test_settings_can_be_sent_to_another_process(installed):
+    code = (
+        "import pickle\n"
+        "from fairlead.core.costs import parse_cost\n"
+        "from fairlead.sim.config import Change, SimConfig\n"
+        "change = Change(time_us=1, worker=0, up=False)\n"
+        "config = SimConfig(cost=parse_cost('profiled'), changes=(change,))\n"
+        "assert pickle.loads(pickle.dumps(config)) == config\n"
+    )
+
+    assert python(installed, "-c", code) == ""
+
+
 def test_a_wrong_setting_is_one_clear_line_there_too(installed):
     code = (
         "from fairlead.core.radix_tree import RadixTree\n"
