@@ -165,7 +165,10 @@ class Deficits:
         return None
 
     def _may_forget(self, client: ClientId) -> bool:
-        """Idle and free of debt: starting again at 0 then costs credit and never gives any."""
+        """Idle and free of debt: starting again at 0 then costs credit and never gives any.
+
+        Neither does what it emitted and was not charged for yet: it is charged from 0 then.
+        """
         return (
             client not in self._solvent and client not in self._promised and self.value(client) >= 0
         )

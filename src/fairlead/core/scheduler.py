@@ -114,10 +114,10 @@ class Scheduler:
             for seat in self._running.get(client, {}).values():
                 self._catch_up(seat)
             return
-        self._settled = self._ticks
         for seats in self._running.values():
             for seat in seats.values():
                 self._catch_up(seat)
+        self._settled = self._ticks  # not before: a charge may ask what another client was charged
 
     def extend(self, request: Request, tokens: int) -> None:
         """The prompt of a paid request grew (streaming input): it pays for `tokens` more to compute.

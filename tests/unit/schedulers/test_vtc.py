@@ -114,3 +114,19 @@ def test_a_full_table_forgets_a_client_only_when_its_return_would_lift_it_anyway
     engine.wait("a")
 
     assert engine.counter("a") == 30
+
+
+def test_charging_all_charges_who_was_forgotten_from_a_level_that_is_charged_too():
+    """
+    a was forgotten while it ran, and comes before b: five outputs each, a's on top of b's 20.
+    """
+    engine = Engine(max_clients=2)
+    engine.wait("ab")
+    engine.admit()
+    engine.wait("bc")
+    engine.scheduler.cancel(next(each for each in engine.scheduler if each.client == "c"))
+    engine.scheduler.tick(5)
+
+    engine.scheduler.settle()
+
+    assert (engine.counter("a"), engine.counter("b")) == (30, 20)
