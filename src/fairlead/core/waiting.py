@@ -46,7 +46,7 @@ class WaitingIndex:
         return self._heaps.waiting(client)
 
     def match_len(self, request: Request) -> int:
-        """The matched tokens of a waiting request. Pure. O(depth of the trie)."""
+        """The matched tokens of a waiting request. Changes no answer. O(depth of the trie)."""
         self._hang_lone()
         self.trie.catch_up()
         return self._entries[request.id].node.stand.depth * self._block_size
@@ -77,7 +77,10 @@ class WaitingIndex:
         self._heaps.leave(request.client)
 
     def hide(self, request: Request) -> None:
-        """Leave the request out of `best` until `show`; it goes on waiting. O(depth * log n)."""
+        """Leave the request out of `best` until `show`; it goes on waiting. O(depth * log n).
+
+        One that waits alone is hung for that, which is O(prompt length).
+        """
         self._hang_lone()
         entry = self._entries[request.id]
         assert entry.visible and not entry.aside
@@ -109,7 +112,10 @@ class WaitingIndex:
             self._lone_open = False
 
     def best(self) -> Request | None:
-        """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
+        """The open clients' visible request with the longest match, the oldest of them.
+
+        O(log n); O(n log n) a few times while many are hidden: see `Aside`.
+        """
         if self._lone is not None:
             return self._lone if self._lone_open else None
         self.trie.catch_up()

@@ -6,6 +6,7 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Request
+from fairlead.core.waiting_aside import Aside
 from fairlead.core.watch import waiting_index
 
 
@@ -164,3 +165,32 @@ def test_who_waits_alone_hangs_nowhere_until_a_second_one_comes():
     assert index.match_len(better) == 1
     index.open("b")
     assert index.best() is better
+
+
+def test_a_look_that_goes_on_admitting_sorts_those_who_are_left_a_few_times_at_most(monkeypatch):
+    """
+    Of 200 requests of eight clients every second one is passed over and every other one is admitted:
+    the oldest first, as all match as little. Each that is admitted was the best of its client.
+    """
+    sorts = []
+    kept = Aside._sorted
+    monkeypatch.setattr(Aside, "_sorted", lambda self: sorts.append(self) or kept(self))
+    index = waiting_index(RadixTree())
+    for order in range(200):
+        index.add(request(order, [order, order], client=str(order % 8)))
+        index.open(str(order % 8))
+    passed_over, tried = [], []
+
+    while best := index.best():
+        tried.append(best.order)
+        if best.order % 2:
+            index.remove(best)
+        else:
+            index.hide(best)
+            passed_over.append(best)
+
+    assert tried == list(range(200))
+    assert 0 < len(sorts) <= 4
+    for each in passed_over:
+        index.show(each)
+    assert index.best() is passed_over[0]
