@@ -191,6 +191,24 @@ def test_a_run_ends_early_where_somebody_is_given_back_what_it_paid_in_advance()
     assert [(each.request, each.t_us // SECOND) for each in admitted[2:]] == [("j2", 5), ("t2", 10)]
 
 
+def test_a_run_ends_early_where_a_prediction_was_too_long():
+    """
+    a has paid for ten outputs, as its last request had, and ends after six. What it is given back
+    makes its small request the first, before b's that is too large. Otherwise it would come at 41 s.
+    """
+    rows = [
+        row("a0", output_len=10),
+        row("a1", at=11, output_len=6, max_tokens=10),
+        row("c", at=11, prompt="C10", output_len=30),
+        row("b", at=16, prompt="B10", output_len=30),
+        row("a2", at=16, prompt="X1", output_len=2, max_tokens=3),
+    ]
+
+    admitted = of(Admit, simulate(rows, scheduler="vtc-predict", router="least-loaded"))
+
+    assert [each.t_us // SECOND for each in admitted if each.request == "a2"] == [17]
+
+
 def test_the_pass_that_admits_and_the_run_behind_it_are_one_action():
     """
     Their ends are foreseen together, as long as nobody comes: the arrival, and one end.
