@@ -102,7 +102,10 @@ class FleetTree:
             self._take(node, worker, node.holders[worker])
 
     def match(self, prompt: Sequence[Unit], end: int) -> Matches:
-        """Who holds how much of `prompt[:end]`. Pure; true until the tree changes. O(match)."""
+        """Who holds how much of `prompt[:end]`. True until the tree changes. O(match).
+
+        It notes where they part, for `expect`; that changes no answer.
+        """
         key = Runs.of(prompt)
         node, at = self._parting = descend(self._root, key, end)
         self._asked = key if at < end else None
@@ -214,7 +217,8 @@ class FleetTree:
                     above = node.holders[worker]
                     assert above >= held and above & _CONFIRMED >= held & _CONFIRMED
                 stack.append(child)
-                made.pop(id(child.key), None) if made.get(id(child.key)) is child else None
+                if made.get(id(child.key)) is child:
+                    del made[id(child.key)]
         assert (nodes, ends, made) == (self._nodes, {}, {}), (nodes, self._nodes)
         assert nodes <= self._max_nodes
 

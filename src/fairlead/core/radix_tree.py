@@ -187,18 +187,14 @@ class RadixTree:
         O(log leaves) for each leaf it touches.
         """
         dropped, leaves = 0, self._leaves
-        while dropped < size and leaves:
-            leaf = leaves[0]
-            if not _may_go(leaf):
-                leaves.drop()
-                continue
+        while dropped < size and (leaf := leaves.top(_may_go)):
             node = leaf[2]
             cut = node.end - node.start
             if dropped + cut > size:
                 cut = size - dropped
                 self._trim(node, cut)
             else:
-                self._leaves.drop()
+                leaves.drop()
                 self._remove(node)
             dropped += cut
         return dropped
