@@ -65,10 +65,32 @@ def wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
 
 
 def program_completion(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
-    """Seconds from a program's start to its end: the mean over clients but those (DLPM, section 5)."""
+    """Seconds from a program's start to its end: the mean over clients but those (DLPM, section 5).
+
+    Who finished none is in no mean: for runs that are stopped there is `program_wait`.
+    """
 
     def measure(outcome: Outcome) -> float | None:
         return _mean_of(outcome.summary["programs"]["clients"], percentile, without)
+
+    return measure
+
+
+def program_wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
+    """As `program_completion`, but who is not done when the run is stopped counts with the time so far."""
+
+    def measure(outcome: Outcome) -> float | None:
+        return _mean_of(outcome.summary["program_waits"], percentile, without)
+
+    return measure
+
+
+def fewest_programs(*clients: str) -> Measure:
+    """How many programs the one of `clients` that began fewest began: what a percentile is made of."""
+
+    def measure(outcome: Outcome) -> float:
+        programs = outcome.summary["program_waits"]
+        return min(programs[client]["count"] if client in programs else 0 for client in clients)
 
     return measure
 

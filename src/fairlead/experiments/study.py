@@ -63,7 +63,8 @@ class Outcome:
     """What a case left behind: the summary (docs/reference/summary.md), and what else it keeps.
 
     A simulated one's summary has `waits`, too: as the clients' `ttft`, but who has no first token
-    when the run is stopped counts with the time so far. Who starves is in no `ttft`.
+    when the run is stopped counts with the time so far. Who starves is in no `ttft`. So has it
+    `program_waits`: the times of programs, of unfinished ones so far.
     """
 
     summary: dict[str, Any]
@@ -149,7 +150,11 @@ class Simulated:
         for row in cluster.intake.alive():
             summary.left(row.id, row.client, cluster.now_us)
         return Outcome(
-            summary=report_of(cluster, summary) | {"waits": waits.until(cluster.now_us)},
+            summary=report_of(cluster, summary)
+            | {
+                "waits": waits.until(cluster.now_us),
+                "program_waits": waits.programs_until(cluster.now_us),
+            },
             series=list(series.rows()) if self.series else (),
             requests=requests.rows,
         )

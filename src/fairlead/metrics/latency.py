@@ -5,7 +5,7 @@ lasts from its first request's start to its last request's finish.
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from fairlead.core.request import ClientId
 from fairlead.metrics.distribution import Distribution
@@ -71,11 +71,18 @@ class Programs:
         self._finish_us[number] = max(self._finish_us[number], t_us)
         self._open[number] -= 1
 
-    def completions(self) -> Mapping[ClientId, Distribution]:
-        """How long the complete ones took, by client, in order of appearance. O(programs)."""
+    def completions(
+        self, end_us: int | None = None, given_up: Set[int] = frozenset()
+    ) -> Mapping[ClientId, Distribution]:
+        """How long the complete ones took, by client, in order of appearance. O(programs).
+
+        With `end_us`, open ones but those `given_up` count with the time until then.
+        """
         lasted: dict[ClientId, Distribution] = {}
         for number, client in enumerate(self._clients):
             samples = lasted.setdefault(client, Distribution())
             if not self._open[number]:
                 samples.add(self._finish_us[number] - self._start_us[number])
+            elif end_us is not None and number not in given_up:
+                samples.add(end_us - self._start_us[number])
         return lasted

@@ -8,7 +8,7 @@ from fairlead.experiments.measures import (
     hit_rate,
     jain_client,
     jain_system,
-    program_completion,
+    program_wait,
     throughput,
 )
 from fairlead.experiments.panel import Panel
@@ -20,14 +20,18 @@ QUANTA = (256, 1_024, 4_096, 16_384, 65_536, 262_144)
 QUICK_QUANTA = (1_024, 16_384, 65_536)
 KV_TOKENS = 40_000
 STATED = "40,000 KV tokens"
-# Of the GPU, trees a second and client, of the workload; 129,000 KV tokens serve 8.9 requests/s.
+# Trees a second and client, of 30 requests each: 60 to 80 % of a good client's share. 40,000 KV tokens
+# serve 7.4 to 8.1 requests/s by the policy, 129,000 serve 9.3, with the larger model 4.6.
+RATE = 0.065
+# Of the GPU, rate, of the workload.
 Setting = tuple[Mapping[str, Any], float, Mapping[str, Any]]
 OTHERS: Mapping[str, Setting] = {
-    "129,000 KV tokens": ({}, 0.08, {}),
-    "Llama-3.1-8B": ({"step_time": "a10g:llama-3.1-8b"}, 0.04, {}),
-    "ideal engine": ({"kv_tokens": KV_TOKENS, "host": "ideal", "max_misfits": 32}, 0.08, {}),
-    "cv 4": ({"kv_tokens": KV_TOKENS}, 0.08, {"cv": 4}),
-    "siblings say the same": ({"kv_tokens": KV_TOKENS}, 0.08, {"collapse": True}),
+    "129,000 KV tokens": ({}, RATE, {}),
+    "Llama-3.1-8B": ({"step_time": "a10g:llama-3.1-8b"}, 0.035, {}),
+    "ideal engine": ({"kv_tokens": KV_TOKENS, "host": "ideal", "max_misfits": 32}, RATE, {}),
+    "cv 4": ({"kv_tokens": KV_TOKENS}, RATE, {"cv": 4}),
+    "siblings say the same": ({"kv_tokens": KV_TOKENS}, RATE, {"collapse": True}),
+    "90 % of their shares": ({"kv_tokens": KV_TOKENS}, 0.08, {}),
 }
 
 
@@ -50,13 +54,13 @@ def cases(quick: bool) -> Sequence[Case]:
 
     quanta = QUICK_QUANTA if quick else QUANTA
     policies = [("vtc", 0), ("lpm", 0), *(("dlpm", quantum) for quantum in quanta)]
-    made = [case(STATED, *each, ({"kv_tokens": KV_TOKENS}, 0.08, {})) for each in policies]
+    made = [case(STATED, *each, ({"kv_tokens": KV_TOKENS}, RATE, {})) for each in policies]
     if not quick:
         few = [each for each in policies if each[1] in (0, 4_096, 65_536)]
         made += [
             case(variant, *each, setting) for variant, setting in OTHERS.items() for each in few
         ]
-        falls_back: Setting = ({"kv_tokens": KV_TOKENS, "fallback": 128}, 0.08, {})
+        falls_back: Setting = ({"kv_tokens": KV_TOKENS, "fallback": 128}, RATE, {})
         made.append(case("LPM falls back", "lpm", 0, falls_back))
     return made
 
@@ -195,7 +199,7 @@ STUDY = Study(
         "jain_client": jain_client,
         "jain_system": jain_system,
         "hit_rate": hit_rate,
-        "p99_good_s": program_completion("p99_s", without=("c0",)),
+        "p99_good_s": program_wait("p99_s", without=("c0",)),
     },
     panels=[
         Panel(
@@ -216,8 +220,11 @@ STUDY = Study(
         )[: 2 if variant == STATED else 1]
     ],
     judge=judge,
-    choices="Workload, rates and quanta are not printed: trees of thought (S1), 0.08 a second and client. An "
-    "A10G serves 9 requests/s then: the good clients ask for 80 % of their shares, client 0 for 9 times its "
-    "share; the run stops with the arrivals. 129,000 KV tokens hold every tree in flight and leave nothing "
-    "to win by locality, so memory is 40,000, what an A10G has for Llama-3.1-8B. Quanta by factors of 4.",
+    choices="Workload, rates and quanta are not printed: trees of thought (S1), 0.065 a second and client. "
+    "With 40,000 KV tokens an A10G serves 7.4 to 8.1 requests/s by the policy: the good clients ask for 72 "
+    "to 79 % of their shares, client 0 for 8 to 9 times its share; with 90 % for the good ones as a variant. "
+    "The run stops with the arrivals, who is not done counts with the time so far. 129,000 KV tokens hold "
+    "every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has for "
+    "Llama-3.1-8B. At a request that does not fit every policy's look ends, as SGLang's does; with the ideal "
+    "engine DLPM's goes on past up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4.",
 )
