@@ -27,7 +27,10 @@ LEFT_OUT = {
     "core/request.py",
     "core/chunk_index.py",
     "core/costs.py",
+    "core/service.py",
     "sim/config.py",
+    "sim/constants.py",
+    "sim/models.py",
     "sim/host.py",
 }
 SETUP = """

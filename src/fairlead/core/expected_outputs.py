@@ -22,14 +22,9 @@ class ExpectedOutputs:
         )
 
     def of(self, request: Request) -> int:
-        """Rounded half up, for a charge is for whole tokens; at most max_tokens. O(1).
-
-        More can never come, and a client could be kept waiting for outputs that nobody reserved
-        memory for.
-        """
+        """Rounded half up, for a charge is for whole tokens; it may exceed max_tokens. O(1)."""
         recent = self._recent.get(request.client)
-        mean = divide_half_up(sum(recent), len(recent)) if recent else 0
-        return min(mean, request.max_tokens)
+        return divide_half_up(sum(recent), len(recent)) if recent else 0
 
     def finished(self, client: ClientId, output_len: int) -> None:
         """It had so many outputs. What was cut off says nothing of the length of others. O(1)."""

@@ -47,7 +47,8 @@ class DLPMPredict(DLPM):
         super().on_admit(request, extend_len=extend_len)
         if request.id in self._predicted:  # a longer prompt of a session that runs already
             return
-        predicted = self._predicted[request.id] = self._expected.of(request)
+        predicted = min(self._expected.of(request), request.max_tokens)  # as in PrepaidVTC
+        self._predicted[request.id] = predicted
         if predicted:
             self._spend(request.client, self._cost.decode(request.input_len, 0, predicted))
 
