@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -12,7 +11,7 @@ from fairlead.experiments.registry import OTHERS, data_folder, module_of
 from fairlead.experiments.studies import STUDIES, study_of
 from fairlead.experiments.study import Study
 from fairlead.experiments.study_command import add_arguments as add_study_arguments
-from fairlead.experiments.study_command import run_studies
+from fairlead.experiments.study_command import out_of, run_studies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +62,7 @@ def _missing(needs: Mapping[str, Sequence[str]], options: argparse.Namespace) ->
 
 def _run_other(name: str, options: argparse.Namespace, console: Console) -> int:
     """With its own flags: the same data, its numbers and its figure beside those of the studies."""
-    folder = Path(options.out) / name
+    folder = out_of(options) / name
     require_writable(folder)
     module = module_of(name)
     parser = argparse.ArgumentParser()

@@ -3,21 +3,22 @@
 import csv
 import io
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.results import Cell, ResultRow, Results
+from fairlead.experiments.results import Cell, Results
 from fairlead.experiments.study import Verdict
 from fairlead.workloads.files import written
 
 ROWS, SERIES, VERDICTS, ABOUT = "rows.csv", "series.csv", "verdicts.csv", "about.json"
 FIGURES = ("figure.svg", "figure.png")
 VERDICT_COLUMNS = ("study", "claim", "paper", "ours", "holds", "why")
-
-INTEGER = re.compile(r"-?\d+")
 
 
 def require_writable(folder: Path, flag: str = "--out") -> None:
@@ -29,6 +30,50 @@ def require_writable(folder: Path, flag: str = "--out") -> None:
         probe.unlink()
     except OSError as error:
         raise ConfigError(f"{flag}: {in_words(error)}") from None
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A folder to write a study's files into: all of them go to `folder` at the end, or none.
+
+    An older run's stay until then; what is no study's file stays for good. An interrupt that comes
+    while they move is raised when they have. Raises ConfigError.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+        yield Path(beside)
+        require_writable(folder)
+        try:
+            with _uninterrupted():
+                for name in (ROWS, SERIES, VERDICTS, ABOUT, *FIGURES):
+                    if (Path(beside) / name).exists():
+                        os.replace(Path(beside) / name, folder / name)
+                    else:  # of another version of the study
+                        (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--out: {in_words(error)}") from None
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until this is over."""
+    came: list[object] = []
+    before = signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def holds_full_run(folder: Path) -> bool:
+    """Whether what was written there last was no quick run."""
+    try:
+        about = json.loads((folder / ABOUT).read_bytes())
+    except (OSError, ValueError):
+        return False  # nothing that a report could show
+    return isinstance(about, dict) and about.get("quick") is False
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
@@ -46,29 +91,6 @@ def _cell(value: Cell) -> str:
         return ""
     # float(): numpy's have a repr of their own.
     return repr(float(value)) if isinstance(value, float) else str(value)
-
-
-def read_table(path: Path) -> list[dict[str, Cell]]:
-    """The rows of a CSV; what looks like a number is one. Raises ConfigError if there is none."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return [
-                {name: _read_cell(text) for name, text in row.items()}
-                for row in csv.DictReader(file)
-            ]
-    except OSError as error:
-        raise ConfigError(in_words(error)) from None
-
-
-def _read_cell(text: str) -> Cell:
-    if not text:
-        return None
-    if INTEGER.fullmatch(text):
-        return int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def write_study(
@@ -96,8 +118,6 @@ def write_study(
         columns = list(results.series[0])
         points = ((name, *(row[column] for column in columns)) for row in results.series)
         write_table(folder / SERIES, ("study", *columns), points)
-    else:
-        (folder / SERIES).unlink(missing_ok=True)  # of another version of the study
     write_table(
         folder / VERDICTS,
         VERDICT_COLUMNS,
@@ -105,22 +125,3 @@ def write_study(
     )
     with written(folder / ABOUT) as file:
         file.write(json.dumps(about, indent=2).encode() + b"\n")
-
-
-def read_results(folder: Path) -> Results:
-    """What was written there, for figures and reports. Raises ConfigError if there is none."""
-    series: list[ResultRow] = []
-    if (folder / SERIES).exists():
-        series.extend(read_table(folder / SERIES))
-    return Results(rows=list(read_table(folder / ROWS)), series=series)
-
-
-def read_verdicts(folder: Path) -> list[Verdict]:
-    """What was judged there, as text. Raises ConfigError if there is none."""
-    path = folder / VERDICTS
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise ConfigError(in_words(error)) from None
-    return [Verdict(**{key: row[key] for key in VERDICT_COLUMNS[1:]}) for row in rows]  # type: ignore[arg-type]

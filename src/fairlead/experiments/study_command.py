@@ -3,7 +3,7 @@
 import argparse
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,13 @@ from rich.console import Console
 from fairlead.errors import ConfigError, FairleadError
 from fairlead.experiments import provenance
 from fairlead.experiments.cache import Cache, default_folder
-from fairlead.experiments.output import FIGURES, require_writable, write_study
+from fairlead.experiments.output import (
+    FIGURES,
+    holds_full_run,
+    replacing,
+    require_writable,
+    write_study,
+)
 from fairlead.experiments.plan import Gathered, gathered
 from fairlead.experiments.record import configs_of
 from fairlead.experiments.registry import data_folder
@@ -23,7 +29,7 @@ from fairlead.experiments.study import Study, Verdict
 from fairlead.experiments.verdict_table import show_verdicts
 
 INTERRUPTED = 130
-OUT = Path("results") / "experiments"
+OUT, QUICK_OUT = Path("results") / "experiments", Path("results") / "quick"
 SEEDS = 5
 
 
@@ -51,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (one a core)")
     parser.add_argument("--data", metavar="DIR", help="workload data (FAIRLEAD_DATA)")
     parser.add_argument(
-        "--out", metavar="DIR", default=str(OUT), help=f"a folder a study there ({OUT})"
+        "--out", metavar="DIR", help=f"a folder a study there ({OUT}; with --quick {QUICK_OUT})"
     )
     parser.add_argument(
         "--cache", metavar="DIR", help="cases that ran before (~/.cache/fairlead/experiments)"
@@ -70,7 +76,9 @@ def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, conso
         for name, study in studies.items()
     ]
     data = _data_of(found, options.data)
-    out = Path(options.out)
+    out = out_of(options)
+    if options.quick:
+        _require_no_full_run(out, studies)
     require_writable(out)
     notes = Console(stderr=True)
     cache = None if options.no_cache else _cache(options.cache, notes)
@@ -95,6 +103,21 @@ def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, conso
         return INTERRUPTED
     _raise_problems(found, notes)
     return 0
+
+
+def out_of(options: argparse.Namespace) -> Path:
+    """Where the studies' folders go."""
+    return Path(options.out) if options.out else QUICK_OUT if options.quick else OUT
+
+
+def _require_no_full_run(out: Path, names: Iterable[str]) -> None:
+    """Hours went into it. Raises ConfigError."""
+    for name in names:
+        if holds_full_run(out / name):
+            raise ConfigError(
+                f"--out: {out / name} holds a full run, which --quick would replace;"
+                " expected another folder, or that one removed"
+            )
 
 
 def _counts(options: argparse.Namespace) -> tuple[int, int]:
@@ -138,23 +161,24 @@ class _Run:
         self.files: dict[str, str] = {}
 
     def write(self, found: Gathered) -> None:
-        """Judge, write, draw."""
+        """Judge, write, draw; nothing of it is there before all is."""
         from fairlead.experiments.plot import save_figure
 
         results, study = found.results(), found.study
         verdicts = study.judge(results)
         folder = self._out / found.name
         commit = self._about["commit"]
-        write_study(
-            folder,
-            found.name,
-            results,
-            configs=[config for config in found.configs for _ in found.seeds],
-            commit=str(commit) if commit else None,
-            verdicts=verdicts,
-            about=self._about_study(found),
-        )
-        save_figure([folder / name for name in FIGURES], study, results)
+        with replacing(folder) as part:
+            write_study(
+                part,
+                found.name,
+                results,
+                configs=[config for config in found.configs for _ in found.seeds],
+                commit=str(commit) if commit else None,
+                verdicts=verdicts,
+                about=self._about_study(found),
+            )
+            save_figure([part / name for name in FIGURES], study, results)
         self.verdicts[found.name] = verdicts
         self.files[found.name] = ", ".join(sorted(path.name for path in folder.iterdir()))
 

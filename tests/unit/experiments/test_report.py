@@ -275,6 +275,22 @@ def test_the_command_writes_the_page_and_says_what_is_missing(root, tmp_path, mo
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]
 
 
+def test_without_a_full_run_the_page_is_of_the_quick_one(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root.rename(tmp_path / "moved")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "moved").rename(tmp_path / "results" / "quick")
+    (tmp_path / "results" / "quick" / ".a.part").mkdir()
+    (tmp_path / "results" / "quick" / ".a.part" / "rows.csv").write_text("")
+
+    status, said = run(monkeypatch)
+
+    assert status == 0 and "results/report.html: 2 of 3 studies" in said
+    (tmp_path / "results" / "experiments").mkdir()
+    with pytest.raises(ConfigError, match="results/experiments has no folder of a study"):
+        run(monkeypatch)
+
+
 def test_the_command_fails_on_damage_though_it_writes(root, tmp_path, monkeypatch):
     (root / "vtc-small" / "about.json").write_text("{")
     out = tmp_path / "page.html"

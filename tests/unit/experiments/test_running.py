@@ -11,7 +11,8 @@ import pytest
 from tests.unit.experiments.synthetic import Drawn, drawn, run, study
 
 from fairlead.errors import ConfigError, WorkerLost
-from fairlead.experiments.output import read_results, read_verdicts
+from fairlead.experiments import output, plot
+from fairlead.experiments.report.folders import read_folder
 from fairlead.experiments.study import Measured
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,12 +44,14 @@ def test_what_is_written_is_read_as_it_was(tmp_path):
     cases = drawn(2, series=True)
     run(tmp_path, {"a": study(cases)}, "--seeds", "2")
 
-    read = read_results(tmp_path / "out" / "a")
+    found = read_folder(tmp_path / "out" / "a", "a", study(cases))
+
+    read = found.results
 
     speeds = [case.outcome(seed, None).summary["speed"] for case in cases for seed in range(2)]
     assert [row["speed"] for row in read.rows] == speeds
     assert read.series[0]["time_s"] == 0.0 and None in {row["value"] for row in read.series}
-    assert read_verdicts(tmp_path / "out" / "a")[0].claim == "it moves"
+    assert found.verdicts[0].claim == "it moves"
 
 
 def test_the_number_of_processes_and_the_cache_change_no_byte(tmp_path):
@@ -88,7 +91,9 @@ def test_equal_cases_of_two_studies_run_once(tmp_path):
     run(tmp_path, studies)
 
     assert len(Path(log).read_text(encoding="utf-8").splitlines()) == 2 * 5
-    rows = [read_results(tmp_path / "out" / name).rows for name in studies]
+    rows = [
+        read_folder(tmp_path / "out" / name, name, of).results.rows for name, of in studies.items()
+    ]
     assert [row["speed"] for row in rows[1]] == [row["speed"] for row in rows[0][:5]]
 
 
@@ -134,6 +139,50 @@ def test_curves_of_an_earlier_version_do_not_stay(tmp_path):
     run(tmp_path, {"a": study(drawn(1))}, "--seeds", "1", "--no-cache")
 
     assert not (tmp_path / "out/a/series.csv").exists()
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_ctrl_c_while_it_draws_leaves_the_older_run_whole(tmp_path, monkeypatch):
+    """New rows beside an old figure would look like one result."""
+    run(tmp_path, {"a": study(drawn(1, series=True))}, "--seeds", "1")
+    (tmp_path / "out" / "a" / "mine.txt").write_text("a note", encoding="utf-8")
+    before = contents(tmp_path / "out" / "a")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plot, "save_figure", interrupted)
+    status, _ = run(tmp_path, {"a": study(drawn(2))}, "--seeds", "1")
+
+    assert status == 130
+    assert contents(tmp_path / "out" / "a") == before
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a"]
+
+
+def test_ctrl_c_while_the_files_move_waits_for_them(tmp_path, monkeypatch):
+    run(tmp_path, {"a": study(drawn(1, series=True))}, "--seeds", "1")
+    (tmp_path / "out" / "a" / "mine.txt").write_text("a note", encoding="utf-8")
+    move = os.replace
+
+    def moved(source, target):
+        if Path(target).parent.name == "a":
+            signal.raise_signal(signal.SIGINT)
+        move(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(output.os, "replace", moved)
+        status, _ = run(tmp_path, {"a": study(drawn(2))}, "--seeds", "1", "--no-cache")
+    run(tmp_path / "whole", {"a": study(drawn(2))}, "--seeds", "1")
+
+    assert status == 130
+    found, whole = contents(tmp_path / "out" / "a"), contents(tmp_path / "whole" / "out" / "a")
+    assert found.pop("mine.txt") == b"a note"
+    assert found.keys() == whole.keys() and "series.csv" not in found
+    timed = {"about.json"}
+    assert all(found[name] == whole[name] for name in found.keys() - timed)
 
 
 def test_a_killed_process_is_an_error_that_names_its_case(tmp_path):

@@ -114,7 +114,7 @@ def test_what_lacks_data_can_be_left_out_and_is_named(studies, tmp_path, capsys)
     assert main(["experiment", "all", "--quick", "--skip-missing-data"]) == 0
 
     assert "left out: needy: --data: needed" in capsys.readouterr().out
-    assert [path.name for path in (tmp_path / "results" / "experiments").iterdir()] == ["plain"]
+    assert [path.name for path in (tmp_path / "results" / "quick").iterdir()] == ["plain"]
 
 
 def test_all_runs_everything_and_the_environment_names_the_data(
@@ -129,6 +129,23 @@ def test_all_runs_everything_and_the_environment_names_the_data(
     shown = capsys.readouterr()
     assert shown.out.count("it moves") == 2 and shown.err == ""
     assert max(map(len, shown.out.splitlines())) <= 100
+
+
+def test_a_quick_run_replaces_no_full_one(studies, tmp_path, capsys):
+    """Neither unasked nor asked; a full run replaces what it likes, and so does a quick one a quick one."""
+    assert main(["experiment", "all", "--skip-missing-data", "--seeds", "1"]) == 0
+    full = tmp_path / "results" / "experiments" / "plain" / "about.json"
+    before = full.read_bytes()
+    for _ in range(2):
+        assert main(["experiment", "all", "--skip-missing-data", "--quick"]) == 0
+    assert full.read_bytes() == before
+    capsys.readouterr()
+
+    told = failed(capsys, "all", "--skip-missing-data", "--quick", "--out", "results/experiments")
+
+    assert "--out: results/experiments/plain holds a full run, which --quick would replace" in told
+    assert full.read_bytes() == before
+    assert main(["experiment", "all", "--skip-missing-data", "--out", "results/quick"]) == 0
 
 
 def test_the_pages_study_is_one():

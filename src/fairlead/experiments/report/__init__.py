@@ -10,6 +10,7 @@ from fairlead.experiments.report.folders import Gap, read_folders
 from fairlead.experiments.report.page import page_of
 from fairlead.experiments.studies import STUDIES, study_of
 from fairlead.experiments.study_command import OUT as RESULTS
+from fairlead.experiments.study_command import QUICK_OUT as QUICK_RESULTS
 
 OUT = Path("results") / "report.html"
 
@@ -18,9 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument(
         "--results",
-        default=str(RESULTS),
         metavar="DIR",
-        help=f"a folder for each study ({RESULTS})",
+        help=f"a folder for each study ({RESULTS}; where there is none, {QUICK_RESULTS})",
     )
     parser.add_argument("--out", default=str(OUT), metavar="FILE.html", help=f"the page ({OUT})")
 
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
     """
     studies = {name: study_of(name) for name in STUDIES}
     with console.status("building the page"):
-        found = read_folders(Path(options.results), studies)
+        found = read_folders(_results(options.results), studies)
         text = page_of(found)
         out = Path(options.out)
         _write(out, text)
@@ -47,6 +47,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if missing := [each.name for each in gaps if not each.damaged]:
         console.print(f"no results: {', '.join(missing)}", highlight=False, soft_wrap=True)
     return 2 if damaged else 0
+
+
+def _results(given: str | None) -> Path:
+    """A full run's rather than a quick one's."""
+    if given:
+        return Path(given)
+    return QUICK_RESULTS if QUICK_RESULTS.is_dir() and not RESULTS.is_dir() else RESULTS
 
 
 def _write(out: Path, text: str) -> None:

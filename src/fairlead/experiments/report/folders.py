@@ -51,7 +51,12 @@ class Gap:
 def read_folders(root: Path, studies: Mapping[str, Study]) -> list[Finished | Gap]:
     """All studies in their order, then folders of none. Raises ConfigError if there is nothing."""
     try:
-        folders = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
+        # A hidden one is what a killed run had not completed.
+        folders = sorted(
+            entry.name
+            for entry in root.iterdir()
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
     except OSError as error:
         raise ConfigError(f"--results: {in_words(error)}") from None
     if not set(folders) & set(studies):
