@@ -5,7 +5,8 @@
 Needs a CUDA vLLM 0.24 or later with this repository on the path (httptools, orjson and prometheus-client
 beside it), no network and no weights. Writes rows as a study's: throughput, Jain's index in both views,
 hit rate, P50 and P99 of the clients that behave. Caveat first: a request counts as admitted when its
-first token comes, and a run ends when everybody is served. On a CPU `--model toy` tries the script.
+first token comes, and a run ends when everybody is served. Each engine has an unmeasured run first.
+On a CPU `--model toy` tries the script.
 """
 
 import argparse
@@ -24,19 +25,27 @@ from benchmarks.gpu.model_folder import write_model
 from benchmarks.gpu.replay import Replay, Tokens, outcome_of
 from fairlead.engines import local
 from fairlead.engines.supervision import Child
-from fairlead.errors import FairleadError
+from fairlead.errors import ConfigError, FairleadError
 from fairlead.experiments import measures, provenance
-from fairlead.experiments.output import write_table
+from fairlead.experiments.output import require_writable, write_table
 from fairlead.experiments.results import Cell
+from fairlead.experiments.studies.dlpm_fig7 import RATES
 from fairlead.experiments.study import Measure
 from fairlead.sim.models import MODELS, Model
 from fairlead.workloads.generators import GENERATORS
+from fairlead.workloads.parameters import read_settings
 from fairlead.workloads.trace import TraceRow
 
 NAME = "shape"
 POLICIES = ("dlpm", "vtc", "lpm", "fcfs")
 WORKLOADS = ("tot-s1", "tot-s2", "judge-s1")
 MISBEHAVING = ("c0",)
+# As in the simulated Figure 7, where one A100 has its hands full with them.
+SETTINGS: dict[str, dict[str, Any]] = {
+    f"{workload}-{kind}": {"clients": 3, "rates": rates}
+    for (workload, kind), rates in RATES.items()
+}
+WARM_UP_S = 30.0  # of arrivals
 # No model of anybody's; vLLM's attention on a CPU wants heads of 64.
 TOY = Model(layers=2, d=128, heads=2, kv_heads=1, head_dim=64, ffn=256, vocab=2048)
 SHAPES = {**MODELS, "toy": TOY}
@@ -108,24 +117,33 @@ async def engine(options: argparse.Namespace, policy: str, model: Path, folder: 
         await asyncio.gather(keeping, ready, return_exceptions=True)
 
 
-def trace(options: argparse.Namespace, workload: str, seed: int) -> list[TraceRow]:
-    """The generator's rows; its settings are those of `--set`, where it has them."""
-    settings = {"duration": options.seconds, **options.settings}
+def trace(
+    options: argparse.Namespace, workload: str, seed: int, most_s: float = float("inf")
+) -> list[TraceRow]:
+    """The generator's rows: its settings are ours, but for those of `--set`."""
+    settings = {"duration": min(options.seconds, most_s), **options.settings[workload]}
     return list(GENERATORS[workload].rows(Random(seed), **settings))
 
 
 async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
-    """A row a run: an engine a policy, all workloads and seeds on it."""
-    shape = SHAPES[options.model]
+    """A row a run: an engine a policy, all workloads and seeds on it, of clients that it never saw."""
     for policy in options.policies:
         async with engine(options, policy, model, folder) as (port, key):
+
+            async def replayed(rows: list[TraceRow], space: str) -> Replay:
+                tokens = Tokens(SHAPES[options.model].vocab, space)
+                replay = Replay(
+                    rows, host=local.HOST, port=port, key=key, model=NAME, tokens=tokens, space=space
+                )  # fmt: skip
+                await replay.run(options.timeout)
+                return replay
+
+            # Whatever an engine compiles or allocates when it first works, no row has it.
+            warm_up = trace(options, options.workloads[0], options.seeds, WARM_UP_S)
+            await replayed(warm_up, "warm-up")
             for workload in options.workloads:
                 for seed in range(options.seeds):
-                    replay = Replay(
-                        trace(options, workload, seed), host=local.HOST, port=port, key=key,
-                        model=NAME, tokens=Tokens(shape.vocab, f"{workload}/{seed}"),
-                    )  # fmt: skip
-                    await replay.run(options.timeout)
+                    replay = await replayed(trace(options, workload, seed), f"{workload}/{seed}")
                     outcome = outcome_of(replay.finished, replay.begin_us)
                     yield {
                         "workload": workload, "policy": policy, "seed": seed,
@@ -136,7 +154,7 @@ async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
 
 async def measure(options: argparse.Namespace) -> list[dict[str, Cell]]:
     """All runs; what is there is written after each, for hours may be lost otherwise."""
-    options.out.mkdir(parents=True, exist_ok=True)
+    require_writable(options.out)
     about = {
         **provenance.of_this_run(), "model": options.model, "quantum": options.quantum,
         "seconds": options.seconds, "settings": options.settings, "arguments": options.arguments,
@@ -167,9 +185,12 @@ def _short(value: Cell) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 1 if an engine failed; what was measured before is written."""
+    """Exit status: 1 if an engine failed, 2 if the command was wrong; what was measured is written."""
     try:
         asyncio.run(measure(parse(argv)))
+    except ConfigError as error:
+        print(f"engine: {error}", file=sys.stderr)
+        return 2
     except FairleadError as error:
         print(f"engine: {error}", file=sys.stderr)
         return 1
@@ -177,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; what follows `--` goes to the engine."""
+    """The command line; what follows `--` goes to the engine. Raises ConfigError."""
     parser = argparse.ArgumentParser(prog="benchmarks.gpu.engine")
     parser.add_argument("--model", choices=sorted(SHAPES), default="llama-3.1-8b")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
@@ -188,11 +209,33 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quantum", type=int, default=4096, help="DLPM's, in tokens of service")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds that one run may take")
     parser.add_argument(
-        "--set", dest="settings", type=json.loads, default={}, metavar="JSON",
-        help='of the workloads, such as {"clients": 3, "rates": [0.2, 0.1]}',
+        "--set", dest="given", nargs="+", action="extend", default=[], metavar="WORKLOAD.KEY=VALUE",
+        help="such as tot-s1.rates=0.2,0.1 (`fairlead trace generate WORKLOAD --settings`)",
     )  # fmt: skip
     parser.add_argument("arguments", nargs="*", metavar="-- FLAGS", help="of the engine")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    for flag, number in (("--seeds", options.seeds), ("--seconds", options.seconds)):
+        if number <= 0:
+            raise ConfigError(f"{flag}: expected a number above 0, got {number}")
+    options.settings = settings_of(options.workloads, options.given)
+    return options
+
+
+def settings_of(workloads: Sequence[str], given: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Each workload's own: ours, and over them those of `--set`. Raises ConfigError."""
+    words: dict[str, list[str]] = {workload: [] for workload in workloads}
+    for word in given:
+        workload, _, setting = word.partition(".")
+        if workload not in words or "=" in workload:
+            known = ", ".join(workloads)
+            raise ConfigError(
+                f"--set {word}: expected WORKLOAD.KEY=VALUE with a workload of {known}"
+            )
+        words[workload].append(setting)
+    return {
+        workload: SETTINGS.get(workload, {}) | read_settings(GENERATORS[workload].settings(), own)
+        for workload, own in words.items()
+    }
 
 
 if __name__ == "__main__":

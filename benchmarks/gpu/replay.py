@@ -135,7 +135,11 @@ def heard(row: TraceRow, sent_us: int, answer: Streamed) -> tuple[Heard, list[in
 
 
 class Replay:
-    """One trace against one engine. `finished` grows as answers end; a failure ends the run."""
+    """One trace against one engine. `finished` grows as answers end; a failure ends the run.
+
+    The engine knows a client as `space/client`, so that it owes and is owed nothing from other runs;
+    `finished` has the trace's name.
+    """
 
     def __init__(
         self,
@@ -146,12 +150,13 @@ class Replay:
         key: str,
         model: str,
         tokens: Tokens,
+        space: str,
     ) -> None:
         self.rows = list(rows)
         self.finished: list[Heard] = []
         self.begin_us = 0
         self._host, self._port, self._key, self._model = host, port, key, model
-        self._tokens = tokens
+        self._tokens, self._space = tokens, space
         self._idle: list[Connection] = []
 
     async def run(self, timeout_s: float) -> None:
@@ -218,7 +223,7 @@ class Replay:
             "stream": True,
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
-            "vllm_xargs": {"fair_client": row.client},
+            "vllm_xargs": {"fair_client": f"{self._space}/{row.client}"},
         }
         return json.dumps(body).encode()
 

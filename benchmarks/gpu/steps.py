@@ -1,27 +1,32 @@
 """How long forward passes take on this GPU: random weights of a model's shape, prefills and decodes.
 
-    python -m benchmarks.gpu.steps --model llama-3.1-8b --out passes.csv [--gpu h100]
+    python -m benchmarks.gpu.steps --model llama-3.1-8b --out passes.csv [--gpu h100 [--add gpus.yaml]]
 
-Writes the CSV that `fairlead experiment calibrate` reads, fits the seven constants and prints their
-row with hardware and date. Caveat first: plain PyTorch, replayed as a CUDA graph; an engine's kernels
-are somewhat faster or slower, its scheduling comes on top. `--device cpu` with a toy `--model` tests
-the script, not the machine.
+Writes the CSV that `fairlead experiment calibrate` reads, fits the seven constants, prints their row
+and adds it to a file of constants, with hardware and date. Caveat first: plain PyTorch, replayed as a
+CUDA graph; an engine's kernels are somewhat faster or slower, its scheduling comes on top.
+`--device cpu` with a toy `--model` tests the script, not the machine.
 """
 
 import argparse
 import csv
+import re
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
 
+from benchmarks.gpu.constants_file import add_row, require_addable
 from benchmarks.gpu.decoder import Decoder
+from fairlead.errors import ConfigError, in_words
 from fairlead.experiments.measured_passes import COLUMNS
+from fairlead.sim.constants import read_constants
 from fairlead.sim.models import GPUS, MODELS, Model
 
 # No model of anybody's: it tests the script.
@@ -127,24 +132,43 @@ def decoder_for(shape: Model, cases: Sequence[Case], device: str) -> Iterator[tu
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, write, fit, print."""
+    """Measure, write, fit, print, add. Exit status: 2 if the command was wrong, in one line."""
     options = parse(argv)
-    shape = SHAPES[options.model]
-    name = "cpu" if options.device == "cpu" else torch.cuda.get_device_name(options.device)
-    cases = list(grid(kv_room(shape, options.device, options.divisor), options.divisor))
-    about = (options.repeats, options.model, name, torch.__version__, today())
-    with options.out.open("w", newline="", encoding="utf-8") as file:
+    hardware = "cpu" if options.device == "cpu" else torch.cuda.get_device_name(options.device)
+    name = options.name or re.sub(r"[^a-z0-9]+", "-", hardware.lower()).strip("-")
+    try:
+        if options.add:
+            require_addable(options.add, name)
+        measure_all(options, hardware)
+        about = f"{hardware}, torch {torch.__version__}, {options.model} shape, random weights, {today()}"
+        print(f"# {about}")
+        return fit(options, name, about)
+    except ConfigError as error:
+        print(f"steps: {error}", file=sys.stderr)
+        return 2
+
+
+def measure_all(options: argparse.Namespace, hardware: str) -> None:
+    """Every pass of the grid, a line each. Raises ConfigError if the file cannot be made."""
+    cases = list(
+        grid(kv_room(SHAPES[options.model], options.device, options.divisor), options.divisor)
+    )
+    about = (options.repeats, options.model, hardware, torch.__version__, today())
+    try:
+        made = options.out.open("w", newline="", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: {in_words(error)}") from None
+    with made as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow((*COLUMNS, *EXTRA))
-        for number, (decoder, case) in enumerate(decoder_for(shape, cases, options.device), 1):
+        decoders = decoder_for(SHAPES[options.model], cases, options.device)
+        for number, (decoder, case) in enumerate(decoders, 1):
             seconds = measure(decoder, case, options.device, options.repeats)
             middle, low, high = statistics.median(seconds), min(seconds), max(seconds)
             table.writerow((*case, *(f"{each:.6g}" for each in (middle, low, high)), *about))
             # Whoever cuts it off keeps what is measured.
             file.flush()
             print(f"{number}/{len(cases)} {' '.join(map(str, case))}: {middle * 1e3:.3f} ms")
-    print(f"# {name}, torch {torch.__version__}, {options.model} shape, random weights, {today()}")
-    return fit(options)
 
 
 def today() -> str:
@@ -152,7 +176,7 @@ def today() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
-def fit(options: argparse.Namespace) -> int:
+def fit(options: argparse.Namespace, name: str, about: str) -> int:
     """As `fairlead experiment calibrate`; a toy is fitted as a small real model, for the way there."""
     if options.gpu is None:
         print("steps: no --gpu to begin the fit with; the CSV is there")
@@ -164,8 +188,14 @@ def fit(options: argparse.Namespace) -> int:
     model = options.model if options.model in MODELS else "llama-3.2-3b"
     parser = argparse.ArgumentParser()
     calibrate.add_arguments(parser)
-    arguments = [str(options.out), "--model", model, "--gpu", options.gpu]
-    return calibrate.run(parser.parse_args(arguments), Console())
+    with TemporaryDirectory() as folder:
+        fitted = Path(folder) / "fitted.yaml"
+        arguments = [str(options.out), "--model", model, "--gpu", options.gpu, "--out", str(fitted)]
+        status = calibrate.run(parser.parse_args(arguments), Console())
+        if options.add:
+            add_row(options.add, name, read_constants(fitted).gpus[options.gpu], about)
+            print(f"{options.add}: {name}")
+    return status
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -176,10 +206,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--gpu", choices=sorted(GPUS), help="whose memory, bandwidth and peak it is; none: no fit"
     )
+    parser.add_argument(
+        "--add", type=Path, metavar="YAML", help="constants that the row is added to; wants --gpu"
+    )
+    parser.add_argument("--name", help="of the row there (what CUDA calls the GPU)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--divisor", type=int, default=1, help="shorter by that much, for tests")
     options = parser.parse_args(argv)
+    if options.add and not options.gpu:
+        parser.error("--add: expected --gpu, too: without it there is no row")
     if options.device != "cpu" and not torch.cuda.is_available():
         parser.error("no CUDA device here; --device cpu --model toy tries the script")
     return options

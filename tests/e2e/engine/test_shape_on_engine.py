@@ -8,7 +8,7 @@ from benchmarks.gpu import engine
 
 pytestmark = pytest.mark.e2e
 
-SETTINGS = {"clients": 2, "branches": [2, 1], "rates": [0.5], "output": 6}
+SETTINGS = [f"tot-s1.{each}" for each in ("clients=2", "branches=2,1", "rates=0.5", "output=6")]
 
 
 def test_a_scheduler_is_measured_on_a_real_engine(tmp_path, capsys):
@@ -16,7 +16,7 @@ def test_a_scheduler_is_measured_on_a_real_engine(tmp_path, capsys):
 
     status = engine.main(
         ["--model", "toy", "--out", str(out), "--policies", "dlpm", "--workloads", "tot-s1",
-         "--seconds", "6", "--seeds", "2", "--timeout", "100", "--set", json.dumps(SETTINGS),
+         "--seconds", "6", "--seeds", "2", "--timeout", "100", "--set", *SETTINGS,
          "--", "--max-num-batched-tokens", "512"]
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ def test_a_scheduler_is_measured_on_a_real_engine(tmp_path, capsys):
         ("tot-s1", "dlpm", "1"),
     ]
     for seed, row in enumerate(rows):
-        options = engine.parse(["--out", "x", "--seconds", "6", "--set", json.dumps(SETTINGS)])
+        options = engine.parse(["--out", "x", "--seconds", "6", "--set", *SETTINGS])
         assert int(row["requests"]) == len(engine.trace(options, "tot-s1", seed)) > 3
         # Children continue what the engine said; a block holds 32 tokens.
         assert 0.3 < float(row["hit_rate"]) < 1

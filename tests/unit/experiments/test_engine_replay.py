@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
+from benchmarks.gpu import engine
 from benchmarks.gpu.replay import FIRST_ID, Heard, Replay, Tokens, events_of, outcome_of
 
 from fairlead.core.runs import Runs
@@ -64,7 +67,7 @@ def replayed(rows, engine, *, timeout_s=20.0):
         server = await asyncio.start_server(engine.serve, "127.0.0.1", 0)
         replay = Replay(
             rows, host="127.0.0.1", port=server.sockets[0].getsockname()[1], key="k",
-            model="shape", tokens=Tokens(VOCABULARY, "space"),
+            model="shape", tokens=Tokens(VOCABULARY, "space"), space="tot/7",
         )  # fmt: skip
         try:
             await replay.run(timeout_s)
@@ -110,10 +113,82 @@ def test_a_request_says_who_asks_and_how_much():
     replayed(tree()[:1], engine)
 
     (body,) = engine.asked
-    assert body["vllm_xargs"] == {"fair_client": "c0"} and body["max_tokens"] == 3
+    assert body["vllm_xargs"] == {"fair_client": "tot/7/c0"} and body["max_tokens"] == 3
     assert body["ignore_eos"] and body["return_token_ids"] and min(body["prompt"]) >= FIRST_ID
     assert body["head"].startswith("POST /v1/completions HTTP/1.1\r\n")
     assert "Authorization: Bearer k" in body["head"]
+
+
+def test_a_client_has_its_own_name_in_what_is_measured():
+    replay = replayed(tree(), FakeEngine())
+
+    clients = outcome_of(replay.finished, replay.begin_us).summary["clients"]
+    assert list(clients) == ["c0"]
+
+
+def rows_on(monkeypatch, fake, *flags):
+    """Of the whole script, but for the engine."""
+
+    @asynccontextmanager
+    async def started(*_):
+        server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1], "k"
+        finally:
+            server.close()
+
+    async def story(options):
+        return [row async for row in engine.runs(options, Path(), Path())]
+
+    monkeypatch.setattr(engine, "engine", started)
+    return asyncio.run(story(engine.parse(["--model", "toy", "--out", "x", *flags])))
+
+
+def test_no_run_finds_the_counters_of_another(monkeypatch):
+    """One engine serves them all, and VTC and DLPM remember who has got how much."""
+    fake = FakeEngine()
+    small = [f"{each}.{setting}" for each in ("tot-s1", "judge-s1")
+             for setting in ("programs_each=1", "rates=50", "output=3")]  # fmt: skip
+
+    rows = rows_on(
+        monkeypatch, fake, "--policies", "vtc", "--workloads", "tot-s1", "judge-s1", "--seeds", "2",
+        "--seconds", "2", "--set", *small,
+    )  # fmt: skip
+
+    spaces = [body["vllm_xargs"]["fair_client"].rpartition("/")[0] for body in fake.asked]
+    order = ["warm-up", "tot-s1/0", "tot-s1/1", "judge-s1/0", "judge-s1/1"]
+    assert list(dict.fromkeys(spaces)) == order
+    assert [f"{row['workload']}/{row['seed']}" for row in rows] == order[1:]
+    assert [row["requests"] for row in rows] == [spaces.count(space) for space in order[1:]]
+    assert all(row["ttft_p99_s"] > 0 for row in rows)
+
+
+def test_each_workload_has_settings_of_its_own():
+    options = engine.parse(["--out", "x", "--set", "tot-s2.rates=0.3,0.1", "tot-s2.clients=2"])
+
+    assert options.settings == {
+        "tot-s1": {"clients": 3, "rates": (0.12,)},
+        "tot-s2": {"clients": 2, "rates": (0.3, 0.1)},
+        "judge-s1": {"clients": 3, "rates": (0.5,)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--set", "[1]"], "--set [1]: expected WORKLOAD.KEY=VALUE with a workload of tot-s1, tot-s2"),
+        (["--set", "rates=1"], "--set rates=1: expected WORKLOAD.KEY=VALUE with a workload of"),
+        (["--set", "tot-s1.rates=x"], "--set rates: expected numbers above 0 with commas between"),
+        (["--set", "tot-s1.rate=1"], "--set rate=1: expected KEY=VALUE with a key of"),
+        (["--seeds", "0"], "--seeds: expected a number above 0, got 0"),
+        (["--out", "/dev/null/x"], "--out: /dev/null/x"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_is_one_line(capsys, tmp_path, flags, line):
+    status = engine.main(["--out", str(tmp_path), *flags])
+
+    told = capsys.readouterr().err
+    assert status == 2 and told.startswith(f"engine: {line}") and told.count("\n") == 1
 
 
 def test_a_child_is_not_sent_before_its_parent_ended():
@@ -137,7 +212,9 @@ def test_a_wrong_answer_ends_the_run(engine, said):
 
 
 def test_an_engine_that_is_not_there_ends_the_run():
-    replay = Replay(tree(), host="127.0.0.1", port=9, key="", model="", tokens=Tokens(50, ""))
+    replay = Replay(
+        tree(), host="127.0.0.1", port=9, key="", model="", tokens=Tokens(50, ""), space=""
+    )
 
     with pytest.raises(EngineFailed, match="cannot connect"):
         asyncio.run(replay.run(5))
