@@ -1,11 +1,13 @@
 """A claim is judged by every seed and every setting; each of the four ways out can be reached."""
 
 import pytest
+from tests.unit.experiments.synthetic import rows_of
 
 from fairlead.experiments.claims import above, below, judged, within
 from fairlead.experiments.dlpm_measures import lead_of, response_peak, slow_share
-from fairlead.experiments.results import interval_of
-from fairlead.experiments.studies.dlpm_fig7_claims import STATED, Point, Table
+from fairlead.experiments.results import Results, interval_of
+from fairlead.experiments.studies import study_of
+from fairlead.experiments.studies.dlpm_fig7_claims import FEWEST, STATED, Point, Table, judge
 from fairlead.experiments.study import Outcome
 from fairlead.metrics.series import Point as SeriesPoint
 
@@ -91,7 +93,8 @@ def test_what_was_not_varied_stands_as_stated():
 
     def row(system, variant, throughput):
         where = {"workload": "tot", "misbehaviour": "s1", "replicas": 4}
-        return {**where, "system": system, "variant": variant, "seed": 0, "throughput": throughput}
+        of = {"seed": 0, "programs": 20, "throughput": throughput}
+        return {**where, "system": system, "variant": variant, **of}
 
     table = Table(
         [
@@ -108,3 +111,43 @@ def test_what_was_not_varied_stands_as_stated():
     assert ratios(STATED, "d2lpm", "vtc") == {0: {Point(STATED, "tot", "s1", 4): 2}}
     assert ratios("Q^w", "d2lpm", "vtc") == {0: {Point("Q^w", "tot", "s1", 4): 3}}
     assert ratios("Q^w", "vtc", "rr+lpm") == {}
+
+
+def test_a_point_of_few_programs_is_left_out_and_counted():
+    """
+    Of seed 1 a client began 19 programs: its eightfold throughput is its arrivals'.
+    """
+
+    def row(system, seed, programs, throughput):
+        where = {"variant": STATED, "workload": "tot", "misbehaviour": "s1", "replicas": 4}
+        return {
+            **where,
+            "system": system,
+            "seed": seed,
+            "programs": programs,
+            "throughput": throughput,
+        }
+
+    table = Table(
+        [row("d2lpm", 0, 20, 3), row("vtc", 0, 20, 2), row("d2lpm", 1, 19, 8), row("vtc", 1, 19, 1)]
+    )
+
+    found = table.ratios(STATED, lambda _: "throughput", "d2lpm", "vtc")
+    assert found == {0: {Point(STATED, "tot", "s1", 4): 1.5}}
+    assert table.scope == "1 of 2 points and seeds"
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_figure_7_is_judged_over_the_points_that_have_enough_programs(quick):
+    """
+    All of seed 0, none of seed 1: each claim over points says so, whatever the other numbers are.
+    """
+    rows = rows_of(study_of("dlpm-fig7"), quick=quick, seeds=2).rows
+    enough = [{**row, "programs": FEWEST - (row["seed"] == 1)} for row in rows]
+    points = {tuple(row[name] for name in ("workload", "misbehaviour", "replicas")) for row in rows}
+
+    verdicts = judge(Results(enough))
+
+    scope = f"{len(points)} of {2 * len(points)} points and seeds"
+    assert sum(scope in verdict.claim for verdict in verdicts) == 13
+    assert not any("points and seeds" in verdict.claim for verdict in judge(Results(rows)))
