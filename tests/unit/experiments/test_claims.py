@@ -5,6 +5,7 @@ from tests.unit.experiments.synthetic import rows_of
 
 from fairlead.experiments.claims import above, below, judged, within
 from fairlead.experiments.dlpm_measures import lead_of, response_peak, slow_share
+from fairlead.experiments.measures import fewest_programs
 from fairlead.experiments.results import Results, interval_of
 from fairlead.experiments.studies import study_of
 from fairlead.experiments.studies.dlpm_fig7_claims import FEWEST, STATED, Point, Table, judge
@@ -151,3 +152,9 @@ def test_figure_7_is_judged_over_the_points_that_have_enough_programs(quick):
     scope = f"{len(points)} of {2 * len(points)} points and seeds"
     assert sum(scope in verdict.claim for verdict in verdicts) == 13
     assert not any("points and seeds" in verdict.claim for verdict in judge(Results(rows)))
+
+
+def test_who_began_no_program_began_fewest():
+    run = Outcome(summary={"program_waits": {"a": {"count": 7}, "b": {"count": 5}}})
+
+    assert [fewest_programs("a", "b")(run), fewest_programs("a", "b", "c")(run)] == [5, 0]
