@@ -70,7 +70,26 @@ def test_every_verdict_stands_there_in_words(page):
     for verdict in VERDICTS:
         assert f"{verdict.holds}{verdict.claim}" in text
         assert verdict.why in text
-    assert "2 of 3 studies have results, 5 claims are judged. 2 of them are quick runs" in text
+    assert (
+        "2 of 3 studies have results; 5 claims of the papers are judged, and 0 of our own."
+        " 2 of them are quick runs" in text
+    )
+    assert "of our own, beyond" not in text
+
+
+def test_our_own_claims_are_counted_apart(root):
+    """Or the headline would say how often the papers and we are right, together."""
+    write_sample(root / "x", names=("vtc-small",))
+    (root / "x" / "vtc-small").rename(root / "pareto-missing")
+
+    text = Elements(page_of(read_folders(root, STUDIES))).text
+
+    assert "5 claims of the papers are judged, and 1 of our own." in text
+    papers = text.index("Claims of the papers: 5")
+    ours = text.index("Claims of our own, beyond the papers: 1")
+    assert re.findall(r"(\d)\W*(?=does not hold|holds|not comp)", text[papers:ours]) == list("1121")
+    after = text[ours : ours + 150]
+    assert re.findall(r"(\d)\W*(?=does not hold|holds|not comp)", after)[:4] == list("0010")
 
 
 def test_text_stays_text(page):

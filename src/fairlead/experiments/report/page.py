@@ -18,6 +18,7 @@ from fairlead.experiments.report.section import (
     titles_of,
     verdicts_of,
 )
+from fairlead.experiments.study import Holds
 
 TITLE = "fairlead: the papers' figures, run again"
 # Scripts and styles are in the page; whatever else it might ask for, the browser refuses.
@@ -27,6 +28,8 @@ POLICY = (
 )
 GROUPS = {"dlpm": "DLPM and D2LPM", "vtc": "VTC"}
 OTHER_GROUP = "Beyond the papers"
+# Whose claims are counted together: what we say ourselves does not count as a paper's that holds.
+PAPERS, OURS = "Claims of the papers", "Claims of our own, beyond the papers"
 
 
 def page_of(found: Sequence[Finished | Gap]) -> str:
@@ -74,19 +77,16 @@ def _libraries() -> str:
 
 def _head(found: Sequence[Finished | Gap]) -> Markup:
     """What holds, in numbers and in the main claims."""
-    counts = Counter(verdict.holds for each in found for verdict in verdicts_of(each))
-    total = sum(counts.values())
-    tiles = [
-        tag(
-            "li",
-            tag("span", str(counts[holds]), class_="number"),
-            tag("span", f"{MARKS[holds]} {holds}", class_="word"),
-            class_=f"tile {class_of(holds)}",
-        )
-        for holds in HOLDS
-    ]
+    judged: dict[str, Counter[Holds]] = {PAPERS: Counter(), OURS: Counter()}
+    for each in found:
+        whose = OURS if _group_of(each) == OTHER_GROUP else PAPERS
+        judged[whose].update(verdict.holds for verdict in verdicts_of(each))
     done = [each for each in found if isinstance(each, Finished)]
-    runs = f"{len(done)} of {len(found)} studies have results, {total} claims are judged."
+    papers, ours = (counts.total() for counts in judged.values())
+    runs = (
+        f"{len(done)} of {len(found)} studies have results; {papers} claims of the papers are judged,"
+        f" and {ours} of our own."
+    )
     quick = [each.name for each in done if each.about.get("quick")]
     if quick:
         runs += f" {len(quick)} of them are quick runs: one seed, fewer cases."
@@ -100,9 +100,29 @@ def _head(found: Sequence[Finished | Gap]) -> Markup:
             runs,
             class_="lead",
         ),
-        tag("ul", *tiles, class_="tiles"),
+        *(_tiles(whose, counts) for whose, counts in judged.items() if counts),
         _headlines(done),
     )  # fmt: skip
+
+
+def _tiles(whose: str, counts: Counter[Holds]) -> Markup:
+    """A number a kind of verdict."""
+    tiles = [
+        tag(
+            "li",
+            tag("span", str(counts[holds]), class_="number"),
+            tag("span", f"{MARKS[holds]} {holds}", class_="word"),
+            class_=f"tile {class_of(holds)}",
+        )
+        for holds in HOLDS
+    ]
+    heading = tag("h2", f"{whose}: {counts.total()}")
+    kind = "tiles" if whose == PAPERS else "tiles of-ours"
+    return tag("section", heading, tag("ul", *tiles, class_=kind), class_="judged")
+
+
+def _group_of(each: Finished | Gap) -> str:
+    return GROUPS.get(each.name.partition("-")[0], OTHER_GROUP)
 
 
 def _headlines(done: Sequence[Finished]) -> Markup:
@@ -153,8 +173,7 @@ def _navigation(found: Sequence[Finished | Gap]) -> Markup:
     ]  # fmt: skip
     groups: dict[str, list[Markup]] = {}
     for each in found:
-        group = GROUPS.get(each.name.partition("-")[0], OTHER_GROUP)
-        groups.setdefault(group, []).append(_entry(each))
+        groups.setdefault(_group_of(each), []).append(_entry(each))
     lists = [
         tag("section", tag("h3", group), tag("ul", *entries), class_="group")
         for group, entries in groups.items()
