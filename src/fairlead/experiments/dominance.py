@@ -20,12 +20,22 @@ class Goal:
 
 def better(one: Mapping[int, float], other: Mapping[int, float], goal: Goal) -> bool:
     """Beyond noise in the median, and in no seed worse. Values by seed; False without a common one."""
-    gains = [
+    gains = _gains(one, other, goal)
+    return bool(gains) and median(gains) > 1 + goal.noise and min(gains) >= 1
+
+
+def worse(one: Mapping[int, float], other: Mapping[int, float], goal: Goal) -> bool:
+    """Beyond noise in the median, whatever a seed says. Values by seed; False without a common one."""
+    gains = _gains(other, one, goal)
+    return bool(gains) and median(gains) > 1 + goal.noise
+
+
+def _gains(one: Mapping[int, float], other: Mapping[int, float], goal: Goal) -> list[float]:
+    return [
         _gain(one[seed], other[seed]) if goal.more else _gain(other[seed], one[seed])
         for seed in one
         if seed in other
     ]
-    return bool(gains) and median(gains) > 1 + goal.noise and min(gains) >= 1
 
 
 def _gain(more: float, less: float) -> float:
@@ -35,12 +45,15 @@ def _gain(more: float, less: float) -> float:
 
 
 def dominates(results: Results, goals: Sequence[Goal], one: Labels, other: Labels) -> bool:
-    """Nothing is worse beyond noise, and something better. A goal that one has no value of says nothing."""
+    """Nothing is worse in the median beyond noise, and something better, in no seed worse.
+
+    A goal that one has no value of says nothing.
+    """
     found = [
         (goal, results.values(goal.metric, **one), results.values(goal.metric, **other))
         for goal in goals
     ]
-    if any(better(others, ones, goal) for goal, ones, others in found):
+    if any(worse(ones, others, goal) for goal, ones, others in found):
         return False
     return any(better(ones, others, goal) for goal, ones, others in found)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import median
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ def three_digits(value: float) -> str:
 
 
 class Interval(NamedTuple):
-    """A median, the least and the most, over so many seeds."""
+    """A median, the least and the most, over so many seeds; of none all three are not a number."""
 
     median: float
     low: float
@@ -25,6 +26,8 @@ class Interval(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
+        if not self.seeds:
+            return "no value"
         if self.seeds == 1:
             return three_digits(self.median)
         low, high = three_digits(self.low), three_digits(self.high)
@@ -32,9 +35,10 @@ class Interval(NamedTuple):
 
 
 def interval_of(values: Iterable[float]) -> Interval:
-    """Of at least one value."""
+    """Over values that are numbers; of none, as where a client starves in every seed, no value."""
     ordered = sorted(values)
-    assert ordered, "an interval of nothing"
+    if not ordered:
+        return Interval(nan, nan, nan, 0)
     return Interval(median(ordered), ordered[0], ordered[-1], len(ordered))
 
 

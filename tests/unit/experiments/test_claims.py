@@ -31,7 +31,18 @@ def verdict(ours, elsewhere=None, **given):
         ([1.1, 1.2, 1.3], {"cv 4": [1.4]}, "holds", "cv 4: 1.4"),
         ([1.1, 1.2, 1.3], {"cv 4": [0.9], "big": [1.5]}, "holds only if", "not cv 4; "),
         ([0.9, 1.2, 1.3], {}, "holds only if", "in the median, not for every seed"),
-        ([0.7, 0.8, 0.9], {"cv 4": [0.9], "big": [1.5]}, "holds only if", "big; "),
+        (
+            [0.9, 1.2, 1.3],
+            {"cv 4": [0.2]},
+            "holds only if",
+            "in the median, not for every seed; not cv 4;",
+        ),
+        (
+            [0.7, 0.8, 0.9],
+            {"cv 4": [0.9], "big": [1.5]},
+            "holds only if",
+            "big; not as stated or cv 4; ",
+        ),
         ([0.7, 0.8, 1.3], {"cv 4": [0.9]}, "does not hold", "cv 4: 0.9"),
         ([0.7], {}, "does not hold", "what was measured says otherwise"),
     ],
@@ -46,6 +57,36 @@ def test_numbers_are_shown_with_their_unit_and_the_reason_comes_first():
     made = verdict([0.5], {"big": [0.75]}, unit="x", why="small")
 
     assert (made.ours, made.why) == ("0.5x", "small; big: 0.75x")
+
+
+def test_a_reason_is_given_for_the_side_on_which_it_failed():
+    """
+    0.5 is below 0.85 to 1, so what would make it too high is no reason.
+    """
+
+    def why(*values):
+        return judged(
+            claim="flat",
+            paper="flat",
+            ours=interval_of(values),
+            rule=within(0.85, 1),
+            too_low="fell",
+            too_high="rose",
+        ).why
+
+    assert [why(0.5), why(1.5), why(0.5, 1.5, 1.6)] == ["fell", "rose", "fell; rose"]
+
+
+def test_what_has_no_value_is_not_comparable_and_decides_nothing_elsewhere():
+    """
+    A client that starves in every seed has no time to its first token.
+    """
+    nothing = verdict([])
+
+    assert (nothing.ours, nothing.holds) == ("no value", "not comparable")
+    assert verdict([1.1], {"cv 4": []}).holds == "holds"
+    assert verdict([1.1], {"cv 4": []}).why == "cv 4: no value"
+    assert verdict([0.9], {"cv 4": []}).holds == "does not hold"
 
 
 def test_rules():

@@ -1,6 +1,6 @@
 """One policy dominates another only if nothing is worse and something is better, beyond noise."""
 
-from fairlead.experiments.dominance import Goal, better, dominates, dominators
+from fairlead.experiments.dominance import Goal, better, dominates, dominators, worse
 from fairlead.experiments.results import Results
 
 MORE, LESS = Goal(metric="tokens"), Goal(metric="wait", more=False, noise=0.1)
@@ -36,6 +36,25 @@ def test_a_trade_off_dominates_nobody():
 
     assert not who(results, "a", "b")
     assert not who(results, "b", "a")
+
+
+def test_a_lucky_seed_makes_no_longer_wait_good():
+    """
+    Five per cent more tokens, but three times the wait in four seeds of five.
+    """
+    results = results_of(a=[(105, 30.0)] * 4 + [(105, 9.9)], b=[(100, 10.0)] * 5)
+
+    assert not who(results, "a", "b")
+    assert worse({0: 30.0, 1: 30.0, 2: 9.9}, {0: 10.0, 1: 10.0, 2: 10.0}, LESS)
+
+
+def test_noise_around_no_difference_keeps_nobody_from_dominating():
+    results = results_of(
+        a=[(105, 10.5), (106, 9.0), (110, 11.5)], b=[(100, 10.0), (100, 10.0), (100, 10.0)]
+    )
+
+    assert who(results, "a", "b")
+    assert not worse({}, {0: 1.0}, MORE)
 
 
 def test_equals_do_not_dominate_each_other():

@@ -86,7 +86,9 @@ def _over_best(results: Results, workload: str) -> Interval:
 def _least(results: Results, metric: str) -> Interval:
     """The lowest index of all quanta, by seed, where all behave."""
     of = [results.values(metric, **_at(GOOD, quantum)) for quantum in _quanta(results)]
-    return interval_of(min(values[seed] for values in of) for seed in of[0])
+    return interval_of(
+        min(values[seed] for values in of) for seed in of[0] if all(seed in each for each in of)
+    )
 
 
 def judge(results: Results) -> Sequence[Verdict]:

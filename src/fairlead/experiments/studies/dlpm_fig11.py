@@ -63,6 +63,8 @@ def _worst(results: Results, variant: str, over: str, under: str) -> Interval:
         tops = results.values("throughput", policy=over, **of)
         bottoms = results.values("throughput", policy=under, **of)
         for seed in tops:
+            if not bottoms.get(seed):
+                continue
             found.setdefault(seed, []).append(tops[seed] / bottoms[seed])
     return interval_of(min(values) for values in found.values())
 

@@ -14,7 +14,7 @@ from fairlead.experiments.measures import (
     ttft,
 )
 from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import Interval, Results
+from fairlead.experiments.results import Interval, Results, interval_of
 from fairlead.experiments.studies.systems import DLPM_SYSTEMS, ON_A10G, PREBLE_BY_THRESHOLD
 from fairlead.experiments.study import Case, Generated, Simulated, Study, Verdict
 
@@ -173,8 +173,7 @@ def _collapse(results: Results) -> Verdict:
 def _excess(results: Results, system: str, variant: str) -> Interval:
     theirs = results.values("slow_share", system=system, variant=variant)
     own = results.values("slow_share", system="d2lpm", variant=variant)
-    ordered = sorted(theirs[seed] - own[seed] for seed in theirs)
-    return Interval(ordered[len(ordered) // 2], ordered[0], ordered[-1], len(ordered))
+    return interval_of(theirs[seed] - own[seed] for seed in theirs if seed in own)
 
 
 def _rows_of(metric: str, title: str, label: str) -> list[Panel]:

@@ -110,7 +110,7 @@ def blocked_s(outcome: Outcome) -> float | None:
 STUDY = Study(
     title="Throughput against fairness, every router on every kind of workload",
     source="beyond the papers: four engines",
-    shows="D2LPM is fair like VTC and local like Preble; what being central would add, and cost",
+    shows="throughput against fairness and waits, of each router and D2LPM's worker quanta",
     takes="quick 4 s; full 7 min",
     cases=cases,
     measures={**MEASURES, "throughput": throughput, "blocked_s": blocked_s},

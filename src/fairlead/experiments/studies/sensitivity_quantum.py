@@ -36,7 +36,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 STUDY = Study(
     title="Sensitivity to DLPM's quantum",
     source="beyond the papers: one engine",
-    shows="a quantum below the prompts costs locality, one far above them fairness",
+    shows="throughput, fairness and waits by Q^u, for each workload",
     takes="quick 3 s; full 1 min, most of it shared with pareto",
     cases=cases,
     measures=MEASURES,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fairlead.experiments.dominance import Goal, better
+from fairlead.experiments.dominance import Goal, better, worse
 from fairlead.experiments.results import Label, Results, interval_of
 from fairlead.experiments.studies.contention import contended
 from fairlead.experiments.studies.pareto import GOALS, MEASURES
@@ -105,7 +105,7 @@ def _charges(results: Results, goal: Goal) -> Verdict:
         extend, whole = values
         if better(extend, whole, goal):
             better_on.append(str(load))
-        if better(whole, extend, goal):
+        if worse(extend, whole, goal):
             worse_on.append(str(load))
         ratio = results.ratio(
             goal.metric,
@@ -129,7 +129,7 @@ def _charges(results: Results, goal: Goal) -> Verdict:
 STUDY = Study(
     title="Sensitivity to D2LPM's worker quantum and its charge",
     source="beyond the papers: four engines; DLPM (arXiv:2501.14312v1), Figure 10 sweeps Q^w",
-    shows="a small worker quantum scatters prefixes, a large one lets a client keep a worker",
+    shows="throughput, fairness and waits by Q^w and its charge, for each workload",
     takes="quick 4 s; full 2 min",
     cases=cases,
     measures=MEASURES,

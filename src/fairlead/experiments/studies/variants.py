@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.experiments.dominance import better
+from fairlead.experiments.dominance import better, worse
 from fairlead.experiments.panel import Panel
 from fairlead.experiments.results import Results
 from fairlead.experiments.studies.contention import contended, worst_gap
@@ -105,7 +105,7 @@ def _against(results: Results, name: str, plain: str) -> Verdict:
             theirs = results.values(goal.metric, workload=load, variant=plain)
             if better(ours, theirs, goal):
                 good.setdefault(goal.metric, []).append(str(load))
-            elif better(theirs, ours, goal):
+            elif worse(ours, theirs, goal):
                 bad.setdefault(goal.metric, []).append(str(load))
     holds: Holds = "does not hold" if not good else "holds only if" if bad else "holds"
     return Verdict(
