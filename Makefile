@@ -35,7 +35,8 @@ compiled: install-dev  ## the simulator's speed with the hot modules compiled; t
 	rm -rf .venvs/compiled
 	HATCH_BUILD_HOOKS_ENABLE=1 $(BIN)/pip -q wheel --no-deps -w .venvs/compiled .
 	$(BIN)/pip -q install --no-deps --target .venvs/compiled/installed .venvs/compiled/*.whl
-	PYTHONPATH=.venvs/compiled/installed $(BIN)/python -m benchmarks.sim.speed
+	for bench in speed day; do \
+		PYTHONPATH=.venvs/compiled/installed $(BIN)/python -m benchmarks.sim.$$bench || exit 1; done
 
 nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev

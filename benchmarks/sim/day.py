@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from benchmarks.record import write_rows
 from benchmarks.sim.speed import COLD_RATE, no_collections
 from benchmarks.sim.traffic import steady
+from fairlead.experiments import provenance
 from fairlead.metrics.summary import Summary
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
@@ -65,7 +66,8 @@ def main() -> None:
     rows = [idle_client_bytes(), day()]
     for row in rows:
         print(row, flush=True)
-    write_rows("simulator_day", rows, seeds=[0, 1])
+    name = "simulator_day_compiled" if provenance.compiled() else "simulator_day"
+    write_rows(name, rows, seeds=[0, 1])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fairlead.core import scheduler
+
 PACKAGES = (
     "fairlead",
     "matplotlib",
@@ -32,8 +34,14 @@ def of_this_run() -> dict[str, object]:
             # Over the last minute, by whatever else runs here: the numbers suffer from it.
             "load_before": round(os.getloadavg()[0], 2),
         },
+        "compiled": compiled(),
         "versions": versions(),
     }
+
+
+def compiled() -> bool:
+    """Whether the modules that schedule and simulate are those of a compiled wheel."""
+    return not str(scheduler.__file__).endswith(".py")
 
 
 def commit() -> str | None:
