@@ -231,7 +231,7 @@ STUDY = Study(
         "capacities were measured by saturation. Lengths of Mooncake and ServeGen are divided by 4, "
         "of agents by 16. Waits count who is never served. One policy dominates another on a workload "
         "if throughput, Jain's index (system view) and light clients' p99 are no worse in the "
-        "median and one is better, beyond 2 % (waits 10 %), and the better one worse in no seed. DLPM, DRR and "
-        "Preble pass over 32 misfits a look at most; the others stop at the first."
+        "median and one is better, beyond 2 % (waits 10 %), and the better one worse in no seed. DLPM, DRR "
+        "and Preble pass over 32 misfits a look at most; the others stop at the first."
     ),
 )
