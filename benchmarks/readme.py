@@ -6,6 +6,7 @@ A test compares the pages with what this gives, so that no number in them is any
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -143,15 +144,43 @@ def curve() -> str:
     return "\n".join([*lines, "", f"{provenance(speed)}."])
 
 
-def claims(study: str) -> str:
-    """What a study's full run says of its claims."""
+def verdicts(study: str) -> list[dict[str, str]]:
+    """The claims of a committed full run; none if there is none."""
     path = RESULTS / "experiments" / study / "verdicts.csv"
     if not path.exists():
-        return f"No full run of `fairlead experiment {study}` is committed."
+        return []
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+        return list(csv.DictReader(file))
+
+
+def claims(study: str) -> str:
+    """What a study's full run says of its claims."""
+    rows = verdicts(study)
+    if not rows:
+        return f"No full run of `fairlead experiment {study}` is committed."
     lines = [f"| {row['claim']} | {row['ours']} | {row['holds']} |" for row in rows]
     return "\n".join([f"| `{study}` | measured | |", "|---|---|---|", *lines])
+
+
+def papers() -> str:
+    """The first claims of the comparison of all schedulers, and how the papers' claims fared."""
+    shown = [
+        f"| {row['claim']} | {row['ours']} | {' '.join((row['holds'], row['why'])).strip()} |"
+        for row in verdicts("pareto")[:3]
+    ]
+    studies = sorted(path.parent.name for path in RESULTS.glob("experiments/*/verdicts.csv"))
+    judged = [
+        row for study in studies for row in verdicts(study) if row["paper"] != "beyond the papers"
+    ]
+    count = Counter(row["holds"] for row in judged)
+    about = json.loads((RESULTS / "experiments" / "pareto" / "about.json").read_text())
+    note = (
+        f"Medians over 13 workloads, {len(about['seeds'])} seeds, one simulated A10G. {provenance(about)}. "
+        f"Of {len(judged)} claims of the papers with a full run so far, {count['holds']} hold, "
+        f"{count['holds only if']} hold only under conditions, {count['does not hold']} do not, and "
+        f"{count['not comparable']} cannot be compared: [results](benchmarks/results/experiments)."
+    )
+    return "\n".join(["| claim | ours | |", "|---|---|---|", *shown, "", note])
 
 
 # What the README shows of it; sizes are those of the bodies.
@@ -165,7 +194,7 @@ GATEWAY_ROWS = (
 
 # Pages, and their blocks.
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {"demo": demo, "sim": sim, "bench": bench},
+    README: {"demo": demo, "papers": papers, "sim": sim, "bench": bench},
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)
