@@ -169,9 +169,8 @@ def papers() -> str:
         for row in verdicts("pareto")[:3]
     ]
     studies = sorted(path.parent.name for path in RESULTS.glob("experiments/*/verdicts.csv"))
-    judged = [
-        row for study in studies for row in verdicts(study) if row["paper"] != "beyond the papers"
-    ]
+    of_papers = [study for study in studies if study.startswith(("dlpm-", "vtc-"))]
+    judged = [row for study in of_papers for row in verdicts(study)]
     count = Counter(row["holds"] for row in judged)
     about = json.loads((RESULTS / "experiments" / "pareto" / "about.json").read_text())
     note = (
