@@ -26,11 +26,12 @@ from benchmarks.gpu.replay import Replay, Tokens, outcome_of
 from fairlead.engines import local
 from fairlead.engines.supervision import Child
 from fairlead.errors import ConfigError, FairleadError
-from fairlead.experiments import measures, provenance
-from fairlead.experiments.output import require_writable, write_table
-from fairlead.experiments.results import Cell
-from fairlead.experiments.studies.dlpm_fig7 import RATES
-from fairlead.experiments.study import Measure
+from fairlead.experiments import provenance
+from fairlead.experiments.runner.output import require_writable, write_table
+from fairlead.experiments.studies.dlpm.fig7 import RATES
+from fairlead.experiments.study import measures
+from fairlead.experiments.study.results import Cell
+from fairlead.experiments.study.study import Measure
 from fairlead.sim.models import MODELS, Model
 from fairlead.workloads.generators import GENERATORS
 from fairlead.workloads.parameters import read_settings

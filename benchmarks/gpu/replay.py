@@ -13,8 +13,8 @@ from random import Random
 from fairlead.core.events import Admit, Decode, Dispatch, Enqueue, Event, Finish, FirstToken
 from fairlead.core.runs import Runs
 from fairlead.errors import EngineFailed
-from fairlead.experiments.closed_loop import Answer, Connection, now_us
-from fairlead.experiments.study import Outcome
+from fairlead.experiments.demo.closed_loop import Answer, Connection, now_us
+from fairlead.experiments.study.study import Outcome
 from fairlead.metrics.series import Series
 from fairlead.metrics.summary import Summary
 from fairlead.workloads.trace import TraceRow

@@ -25,7 +25,7 @@ import torch
 from benchmarks.gpu.constants_file import add_row, require_addable
 from benchmarks.gpu.decoder import Decoder
 from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.measured_passes import COLUMNS
+from fairlead.experiments.constants.measured_passes import COLUMNS
 from fairlead.sim.constants import read_constants
 from fairlead.sim.models import GPUS, MODELS, Model
 
@@ -183,7 +183,7 @@ def fit(options: argparse.Namespace, name: str, about: str) -> int:
         return 0
     from rich.console import Console
 
-    from fairlead.experiments import calibrate
+    from fairlead.experiments.constants import calibrate
 
     model = options.model if options.model in MODELS else "llama-3.2-3b"
     parser = argparse.ArgumentParser()

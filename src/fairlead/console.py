@@ -16,7 +16,7 @@ from rich.table import Table
 from fairlead import serve as service
 from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
-from fairlead.experiments import two_tenants as flood
+from fairlead.experiments.demo import two_tenants as flood
 
 TERMINAL = Console(highlight=False)
 

@@ -10,8 +10,8 @@ import pytest
 
 from fairlead import cli, console
 from fairlead.errors import EngineFailed
-from fairlead.experiments import two_tenants as flood
-from fairlead.experiments.closed_loop import Served
+from fairlead.experiments.demo import two_tenants as flood
+from fairlead.experiments.demo.closed_loop import Served
 
 SECOND = 1_000_000
 

@@ -20,12 +20,12 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit status of the experiment; that of `all` is in experiments/all_command.py."""
+    """Exit status of the experiment; that of `all` is in experiments/runner/all_command.py."""
     from rich.console import Console
 
     from fairlead.errors import ConfigError
-    from fairlead.experiments import all_command
     from fairlead.experiments.registry import EXPERIMENTS, module_of
+    from fairlead.experiments.runner import all_command
 
     console = Console()
     name, arguments = options.name, options.arguments

@@ -51,7 +51,7 @@ OTHERS: dict[str, Experiment] = {
     "calibrate": Experiment(
         summary="fits a GPU's constants to measured passes",
         takes="seconds",
-        module="calibrate",
+        module="constants.calibrate",
         alone=True,
     ),
     "report": Experiment(
@@ -64,7 +64,7 @@ OTHERS: dict[str, Experiment] = {
         summary="the VTC artifact's measured runs beside simulated ones",
         takes="quick a few s; full 4 min",
         source="VTC artifact",
-        module="vtc_calibration",
+        module="artifact.calibration",
         needs="vtc_measured/requests.csv.gz",
     ),
 }
@@ -95,7 +95,7 @@ EXPERIMENTS = Experiments()
 def module_of(name: str) -> Module:
     """What runs it. `name` is one of EXPERIMENTS."""
     if name in STUDIES:
-        from fairlead.experiments.study_command import StudyCommand
+        from fairlead.experiments.runner.study_command import StudyCommand
 
         return StudyCommand(name)
     module: Module = importlib.import_module(f"fairlead.experiments.{OTHERS[name].module}")

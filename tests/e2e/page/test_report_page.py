@@ -6,7 +6,7 @@ import pytest
 
 from fairlead.experiments.report.folders import read_folders
 from fairlead.experiments.report.page import page_of
-from fairlead.experiments.study import Verdict
+from fairlead.experiments.study.study import Verdict
 from tests.e2e.page import browser as chromium
 from tests.unit.experiments.report_sample import CLIENTS, STUDIES, write_sample
 

@@ -1,6 +1,6 @@
 """The proof: a tenant who floods the service no longer hurts the other, and the cache stays warm.
 
-Real vLLM engines, real requests; see `fairlead.experiments.two_tenants` for what is asked of them.
+Real vLLM engines, real requests; see `fairlead.experiments.demo.two_tenants` for what is asked of them.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from fairlead import console
-from fairlead.experiments import two_tenants as flood
+from fairlead.experiments.demo import two_tenants as flood
 
 pytestmark = pytest.mark.e2e
 

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fairlead.experiments.output import write_study
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.plot import save_figure
-from fairlead.experiments.results import Results
-from fairlead.experiments.study import Study, Verdict
+from fairlead.experiments.figures.plot import save_figure
+from fairlead.experiments.runner.output import write_study
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Study, Verdict
 
 POLICIES = ("vtc", "dlpm", "lpm")
 CLIENTS = ("c0", "c1", "c10", 'a "quoted" <b>&client')

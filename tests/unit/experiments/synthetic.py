@@ -14,10 +14,10 @@ from typing import Any
 from rich.console import Console
 
 from fairlead.errors import ConfigError
-from fairlead.experiments import study_command
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import ResultRow, Results
-from fairlead.experiments.study import Case, Outcome, Study, Verdict
+from fairlead.experiments.runner import study_command
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import ResultRow, Results
+from fairlead.experiments.study.study import Case, Outcome, Study, Verdict
 from fairlead.metrics.series import Point
 
 METRICS = ("service_system", "service_client", "requests", "response_time")

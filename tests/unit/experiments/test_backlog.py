@@ -1,7 +1,7 @@
 """Backlogged time and service gaps, on records small enough to check by hand."""
 
-from fairlead.experiments import backlog
-from fairlead.experiments.closed_loop import Served
+from fairlead.experiments.demo import backlog
+from fairlead.experiments.demo.closed_loop import Served
 
 
 def served(

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.experiments.synthetic import METRICS, drawn
 
 from fairlead.errors import ConfigError
-from fairlead.experiments import record
-from fairlead.experiments.cache import Cache, default_folder
-from fairlead.experiments.record import Record, config_of, key_of, packed, unpacked
-from fairlead.experiments.studies.vtc_table3 import CHARGED_LATE
-from fairlead.experiments.study import Generated, Measured, Outcome, Simulated
+from fairlead.experiments.runner import record
+from fairlead.experiments.runner.cache import Cache, default_folder
+from fairlead.experiments.runner.record import Record, config_of, key_of, packed, unpacked
+from fairlead.experiments.studies.vtc.table3 import CHARGED_LATE
+from fairlead.experiments.study.study import Generated, Measured, Outcome, Simulated
 from fairlead.metrics.series import Point
 from fairlead.metrics.vtc_table import Row
 from fairlead.sim.config import Change
@@ -161,7 +161,7 @@ def test_a_key_changes_with_the_data(tmp_path):
 
 
 def test_what_is_timed_counts_for_its_processor_and_its_python_only(monkeypatch):
-    case = Measured(labels={"n": 1}, function="fairlead.experiments.simplex:least")
+    case = Measured(labels={"n": 1}, function="fairlead.experiments.constants.simplex:least")
     key, simulated = key_of(case, 0, None), key_of(a_case(), 0, None)
 
     with monkeypatch.context() as other:
@@ -238,7 +238,7 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
     """A changed scheduler counts, and so does a changed helper of a case of one's own; a figure does not."""
     before = (
         record.code_digest.__wrapped__(),
-        record.source_digest.__wrapped__("fairlead.experiments.study"),
+        record.source_digest.__wrapped__("fairlead.experiments.study.study"),
     )
     copy = tmp_path / "fairlead"
     for part in (*record.PARTS, "experiments"):
@@ -251,7 +251,7 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
 
     def digests():
         return record.code_digest.__wrapped__(), record.source_digest.__wrapped__(
-            "fairlead.experiments.study"
+            "fairlead.experiments.study.study"
         )
 
     def change(name):
@@ -259,10 +259,10 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
             file.write("# changed\n")
 
     assert digests() == before
-    for name in ("experiments/plot.py", "experiments/results.py"):
+    for name in ("experiments/figures/plot.py", "experiments/study/results.py"):
         change(name)
     assert digests() == before
-    change("experiments/study.py")
+    change("experiments/study/study.py")
     assert digests()[0] == before[0] and digests()[1] != before[1]
     change("schedulers/dlpm.py")
     assert digests()[0] != before[0]

@@ -8,9 +8,9 @@ import pytest
 from tests.unit.workloads.public_data import DATA, needs_data
 
 from fairlead.cli import main
-from fairlead.experiments.calibrate import BOUNDS, as_yaml, fit
-from fairlead.experiments.measured_passes import decode, prefill, read_passes
-from fairlead.experiments.simplex import least
+from fairlead.experiments.constants.calibrate import BOUNDS, as_yaml, fit
+from fairlead.experiments.constants.measured_passes import decode, prefill, read_passes
+from fairlead.experiments.constants.simplex import least
 from fairlead.sim.constants import read_constants
 from fairlead.sim.host import Pass
 from fairlead.sim.models import GPUS, MODELS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.experiments.central_cost import WAYS, Traffic, decode_ms, measured
+from fairlead.experiments.studies.dlpm.central_cost import WAYS, Traffic, decode_ms, measured
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -3,13 +3,13 @@
 import pytest
 from tests.unit.experiments.synthetic import rows_of
 
-from fairlead.experiments.claims import above, below, judged, within
-from fairlead.experiments.dlpm_measures import lead_of, response_peak, slow_share
-from fairlead.experiments.measures import fewest_programs
-from fairlead.experiments.results import Results, interval_of
 from fairlead.experiments.studies import study_of
-from fairlead.experiments.studies.dlpm_fig7_claims import FEWEST, STATED, Point, Table, judge
-from fairlead.experiments.study import Outcome
+from fairlead.experiments.studies.dlpm.fig7_claims import FEWEST, STATED, Point, Table, judge
+from fairlead.experiments.study.claims import above, below, judged, within
+from fairlead.experiments.study.dlpm_measures import lead_of, response_peak, slow_share
+from fairlead.experiments.study.measures import fewest_programs
+from fairlead.experiments.study.results import Results, interval_of
+from fairlead.experiments.study.study import Outcome
 from fairlead.metrics.series import Point as SeriesPoint
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from fairlead.experiments.closed_loop import ClosedLoop, Tenant
+from fairlead.experiments.demo.closed_loop import ClosedLoop, Tenant
 
 
 def test_interrupted_callers_hang_up():

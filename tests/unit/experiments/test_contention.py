@@ -1,10 +1,15 @@
 """Workloads under contention, and the rules by which the studies on them are judged."""
 
-from fairlead.experiments.results import Results
-from fairlead.experiments.studies import pareto
-from fairlead.experiments.studies.contention import LOADS, contended, gap_over_bound, light_p99_s
-from fairlead.experiments.studies.sensitivity import judged
-from fairlead.experiments.study import Outcome
+from fairlead.experiments.studies.ours import pareto
+from fairlead.experiments.studies.ours.contention import (
+    LOADS,
+    contended,
+    gap_over_bound,
+    light_p99_s,
+)
+from fairlead.experiments.studies.ours.sensitivity import judged
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Outcome
 
 
 def outcome(**summary):

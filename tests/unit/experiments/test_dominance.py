@@ -1,7 +1,7 @@
 """One policy dominates another only if nothing is worse and something is better, beyond noise."""
 
-from fairlead.experiments.dominance import Goal, better, dominates, dominators, worse
-from fairlead.experiments.results import Results
+from fairlead.experiments.study.dominance import Goal, better, dominates, dominators, worse
+from fairlead.experiments.study.results import Results
 
 MORE, LESS = Goal(metric="tokens"), Goal(metric="wait", more=False, noise=0.1)
 

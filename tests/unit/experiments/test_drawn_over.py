@@ -1,8 +1,8 @@
 """Panels that take several workloads together: shares of the best of each, then medians."""
 
-from fairlead.experiments.drawn import lines_of
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import Results
+from fairlead.experiments.figures.drawn import lines_of
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Results
 
 PANEL = Panel(
     title="all", form="path", x="tokens", y="jain", hue="policy", over="workload",

@@ -12,7 +12,7 @@ from benchmarks.gpu.replay import FIRST_ID, Heard, Replay, Tokens, events_of, ou
 
 from fairlead.core.runs import Runs
 from fairlead.errors import EngineFailed
-from fairlead.experiments import measures
+from fairlead.experiments.study import measures
 from fairlead.workloads.generators import GENERATORS
 from fairlead.workloads.rows import row
 

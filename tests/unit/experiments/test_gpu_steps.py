@@ -8,7 +8,7 @@ from benchmarks.gpu import steps  # noqa: E402
 from benchmarks.gpu.constants_file import add_row  # noqa: E402
 from benchmarks.gpu.decoder import Decoder  # noqa: E402
 
-from fairlead.experiments.measured_passes import read_passes  # noqa: E402
+from fairlead.experiments.constants.measured_passes import read_passes  # noqa: E402
 from fairlead.sim.constants import read_constants  # noqa: E402
 from fairlead.sim.models import GPUS  # noqa: E402
 
@@ -71,7 +71,7 @@ def test_the_grid_stays_within_the_memory():
 def test_the_whole_way_at_toy_size(tmp_path, capsys, monkeypatch):
     """On a CPU: from passes to a row of constants, which say nothing here."""
     monkeypatch.setattr(steps, "WARM_UPS", 1)
-    monkeypatch.setattr("fairlead.experiments.calibrate.ROUNDS", 2)
+    monkeypatch.setattr("fairlead.experiments.constants.calibrate.ROUNDS", 2)
     out = tmp_path / "passes.csv"
 
     status = steps.main(

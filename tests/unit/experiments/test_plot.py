@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from tests.unit.experiments.synthetic import drawn, study
 
 from fairlead.errors import ConfigError
-from fairlead.experiments.drawn import Curve, curves_of, lines_of, short, table_of
-from fairlead.experiments.palette import POLICIES, colours_of, policy_of
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.placing import Mark, placed
-from fairlead.experiments.plot import columns_of, save_figure
-from fairlead.experiments.plot_forms import draw, looks_of
-from fairlead.experiments.results import Interval, Results
+from fairlead.experiments.figures.drawn import Curve, curves_of, lines_of, short, table_of
+from fairlead.experiments.figures.palette import POLICIES, colours_of, policy_of
+from fairlead.experiments.figures.placing import Mark, placed
+from fairlead.experiments.figures.plot import columns_of, save_figure
+from fairlead.experiments.figures.plot_forms import draw, looks_of
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Interval, Results
 
 
 def rows(*values, seeds=2):

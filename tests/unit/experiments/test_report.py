@@ -16,14 +16,14 @@ from tests.unit.experiments.report_sample import CLIENTS, HOSTILE, STUDIES, VERD
 
 from fairlead.errors import ConfigError
 from fairlead.experiments import report
-from fairlead.experiments.panel import Panel
 from fairlead.experiments.report.charts import chart_of
 from fairlead.experiments.report.curves import MOST_CLIENTS, MOST_VALUES, curves_of
 from fairlead.experiments.report.folders import Finished, Gap, read_folder, read_folders
 from fairlead.experiments.report.markup import Markup, data, tag
 from fairlead.experiments.report.page import page_of
 from fairlead.experiments.report.picture import address_of
-from fairlead.experiments.results import Results
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Results
 
 
 class Elements(HTMLParser):

@@ -11,9 +11,10 @@ import pytest
 from tests.unit.experiments.synthetic import Drawn, drawn, run, study
 
 from fairlead.errors import ConfigError, WorkerLost
-from fairlead.experiments import output, plot
+from fairlead.experiments.figures import plot
 from fairlead.experiments.report.folders import read_folder
-from fairlead.experiments.study import Measured
+from fairlead.experiments.runner import output
+from fairlead.experiments.study.study import Measured
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLES = ("rows.csv", "series.csv", "verdicts.csv")

@@ -9,11 +9,11 @@ import pytest
 from tests.unit.experiments.synthetic import METRICS, rows_of
 from tests.unit.workloads.public_data import DATA, needs_data
 
-from fairlead.experiments import plot
-from fairlead.experiments.drawn import ADDED
-from fairlead.experiments.record import config_of, configs_of, key_of
+from fairlead.experiments.figures import plot
+from fairlead.experiments.figures.drawn import ADDED
+from fairlead.experiments.runner.record import config_of, configs_of, key_of
 from fairlead.experiments.studies import STUDIES, study_of
-from fairlead.experiments.study import Generated, Imported, Measured, Simulated
+from fairlead.experiments.study.study import Generated, Imported, Measured, Simulated
 from fairlead.sim.config import SimConfig
 
 RESERVED = {"seed", "time_s", "client", "metric", "value", *ADDED}

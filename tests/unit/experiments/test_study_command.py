@@ -12,10 +12,11 @@ import pytest
 from tests.unit.experiments.synthetic import Drawn, drawn, rows_of, study
 
 from fairlead.cli import main
-from fairlead.experiments import all_command, results, study_command
-from fairlead.experiments import study as fairlead_study
 from fairlead.experiments.registry import EXPERIMENTS, OTHERS
+from fairlead.experiments.runner import all_command, study_command
 from fairlead.experiments.studies import STUDIES
+from fairlead.experiments.study import results
+from fairlead.experiments.study import study as fairlead_study
 from fairlead.sim.config import SimConfig
 
 

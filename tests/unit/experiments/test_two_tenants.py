@@ -4,8 +4,8 @@ import itertools
 import json
 
 from fairlead import console, serve
-from fairlead.experiments import two_tenants as flood
-from fairlead.experiments.closed_loop import Served
+from fairlead.experiments.demo import two_tenants as flood
+from fairlead.experiments.demo.closed_loop import Served
 from fairlead.gateway.settings import GatewaySettings
 
 SECOND = 1_000_000

@@ -10,11 +10,11 @@ from tests.unit.workloads.public_data import DATA, needs_data
 
 from fairlead.cli import main
 from fairlead.errors import ConfigError
-from fairlead.experiments import vtc_calibration
+from fairlead.experiments.artifact import calibration as vtc_calibration
+from fairlead.experiments.artifact.compared import outcome
+from fairlead.experiments.artifact.report import markdown, sentence
+from fairlead.experiments.artifact.runs import COLUMNS, REQUESTS, read_runs
 from fairlead.experiments.registry import EXPERIMENTS, data_folder
-from fairlead.experiments.vtc_compared import outcome
-from fairlead.experiments.vtc_report import markdown, sentence
-from fairlead.experiments.vtc_runs import COLUMNS, REQUESTS, read_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "vtc_calibration.json"

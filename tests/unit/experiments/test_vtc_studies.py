@@ -4,15 +4,15 @@ import pytest
 from tests.unit.workloads.public_data import DATA, needs_data
 
 from fairlead.core.costs import PROFILED
-from fairlead.experiments import vtc_measures
-from fairlead.experiments.results import Results
+from fairlead.experiments.artifact import measures as vtc_measures
+from fairlead.experiments.artifact.case import curves
+from fairlead.experiments.artifact.measures import TABLE
 from fairlead.experiments.studies import study_of
-from fairlead.experiments.studies.vtc import measured, printed, simulated
-from fairlead.experiments.studies.vtc_table3 import ChargedLate
-from fairlead.experiments.studies.vtc_tables import table_study
-from fairlead.experiments.study import Generated, Outcome
-from fairlead.experiments.vtc_case import curves
-from fairlead.experiments.vtc_measures import TABLE
+from fairlead.experiments.studies.vtc.shared import measured, printed, simulated
+from fairlead.experiments.studies.vtc.table3 import ChargedLate
+from fairlead.experiments.studies.vtc.tables import table_study
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Generated, Outcome
 from fairlead.metrics.vtc_table import Row, Table
 
 FEW = Generated(workload="uniform", settings={"rates": (6, 12), "duration": 60})

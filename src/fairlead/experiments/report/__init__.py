@@ -8,9 +8,9 @@ from rich.console import Console
 from fairlead.errors import ConfigError, in_words
 from fairlead.experiments.report.folders import Gap, read_folders
 from fairlead.experiments.report.page import page_of
+from fairlead.experiments.runner.study_command import OUT as RESULTS
+from fairlead.experiments.runner.study_command import QUICK_OUT as QUICK_RESULTS
 from fairlead.experiments.studies import STUDIES, study_of
-from fairlead.experiments.study_command import OUT as RESULTS
-from fairlead.experiments.study_command import QUICK_OUT as QUICK_RESULTS
 
 OUT = Path("results") / "report.html"
 

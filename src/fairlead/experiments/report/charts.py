@@ -8,10 +8,10 @@ from typing import Any
 
 import altair as alt
 
-from fairlead.experiments.drawn import curves_of, lines_of
-from fairlead.experiments.palette import colours_of, policy_of
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import Label, Results
+from fairlead.experiments.figures.drawn import curves_of, lines_of
+from fairlead.experiments.figures.palette import colours_of, policy_of
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Label, Results
 
 # Pixels, axes and legend included: the page leaves that much room before a chart is drawn.
 HEIGHT = 320

@@ -7,10 +7,10 @@ from typing import Any
 
 import altair as alt
 
-from fairlead.experiments.palette import colours_of
+from fairlead.experiments.figures.palette import colours_of
 from fairlead.experiments.report.charts import bare
 from fairlead.experiments.report.folders import Finished
-from fairlead.experiments.results import Cell, ResultRow
+from fairlead.experiments.study.results import Cell, ResultRow
 
 DETAIL_HEIGHT, OVERVIEW_HEIGHT = 320, 76  # pixels
 AXIS = 56  # pixels to the left, for the numbers along y

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.panel import Panel
-from fairlead.experiments.results import Cell, ResultRow, Results
-from fairlead.experiments.study import Holds, Study, Verdict
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Cell, ResultRow, Results
+from fairlead.experiments.study.study import Holds, Study, Verdict
 
 HOLDS: tuple[Holds, ...] = get_args(Holds)
 VERDICT_COLUMNS = ("claim", "paper", "ours", "holds", "why")

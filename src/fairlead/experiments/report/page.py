@@ -18,7 +18,7 @@ from fairlead.experiments.report.section import (
     titles_of,
     verdicts_of,
 )
-from fairlead.experiments.study import Holds
+from fairlead.experiments.study.study import Holds
 
 TITLE = "fairlead: the papers' figures, run again"
 # Scripts and styles are in the page; whatever else it might ask for, the browser refuses.

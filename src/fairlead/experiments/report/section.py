@@ -5,13 +5,13 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.experiments.drawn import table_of
+from fairlead.experiments.figures.drawn import table_of
 from fairlead.experiments.report.charts import HEIGHT, chart_of
 from fairlead.experiments.report.curves import DETAIL_HEIGHT, OVERVIEW_HEIGHT, curves_of
 from fairlead.experiments.report.folders import Finished, Gap
 from fairlead.experiments.report.markup import Markup, data, tag
 from fairlead.experiments.report.picture import address_of
-from fairlead.experiments.study import Verdict
+from fairlead.experiments.study.study import Verdict
 
 MARKS = {"holds": "✓", "holds only if": "◐", "does not hold": "✕", "not comparable": "–"}
 NO_RESULTS = "no results"

@@ -1,0 +1,159 @@
+"""`fairlead experiment vtc-calibration`: the VTC artifact's runs, measured and simulated.
+
+Each run's requests go through the simulator with the artifact's engine and its scheduler, and what
+comes out is compared with what the artifact's authors measured. No constant belongs to a run: they
+are of the engine and the GPU (docs/reference/step-time.md).
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fairlead.errors import ConfigError
+from fairlead.experiments import provenance
+from fairlead.experiments.artifact.compared import Comparison, outcome, verdict
+from fairlead.experiments.artifact.figure import RAMP, save_figure
+from fairlead.experiments.artifact.replay import US_PER_S, replayed
+from fairlead.experiments.artifact.report import show, write
+from fairlead.experiments.artifact.runs import REQUESTS, MeasuredRun, read_runs
+from fairlead.experiments.registry import data_folder
+from fairlead.metrics.vtc_table import Row
+from fairlead.sim.artifact import MAX_RUNNING
+from fairlead.sim.config import SimConfig
+from fairlead.workloads.importers.format import lengths_only
+
+SCHEDULERS = {
+    "FCFS": "fcfs",
+    "VTC": "vtc",
+    "WVTC": "vtc",
+    "LCF": "lcf",
+    "VTC_oracle": "vtc-oracle",
+    "VTC_pred50": "vtc-noisy",
+}
+WEIGHTED = {f"c{client}": client + 1 for client in range(4)}  # of WVTC
+ON_A10G = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
+ON_A100 = "a100-2024:llama-2-13b"
+A100_PREFIX = "llama13b_a100_"  # then the pool, and the length of the requests
+
+# A few seconds together: one run of each kind.
+QUICK = ("overload/FCFS", "increase/FCFS", "increase/VTC", "real/VTC", "real/RPM5", "real/RPM20")
+# Of each pass's time, where the spread over seeds is asked for.
+JITTER = 0.05
+
+
+def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConfig:
+    """The artifact's engine on the run's GPU, with the run's scheduler."""
+    limited = run.scheduler.startswith("RPM")
+    engine: dict[str, object] = dict(ON_A10G)
+    if run.workload.startswith(A100_PREFIX):
+        pool = run.workload.removeprefix(A100_PREFIX).partition("_")[0]
+        engine = {"step_time": ON_A100, "kv_tokens": int(pool)}
+    return SimConfig(
+        scheduler="rpm" if limited else SCHEDULERS[run.scheduler],
+        router="round-robin",
+        host="artifact",
+        max_running=MAX_RUNNING,
+        rpm_limit=int(run.scheduler.removeprefix("RPM")) if limited else None,
+        weights=WEIGHTED if run.scheduler == "WVTC" else {},
+        jitter=jitter,
+        seed=seed,
+        **engine,  # type: ignore[arg-type]
+    )
+
+
+def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[Row]:
+    """The run's requests through the simulator, as their callers would have seen them."""
+    calls = [
+        lengths_only(
+            str(number),
+            client=f"c{each.client}",
+            at_us=round(each.t_s * US_PER_S),
+            input_len=each.input_len,
+            output_len=each.output_len,
+        )
+        for number, each in enumerate(run.requests)
+    ]
+    return replayed(calls, settings(run, jitter=jitter, seed=seed))
+
+
+def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
+    """One run, and its spread over the seeds."""
+    return Comparison(
+        name=run.name,
+        requests=len(run.requests),
+        measured=outcome(run.rows()),
+        simulated=outcome(simulated(run)),
+        jittered=[outcome(simulated(run, jitter=JITTER, seed=seed)) for seed in seeds],
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--data", metavar="DIR", help="workload data (FAIRLEAD_DATA)")
+    parser.add_argument("--quick", action="store_true", help="six runs, without the seeds")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="runs with jittered passes (3)"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="runs whose name has it")
+    parser.add_argument("--out", metavar="FILE", help="also write the numbers there, as JSON")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draw the passes and a ramp there (.svg, .png, .pdf)"
+    )
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Compare run by run; Ctrl-C keeps those that are done. Exit status."""
+    if options.seeds < 0:
+        raise ConfigError(f"--seeds: expected a whole number from 0, got {options.seeds}")
+    for flag in ("out", "figure"):
+        path = getattr(options, flag)
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ConfigError(f"--{flag}: there is no folder {Path(path).parent}")
+    data = data_folder(options.data, REQUESTS)
+    every = read_runs(data)
+    runs = [
+        each
+        for each in every
+        if options.only in each.name and (not options.quick or each.name in QUICK)
+    ]
+    if not runs:
+        raise ConfigError(f"--only: no run has {options.only!r} in its name")
+    seeds = [] if options.quick else range(1, options.seeds + 1)
+    about = provenance.of_this_run()
+    done: list[Comparison] = []
+    interrupted = False
+    try:
+        _compare_all(runs, seeds, console, done)
+    except KeyboardInterrupt:
+        interrupted = True
+    if done:
+        show(done, verdict(done), console)
+        if options.out:
+            write(options.out, done, verdict(done), {**about, "interrupted": interrupted})
+    if options.figure and not interrupted:
+        _draw(Path(options.figure), data, every)
+    return 130 if interrupted else 0
+
+
+def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:
+    """Raises ConfigError if the ramp is not among the runs."""
+    ramp = next((each for each in runs if each.name == RAMP), None)
+    if ramp is None:
+        raise ConfigError(f"--figure: shows {RAMP}, which is not among the runs")
+    save_figure(path, data, ramp.rows(), simulated(ramp))
+
+
+def _compare_all(
+    runs: Sequence[MeasuredRun], seeds: Sequence[int], console: Console, done: list[Comparison]
+) -> None:
+    """Add each run to `done` when it is, with a bar on the terminal."""
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("runs", total=len(runs))
+        for each in runs:
+            bar.update(task, description=each.name)
+            done.append(compare(each, seeds))
+            bar.advance(task)

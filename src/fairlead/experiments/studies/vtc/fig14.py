@@ -1,0 +1,82 @@
+"""VTC Figure 14: throughput on the real trace over the limit of requests a minute, beside VTC's."""
+
+from collections.abc import Sequence
+
+from fairlead.experiments.artifact.measures import TABLE, share_served
+from fairlead.experiments.studies.vtc.shared import (
+    CHOICES,
+    PAPER,
+    REAL,
+    measured,
+    ours,
+    simulated,
+    theirs,
+)
+from fairlead.experiments.study.claims import above, judged, within
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Case, Study, Verdict
+
+# Tokens/s as printed: in the text, in Table 2, and read from the figure.
+PRINTED = {5: 340, 15: 626, 20: 694, 30: 747}
+
+
+def cases(_: bool) -> Sequence[Case]:
+    """The limits, and VTC, which has none."""
+    return [
+        *(simulated(f"rpm-{limit}", REAL, shown=()) for limit in PRINTED),
+        simulated("vtc", REAL, shown=()),
+        *(measured(name, "real", shown=()) for name in ("rpm-5", "rpm-20", "vtc")),
+    ]
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Each throughput, and that none reaches VTC's."""
+    return [
+        *(
+            judged(
+                claim=f"throughput with at most {limit} requests a minute",
+                paper=f"{PRINTED[limit]}; {theirs(results, 'tokens_per_s', f'rpm-{limit}')}",
+                ours=ours(results, "tokens_per_s", f"rpm-{limit}"),
+                rule=within(0.98 * PRINTED[limit], 1.02 * PRINTED[limit]),
+                why="more than 2 % off",
+                unit=" tokens/s",
+            )
+            for limit in PRINTED
+        ),
+        judged(
+            claim="VTC serves more than with any limit (by that of 30)",
+            paper="779 and 747: 1.04x",
+            ours=results.ratio(
+                "tokens_per_s",
+                {"scheduler": "vtc", "origin": "simulated"},
+                {"scheduler": "rpm-30", "origin": "simulated"},
+            ),
+            rule=above(1),
+            why="a limit of 30 rejects nobody",
+            unit="x",
+        ),
+    ]
+
+
+STUDY = Study(
+    title="Throughput over the limit of requests a minute",
+    source=f"{PAPER}, Figure 14",
+    shows="a limit pays for fairness with throughput; VTC does not",
+    takes="quick 4 s; full 20 s",
+    cases=cases,
+    measures={**TABLE, "share_served": share_served},
+    panels=[
+        Panel(
+            title="Throughput",
+            form="bars",
+            x="scheduler",
+            y="tokens_per_s",
+            hue="origin",
+            x_label="requests a minute and client",
+            y_label="tokens/s, input and output",
+        )
+    ],
+    judge=judge,
+    choices=CHOICES,
+)

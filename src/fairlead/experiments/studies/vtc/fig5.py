@@ -1,0 +1,82 @@
+"""VTC Figure 5: a client that is on and off and below its share, beside one far above it."""
+
+from collections.abc import Sequence
+
+from fairlead.experiments.artifact.measures import (
+    TABLE,
+    longest_response,
+    rate,
+    response,
+    total_least,
+)
+from fairlead.experiments.studies.vtc.shared import (
+    CHOICES,
+    PAPER,
+    both,
+    ours,
+    rates_and_responses,
+    theirs,
+)
+from fairlead.experiments.study.claims import above, below, judged
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Case, Generated, Study, Verdict
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """FCFS and VTC; 10 minutes of requests, quick 5."""
+    source = Generated(workload="on_off_less", settings={"duration": 300 if quick else 600})
+    return both(source, "on_off_less")
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Nothing is left idle, and who stays below its share does not wait."""
+    return [
+        judged(
+            claim="total service stays the same while client 1 is on and off (least by most window)",
+            paper=f"the same; {theirs(results, 'total_least', 'vtc')}",
+            ours=ours(results, "total_least", "vtc"),
+            rule=above(0.85),
+            why="requests end in batches, which windows of 60 s cut",
+        ),
+        judged(
+            claim="client 1's requests are served before it is off: it never waits for long",
+            paper=f"flat; at most {theirs(results, 'longest_c0_s', 'vtc', ' s')}",
+            ours=ours(results, "longest_c0_s", "vtc"),
+            rule=below(15),
+            why="it waits for memory",
+            unit=" s",
+        ),
+        judged(
+            claim="under FCFS client 1 waits as long as the other (mean, by VTC's)",
+            paper=f"not printed; {theirs(results, 'response_c0_s', 'fcfs', ' s')},"
+            f" VTC {theirs(results, 'response_c0_s', 'vtc', ' s')}",
+            ours=results.ratio(
+                "response_c0_s",
+                {"scheduler": "fcfs", "origin": "simulated"},
+                {"scheduler": "vtc", "origin": "simulated"},
+            ),
+            rule=above(3),
+            why="FCFS protects it, too",
+            unit="x",
+        ),
+    ]
+
+
+STUDY = Study(
+    title="A client on and off, below its share",
+    source=f"{PAPER}, Figure 5",
+    shows="VTC gives what a client leaves to the other, and serves it at once when it is back",
+    takes="quick 2 s; full 8 s",
+    cases=cases,
+    measures={
+        **TABLE,
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "total_least": total_least,
+        "response_c0_s": response("c0"),
+        "longest_c0_s": longest_response("c0"),
+    },
+    panels=rates_and_responses(),
+    judge=judge,
+    choices=CHOICES,
+)

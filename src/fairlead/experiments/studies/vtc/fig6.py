@@ -1,0 +1,69 @@
+"""VTC Figure 6: a client that is on and off and above its share, beside another one above it."""
+
+from collections.abc import Sequence
+
+from fairlead.experiments.artifact.measures import TABLE, least_share, rate
+from fairlead.experiments.studies.vtc.shared import (
+    CHOICES,
+    PAPER,
+    both,
+    ours,
+    quotient,
+    rates_and_responses,
+)
+from fairlead.experiments.study.claims import judged, within
+from fairlead.experiments.study.results import Results
+from fairlead.experiments.study.study import Case, Generated, Study, Verdict
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """FCFS and VTC; 10 minutes of requests, quick 5. No rows were shipped."""
+    source = Generated(workload="on_off_overload", settings={"duration": 300 if quick else 600})
+    return both(source)
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Equal, whether it is on or off: it always has requests waiting."""
+    return [
+        judged(
+            claim="VTC: both get the same service, on or off (client 1's by client 2's)",
+            paper="1x",
+            ours=quotient(results, "rate_c0", "rate_c1", "vtc"),
+            rule=within(0.95, 1.05),
+            why="client 1 runs out of waiting requests",
+            unit="x",
+        ),
+        judged(
+            claim="VTC: the same in every window of 60 s (least by most served)",
+            paper="1 (no number printed)",
+            ours=ours(results, "least_share", "vtc"),
+            rule=within(0.9, 1),
+            why="batches of one client and of the other take turns (see Figure 3); the means are equal",
+        ),
+        judged(
+            claim="FCFS serves them as they ask: client 1 half as much on and a third of all",
+            paper="not shown; 60 to 180 requests a minute",
+            ours=quotient(results, "rate_c0", "rate_c1", "fcfs"),
+            rule=within(0.25, 0.45),
+            why="it does not follow the requests",
+            unit="x",
+        ),
+    ]
+
+
+STUDY = Study(
+    title="A client on and off, above its share",
+    source=f"{PAPER}, Figure 6",
+    shows="a client that always has requests waiting gets its share, on or off",
+    takes="quick 2 s; full 10 s",
+    cases=cases,
+    measures={
+        **TABLE,
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "least_share": least_share("c0", "c1", begin_s=60),
+    },
+    panels=rates_and_responses(),
+    judge=judge,
+    choices=CHOICES,
+)
