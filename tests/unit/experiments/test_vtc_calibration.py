@@ -11,7 +11,7 @@ from tests.unit.workloads.public_data import DATA, needs_data
 from fairlead.cli import main
 from fairlead.errors import ConfigError
 from fairlead.experiments.artifact import calibration as vtc_calibration
-from fairlead.experiments.artifact.compared import outcome
+from fairlead.experiments.artifact.compared import numbers_of
 from fairlead.experiments.artifact.report import markdown, sentence
 from fairlead.experiments.artifact.runs import COLUMNS, REQUESTS, read_runs
 from fairlead.experiments.registry import EXPERIMENTS, data_folder
@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "reference" / "step-time.md"
 def test_a_simulated_run_is_as_fast_as_the_measured_one(name, throughput, ttft):
     (run,) = [each for each in read_runs(DATA) if each.name == name]
 
-    measured, simulated = outcome(run.rows()), outcome(vtc_calibration.simulated(run))
+    measured, simulated = numbers_of(run.rows()), numbers_of(vtc_calibration.simulated(run))
 
     assert simulated.tokens_per_s == pytest.approx(measured.tokens_per_s, rel=throughput)
     assert simulated.ttft_s == pytest.approx(measured.ttft_s, rel=ttft)

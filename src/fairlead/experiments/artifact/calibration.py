@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
-from fairlead.experiments.artifact.compared import Comparison, outcome, verdict
+from fairlead.experiments.artifact.compared import Comparison, agreement, numbers_of
 from fairlead.experiments.artifact.figure import RAMP, save_figure
 from fairlead.experiments.artifact.replay import US_PER_S, replayed
 from fairlead.experiments.artifact.report import show, write
@@ -83,9 +83,9 @@ def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
     return Comparison(
         name=run.name,
         requests=len(run.requests),
-        measured=outcome(run.rows()),
-        simulated=outcome(simulated(run)),
-        jittered=[outcome(simulated(run, jitter=JITTER, seed=seed)) for seed in seeds],
+        measured=numbers_of(run.rows()),
+        simulated=numbers_of(simulated(run)),
+        jittered=[numbers_of(simulated(run, jitter=JITTER, seed=seed)) for seed in seeds],
     )
 
 
@@ -129,9 +129,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
     except KeyboardInterrupt:
         interrupted = True
     if done:
-        show(done, verdict(done), console)
+        show(done, agreement(done), console)
         if options.out:
-            write(options.out, done, verdict(done), {**about, "interrupted": interrupted})
+            write(options.out, done, agreement(done), {**about, "interrupted": interrupted})
     if options.figure and not interrupted:
         _draw(Path(options.figure), data, every)
     return 130 if interrupted else 0

@@ -8,7 +8,7 @@ from fairlead.metrics.vtc_table import Row, Table, served, table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class RunNumbers:
     """What one run comes to: tokens/s, mean seconds to the first token, and the paper's table."""
 
     tokens_per_s: float
@@ -22,9 +22,9 @@ class Comparison:
 
     name: str
     requests: int
-    measured: Outcome
-    simulated: Outcome
-    jittered: list[Outcome]
+    measured: RunNumbers
+    simulated: RunNumbers
+    jittered: list[RunNumbers]
 
     @property
     def throughput_error(self) -> float:
@@ -37,11 +37,11 @@ class Comparison:
         return self.simulated.ttft_s / self.measured.ttft_s - 1
 
 
-def outcome(rows: Sequence[Row]) -> Outcome:
+def numbers_of(rows: Sequence[Row]) -> RunNumbers:
     """The same numbers of a measured and of a simulated run."""
     kept = served(rows)
     numbers = table(rows)
-    return Outcome(
+    return RunNumbers(
         tokens_per_s=numbers.throughput,
         ttft_s=fmean(row.first_token_s - row.arrival_s for row in kept),
         table=numbers,
@@ -49,7 +49,7 @@ def outcome(rows: Sequence[Row]) -> Outcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class Agreement:
     """Absolute errors over all runs."""
 
     throughput_mean: float
@@ -58,11 +58,11 @@ class Verdict:
     ttft_worst: float
 
 
-def verdict(comparisons: Sequence[Comparison]) -> Verdict:
+def agreement(comparisons: Sequence[Comparison]) -> Agreement:
     """How good the simulator is."""
     throughput = [abs(each.throughput_error) for each in comparisons]
     ttft = [abs(each.ttft_error) for each in comparisons]
-    return Verdict(
+    return Agreement(
         throughput_mean=fmean(throughput),
         throughput_worst=max(throughput),
         ttft_median=median(ttft),

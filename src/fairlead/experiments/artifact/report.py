@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.artifact.compared import Comparison, Outcome, Verdict
+from fairlead.experiments.artifact.compared import Agreement, Comparison, RunNumbers
 
 # A line of the report, as it is in JSON.
 Line = Mapping[str, object]
@@ -20,8 +20,8 @@ def line(comparison: Comparison) -> dict[str, object]:
     return {
         "run": comparison.name,
         "requests": comparison.requests,
-        "measured": _numbers(comparison.measured),
-        "simulated": _numbers(comparison.simulated),
+        "measured": _rounded(comparison.measured),
+        "simulated": _rounded(comparison.simulated),
         "error_percent": {
             "tokens_per_s": round(100 * comparison.throughput_error, 2),
             "ttft_s": round(100 * comparison.ttft_error, 2),
@@ -31,28 +31,28 @@ def line(comparison: Comparison) -> dict[str, object]:
             **{
                 name: [min(found), max(found)]
                 for name in ("tokens_per_s", "ttft_s", "max_diff", "avg_diff")
-                if (found := [_numbers(each)[name] for each in comparison.jittered])
+                if (found := [_rounded(each)[name] for each in comparison.jittered])
             },
         },
     }
 
 
-def _numbers(outcome: Outcome) -> dict[str, float]:
+def _rounded(numbers: RunNumbers) -> dict[str, float]:
     return {
-        "tokens_per_s": round(outcome.tokens_per_s, 1),
-        "ttft_s": round(outcome.ttft_s, 2),
-        "max_diff": round(outcome.table.max_diff, 1),
-        "avg_diff": round(outcome.table.avg_diff, 1),
+        "tokens_per_s": round(numbers.tokens_per_s, 1),
+        "ttft_s": round(numbers.ttft_s, 2),
+        "max_diff": round(numbers.table.max_diff, 1),
+        "avg_diff": round(numbers.table.avg_diff, 1),
     }
 
 
-def summary(verdict: Verdict) -> dict[str, float]:
+def summary(agreement: Agreement) -> dict[str, float]:
     """Absolute errors over all runs, in percent."""
     return {
-        "tokens_per_s_mean": round(100 * verdict.throughput_mean, 2),
-        "tokens_per_s_worst": round(100 * verdict.throughput_worst, 2),
-        "ttft_median": round(100 * verdict.ttft_median, 2),
-        "ttft_worst": round(100 * verdict.ttft_worst, 2),
+        "tokens_per_s_mean": round(100 * agreement.throughput_mean, 2),
+        "tokens_per_s_worst": round(100 * agreement.throughput_worst, 2),
+        "ttft_median": round(100 * agreement.ttft_median, 2),
+        "ttft_worst": round(100 * agreement.ttft_worst, 2),
     }
 
 
@@ -102,7 +102,7 @@ def sentence(errors: Mapping[str, float], runs: int) -> str:
     )
 
 
-def show(comparisons: Sequence[Comparison], verdict: Verdict, console: Console) -> None:
+def show(comparisons: Sequence[Comparison], agreement: Agreement, console: Console) -> None:
     """The table and the sentence on the terminal."""
     rows = [line(comparison) for comparison in comparisons]
     for title, headings, cells in TABLES:
@@ -112,7 +112,7 @@ def show(comparisons: Sequence[Comparison], verdict: Verdict, console: Console) 
         for row in rows:
             shown.add_row(*cells(row))
         console.print(shown)
-    console.print(sentence(summary(verdict), len(comparisons)), highlight=False)
+    console.print(sentence(summary(agreement), len(comparisons)), highlight=False)
 
 
 def markdown(rows: Sequence[Line]) -> list[str]:
@@ -130,13 +130,13 @@ def markdown(rows: Sequence[Line]) -> list[str]:
 
 
 def write(
-    path: str, comparisons: Sequence[Comparison], verdict: Verdict, about: Mapping[str, object]
+    path: str, comparisons: Sequence[Comparison], agreement: Agreement, about: Mapping[str, object]
 ) -> None:
     """All numbers as JSON, beside where they come from. Raises ConfigError."""
     record = {
         "command": "fairlead experiment vtc-calibration",
         **about,
-        "errors_percent": summary(verdict),
+        "errors_percent": summary(agreement),
         "rows": [line(comparison) for comparison in comparisons],
     }
     try:

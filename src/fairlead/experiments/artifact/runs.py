@@ -17,7 +17,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class Measured(NamedTuple):
+class MeasuredRequest(NamedTuple):
     """One request as its caller saw it; both latencies are from `t_s` on, -1 if it was rejected."""
 
     t_s: float
@@ -34,7 +34,7 @@ class MeasuredRun:
 
     workload: str
     scheduler: str
-    requests: list[Measured]
+    requests: list[MeasuredRequest]
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ def read_runs(data: Path) -> list[MeasuredRun]:
     return list(runs.values())
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, Measured]]:
+def _lines(path: Path) -> Iterator[tuple[str, str, MeasuredRequest]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -81,9 +81,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str, Measured]]:
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
 
 
-def _parsed(line: dict[str, str], where: str) -> tuple[str, str, Measured]:
+def _parsed(line: dict[str, str], where: str) -> tuple[str, str, MeasuredRequest]:
     try:
-        measured = Measured(
+        measured = MeasuredRequest(
             t_s=float(line["t_s"]),
             client=int(line["client"]),
             input_len=int(line["input_tokens"]),

@@ -28,10 +28,8 @@ class Interval(NamedTuple):
     def __str__(self) -> str:
         if not self.seeds:
             return "no value"
-        if self.seeds == 1:
-            return three_digits(self.median)
-        low, high = three_digits(self.low), three_digits(self.high)
-        return f"{three_digits(self.median)} ({low} to {high})"
+        middle, low, high = map(three_digits, (self.median, self.low, self.high))
+        return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def interval_of(values: Iterable[float]) -> Interval:
