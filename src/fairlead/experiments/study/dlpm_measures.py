@@ -51,3 +51,13 @@ def response_peak(*, without: tuple[str, ...] = ()) -> Measure:
         return max(values, default=None)
 
     return measure
+
+
+def longest_ttft(*clients: str) -> Measure:
+    """The longest wait for a first token that any of those clients had, in seconds."""
+
+    def measure(outcome: Outcome) -> float | None:
+        waits = [outcome.summary["clients"][name]["ttft"]["max_s"] for name in clients]
+        return max((wait for wait in waits if wait is not None), default=None)
+
+    return measure

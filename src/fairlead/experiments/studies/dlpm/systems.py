@@ -12,6 +12,8 @@ DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
     "vtc": {"scheduler": "vtc", "router": "client-round-robin"},
 }
 
+NAMES = {"d2lpm": "D2LPM", "rr+lpm": "RR+LPM", "preble": "Preble", "vtc": "VTC"}
+
 # Preble as the DLPM paper tells it (section 7.1): to the longest match above a threshold, whatever waits
 # there, else to who has least; no weighing of loads, no moving of prefixes.
 PREBLE_BY_THRESHOLD: Mapping[str, Any] = {
