@@ -1,6 +1,6 @@
 """One policy dominates another only if nothing is worse and something is better, beyond noise."""
 
-from fairlead.experiments.study.dominance import Goal, better, dominates, dominators, worse
+from fairlead.experiments.study.dominance import Goal, better, dominates, dominations, worse
 from fairlead.experiments.study.results import Results
 
 MORE, LESS = Goal(metric="tokens"), Goal(metric="wait", more=False, noise=0.1)
@@ -74,17 +74,36 @@ def test_less_is_better_where_the_goal_says_so():
     assert better({0: 0.0}, {0: 1.0}, LESS)
 
 
-def test_what_nobody_has_a_value_of_says_nothing():
-    results = results_of(a=[(110, None)], b=[(100, 10.0)])
+def test_what_neither_has_a_value_of_says_nothing():
+    results = results_of(a=[(110, None)], b=[(100, None)])
 
     assert who(results, "a", "b")
     assert not better({}, {0: 1.0}, MORE)
 
 
-def test_all_who_dominate_it_but_not_itself():
-    results = results_of(a=[(110, 10.0)], b=[(100, 10.0)], c=[(120, 10.0)])
-    policies = [{"policy": name} for name in "abc"]
+def test_who_lacks_a_value_that_the_other_has_dominates_nobody():
+    """
+    More tokens, but in the second seed somebody is never served: no wait to compare.
+    """
+    results = results_of(a=[(110, 10.0), (110, None)], b=[(100, 10.0), (100, 12.0)])
 
-    found = dominators(results, [MORE, LESS], {"policy": "b"}, policies)
+    assert not who(results, "a", "b")
+    assert not who(results, "b", "a")
 
-    assert found == [{"policy": "a"}, {"policy": "c"}]
+
+def test_domination_is_counted_by_workload():
+    loads = {
+        "w": {"a": (110, 10.0), "b": (100, 10.0), "c": (120, 10.0)},
+        "v": {"a": (100, 10.0), "b": (100, 10.0), "c": (120, 30.0)},
+    }
+    results = Results(
+        [
+            {"load": load, "policy": name, "seed": 0, "tokens": tokens, "wait": wait}
+            for load, policies in loads.items()
+            for name, (tokens, wait) in policies.items()
+        ]
+    )
+
+    found = dominations(results, [MORE, LESS], "load", [{"policy": name} for name in "abc"])
+
+    assert found == {(0, 1): ["w"], (2, 0): ["w"], (2, 1): ["w"]}

@@ -1,6 +1,7 @@
 """Panels that take several workloads together: shares of the best of each, then medians."""
 
-from fairlead.experiments.figures.drawn import lines_of
+from fairlead.experiments.figures.drawn import lines_of, table_of
+from fairlead.experiments.study.dominance import Goal
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Results
 
@@ -51,3 +52,25 @@ def test_a_workload_without_a_value_is_left_out():
     (spot,) = lines_of(PANEL, Results(rows)).by_hue["a"]
 
     assert spot.y.median == 0.5
+
+
+def test_a_table_of_goals_counts_who_dominates_whom():
+    """
+    By the line's name: on how many workloads it dominates the column's, and last anybody does.
+    """
+    rows = [
+        row("w", "a", 0, 10, 1.0), row("w", "b", 0, 20, 1.0), row("w", "c", 0, 5, 0.5),
+        row("v", "a", 0, 20, 0.9), row("v", "b", 0, 10, 1.0), row("v", "c", 0, 5, 0.9),
+    ]  # fmt: skip
+    panel = Panel(
+        title="who", form="table", hue="policy", over="workload", columns=("tokens", "jain"),
+        goals=(Goal(metric="tokens"), Goal(metric="jain")),
+    )  # fmt: skip
+
+    assert table_of(panel, Results(rows)) == [
+        ["", "1", "2", "3"],
+        ["1 a", "–", "", "2"],
+        ["2 b", "1", "–", "2"],
+        ["3 c", "", "", "–"],
+        ["by anybody", "1", "", "2"],
+    ]

@@ -9,7 +9,7 @@ from tests.unit.experiments.synthetic import drawn, study
 from fairlead.errors import ConfigError
 from fairlead.experiments.figures.drawn import Curve, curves_of, lines_of, short, table_of
 from fairlead.experiments.figures.palette import POLICIES, colours_of, policy_of
-from fairlead.experiments.figures.placing import Mark, placed
+from fairlead.experiments.figures.placing import PLACES, Mark, placed
 from fairlead.experiments.figures.plot import columns_of, save_figure
 from fairlead.experiments.figures.plot_forms import draw, looks_of
 from fairlead.experiments.study.panel import Panel
@@ -174,19 +174,28 @@ def test_many_names_have_colours_of_their_own(count):
 
 
 def test_names_of_markers_do_not_cover_each_other():
-    crowd = [Mark(0.5, 0.5, "16k", must=False)] * 6 + [Mark(0.5, 0.5, "dlpm 64k", must=True)]
+    crowd = [Mark(0.5, 0.5, "16k", must=False)] * 30 + [Mark(0.5, 0.5, "dlpm 64k", must=True)]
 
     places = placed(crowd)
 
-    assert places[-1] == (1, 1)
+    assert places[-1] == (1, 1) and places[0] == (1, -1)
     kept = [place for place in places if place is not None]
-    assert len(kept) == len(set(kept)) == 4
+    assert len(kept) == len(set(kept)) == len(PLACES)
+    assert [place.is_far for place in kept].count(False) == 4
 
 
 def test_a_name_does_not_cover_a_marker():
     marks = [Mark(0.5, 0.5, "4k", must=False), Mark(0.54, 0.54, "", must=False)]
 
     assert placed(marks) == [(1, -1), None]
+
+
+def test_a_name_far_from_its_marker_stays_in_its_panel():
+    crowd = [Mark(0.5, 0.95, "16k", must=False)] * 30
+
+    ups = {place.up for place in placed(crowd) if place is not None}
+
+    assert max(ups) == 1 and min(ups) < -1
 
 
 def test_a_name_stays_in_its_panel():

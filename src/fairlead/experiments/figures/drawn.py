@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
+from fairlead.experiments.study.dominance import dominations
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import (
     Cell,
@@ -176,6 +177,8 @@ def _order(name: Label) -> tuple[float, str]:
 
 def table_of(panel: Panel, results: Results) -> list[list[str]]:
     """A heading and a line a hue (and x, if there is one): medians with their range, as text."""
+    if panel.goals:
+        return _who_dominates(panel, results)
     rows = kept(panel, results.rows)
     keys = [name for name in (panel.x, panel.hue) if name]
     by_line: dict[tuple[Cell, ...], list[ResultRow]] = {}
@@ -189,6 +192,26 @@ def table_of(panel: Panel, results: Results) -> list[list[str]]:
             [*map(short, key), *(_text([row[name] for row in of]) for name in panel.columns)]
         )
     return lines
+
+
+def _who_dominates(panel: Panel, results: Results) -> list[list[str]]:
+    """A line and a column a case, in their order; below it on how many values anybody dominates it."""
+    labels = [name for name in label_columns(results.rows) if name != panel.over]
+    cases = list(dict.fromkeys(tuple(_label(row[name]) for name in labels) for row in results.rows))
+    among = [dict(zip(labels, case, strict=True)) for case in cases]
+    found = dominations(results, panel.goals, panel.over, among)
+    places = range(len(cases))
+    lines = [["", *(str(place + 1) for place in places)]]
+    for one, case in enumerate(cases):
+        name = " ".join(short(label) for label in case if label)
+        counts = [str(len(found.get((one, other), ())) or "") for other in places]
+        counts[one] = NOTHING
+        lines.append([f"{one + 1} {name}", *counts])
+    by_any = [
+        len({value for (_, other), on in found.items() if other == place for value in on})
+        for place in places
+    ]
+    return [*lines, ["by anybody", *(str(count or "") for count in by_any)]]
 
 
 def _text(cells: Sequence[Cell]) -> str:

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from fairlead.experiments.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, short
 from fairlead.experiments.figures.palette import colours_of, policy_of
-from fairlead.experiments.figures.placing import Mark, placed
+from fairlead.experiments.figures.placing import Mark, Place, placed
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results
 
 MARKERS = "osD^vPX*<>"
+# From one line of names to the next.
+LINE_POINTS = 9
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -58,6 +60,8 @@ def draw(axes: Any, panel: Panel, results: Results, looks: Looks) -> None:
     elif panel.zero and axes.has_data():
         data, (_, high) = axes.dataLim, axes.get_ylim()
         axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
+    if panel.form == "path":  # last, as it takes the axes as they will be
+        _name_marks(axes, lines_of(panel, results), looks)
 
 
 def _plain(axis: Any) -> None:
@@ -157,7 +161,6 @@ def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> 
 
 def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
     """Trade-offs: a marker a case, joined in their order, each hue named at its last marker."""
-    marks: list[tuple[float, float, str, bool, str]] = []
     for hue, points in lines.by_hue.items():
         colour, marker, dashes = looks[hue]
         intervals = [point.across for point in points if point.across is not None]
@@ -174,11 +177,6 @@ def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
                 yerr=_error([point.y for point in points]),
                 fmt="none", ecolor=colour, alpha=0.4, elinewidth=0.8,
             )  # fmt: skip
-        for place, point in enumerate(points):
-            last = place == len(points) - 1
-            name = " ".join([str(hue)] * last + [point.name] * bool(point.name))
-            marks.append((across[place], up[place], name, last, colour))
-    _name_marks(axes, marks)
     axes.margins(x=0.12, y=0.1)
     if panel.log_x:
         axes.set_xscale("log")
@@ -187,28 +185,42 @@ def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
         axes.locator_params(axis="x", nbins=6)
 
 
-def _name_marks(axes: Any, marks: Sequence[tuple[float, float, str, bool, str]]) -> None:
-    """Each of (x, y, name, must, colour) beside its marker, unless another name is there."""
-    if not marks:
+def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
+    """Each beside its marker, or further off with a line to it; the last of a path at any cost."""
+    spots = [
+        (hue, point, point is points[-1])
+        for hue, points in lines.by_hue.items()
+        for point in points
+        if point.across is not None
+    ]
+    if not spots:
         return
-    xs, ys = _shares([mark[0] for mark in marks]), _shares([mark[1] for mark in marks])
+    names = [
+        " ".join([str(hue)] * last + [point.name] * bool(point.name)) for hue, point, last in spots
+    ]
+    at = [(point.across.median, point.y.median) for _, point, _ in spots if point.across]
+    shares = (axes.transScale + axes.transLimits).transform(at)
     places = placed(
-        [Mark(x, y, name, must) for x, y, (_, _, name, must, _) in zip(xs, ys, marks, strict=True)]
+        [
+            Mark(float(x), float(y), name, last)
+            for (x, y), name, (_, _, last) in zip(shares, names, spots, strict=True)
+        ]
     )
-    for (x, y, name, _, colour), place in zip(marks, places, strict=True):
+    for xy, name, (hue, _, _), place in zip(at, names, spots, places, strict=True):
         if place is not None:
-            axes.annotate(
-                name, (x, y), xytext=(5 * place.right, 4 * place.up), fontsize=7.5,
-                textcoords="offset points", color=colour,
-                ha="left" if place.right > 0 else "right",
-                va="bottom" if place.up > 0 else "top",
-            )  # fmt: skip
+            _annotate(axes, xy, name, looks[hue].colour, place)
 
 
-def _shares(values: Sequence[float]) -> list[float]:
-    """Where they will lie in the panel, from 0 to 1; the axes have a tenth of room to each side."""
-    low, high = min(values), max(values)
-    return [0.1 + 0.8 * ((value - low) / (high - low) if high > low else 0.5) for value in values]
+def _annotate(axes: Any, xy: tuple[float, float], name: str, colour: str, place: Place) -> None:
+    line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+    side = 1 if place.up > 0 else -1
+    up = side * (4 + (abs(place.up) - 1) * LINE_POINTS)
+    axes.annotate(
+        name, xy, xytext=(5 * place.right, up), fontsize=7.5, textcoords="offset points",
+        color=colour, ha="left" if place.right > 0 else "right",
+        va="bottom" if place.up > 0 else "top",
+        arrowprops=line if place.is_far else None,
+    )  # fmt: skip
 
 
 def _error(intervals: Sequence[Interval]) -> tuple[list[float], list[float]]:
@@ -240,9 +252,11 @@ def draw_table(axes: Any, title: str, lines: Sequence[Sequence[str]]) -> None:
     """A heading and lines of text, as wide as they need."""
     axes.set_axis_off()
     axes.set_title(title)
+    # Spaces, for columns of one digit would else have nothing between them.
+    head, *body = [[f"{cell:^4}" if len(cell) < 4 else cell for cell in line] for line in lines]
     made = axes.table(
-        cellText=lines[1:],
-        colLabels=lines[0],
+        cellText=body,
+        colLabels=head,
         loc="upper center",
         edges="horizontal",
         cellLoc="left",

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fairlead.experiments.study.dominance import Goal
+
 # bars: grouped by x, one colour a hue, whiskers over the seeds. lines: y over x, one line a hue, the
 # seeds' range as a band; of several hues one with a single number x is a level. path: as lines, in
 # the order of the cases, a marker at each (trade-offs).
@@ -19,8 +21,9 @@ class Panel:
     service_client), each of the first seed. `where` keeps rows whose labels are these. `columns` are
     those of a table, or nothing. `over` names a label, such as the workload, over whose values a path
     or points are one: the columns of `best` are divided by the best of each value and seed, the most
-    or the least there, then x and y are medians over the values (`drawn.lines_of` does it). Titles
-    and axis labels carry the unit.
+    or the least there, then x and y are medians over the values (`drawn.lines_of` does it). A table
+    with `goals` says who dominates whom by them: a line and a column a case, in it on how many of the
+    values of `over`. Titles and axis labels carry the unit.
     """
 
     title: str
@@ -38,3 +41,4 @@ class Panel:
     columns: Sequence[str] = ()
     over: str = ""
     best: Mapping[str, Literal["most", "least"]] = field(default_factory=dict)
+    goals: Sequence[Goal] = ()

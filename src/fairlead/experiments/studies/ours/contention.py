@@ -157,6 +157,12 @@ def light_p99_s(outcome: Outcome) -> float | None:
     return wait("p99_s", without=tuple(outcome.summary["heavy"]))(outcome)
 
 
+def heavy_p99_s(outcome: Outcome) -> float | None:
+    """The same of those who ask for too much; None where nobody in particular does."""
+    heavy = set(outcome.summary["heavy"])
+    return wait("p99_s", without=tuple(outcome.summary["waits"].keys() - heavy))(outcome)
+
+
 def worst_gap(outcome: Outcome) -> float | None:
     """Of two clients that both wait, in tokens of the service that the scheduler charges."""
     worst = outcome.summary["gaps"]["worst"]

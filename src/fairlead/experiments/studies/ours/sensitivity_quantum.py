@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from fairlead.experiments.studies.ours.comparing import MEASURES
 from fairlead.experiments.studies.ours.contention import LOADS, contended
-from fairlead.experiments.studies.ours.pareto import MEASURES
-from fairlead.experiments.studies.ours.sensitivity import curves, frontier, judged
+from fairlead.experiments.studies.ours.sensitivity import curves, each_value, frontier
 from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Case, Study, Verdict
 
@@ -30,7 +30,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """What each quantum costs, and whether the theorem's bound held."""
-    return judged(results, "quantum", "Q^u")
+    return each_value(results, "quantum", "Q^u", tuple(LOADS))
 
 
 STUDY = Study(

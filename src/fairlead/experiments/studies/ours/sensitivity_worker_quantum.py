@@ -2,13 +2,22 @@
 
 from collections.abc import Sequence
 
+from fairlead.experiments.studies.ours.comparing import (
+    GOALS,
+    MEASURES,
+    lacking,
+    only,
+    ran_all,
+    ratios,
+    seeds_of,
+)
 from fairlead.experiments.studies.ours.contention import contended
-from fairlead.experiments.studies.ours.pareto import GOALS, MEASURES
-from fairlead.experiments.studies.ours.pareto_fleet import ENGINES, FULL_S, QUICK_S
-from fairlead.experiments.studies.ours.sensitivity import curves, frontier, judged, only
+from fairlead.experiments.studies.ours.pareto_fleet import QUICK_S
+from fairlead.experiments.studies.ours.sensitivity import curves, each_value, frontier
+from fairlead.experiments.studies.ours.variants import ENGINES, FULL_S
 from fairlead.experiments.study.dominance import Goal, better, worse
-from fairlead.experiments.study.results import Label, Results, interval_of
-from fairlead.experiments.study.study import Case, Study, Verdict
+from fairlead.experiments.study.results import Interval, Label, Results, interval_of
+from fairlead.experiments.study.study import Case, Holds, Study, Verdict
 
 QUANTA = (2_000, 8_000, 16_384, 64_000, 256_000)
 QUICK_QUANTA = (2_000, 16_384, 256_000)
@@ -41,86 +50,105 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """What each value costs under each charge, and which charge is better at the default."""
+    if not ran_all(results, FULL_LOADS):
+        return []
     verdicts = [_beyond(results), *(_charges(results, goal) for goal in GOALS)]
     for charge in CHARGES:
         of_one = only(results, policy=f"d2lpm ({charge})")
-        verdicts += judged(of_one, "worker_quantum", f"Q^w ({charge})", bounds=False)
+        verdicts += each_value(
+            of_one, "worker_quantum", f"Q^w ({charge})", FULL_LOADS, bounds=False
+        )
     return verdicts
 
 
-def _share(results: Results, metric: str, policy: Label, quantum: Label) -> float:
-    """Of the best of all charges and quanta on the same workload: the median over the workloads."""
+def _share(results: Results, metric: str, policy: Label, quantum: Label) -> Interval:
+    """Of the best of all charges and quanta on the same workload, over workloads that have values."""
     parts = []
     for load in results.labels("workload"):
         here = only(results, workload=load)
-        best = max(
-            here.interval(metric, policy=each, worker_quantum=other).median
+        own = here.interval(metric, policy=policy, worker_quantum=quantum)
+        others = [
+            here.interval(metric, policy=each, worker_quantum=other)
             for each in here.labels("policy")
             for other in here.labels("worker_quantum")
-        )
-        own = here.interval(metric, policy=policy, worker_quantum=quantum).median
-        parts.append(own / best)
-    return interval_of(parts).median
+        ]
+        best = max((of.median for of in others if of.seeds), default=0.0)
+        if own.seeds and best:
+            parts.append(own.median / best)
+    return interval_of(parts)
 
 
 def _beyond(results: Results) -> Verdict:
     """Charges differ in what a quantum buys, so the two are compared over all quanta."""
     metrics = ("throughput", "jain_system")
+    count = len(results.labels("workload"))
     at_default = [_share(results, each, "d2lpm (input)", DEFAULT) for each in metrics]
     found = {
         quantum: [_share(results, each, "d2lpm (extend)", quantum) for each in metrics]
         for quantum in results.labels("worker_quantum")
     }
+    # `seeds` counts workloads here; without a value on one of them medians are of different things.
+    complete = {
+        quantum: own for quantum, own in found.items() if all(of.seeds == count for of in own)
+    }
+    judged_at_all = bool(complete) and all(of.seeds == count for of in at_default)
     beyond = [
         quantum
-        for quantum, own in found.items()
-        if all(mine >= other for mine, other in zip(own, at_default, strict=True))
-        and any(mine > other * 1.02 for mine, other in zip(own, at_default, strict=True))
+        for quantum, own in complete.items()
+        if all(o.median >= d.median for o, d in zip(own, at_default, strict=True))
+        and any(o.median > d.median * 1.02 for o, d in zip(own, at_default, strict=True))
     ]
-    said = "; ".join(
-        f"extend {quantum}: {own[0]:.2f} and {own[1]:.2f}" for quantum, own in found.items()
-    )
+    holds: Holds = "holds" if beyond else "does not hold"
+    why = "" if beyond else "each gives up one of the two"
+    lost = [str(quantum) for quantum in found if quantum not in complete]
+    if lost and not beyond:
+        why += f", but no value on some workload at {', '.join(lost)}"
+    if not judged_at_all:
+        holds, why = "not comparable", "no value on some workload"
+    said = "; ".join(f"extend {quantum}: {_pair(own)}" for quantum, own in found.items())
     return Verdict(
-        claim=f"some Q^w with extend is beyond Q^w = {DEFAULT} with input in throughput and Jain's index",
+        claim=(
+            f"some Q^w with extend is beyond Q^w = {DEFAULT} with input in throughput and Jain's "
+            f"index (medians over {count} workloads)"
+        ),
         paper="charges the whole input",
-        ours=f"shares of the best: input {at_default[0]:.2f} and {at_default[1]:.2f}; {said}",
-        holds="holds" if beyond else "does not hold",
-        why="" if beyond else "each gives up one of the two",
+        ours=f"shares of the best: input {_pair(at_default)}; {said}",
+        holds=holds,
+        why=why,
     )
+
+
+def _pair(shares: Sequence[Interval]) -> str:
+    return " and ".join(f"{of.median:.2f}" if of.seeds else "no value" for of in shares)
 
 
 def _charges(results: Results, goal: Goal) -> Verdict:
     """Extend against input at the default."""
-    better_on, worse_on, said = [], [], []
-    for load in results.labels("workload"):
-        values = [
-            results.values(
-                goal.metric,
-                workload=load,
-                policy=f"d2lpm ({charge})",
-                worker_quantum=DEFAULT,
-            )
-            for charge in ("extend", "input")
-        ]
-        extend, whole = values
-        if better(extend, whole, goal):
-            better_on.append(str(load))
-        if worse(extend, whole, goal):
-            worse_on.append(str(load))
-        ratio = results.ratio(
-            goal.metric,
-            {"workload": load, "policy": "d2lpm (extend)", "worker_quantum": DEFAULT},
-            {"workload": load, "policy": "d2lpm (input)", "worker_quantum": DEFAULT},
-        )
-        said.append(f"{ratio}x on {load}")
+    extend: dict[str, Label] = {"policy": "d2lpm (extend)", "worker_quantum": DEFAULT}
+    whole: dict[str, Label] = {"policy": "d2lpm (input)", "worker_quantum": DEFAULT}
+    found = ratios(results, goal.metric, extend, whole)
+    better_on, worse_on = [], []
+    for load in found:
+        ours = results.values(goal.metric, workload=load, **extend)
+        theirs = results.values(goal.metric, workload=load, **whole)
+        if theirs.keys() - ours.keys() or worse(ours, theirs, goal):
+            worse_on.append(load)
+        elif better(ours, theirs, goal):
+            better_on.append(load)
+    gaps = lacking(found, seeds_of(results))
     return Verdict(
-        claim=f"charging only what is computed (extend) is better for {goal.metric} at Q^w = {DEFAULT}",
+        claim=(
+            f"charging only what is computed (extend) is better for {goal.metric} at "
+            f"Q^w = {DEFAULT} on all {len(found)} workloads"
+        ),
         paper="charges the whole input",
-        ours="; ".join(said),
+        ours="; ".join(
+            [*(f"{ratio}x on {load}" for load, ratio in found.items()), *[gaps] * bool(gaps)]
+        ),
         holds="does not hold"
         if worse_on or not better_on
         else "holds"
-        if len(better_on) == len(said)
+        if len(better_on) == len(found)
         else "holds only if",
         why=f"better on {', '.join(better_on) or 'none'}, worse on {', '.join(worse_on) or 'none'}",
     )
