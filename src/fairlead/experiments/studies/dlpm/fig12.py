@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlead.experiments.studies.dlpm.over_time import over_time
 from fairlead.experiments.studies.dlpm.systems import ON_A10G
+from fairlead.experiments.studies.dlpm.varied import STATED, Run, ratios, spelled
 from fairlead.experiments.study.claims import above, judged
 from fairlead.experiments.study.measures import (
     hit_rate,
@@ -13,13 +15,11 @@ from fairlead.experiments.study.measures import (
     throughput,
     ttft,
 )
-from fairlead.experiments.study.panel import Panel
-from fairlead.experiments.study.results import Interval, Results
+from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Case, Generated, Simulated, Study, Verdict
 
 POLICIES = ("dlpm", "lpm", "vtc")
 TREES = "c2"
-STATED = "stated"
 RATES = 8.0  # times 0.2, 0.1, 0.02 and 0.05 programs a second
 # Settings, then what the rates are multiplied by.
 OTHERS: Mapping[str, tuple[Mapping[str, Any], float]] = {
@@ -59,14 +59,14 @@ def cases(quick: bool) -> Sequence[Case]:
     return made
 
 
-# The claim, the paper's words, why not; measure, numerator, denominator.
-CLAIMS: Sequence[tuple[str, str, str, tuple[str, str, str]]] = (
+# The claim, the paper's words; measure and its unit, numerator, denominator.
+Ratio = tuple[str, str, str, str]
+CLAIMS: Sequence[tuple[str, str, Ratio]] = (
     *(
         (
             f"requests wait longer for their first token under {other.upper()} than under DLPM: mean",
             "DLPM consistently better",
-            "with pure LPM every order by prefix serves more requests a second than DLPM may",
-            ("ttft_mean_s", other, "dlpm"),
+            ("ttft_mean_s", " s", other, "dlpm"),
         )
         for other in ("vtc", "lpm")
     ),
@@ -74,34 +74,29 @@ CLAIMS: Sequence[tuple[str, str, str, tuple[str, str, str]]] = (
         (
             f"all programs take longer from end to end under {other.upper()} than under DLPM",
             "DLPM consistently better",
-            "LPM holds on to a prefix longer than DLPM may; in order of arrival it loses that",
-            ("makespan_s", other, "dlpm"),
+            ("makespan_s", " s", other, "dlpm"),
         )
         for other in ("vtc", "lpm")
     ),
     (
         "under LPM the trees of thought make the others wait longer than under DLPM: mean of the others",
         "significantly increasing the response time for other clients",
-        "the judges' articles match longer than the trees, so they go first, too",
-        ("others_mean_s", "lpm", "dlpm"),
+        ("others_mean_s", " s", "lpm", "dlpm"),
     ),
     (
         "under LPM the chats wait longer than under DLPM: mean of clients 0 and 1",
         "significantly increasing the response time for other clients",
-        "a chat's later turns match all that was said before",
-        ("chats_mean_s", "lpm", "dlpm"),
+        ("chats_mean_s", " s", "lpm", "dlpm"),
     ),
     (
         "VTC shares actual service more evenly than DLPM: Jain's index (system view), VTC's in DLPM's",
         "more evenly distributed",
-        "VTC counts whole prompts and so equalises the client view; DLPM equalises what is computed",
-        ("jain_system", "vtc", "dlpm"),
+        ("jain_system", "", "vtc", "dlpm"),
     ),
     (
         "VTC shares service as clients see it more evenly than DLPM: Jain's index (client view)",
         "not printed",
-        "VTC equalises this view",
-        ("jain_client", "vtc", "dlpm"),
+        ("jain_client", "", "vtc", "dlpm"),
     ),
 )
 
@@ -109,8 +104,11 @@ CLAIMS: Sequence[tuple[str, str, str, tuple[str, str, str]]] = (
 def judge(results: Results) -> Sequence[Verdict]:
     """Response times, the end, and who pays; more is by 1 % at least."""
     made = []
-    for claim, paper, why, ratio in CLAIMS:
-        found = _ratios(results, *ratio)
+    for claim, paper, (metric, unit, over, under) in CLAIMS:
+        found = ratios(results, metric, {"policy": over}, {"policy": under}, (STATED, *OTHERS))
+        runs: dict[str, Run] = {
+            policy.upper(): {"policy": policy, "variant": STATED} for policy in (over, under)
+        }
         made.append(
             judged(
                 claim=claim,
@@ -118,28 +116,12 @@ def judge(results: Results) -> Sequence[Verdict]:
                 ours=found.pop(STATED),
                 unit="x",
                 rule=above(1.01),
-                why=why,
+                why=f"as stated {spelled(results, metric, runs, unit)}; "
+                f"hit rates {spelled(results, 'hit_rate', runs)}",
                 elsewhere=found,
             )
         )
     return made
-
-
-def _ratios(results: Results, metric: str, over: str, under: str) -> dict[str, Interval]:
-    """By setting; a policy that was not varied is as stated."""
-    found = {}
-    for variant in (STATED, *OTHERS):
-        run = {
-            policy: variant if results.values(metric, policy=policy, variant=variant) else STATED
-            for policy in (over, under)
-        }
-        if variant in run.values():
-            found[variant] = results.ratio(
-                metric,
-                {"policy": over, "variant": run[over]},
-                {"policy": under, "variant": run[under]},
-            )
-    return found
 
 
 STUDY = Study(
@@ -158,28 +140,16 @@ STUDY = Study(
         "jain_client": jain_client,
         "jain_system": jain_system,
     },
-    panels=[
-        Panel(
-            title=f"{title}: {policy}",
-            form="lines",
-            of="series",
-            x="time_s",
-            y=metric,
-            hue="client",
-            where={"policy": policy, "variant": STATED},
-            x_label="time, s",
-            y_label=label,
-        )
-        for metric, title, label in (
-            ("response_time", "Response time", "seconds to the first token"),
-            ("service_system", "Actual service", "extend + 2 x output, tokens/s"),
-        )
-        for policy in POLICIES
-    ],
+    panels=over_time(
+        ("response_time", "service_system"),
+        {policy: {"policy": policy, "variant": STATED} for policy in POLICIES},
+    ),
     judge=judge,
     choices="One of the four programs is unstated: a judge of six respects. Clients 0 and 1 chat (four "
     "turns, short and long answers), 2 grows trees (b = 2), 3 judges. Rates 1.6, 0.8, 0.16 and "
     "0.4 programs a second, so that all queue on one A10G with 129,000 KV tokens (half of that "
-    "with 40,000). Ideal engine; SGLang's admission, memory, Q^u and LPM's fallback are varied. "
+    "with 40,000). Ideal engine; SGLang's admission, memory, Q^u and LPM's fallback are varied. At a "
+    "request that does not fit, looks of DLPM go on past up to 32 of them (max_misfits), a bound for the "
+    "sake of speed; those of LPM and VTC end there, as theirs do, and with SGLang's admission DLPM's, too. "
     "More means by more than 1 %.",
 )

@@ -62,7 +62,7 @@ def _by_setting(
     results: Results, metric: str, over: str, under: str = "d2lpm"
 ) -> dict[str, Interval]:
     """One system's number in the other's, as stated under each reading, then varied."""
-    found = {}
+    found: dict[str, Interval] = {}
     for reading in results.labels("reading"):
         sides = [{"reading": reading, "system": system} for system in (over, under)]
         by = ratios(results, metric, sides[0], sides[1], (STATED, *OTHERS))
