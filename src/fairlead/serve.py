@@ -19,7 +19,11 @@ from typing import Any
 from fairlead.engines import local
 from fairlead.engines.supervision import Child, Tell
 from fairlead.errors import ConfigError, in_words
-from fairlead.gateway.settings import WORKER_KEY_VARIABLE, GatewaySettings
+from fairlead.gateway.settings import (
+    WORKER_KEY_VARIABLE,
+    GatewaySettings,
+    environment_without_settings,
+)
 
 PROBE_TIMEOUT_S = 5.0
 GATEWAY_CONFIG = "gateway.yaml"
@@ -208,7 +212,7 @@ def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell:
     return Child(
         name="gateway",
         command=[sys.executable, "-m", "fairlead", "gateway", "--config", str(config)],
-        environment={**os.environ, WORKER_KEY_VARIABLE: api_key},
+        environment={**environment_without_settings(), WORKER_KEY_VARIABLE: api_key},
         log=folder / "gateway.log",
         probe=is_ready,
         tell=tell,

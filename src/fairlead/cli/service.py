@@ -71,7 +71,7 @@ def run_serve(options: argparse.Namespace) -> int:
     from fairlead import console, serve
     from fairlead.gateway import settings
 
-    if getattr(options, "worker_urls", None):
+    if getattr(options, "worker_urls", None) or getattr(options, "static_backends", None):
         raise ConfigError(
             "serve starts its own engines; `fairlead gateway` goes in front of others"
         )

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.settings import GatewaySettings, add_arguments, from_arguments
+from fairlead.gateway.settings import (
+    GatewaySettings,
+    add_arguments,
+    environment_without_settings,
+    from_arguments,
+)
 
 
 def settings(*argv: str) -> GatewaySettings:
@@ -85,3 +90,100 @@ def test_two_tenants_cannot_share_a_key() -> None:
     with pytest.raises(ConfigError, match="already belongs") as refused:
         settings("--tenant-api-key", "a:same", "--tenant-api-key", "b:same").keys()
     assert "same" not in str(refused.value)
+
+
+def test_the_environment_wins_over_the_file_and_flags_over_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("port: 9000\nmin_match: 7\nworker-quantum: 500\n")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_CONFIG", str(config))
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_MIN_MATCH", "8")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_WORKER_QUANTUM", "501")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_WORKER_URLS", "http://a:1, http://b:2")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_TENANT_API_KEY", "a:k,1 b:k2")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_IDENTIFY_BY_USER", "true")
+    made = settings("--worker-quantum", "502")
+
+    assert (made.port, made.min_match, made.worker_quantum) == (9000, 8, 502)
+    assert made.worker_urls == ("http://a:1", "http://b:2")
+    assert made.keys() == {"k,1": "a", "k2": "b"}
+    assert made.identify_by_user
+    assert not settings("--identify-by-user", "false").identify_by_user
+
+
+def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong value for each in turn: none is passed over."""
+    for name, field in GatewaySettings.model_fields.items():
+        if field.annotation is str or "str | None" in str(field.annotation):
+            continue
+        variable = f"FAIRLEAD_GATEWAY_{name.upper()}"
+        takes_any = "tuple[str" in str(field.annotation) or "Path" in str(field.annotation)
+        monkeypatch.setenv(variable, "x y" if takes_any else "=?")
+        if takes_any:
+            assert getattr(settings(), name)
+        else:
+            with pytest.raises(ConfigError, match=f"^{variable}: "):
+                settings()
+        monkeypatch.delenv(variable)
+
+
+def test_what_kubernetes_says_about_a_service_of_our_name_is_no_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_SERVICE_PORT", "8000")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_PORT", "tcp://10.0.0.1:8000")
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_PORT_8000_TCP_ADDR", "10.0.0.1")
+
+    assert settings().port == 8000
+
+
+def test_names_of_other_gateways_are_understood(tmp_path: Path) -> None:
+    config = tmp_path / "dynamic.yaml"
+    config.write_text("static_backends: http://a:1,http://b:2\nrouting-logic: roundrobin\n")
+    made = settings("--dynamic-config-yaml", str(config), "--api-key", "k")
+
+    assert made.worker_urls == ("http://a:1", "http://b:2")
+    assert (made.policy, made.worker_api_key) == ("round-robin", "k")
+    assert settings("--policy", "round_robin").policy == "round-robin"
+
+
+def test_one_setting_under_two_names_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--static-backends: the same setting as --worker-urls"):
+        settings("--worker-urls", "http://a:1", "--static-backends", "http://b:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("cache_aware", "d2lpm"), ("power_of_two", "least-loaded"), ("session", "d2lpm")],
+)
+def test_another_gateways_algorithm_is_not_taken_for_ours(name: str, instead: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        settings("--policy", name)
+
+    assert str(refused.value).startswith(f"--policy: {name} is another gateway's algorithm; use")
+    assert instead in str(refused.value)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "gateway.yaml"
+    config.write_text("worker-url: http://a:1\n")
+    with pytest.raises(ConfigError, match=r"line 1: worker-url: no such setting; did you mean wor"):
+        settings("--config", str(config))
+
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_MIN_MACH", "1")
+    with pytest.raises(ConfigError, match=r"^FAIRLEAD_GATEWAY_MIN_MACH: .* mean min-match\?$"):
+        settings()
+
+
+def test_a_child_gets_its_settings_in_a_file_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`serve` has read the variables; for its gateway they would win over what serve chose."""
+    monkeypatch.setenv("FAIRLEAD_GATEWAY_PORT", "9000")
+    monkeypatch.setenv("FAIRLEAD_OTHER", "kept")
+    left = environment_without_settings()
+
+    assert "FAIRLEAD_GATEWAY_PORT" not in left
+    assert left["FAIRLEAD_OTHER"] == "kept"

@@ -1,0 +1,28 @@
+"""Settings of the engines' side: which there are, and when one counts as well."""
+
+from fairlead.gateway.settings.declaring import Group, setting
+from fairlead.gateway.settings.values import WorkerUrls
+
+
+class Engines(Group):
+    """The engines."""
+
+    worker_urls: WorkerUrls = setting(
+        (), "the engines, http://HOST:PORT", "URL", shape="many", live=True, also=("static_backends",)
+    )  # fmt: skip
+    worker_api_key: str | None = setting(
+        None, "the key the engines ask for; better in FAIRLEAD_WORKER_API_KEY", "KEY",
+        also=("api_key",), secret=True,
+    )  # fmt: skip
+
+
+class Health(Group):
+    """Health of the engines."""
+
+    health_check_interval_secs: float = setting(
+        5, "between probes of an engine", "S", live=True, gt=0
+    )
+    health_check_timeout_secs: float = setting(5, "a probe's patience", "S", live=True, gt=0)
+    health_failure_threshold: int = setting(
+        3, "failed probes until it is down", "N", live=True, ge=1
+    )

@@ -1,0 +1,29 @@
+"""Settings of the callers' side: where the gateway listens, and what one caller may take up."""
+
+from fairlead.gateway.settings.declaring import Group, setting
+
+
+class Listening(Group):
+    """Where it listens."""
+
+    host: str = setting("127.0.0.1", "address to listen on", "ADDRESS")
+    port: int = setting(8000, "port to listen on, 0 for any free one", "PORT", ge=0, le=65535)
+    client_timeout_secs: float = setting(
+        60, "longest a request may arrive, then 408", "S", live=True, gt=0
+    )
+    shutdown_timeout_secs: float = setting(
+        30, "to finish what is in flight", "S", live=True, also=("shutdown_grace_period_secs",), ge=0
+    )  # fmt: skip
+
+
+class Limits(Group):
+    """Limits."""
+
+    max_client_requests: int = setting(1024, "in flight per client, then 429", "N", live=True, ge=1)
+    # Bodies are parsed on the event loop, where nothing else moves meanwhile. Four million tokens are
+    # more than any prompt, and the worst 16 MiB take a second, which probes and callers survive.
+    max_payload_size: int = setting(
+        16 << 20, "largest body, then 413 (16 MiB)", "BYTES", live=True, ge=1
+    )
+    max_connections: int = setting(8192, "connections from callers, then 503", "N", live=True, ge=1)
+    request_timeout_secs: float = setting(1800, "longest answer, then 504", "S", live=True, gt=0)

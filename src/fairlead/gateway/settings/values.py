@@ -1,0 +1,102 @@
+"""Values in settings that are more than a number: URLs, lists, shares, names of policies."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator
+
+from fairlead.core.service import parse_weight
+from fairlead.errors import ConfigError
+
+PolicyName = Literal["d2lpm", "round-robin", "least-loaded"]
+IdentityField = Literal["vllm", "none"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+# Other gateways' names for the very same thing.
+_SAME_POLICY = {"roundrobin": "round-robin"}
+# Other gateways' policies that ours resembles, and what to say instead. Taking the name for a
+# different algorithm would be a silent change of what an operator's fleet does.
+_OTHER_POLICY = {
+    "cache-aware": "d2lpm, which keeps prefixes together and shares fairly",
+    "prefixaware": "d2lpm, which keeps prefixes together and shares fairly",
+    "kvaware": "d2lpm, which keeps prefixes together and shares fairly",
+    "prefix-hash": "d2lpm, which keeps prefixes together and shares fairly",
+    "session": "d2lpm, which finds a session by its prefix",
+    "consistent-hash": "d2lpm, which finds a session by its prefix",
+    "consistent-hashing": "d2lpm, which finds a session by its prefix",
+    "random": "round-robin or least-loaded",
+    "power-of-two": "least-loaded",
+    "least-load": "least-loaded, which counts estimated tokens, not requests",
+}
+
+
+def parse_worker_url(value: object) -> str:
+    """`http://host:port`, perhaps with a path under which the engine is found."""
+    text = str(value).rstrip("/")
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("expected http://HOST:PORT")
+    if parts.username or parts.password:
+        raise ValueError("expected no user or password in the URL")
+    _ = parts.port  # raises ValueError by itself
+    return text
+
+
+def parse_policy(value: object) -> object:
+    """Our name for a policy, whatever the spelling. Raises ValueError, saying what to use."""
+    name = str(value).replace("_", "-").lower()
+    if name in _OTHER_POLICY:
+        raise ValueError(f"{value} is another gateway's algorithm; use {_OTHER_POLICY[name]}")
+    return _SAME_POLICY.get(name, name)
+
+
+def parse_weights(value: object) -> Mapping[str, str]:
+    """`a=2,b=1` or a mapping; each weight is checked, and kept as text for exactness."""
+    if isinstance(value, str):
+        pairs = [pair.partition("=") for pair in value.split(",") if pair]
+        if not all(equals and client for client, equals, _ in pairs):
+            raise ValueError("expected CLIENT=WEIGHT,...")
+        value = {client: weight for client, _, weight in pairs}
+    if not isinstance(value, Mapping):
+        raise ValueError("expected CLIENT=WEIGHT,...")
+    for client, weight in value.items():
+        try:
+            parse_weight(weight, where=f"weight of client {client!r}")
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return {str(client): str(weight) for client, weight in value.items()}
+
+
+def parse_level(value: object) -> object:
+    """A level of the log; `warn` is what the Rust gateways call it."""
+    name = str(value).lower()
+    return "warning" if name == "warn" else name
+
+
+def split_words(value: object) -> object:
+    """A list, or the same as one text with blanks between."""
+    return tuple(value.split()) if isinstance(value, str) else value
+
+
+def split_list(value: object) -> object:
+    """A list, or the same as one text with commas or blanks between; texts in it may have commas."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, Sequence):
+        return value
+    parts: list[Any] = []
+    for item in value:
+        parts += item.replace(",", " ").split() if isinstance(item, str) else [item]
+    return tuple(parts)
+
+
+WorkerUrl = Annotated[str, BeforeValidator(parse_worker_url)]
+WorkerUrls = Annotated[tuple[WorkerUrl, ...], BeforeValidator(split_list)]
+# Separated by commas or blanks.
+Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]
+# Separated by blanks only: a key may have a comma.
+Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
+Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
+Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
+Level = Annotated[LogLevel, BeforeValidator(parse_level)]

@@ -1,0 +1,18 @@
+"""All settings in one validated object, group by group."""
+
+from fairlead.gateway.settings.declaring import Group, declared
+from fairlead.gateway.settings.engines import Engines, Health
+from fairlead.gateway.settings.identifying import Identifying
+from fairlead.gateway.settings.listening import Limits, Listening
+from fairlead.gateway.settings.routing import Routing
+
+GROUPS: tuple[type[Group], ...] = (Listening, Engines, Routing, Identifying, Limits, Health)
+
+
+class GatewaySettings(Listening, Engines, Routing, Identifying, Limits, Health):
+    """Everything an operator can set; field names are the flags with underscores."""
+
+
+LIVE = frozenset(
+    name for name, field in GatewaySettings.model_fields.items() if declared(field, "live")
+)
