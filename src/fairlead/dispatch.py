@@ -72,9 +72,15 @@ class Worker:
     """What is known about an engine; `models` None: any, since it does not say."""
 
     up: bool = False
+    takes: bool = True  # False: it finishes what it has and gets no more
     models: frozenset[str] | None = None
     reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it gets requests."""
+        return self.up and self.takes
 
     def serves(self, model: str | None) -> bool:
         """Whether a request for `model` may go here."""
@@ -231,9 +237,14 @@ class Dispatcher:
         del self.workers[name]
         return waiting
 
+    def set_taking(self, name: WorkerId, *, taking: bool) -> None:
+        """Whether `name` gets requests while it is up; it keeps what it has. O(1)."""
+        self.workers[name].takes = taking
+        self._candidates.clear()
+
     def ready(self) -> bool:
         """Whether any engine can be asked. O(workers)."""
-        return any(worker.up for worker in self.workers.values())
+        return any(worker.is_open for worker in self.workers.values())
 
     # -- inside
 
@@ -249,7 +260,7 @@ class Dispatcher:
             known = [name for name, worker in self.workers.items() if worker.serves(model)]
             if self.workers and not known:
                 raise NotFound(f"the model {model!r} does not exist", param="model")
-            candidates = tuple(name for name in known if self.workers[name].up)
+            candidates = tuple(name for name in known if self.workers[name].is_open)
             if not candidates:
                 raise NoEngine("no engine is ready")
             if len(self._candidates) >= _MAX_MODELS:

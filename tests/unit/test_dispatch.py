@@ -211,3 +211,26 @@ def test_the_length_of_a_token_is_learnt() -> None:
         made.finished(send(made, text=b"z" * 8000), Usage(4000, 1, 0))
 
     assert 3800 <= made.scale.tokens(8000) <= 4000
+
+
+def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
+    """It drains, or answers with errors: neither its requests nor its cache are lost."""
+    made = dispatcher("v", "w")
+    text = b"x" * 4096
+    first = send(made, text=text)
+    there = first.worker
+    made.started(first)
+    made.set_taking(there, taking=False)
+
+    elsewhere = send(made, text=text)
+    assert elsewhere.worker != there
+    assert made.workers[there].tickets == {first}
+    made.finished(first, None)
+    made.finished(elsewhere, None)
+    made.set_taking(elsewhere.worker, taking=False)
+    assert not made.ready()
+    with pytest.raises(NoEngine):
+        send(made)
+    made.set_taking(there, taking=True)
+    again = send(made, text=text)
+    assert (again.worker, again.matched_len > 0) == (there, True)
