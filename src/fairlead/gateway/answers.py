@@ -10,13 +10,9 @@ from typing import Any
 import orjson
 
 from fairlead.dispatch import Usage
+from fairlead.gateway.surface.surface import Surface
 
-# What a chat delta or a completion brings: text, thoughts, a tool's arguments. Inside a JSON string a
-# quote is escaped, so text that quotes this pattern cannot match it.
-_TEXT = re.compile(rb'"(content|text|reasoning_content|reasoning|arguments)": *"((?:[^"\\]|\\.)*)"')
 _USAGE = re.compile(rb'"usage": *\{')
-# What the next turn of the conversation repeats.
-_SAID = frozenset((b"content", b"text"))
 # Answers are remembered up to here for the prefix index, and partial events held up to here.
 _MAX_TEXT = 1 << 20
 
@@ -25,17 +21,31 @@ class StreamedAnswer:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
     __slots__ = (
-        "_hide_usage", "_pieces", "_tail", "_text_len", "_thoughts", "output_len", "usage",
+        "_find", "_hide_usage", "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts",
+        "_used", "output_len",
     )  # fmt: skip
 
-    def __init__(self, *, hide_usage: bool) -> None:
+    def __init__(self, surface: Surface, *, hide_usage: bool) -> None:
+        self._surface = surface
+        self._find = surface.streamed.find
+        self._said = surface.streamed.said
         self._hide_usage = hide_usage
         self._tail = b""
         self._pieces: list[bytes] = []
         self._text_len = 0
         self._thoughts = b""  # the name they come under
         self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
-        self.usage: Usage | None = None
+        self._used: Usage | None = None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the engine said, None if it did not. An event that begins a stream knows the prompt
+        alone: if no other came, what was counted stands for the rest.
+        """
+        used = self._used
+        if used is not None and not used.output_len:
+            return used._replace(output_len=self.output_len)
+        return used
 
     def feed(self, data: bytes) -> bytes:
         """What of `data`, and of what was held before it, goes to the caller now."""
@@ -68,31 +78,35 @@ class StreamedAnswer:
             return None
 
     def _read_text(self, data: bytes) -> None:
-        for name, piece in _TEXT.findall(data):
+        for name, piece in self._find(data):
             if not piece:
                 continue
-            if name in _SAID:
+            if name in self._said:
                 self._text_len += len(piece)
                 if self._text_len <= _MAX_TEXT:
                     self._pieces.append(piece)
-            elif name != b"arguments":
-                # Some versions of vLLM write each thought twice, under its old and its new name.
-                self._thoughts = self._thoughts or name
-                if name != self._thoughts:
-                    continue
+            elif self._is_repeated(name):
+                continue
             self.output_len += 1
+
+    def _is_repeated(self, name: bytes) -> bool:
+        """Some versions of vLLM write each thought twice, under its old and its new name."""
+        if name not in self._surface.streamed.thoughts:
+            return False
+        self._thoughts = self._thoughts or name
+        return name != self._thoughts
 
     def _read_usage(self, data: bytes) -> bytes:
         kept = []
         end = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
         for event in data.split(end):
-            if event.startswith(b"data:") and _USAGE.search(event):
-                document = _loads(event[5:])
-                usage = read_usage(document)
-                if usage is not None:
-                    self.usage = usage
+            if _USAGE.search(event):
+                document = _loads(_data_of(event))
+                used = self._surface.read_usage(document)
+                if used is not None:
+                    self._used = used if used.prompt_len else _after(self._used, used)
                     # Some report it with every event: whoever leaves has had that much.
-                    self.output_len = max(self.output_len, usage.output_len)
+                    self.output_len = max(self.output_len, used.output_len)
                     if self._hide_usage and document.get("choices") == []:
                         continue
             kept.append(event)
@@ -118,35 +132,24 @@ class WholeAnswer:
         return b"".join(self._pieces)
 
 
-def read_whole(body: bytes) -> tuple[Usage | None, str | None]:
+def read_whole(surface: Surface, body: bytes) -> tuple[Usage | None, str | None]:
     """Usage and text of a completed answer; None where it does not say."""
+    if surface.scan_usage is not None:
+        return surface.scan_usage(body), None
     document = _loads(body)
-    choices = document.get("choices")
-    text = None
-    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
-        message = choices[0].get("message")
-        text = message.get("content") if isinstance(message, dict) else choices[0].get("text")
-    return read_usage(document), text if isinstance(text, str) else None
+    text = surface.read_text(document) if surface.read_text is not None else None
+    return surface.read_usage(document), text
 
 
-def read_usage(document: dict[str, Any]) -> Usage | None:
-    """The usage in an answer or an event, None unless it is complete and plausible."""
-    usage = document.get("usage")
-    if not isinstance(usage, dict):
-        return None
-    prompt_len = _count(usage.get("prompt_tokens"))
-    output_len = _count(usage.get("completion_tokens", 0))
-    if prompt_len is None or output_len is None:
-        return None
-    details = usage.get("prompt_tokens_details")
-    cached_len = _count(details.get("cached_tokens")) if isinstance(details, dict) else None
-    if cached_len is not None and cached_len > prompt_len:
-        cached_len = None
-    return Usage(prompt_len=prompt_len, output_len=output_len, cached_len=cached_len)
+def _after(before: Usage | None, used: Usage) -> Usage:
+    """`used`, and what an earlier event of the stream said about the prompt."""
+    return used if before is None else before._replace(output_len=used.output_len)
 
 
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+def _data_of(event: bytes) -> bytes:
+    """An event's data; its name may come first."""
+    at = 0 if event.startswith(b"data:") else event.find(b"\ndata:") + 1
+    return event[at + 5 :]
 
 
 def _loads(data: bytes) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine
-from fairlead.gateway.openai import error_body, retry_after, status_of
 from fairlead.gateway.requests import Arrived, Incoming, RequestReader
+from fairlead.gateway.surface import surface_of
+from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
 from fairlead.gateway.upstream import Head
 
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
@@ -182,12 +183,14 @@ class CallerConnection(asyncio.Protocol):
         self._write(self._head(status, lines, framing) + body)
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
-        """`error` in OpenAI's shape; as an event, and then the end, where a stream has begun."""
+        """`error` in the path's own shape; as an event, and then the end, where a stream has begun."""
         status = status or status_of(error)
-        body = error_body(error, status)
+        surface = surface_of(self._current.target)
         if self._streaming:
-            self.end_stream(b"data: " + body + b"\n\n")
+            assert surface is not None, "only engines stream"
+            self.end_stream(surface.error_event(error, status))
             return
+        body = (surface.error_body if surface else openai_error)(error, status)
         wait = retry_after(error, status)
         lines = (b"retry-after: %d\r\n" % wait,) if wait else ()
         self.write_json(body, status=status, lines=lines)

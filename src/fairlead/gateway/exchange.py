@@ -13,6 +13,7 @@ from fairlead.dispatch import Dispatcher, State, Ticket
 from fairlead.errors import EngineError, EngineFailed
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.openai import Buffer
+from fairlead.gateway.surface import Surface
 from fairlead.gateway.upstream import Engine, EngineConnection, Head
 
 # An answer in one piece may not be longer; streams may.
@@ -76,7 +77,7 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_head", "_hide_usage", "_host", "_lines",
-        "_target", "chat", "deadline", "prompt", "ticket",
+        "_remembers", "_target", "deadline", "prompt", "surface", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +91,8 @@ class Exchange:
         body: Sequence[Buffer],
         hide_usage: bool,
         prompt: ChunkedText,
-        chat: bool,
+        surface: Surface,
+        remembers: bool,
         deadline: float,
     ) -> None:
         self.ticket = ticket
@@ -102,7 +104,8 @@ class Exchange:
         self._body = body
         self._hide_usage = hide_usage
         self.prompt = prompt
-        self.chat = chat
+        self.surface = surface
+        self._remembers = remembers  # the answer is one that a next turn can begin with
         self._connection: EngineConnection | None = None
         self._head: Head | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
@@ -160,7 +163,7 @@ class Exchange:
             return
         self._head = head
         if head.status == 200 and head.content_type.startswith(b"text/event-stream"):
-            self._answer = StreamedAnswer(hide_usage=self._hide_usage)
+            self._answer = StreamedAnswer(self.surface, hide_usage=self._hide_usage)
         else:
             self._answer = WholeAnswer()
 
@@ -184,10 +187,10 @@ class Exchange:
         assert answer is not None
         body = answer.body()
         self._finish().write_whole(head, body)  # first: nobody waits for the accounts
-        if head.status == 200:
-            usage, text = read_whole(body)
+        if head.status == 200 and self.surface.charged:
+            usage, text = read_whole(self.surface, body)
             self._host.dispatcher.finished(self.ticket, usage)
-            if text:
+            if text and self._remembers:
                 self._host.said(self, text)
         else:
             self._host.dispatcher.refused(self.ticket)
@@ -248,7 +251,7 @@ class Exchange:
         self._finish().end_stream()
         self.ticket.output_len = answer.output_len
         self._host.dispatcher.finished(self.ticket, answer.usage)
-        text = answer.text()
+        text = answer.text() if self._remembers else None
         if text:
             self._host.said(self, text)
 

@@ -21,6 +21,7 @@ from fairlead.gateway.openai import (
 )
 from fairlead.gateway.requests import Incoming
 from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.surface import Surface
 from fairlead.gateway.tokenizer import Tokenizer, head_token
 
 # Clients whose fields are kept ready.
@@ -108,12 +109,12 @@ class Intake:
         self._timeout_s = settings.request_timeout_secs
         self._order = 0
 
-    def begin(self, connection: CallerConnection, request: Incoming, *, chat: bool) -> Work:
+    def begin(self, connection: CallerConnection, request: Incoming, surface: Surface) -> Work:
         """Read a request and send it where it goes, or have it tokenized first.
 
         Raises FairleadError.
         """
-        call = read_call(request.body, chat=chat)
+        call = read_call(request.body, surface)
         client = self._identity.client_of(request.client, call.user)
         if self._tokenizer is None:
             text = call.text()
@@ -135,9 +136,9 @@ class Intake:
                 self._dispatcher.remember(exchange.ticket.worker, added)
 
         if self._tokenizer is None:
-            remember(answer_text(answer, chat=exchange.chat))
-        elif exchange.chat:  # a completion's text and its prompt's may meet within a token
-            self._tokenizer.submit(answer_parts(answer, chat=True), remember)
+            remember(answer_text(answer, exchange.surface))
+        elif exchange.surface.turns:  # a completion's text and its prompt's may meet within a token
+            self._tokenizer.submit(answer_parts(answer), remember)
 
     def close(self) -> None:
         """Give up what is being tokenized."""
@@ -193,7 +194,7 @@ class Intake:
                 client=client,
                 prompt=prompt.chunks,
                 input_len=max(1, tokens),
-                max_tokens=call.max_tokens,
+                max_tokens=call.max_tokens * call.answers,
                 order=self._order,
             ),
             model=call.model,
@@ -208,7 +209,8 @@ class Intake:
             body=body,
             hide_usage=hide_usage,
             prompt=prompt,
-            chat=call.chat,
+            surface=call.surface,
+            remembers=call.answers == 1,
             deadline=self._deadline(),
         )
         self._host.began(exchange)

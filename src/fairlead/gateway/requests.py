@@ -12,6 +12,7 @@ import httptools
 from fairlead.core.request import ClientId
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
 from fairlead.gateway.identity import TENANT_HEADERS
+from fairlead.gateway.surface import Surface
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
@@ -45,7 +46,7 @@ class Incoming:
 
     __slots__ = (
         "authorization", "body", "client", "framing", "http10", "keep_alive", "lines", "method",
-        "refusal", "status", "target", "tenant", "tenant_rank", "tenant_twice",
+        "refusal", "status", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -55,6 +56,7 @@ class Incoming:
         self.tenant_rank = len(TENANT_HEADERS)
         self.tenant_twice = False
         self.client: ClientId | None = None  # who asks, as far as the head says it
+        self.surface: Surface | None = None  # of the path, if that goes to an engine
         self.framing = b""  # the header that says where the body ends
         self.http10 = False
         self.keep_alive = True

@@ -22,15 +22,13 @@ from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.requests import Arrived, Incoming
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
+from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine
 from fairlead.gateway.workers import Workers
 from fairlead.routers import ROUTERS
 from fairlead.routers.d2lpm import D2LPM
 
 _log = logging.getLogger(__name__)
-
-# Path -> whether it takes messages rather than a prompt.
-_COMPLETIONS = {b"/v1/chat/completions": True, b"/v1/completions": False}
 
 
 class MethodNotAllowed(CallerError):
@@ -158,9 +156,9 @@ class Gateway:
 
     def admit(self, request: Incoming) -> bool:
         """Callers without a key are told so before their bodies are in memory."""
-        path = _path(request.target)
-        wants_body = path in _COMPLETIONS
-        if wants_body or path == b"/v1/models":
+        request.surface = surface_of(request.target)
+        wants_body = request.surface is not None
+        if wants_body or path_of(request.target) == b"/v1/models":
             identity = self._identity
             if request.tenant_twice and identity.trusts_header:
                 raise BadRequest("a tenant header came more than once")
@@ -168,14 +166,12 @@ class Gateway:
         return wants_body
 
     def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
-        path = _path(request.target)
-        chat = _COMPLETIONS.get(path)
-        if chat is None:
-            self._answer_admin(connection, request, path)
+        if request.surface is None:
+            self._answer_admin(connection, request, path_of(request.target))
             return None
         if request.method != b"POST":
             raise MethodNotAllowed("this path takes POST")
-        return self._intake.begin(connection, request, chat=chat)
+        return self._intake.begin(connection, request, request.surface)
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
         answer = self._admin.answer(path, stopping=self._stopping)
@@ -210,10 +206,6 @@ class Gateway:
         exchange = self._exchanges.get(ticket)
         if exchange is not None:  # moving one may have ended another
             exchange.move()
-
-
-def _path(target: bytes) -> bytes:
-    return target.partition(b"?")[0] if b"?" in target else target
 
 
 def _make_router(settings: GatewaySettings) -> Router:

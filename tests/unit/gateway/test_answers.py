@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.dispatch import Usage
 from fairlead.gateway.answers import StreamedAnswer, read_whole
+from fairlead.gateway.surface.chat import CHAT
 
 USAGE = {
     "prompt_tokens": 50,
@@ -41,7 +42,7 @@ def test_any_cut_of_a_stream_reads_the_same(cuts: list[int], hide: bool) -> None
     TCP cuts where it likes. The caller gets what it would get from the engine, without the usage
     event if it did not ask for one.
     """
-    answer = StreamedAnswer(hide_usage=hide)
+    answer = StreamedAnswer(CHAT, hide_usage=hide)
     sent = b"".join(answer.feed(piece) for piece in pieces(stream(), cuts)) + answer.rest()
 
     assert sent == stream(usage=not hide)
@@ -53,7 +54,7 @@ def test_any_cut_of_a_stream_reads_the_same(cuts: list[int], hide: bool) -> None
 def test_usage_in_a_last_event_with_choices_is_not_hidden() -> None:
     """Some engines put the usage beside the last token; that token belongs to the caller."""
     last = event(choices=[{"index": 0, "delta": {"content": "x"}}], usage=USAGE)
-    answer = StreamedAnswer(hide_usage=True)
+    answer = StreamedAnswer(CHAT, hide_usage=True)
 
     assert answer.feed(last) == last
     assert answer.usage is not None
@@ -61,7 +62,7 @@ def test_usage_in_a_last_event_with_choices_is_not_hidden() -> None:
 
 def test_other_line_ends_pass_through() -> None:
     data = b'data: {"choices":[{"text":"a"}]}\r\n\r\n'
-    answer = StreamedAnswer(hide_usage=True)
+    answer = StreamedAnswer(CHAT, hide_usage=True)
 
     assert answer.feed(data[:10]) + answer.feed(data[10:]) == data
 
@@ -73,7 +74,7 @@ def test_blanks_and_line_ends_are_the_engines_to_choose(end: bytes) -> None:
     shown = [b"data: " + json.dumps(one).encode() + end for one in said]
     used = b"data: " + json.dumps({"choices": [], "usage": USAGE}).encode() + end
     done = b"data: [DONE]" + end
-    answer = StreamedAnswer(hide_usage=True)
+    answer = StreamedAnswer(CHAT, hide_usage=True)
 
     assert answer.feed(b"".join([*shown, used, done])) == b"".join([*shown, done])
     assert answer.usage == Usage(50, 3, 32)
@@ -90,7 +91,7 @@ def test_thoughts_and_the_arguments_of_tools_are_output_too() -> None:
         {"content": "yes"},
         {"tool_calls": [call]},
     ]
-    answer = StreamedAnswer(hide_usage=True)
+    answer = StreamedAnswer(CHAT, hide_usage=True)
     for delta in deltas:
         answer.feed(event(choices=[{"index": 0, "delta": delta}]))
 
@@ -98,7 +99,7 @@ def test_thoughts_and_the_arguments_of_tools_are_output_too() -> None:
 
 
 def test_what_every_event_reports_counts_for_who_leaves() -> None:
-    answer = StreamedAnswer(hide_usage=False)
+    answer = StreamedAnswer(CHAT, hide_usage=False)
     for number in (4, 9):  # several tokens in an event
         usage = {"prompt_tokens": 50, "completion_tokens": number}
         answer.feed(event(choices=[{"delta": {"content": "abcd"}}], usage=usage))
@@ -122,9 +123,9 @@ def test_what_every_event_reports_counts_for_who_leaves() -> None:
 def test_only_a_plausible_usage_counts(usage: object, expected: Usage | None) -> None:
     body = orjson.dumps({"choices": [{"message": {"content": "hi"}}], "usage": usage})
 
-    assert read_whole(body) == (expected, "hi")
+    assert read_whole(CHAT, body) == (expected, "hi")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"choices":[1]}', b'{"choices":5}'])
 def test_nonsense_has_neither_usage_nor_text(body: bytes) -> None:
-    assert read_whole(body) == (None, None)
+    assert read_whole(CHAT, body) == (None, None)

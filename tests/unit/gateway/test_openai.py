@@ -4,7 +4,10 @@ import orjson
 import pytest
 
 from fairlead.errors import BadRequest, NotFound, QueueFull
-from fairlead.gateway.openai import answer_text, error_body, read_call
+from fairlead.gateway.openai import answer_text, read_call
+from fairlead.gateway.surface.chat import CHAT
+from fairlead.gateway.surface.completions import COMPLETIONS
+from fairlead.gateway.surface.errors import openai_error
 
 
 def chat(**fields: object) -> bytes:
@@ -16,7 +19,7 @@ def test_the_few_fields_of_a_chat_request() -> None:
         chat(
             model="m", stream=True, max_tokens=7, user="u", stream_options={"include_usage": True}
         ),
-        chat=True,
+        CHAT,
     )
 
     assert (call.model, call.stream, call.asks_usage) == ("m", True, True)
@@ -35,7 +38,7 @@ def test_the_few_fields_of_a_chat_request() -> None:
     ],
 )
 def test_when_usage_is_the_callers_business(options: object, shown: bool) -> None:
-    call = read_call(chat(stream=True, stream_options=options), chat=True)
+    call = read_call(chat(stream=True, stream_options=options), CHAT)
 
     assert call.asks_usage is shown
 
@@ -43,19 +46,17 @@ def test_when_usage_is_the_callers_business(options: object, shown: bool) -> Non
 def test_the_next_turn_begins_with_this_one_and_its_answer() -> None:
     """Otherwise a conversation would not find the engine that has it cached."""
     first = {"role": "user", "content": "What is a fairlead?"}
-    turn = read_call(chat(messages=[first]), chat=True)
+    turn = read_call(chat(messages=[first]), CHAT)
     answer = {"role": "assistant", "content": "A ring that guides a rope."}
-    follow_up = read_call(
-        chat(messages=[first, answer, {"role": "user", "content": "?"}]), chat=True
-    )
+    follow_up = read_call(chat(messages=[first, answer, {"role": "user", "content": "?"}]), CHAT)
 
-    said = turn.text() + answer_text(str(answer["content"]), chat=True)
+    said = turn.text() + answer_text(str(answer["content"]), CHAT)
     assert follow_up.text().startswith(said + b"\0user\0")
 
 
 def test_what_splits_the_engines_cache_splits_ours() -> None:
     texts = {
-        read_call(chat(**fields), chat=True).text()
+        read_call(chat(**fields), CHAT).text()
         for fields in (
             {},
             {"model": "adapter"},
@@ -73,19 +74,19 @@ def test_parts_of_text_are_text() -> None:
     parts = [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]
     split = chat(messages=[{"role": "user", "content": parts}])
 
-    assert read_call(split, chat=True).text() == read_call(chat(), chat=True).text()
+    assert read_call(split, CHAT).text() == read_call(chat(), CHAT).text()
 
 
 def test_a_prompt_with_an_image_begins_with_what_came_before_it() -> None:
     """Follow-ups send the image again, and must find the engine that has it cached."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     seen = {"role": "user", "content": [{"type": "text", "text": "h"}, image]}
-    turn = read_call(chat(messages=[seen]), chat=True)
-    follow_up = read_call(chat(messages=[seen, {"role": "user", "content": "?"}]), chat=True)
+    turn = read_call(chat(messages=[seen]), CHAT)
+    follow_up = read_call(chat(messages=[seen, {"role": "user", "content": "?"}]), CHAT)
     other = {"role": "user", "content": [{"type": "text", "text": "h"}, {**image, "x": 1}]}
 
     assert follow_up.text().startswith(turn.text())
-    assert read_call(chat(messages=[other]), chat=True).text() != turn.text()
+    assert read_call(chat(messages=[other]), CHAT).text() != turn.text()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_a_prompt_with_an_image_begins_with_what_came_before_it() -> None:
     [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)],
 )
 def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
-    call = read_call(orjson.dumps({"prompt": prompt}), chat=False)
+    call = read_call(orjson.dumps({"prompt": prompt}), COMPLETIONS)
 
     assert (call.tokens and len(call.tokens) // 4) == tokens
     assert call.max_tokens == 16
@@ -133,7 +134,7 @@ def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
 )
 def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str | None) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_call(body, chat=True)
+        read_call(body, CHAT)
 
     assert refused.value.param == param
     assert "\n" not in str(refused.value)
@@ -145,13 +146,13 @@ def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str
 )
 def test_bad_prompts_are_refused(prompt: object) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_call(orjson.dumps({"prompt": prompt}), chat=False)
+        read_call(orjson.dumps({"prompt": prompt}), COMPLETIONS)
 
     assert refused.value.param == "prompt"
 
 
 def test_errors_have_openais_shape() -> None:
-    assert orjson.loads(error_body(QueueFull("full"), 429)) == {
+    assert orjson.loads(openai_error(QueueFull("full"), 429)) == {
         "error": {
             "message": "full",
             "type": "rate_limit_error",
@@ -159,5 +160,5 @@ def test_errors_have_openais_shape() -> None:
             "code": "rate_limit_exceeded",
         }
     }
-    error = orjson.loads(error_body(NotFound("no", param="model"), 404))["error"]
+    error = orjson.loads(openai_error(NotFound("no", param="model"), 404))["error"]
     assert (error["code"], error["param"]) == ("model_not_found", "model")
