@@ -1,12 +1,13 @@
 """What both halves of DLPM's Figure 4 share: cases, measures, panel."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from fairlead.experiments.studies.dlpm.systems import ON_A10G
+from fairlead.experiments.studies.dlpm.varied import Run, spelled
 from fairlead.experiments.study.panel import Panel
-from fairlead.experiments.study.results import Interval, Label, Results
+from fairlead.experiments.study.results import Interval, Results
 from fairlead.experiments.study.study import Measured, Outcome
 
-STEP_TIME = "a10g:llama-3.2-3b"
 WAYS = ("printed", "central", "d2lpm")
 CHOICES = (
     "Times of this machine's CPU and of Python (SGLang's scheduler is Python, too), matching, sorting "
@@ -19,13 +20,18 @@ CHOICES = (
 )
 
 
-def case(way: str, engines: int, waiting: int) -> Measured:
-    """One point of the figure."""
-    return Measured(
-        labels={"way": way, "engines": engines, "waiting": waiting},
-        function="fairlead.experiments.studies.dlpm.central_cost:measured",
-        arguments={"way": way, "engines": engines, "waiting": waiting, "step_time": STEP_TIME},
-    )
+def cases(engines: Sequence[int], queues: Sequence[int]) -> Sequence[Measured]:
+    """The points of the figure: each way to schedule so many engines with so many waiting."""
+    return [
+        Measured(
+            labels={"way": way, "engines": number, "waiting": waiting},
+            function="fairlead.experiments.studies.dlpm.central_cost:measured",
+            arguments={"way": way, "engines": number, "waiting": waiting, **ON_A10G},
+        )
+        for way in WAYS
+        for number in engines
+        for waiting in queues
+    ]
 
 
 def round_ms(outcome: Outcome) -> float | None:
@@ -68,13 +74,15 @@ def panels(x: str, x_label: str) -> Sequence[Panel]:
     ]
 
 
-def share(results: Results, **labels: Label) -> Interval:
-    """Of a decode step."""
-    return results.interval("of_a_step", **labels)
+def growth(
+    results: Results, way: str, over: Mapping[str, int], under: Mapping[str, int]
+) -> Interval:
+    """One point's milliseconds in another's."""
+    return results.ratio("round_ms", {"way": way, **over}, {"way": way, **under})
 
 
-def percent(interval: Interval) -> str:
-    """A share with its range."""
-    if interval.seeds == 1:
-        return f"{interval.median:.1%}"
-    return f"{interval.median:.1%} ({interval.low:.1%} to {interval.high:.1%})"
+def told(results: Results, **at: int) -> str:
+    """Each way's milliseconds at a point, and a decode step's."""
+    runs: dict[str, Run] = {way: {"way": way, **at} for way in WAYS}
+    step = results.interval("decode_ms", way=WAYS[0], **at)
+    return f"{spelled(results, 'round_ms', runs, ' ms')}; a decode step {step} ms"

@@ -2,16 +2,9 @@
 
 from collections.abc import Sequence
 
-from fairlead.experiments.studies.dlpm.central_overhead import (
-    CHOICES,
-    MEASURES,
-    WAYS,
-    case,
-    panels,
-    percent,
-    share,
-)
-from fairlead.experiments.study.results import Interval, Results, interval_of
+from fairlead.experiments.studies.dlpm import central_overhead as overhead
+from fairlead.experiments.study.claims import Rule, below, judged
+from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Case, Study, Verdict
 
 ENGINES = 8
@@ -21,57 +14,58 @@ QUICK_QUEUES = (50, 400)
 
 def cases(quick: bool) -> Sequence[Case]:
     """The paper's way, an index for each tree, and D2LPM, over the queue's length."""
-    return [
-        case(way, ENGINES, waiting)
-        for way in WAYS
-        for waiting in (QUICK_QUEUES if quick else QUEUES)
-    ]
+    return overhead.cases((ENGINES,), QUICK_QUEUES if quick else QUEUES)
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """As printed it grows with the queue; with an index it does not."""
+    """How much more a longer queue costs, each way."""
     queues = [waiting for waiting in results.labels("waiting") if isinstance(waiting, int)]
-    longer = max(queues) / min(queues)
-    printed, *others = (_growth(results, way, queues) for way in WAYS)
-    grows = printed.low > longer / 2
-    return [
-        Verdict(
-            claim=f"as printed the cost grows with the queue, {min(queues)} to {max(queues)}",
-            paper="dramatically",
-            ours=f"{printed}x for {longer:g}x the queue, "
-            f"{percent(share(results, way='printed', waiting=max(queues)))} of a decode step at its end",
-            holds="holds" if grows else "does not hold",
-            why="" if grows else "less than half as fast as the queue",
+    shortest, longest = min(queues), max(queues)
+    times = longest / shortest
+    span = f"{shortest:,} to {longest:,} waiting ({times:g}x)"
+    asked = (
+        (
+            f"as printed the cost grows with the queue, {span}, at least half as fast",
+            "dramatically",
+            "printed",
+            Rule(low=times / 2),
         ),
         *(
-            Verdict(
-                claim=f"without matching the queue again ({way}) it does not grow with the queue",
-                paper="is not considered",
-                ours=f"{growth}x for {longer:g}x the queue, "
-                f"{percent(share(results, way=way, waiting=max(queues)))} of a decode step at its end",
-                holds="holds" if growth.high < 3 else "does not hold",
-                why="" if growth.high < 3 else f"more than 3x: {growth}x",
+            (
+                f"without matching the queue again ({way}) it grows to less than 3x of itself, {span}",
+                "is not considered",
+                way,
+                below(3),
             )
-            for way, growth in zip(WAYS[1:], others, strict=True)
+            for way in overhead.WAYS[1:]
         ),
+    )
+    return [
+        judged(
+            claim=claim,
+            paper=paper,
+            ours=overhead.growth(
+                results,
+                way,
+                {"engines": ENGINES, "waiting": longest},
+                {"engines": ENGINES, "waiting": shortest},
+            ),
+            unit="x",
+            rule=rule,
+            why=f"with {longest:,} {overhead.told(results, engines=ENGINES, waiting=longest)}",
+        )
+        for claim, paper, way, rule in asked
     ]
-
-
-def _growth(results: Results, way: str, queues: Sequence[int]) -> Interval:
-    """From the shortest to the longest queue."""
-    longest = results.values("round_ms", way=way, waiting=max(queues))
-    shortest = results.values("round_ms", way=way, waiting=min(queues))
-    return interval_of(longest[seed] / shortest[seed] for seed in longest)
 
 
 STUDY = Study(
     title="A central scheduler's overhead by the queue",
     source="DLPM (arXiv:2501.14312v1), Figure 4b",
-    shows="matching the whole queue grows with it, an index of it does not",
+    shows="what choosing the next requests costs with 50 to 3,200 waiting, three ways, beside a decode step",
     takes="quick 5 s; full 2 min",
     cases=cases,
-    measures=MEASURES,
-    panels=panels("waiting", f"waiting requests, {ENGINES} engines"),
+    measures=overhead.MEASURES,
+    panels=overhead.panels("waiting", f"waiting requests, {ENGINES} engines"),
     judge=judge,
-    choices=CHOICES,
+    choices=overhead.CHOICES,
 )
