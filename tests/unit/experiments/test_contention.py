@@ -76,18 +76,19 @@ def test_only_looks_that_skip_are_bounded():
     assert "max_misfits" not in stops.settings
 
 
-def setting_row(quantum, tokens, jain, *, gap=0.5, seed=0):
+def setting_row(quantum, tokens, jain, *, gap=0.5, seed=0, wait=1.0):
     return {
         "workload": "w", "quantum": quantum, "seed": seed, "throughput": tokens,
-        "jain_system": jain, "gap_over_bound": gap,
+        "jain_system": jain, "gap_over_bound": gap, "light_p99_s": wait,
     }  # fmt: skip
 
 
-def by_value(rows, **options):
+def by_value(rows):
     """(value, whether it is about throughput) -> the verdict."""
     return {
         (verdict.claim.split(" keeps")[0], "throughput" in verdict.claim): verdict
-        for verdict in each_value(Results(rows), "quantum", "Q", ["w"], bounds=False, **options)
+        for verdict in each_value(Results(rows), "quantum", "Q", ["w"], bounds=False)
+        if "waits" not in verdict.claim
     }
 
 
@@ -97,6 +98,20 @@ def test_a_value_is_good_if_it_reaches_nine_tenths_of_the_best():
     assert {key for key, verdict in found.items() if verdict.holds == "holds"} == {
         ("Q = 1", False), ("Q = 2", True), ("Q = 2", False), ("Q = 4", True),
     }  # fmt: skip
+
+
+def test_waits_are_compared_with_the_shortest():
+    rows = [setting_row(1, 9, 1.0, wait=2.0), setting_row(2, 9, 1.0, wait=2.9)]
+    rows += [setting_row(4, 9, 1.0, wait=3.1)]
+
+    waits = [
+        (verdict.holds, verdict.ours)
+        for verdict in each_value(Results(rows), "quantum", "Q", ["w"], bounds=False)
+        if "waits" in verdict.claim
+    ]
+
+    assert [holds for holds, _ in waits] == ["holds", "holds", "does not hold"]
+    assert waits[2][1].startswith("1.55x on w")
 
 
 def test_a_value_without_numbers_is_not_called_good():

@@ -1,77 +1,97 @@
 """What the studies of one setting share: what each of its values costs, over all workloads."""
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from fairlead.experiments.studies.ours.comparing import BEYOND, kept_on, lacking, ran_all, seeds_of
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results, interval_of
 from fairlead.experiments.study.study import Holds, Verdict
 
-# What a value must reach of the best one, on every workload, to be called as good.
-ENOUGH = 0.9
-COSTS = {"throughput": "throughput", "jain_system": "Jain's index"}
+# What a value must reach of the best one, on every workload, to be called as good; times the shortest.
+ENOUGH, LONGER = 0.9, 1.5
+
+
+class Cost(NamedTuple):
+    """What is compared with the best value's: as a share of the most, or as so often the least."""
+
+    metric: str
+    kind: Literal["most", "least"]
+    claim: str
+
+
+COSTS = (
+    Cost("throughput", "most", f"keeps {ENOUGH:.0%} of the best throughput"),
+    Cost("jain_system", "most", f"keeps {ENOUGH:.0%} of the best Jain's index"),
+    Cost("light_p99_s", "least", f"keeps light clients' p99 waits within {LONGER:g}x the shortest"),
+)
 
 
 def each_value(
     results: Results, setting: str, symbol: str, loads: Sequence[str], *, bounds: bool = True
 ) -> list[Verdict]:
-    """For each value: does it reach 90 % of the best throughput and of the fairest, everywhere?
+    """For each value: is it near the most throughput, the fairest and the shortest waits, everywhere?
 
     `loads`: those of the full run; without all of them there is no answer to that. With `bounds`,
     also whether the theorem's bound on gaps held.
     """
     values = results.labels(setting)
     verdicts = [
-        _enough(results, setting, symbol, value, metric)
+        _enough(results, setting, symbol, value, cost)
         for value in values
-        for metric in COSTS
+        for cost in COSTS
         if len(values) > 1 and ran_all(results, loads)
     ]
     bounded = [_bounded(results, setting, symbol, value) for value in values if bounds]
     return verdicts + [verdict for verdict in bounded if verdict is not None]
 
 
-def shares(results: Results, setting: str, value: Label, metric: str) -> Mapping[str, Interval]:
-    """By workload: over the seeds, what this value reaches of the best value."""
+def shares(results: Results, setting: str, value: Label, cost: Cost) -> Mapping[str, Interval]:
+    """By workload: over the seeds, this value's number divided by the best value's."""
+    best_of = max if cost.kind == "most" else min
     found = {}
     for load in results.labels("workload"):
         by_value = {
-            each: results.values(metric, workload=load, **{setting: each})
+            each: results.values(cost.metric, workload=load, **{setting: each})
             for each in results.labels(setting)
         }
         own = by_value[value]
-        best = {seed: max(of[seed] for of in by_value.values() if seed in of) for seed in own}
+        best = {seed: best_of(of[seed] for of in by_value.values() if seed in of) for seed in own}
         found[str(load)] = interval_of(own[seed] / best[seed] for seed in own if best[seed])
     return found
 
 
-def _enough(results: Results, setting: str, symbol: str, value: Label, metric: str) -> Verdict:
-    found = shares(results, setting, value, metric)
-    _, short, none = kept_on(found, lambda share: share >= ENOUGH)
-    holds: Holds = "does not hold" if short else "not comparable" if none else "holds"
+def _enough(results: Results, setting: str, symbol: str, value: Label, cost: Cost) -> Verdict:
+    found = shares(results, setting, value, cost)
+    most = cost.kind == "most"
+    _, missed, none = kept_on(found, lambda share: share >= ENOUGH if most else share <= LONGER)
+    holds: Holds = "does not hold" if missed else "not comparable" if none else "holds"
+    side = "less" if most else "longer"
     return Verdict(
-        claim=(
-            f"{symbol} = {value} keeps {ENOUGH:.0%} of the best {COSTS[metric]} "
-            f"on all {len(found)} workloads"
-        ),
+        claim=f"{symbol} = {value} {cost.claim} on all {len(found)} workloads",
         paper=BEYOND,
-        ours=_least_and_middle(found, seeds_of(results)),
+        ours=_worst_and_middle(found, seeds_of(results), most=most),
         holds=holds,
         why="; ".join(
-            [f"less on {', '.join(short)}"] * bool(short)
+            [f"{side} on {', '.join(missed)}"] * bool(missed)
             + [f"no value on {', '.join(none)}"] * bool(none)
         ),
     )
 
 
-def _least_and_middle(found: Mapping[str, Interval], seeds: int) -> str:
+def _worst_and_middle(found: Mapping[str, Interval], seeds: int, *, most: bool) -> str:
     valued = {load: of.median for load, of in found.items() if of.seeds}
     if not valued:
         return "no value"
-    worst = min(valued, key=lambda load: valued[load])
+    worst = (min if most else max)(valued, key=lambda load: valued[load])
     middle = interval_of(valued.values()).median
     gaps = lacking(found, seeds)
-    return f"{valued[worst]:.0%} on {worst}, {middle:.0%} in the median" + f"; {gaps}" * bool(gaps)
+    shown = (
+        f"{valued[worst]:.0%} on {worst}, {middle:.0%} in the median"
+        if most
+        else f"{valued[worst]:.2f}x on {worst}, {middle:.2f}x in the median"
+    )
+    return shown + f"; {gaps}" * bool(gaps)
 
 
 def _bounded(results: Results, setting: str, symbol: str, value: Label) -> Verdict | None:

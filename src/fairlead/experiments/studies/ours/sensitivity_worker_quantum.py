@@ -99,7 +99,7 @@ def _beyond(results: Results) -> Verdict:
         and any(o.median > d.median * 1.02 for o, d in zip(own, at_default, strict=True))
     ]
     holds: Holds = "holds" if beyond else "does not hold"
-    why = "" if beyond else "each gives up one of the two"
+    why = "" if beyond else "none is as good in both, and beyond 2 % better in one"
     lost = [str(quantum) for quantum in found if quantum not in complete]
     if lost and not beyond:
         why += f", but no value on some workload at {', '.join(lost)}"
