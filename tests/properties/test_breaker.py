@@ -71,7 +71,12 @@ def test_the_states_follow_each_other_as_they_must(
 
 
 @settings(max_examples=200)
-@given(EVENTS, RULES)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["ok", "ok", "ok", "bad"]), st.integers(0, 3)), max_size=120
+    ),
+    RULES,
+)
 def test_it_opens_exactly_when_the_naive_count_says_so(
     events: list[tuple[str, int]], rules: BreakerRules
 ) -> None:
