@@ -36,12 +36,12 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-_MODELS_REPLY, _ANSWER_REPLY, _TOKEN = _whole(_MODELS), _whole(_ANSWER), _chunk(_EVENT)
-_STREAM_HEAD = (
+MODELS_REPLY, ANSWER_REPLY, TOKEN = _whole(_MODELS), _whole(_ANSWER), _chunk(_EVENT)
+STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
-_STREAM_END = _chunk(_LAST) + _chunk(b"data: [DONE]\n\n") + _chunk(b"")
+STREAM_END = _chunk(_LAST) + _chunk(b"data: [DONE]\n\n") + _chunk(b"")
 
 
 class MockEngine(asyncio.Protocol):
@@ -68,17 +68,17 @@ class MockEngine(asyncio.Protocol):
 
     def answer(self, request: bytes) -> None:
         if request.startswith(b"GET"):
-            self.transport.write(_MODELS_REPLY)
+            self.transport.write(MODELS_REPLY)
         elif b'"stream":true' in request:
-            self.transport.write(_STREAM_HEAD)
+            self.transport.write(STREAM_HEAD)
             self.stream(STREAM_TOKENS)
         else:
-            self.transport.write(_ANSWER_REPLY)
+            self.transport.write(ANSWER_REPLY)
 
     def stream(self, left: int) -> None:
         if self.transport.is_closing():
             return
-        self.transport.write(_TOKEN if left else _STREAM_END)
+        self.transport.write(TOKEN if left else STREAM_END)
         if left:
             asyncio.get_running_loop().call_later(STREAM_INTERVAL_S, self.stream, left - 1)
 

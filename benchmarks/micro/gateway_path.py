@@ -1,0 +1,158 @@
+"""What the gateway's own code costs per request and per streamed event, without sockets.
+
+Caveat first: the connections end in transports that throw away what they are given, so neither the
+kernel nor uvloop is in these numbers; `benchmarks.gateway` has both. What is left is the same to a
+few per cent on every run, which is what one needs to see where the time goes:
+
+    python -m benchmarks.micro.gateway_path [--shares]     # by function, from cProfile
+    valgrind --tool=callgrind python -m benchmarks.micro.gateway_path --only "2 KB" --batches 1
+"""
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import pstats
+import time
+from collections.abc import Callable
+from statistics import median
+
+from benchmarks.gateway import mock_engine
+from benchmarks.gateway.load import requests
+from benchmarks.record import write_rows
+from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import make
+from fairlead.gateway.upstream import EngineConnection
+
+CLIENTS, ENGINES = 8, 2
+REQUESTS, BATCHES = 200, 15
+EVENTS = 50  # of each stream
+# As the operating system gives them: an 80 KB body comes in two reads of uvloop's 64 KiB at most.
+READ_LEN = 65_536
+
+
+class Nowhere(asyncio.Transport):
+    """Throws away what it is given, and notes that it was given something."""
+
+    def __init__(self, used: list["Nowhere"]) -> None:
+        super().__init__()
+        self._used = used
+
+    def write(self, data: object) -> None:
+        self._used[0] = self
+
+    def writelines(self, list_of_data: object) -> None:
+        self._used[0] = self
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        raise AssertionError("nothing here ends a connection")
+
+    abort = close
+
+
+class Rig:
+    """A gateway, one caller, and a connection to each of its engines, all of them in this process."""
+
+    def __init__(self) -> None:
+        keys = [f"tenant-{n}:key-{n}" for n in range(CLIENTS)]
+        self.gateway = Gateway(make({"tenant_api_key": keys}, where="benchmark"))
+        self.connections: dict[Nowhere, EngineConnection] = {}
+
+    async def open(self) -> None:
+        """Engines are known and up without having been asked."""
+        gateway = self.gateway
+        self.used = [Nowhere([])]  # the transport written to last
+        for number in range(ENGINES):
+            gateway.add_worker(f"http://127.0.0.1:{number + 1}")
+        for watch in gateway._workers._watches.values():  # no probe may run
+            assert watch.task is not None
+            watch.task.cancel()
+            gateway.dispatcher.worker_up(watch.engine.url, models=["mock"])
+            connection, wire = EngineConnection(watch.engine), Nowhere(self.used)
+            connection.connection_made(wire)
+            self.connections[wire] = connection
+            watch.engine.give_back(connection)
+        await asyncio.sleep(0)
+        self.caller = CallerConnection(gateway)
+        self.caller.connection_made(Nowhere(self.used))
+
+    def ask(self, pieces: list[bytes]) -> EngineConnection:
+        """A request arrives; the connection it went to."""
+        for piece in pieces:
+            self.caller.data_received(piece)
+        return self.connections[self.used[0]]
+
+    def whole(self, pieces: list[bytes]) -> None:
+        self.ask(pieces).data_received(mock_engine.ANSWER_REPLY)
+
+    def stream(self, pieces: list[bytes]) -> None:
+        connection = self.ask(pieces)
+        connection.data_received(mock_engine.STREAM_HEAD + mock_engine.TOKEN)
+        for _ in range(EVENTS - 1):
+            connection.data_received(mock_engine.TOKEN)
+        connection.data_received(mock_engine.STREAM_END)
+
+
+def cut(request: bytes) -> list[bytes]:
+    return [request[at : at + READ_LEN] for at in range(0, len(request), READ_LEN)]
+
+
+def cases(rig: Rig) -> dict[str, tuple[int, bool, Callable[[list[bytes]], None], int]]:
+    """Name -> size of the body, streamed or not, what to do with it, what to divide by."""
+    return {
+        "2 KB": (2_048, False, rig.whole, 1),
+        "80 KB": (81_920, False, rig.whole, 1),
+        "streamed event": (2_048, True, rig.stream, EVENTS + 2),
+    }
+
+
+async def measure(only: str | None, batches: int, *, shares: bool) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for name in cases(Rig()) if only is None else [only]:
+        rig = Rig()
+        await rig.open()
+        size, stream, serve, count = cases(rig)[name]
+        source = requests(size, seed=1, clients=CLIENTS, stream=stream)
+        made = [cut(next(source)) for _ in range(REQUESTS)]
+        for pieces in made[: REQUESTS // 2]:
+            serve(pieces)
+        if shares:
+            profile = cProfile.Profile()
+            profile.runcall(lambda s=serve, m=made: [s(pieces) for pieces in m])
+            pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+            continue
+        spent = sorted(_batch(serve, made) / count for _ in range(batches))
+        row = {"what": name, "us_min": round(spent[0], 1), "us_median": round(median(spent), 1)}
+        print(f"{name:16} {row['us_min']:8} us at least, {row['us_median']:8} in the median")
+        rows.append(row)
+    return rows
+
+
+def _batch(serve: Callable[[list[bytes]], None], made: list[list[bytes]]) -> float:
+    """CPU microseconds per request."""
+    begun = time.process_time()
+    for pieces in made:
+        serve(pieces)
+    return (time.process_time() - begun) / len(made) * 1e6
+
+
+def main() -> None:
+    """Measure, print, and write the rows of a complete run."""
+    parser = argparse.ArgumentParser(prog="benchmarks.micro.gateway_path")
+    parser.add_argument("--shares", action="store_true", help="by function instead")
+    parser.add_argument("--only", choices=["2 KB", "80 KB", "streamed event"])
+    parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--dry", action="store_true", help="print, and write nothing")
+    options = parser.parse_args()
+    gc.disable()
+    rows = asyncio.run(measure(options.only, options.batches, shares=options.shares))
+    if not (options.only or options.shares or options.dry):
+        write_rows("gateway_path", rows)
+
+
+if __name__ == "__main__":
+    main()
