@@ -4,7 +4,9 @@ import pytest
 from tests.unit.experiments.synthetic import rows_of
 
 from fairlead.experiments.studies import study_of
-from fairlead.experiments.studies.dlpm.fig7_claims import FEWEST, STATED, Point, Table, judge
+from fairlead.experiments.studies.dlpm.fig7_claims import judge
+from fairlead.experiments.studies.dlpm.fig7_table import FEWEST, Point, Table
+from fairlead.experiments.studies.dlpm.varied import STATED
 from fairlead.experiments.study.claims import above, below, judged, within
 from fairlead.experiments.study.dlpm_measures import lead_of, response_peak, slow_share
 from fairlead.experiments.study.measures import fewest_programs
@@ -191,7 +193,7 @@ def test_figure_7_is_judged_over_the_points_that_have_enough_programs(quick):
     verdicts = judge(Results(enough))
 
     scope = f"{len(points)} of {2 * len(points)} points and seeds"
-    assert sum(scope in verdict.claim for verdict in verdicts) == 13
+    assert sum(scope in verdict.claim for verdict in verdicts) == 18
     assert not any("points and seeds" in verdict.claim for verdict in judge(Results(rows)))
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.experiments.studies.dlpm.fig7_claims import FEWEST, SCARCE, STATED, judge
+from fairlead.experiments.studies.dlpm.fig7_claims import SCARCE, judge
+from fairlead.experiments.studies.dlpm.fig7_table import FEWEST
 from fairlead.experiments.studies.dlpm.systems import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD
+from fairlead.experiments.studies.dlpm.varied import STATED
 from fairlead.experiments.study.measures import (
     fewest_programs,
     hit_rate,
