@@ -1,13 +1,14 @@
 """The VTC paper's cases, the numbers read from their rows, and how its tables are judged."""
 
 import pytest
+from tests.unit.experiments.synthetic import rows_of
 from tests.unit.workloads.public_data import DATA, needs_data
 
 from fairlead.core.costs import PROFILED
 from fairlead.experiments.artifact import measures as vtc_measures
 from fairlead.experiments.artifact.case import curves
 from fairlead.experiments.artifact.measures import TABLE
-from fairlead.experiments.studies import study_of
+from fairlead.experiments.studies import STUDIES, study_of
 from fairlead.experiments.studies.vtc.shared import measured, printed, simulated
 from fairlead.experiments.studies.vtc.table3 import ChargedLate
 from fairlead.experiments.studies.vtc.tables import table_study
@@ -58,6 +59,8 @@ def test_the_authors_rows_give_what_they_print(name):
         {case.labels["scheduler"]: case for case in cases if case.labels["origin"] == origin}
         for origin in ("printed", "measured")
     )
+    # Those called "vtc (how)" are other runs than the printed ones.
+    runs = {name: run for name, run in runs.items() if "(" not in name}
 
     assert runs and set(runs) <= set(lines)
     for scheduler, run in runs.items():
@@ -145,7 +148,7 @@ def test_rejected_requests_count_for_nothing_but_their_share():
 LINES = {"vtc": Table(300, 200, 1, 800), "fcfs": Table(600, 400, 1, 800)}
 
 
-def verdicts_of(**avg_diffs):
+def verdicts_of(*, diff_var=1.0, request=600, **avg_diffs):
     """Of a table whose Avg Diff came out so, by seed; all else is as printed."""
     study = table_study(
         "title",
@@ -156,7 +159,7 @@ def verdicts_of(**avg_diffs):
         with_rows=(),
         shows="",
         takes="",
-        request=600,
+        request=request,
     )
     rows = [
         {
@@ -165,7 +168,7 @@ def verdicts_of(**avg_diffs):
             "seed": seed,
             "max_diff": LINES[name.partition(" ")[0]].max_diff,
             "avg_diff": value,
-            "diff_var": 1.0,
+            "diff_var": diff_var,
             "tokens_per_s": 800.0,
         }
         for name, values in avg_diffs.items()
@@ -178,14 +181,30 @@ def test_a_line_that_is_as_printed_holds():
     vtc, fcfs, order = verdicts_of(vtc=[185, 190], fcfs=[410, 450])
 
     assert [vtc.holds, fcfs.holds, order.holds] == ["holds"] * 3
-    assert vtc.paper == "Max Diff 300, Avg Diff 200, tokens/s 800"
+    assert vtc.paper == "Max Diff 300, Avg Diff 200, Diff Var 1, tokens/s 800"
 
 
 def test_a_line_says_what_is_off():
     vtc, *_ = verdicts_of(vtc=[232, 260], fcfs=[400, 400])
 
     assert vtc.holds == "does not hold"
-    assert vtc.why == "off: Avg Diff by +23 %"
+    assert vtc.why == "off: Avg Diff by +23 % (+16 to +30 % by seed), 4.6 requests a minute"
+
+
+@pytest.mark.parametrize(
+    ("request_is", "diff_var", "holds"),
+    [
+        (0, 1.29, "holds"),
+        (0, 1.31, "does not hold"),
+        (120, 4.9, "holds"),  # by less than a request of 2 tokens/s, squared
+        (120, 5.1, "does not hold"),
+    ],
+)
+def test_the_variance_of_differences_is_judged_too(request_is, diff_var, holds):
+    vtc, *_ = verdicts_of(diff_var=diff_var, request=request_is, vtc=[200], fcfs=[400])
+
+    assert vtc.holds == holds
+    assert ("Diff Var" in vtc.why) == (holds != "holds")
 
 
 def test_other_cases_of_a_scheduler_are_told_where_it_is_off():
@@ -193,8 +212,15 @@ def test_other_cases_of_a_scheduler_are_told_where_it_is_off():
 
     assert len(verdicts) == 3
     assert verdicts[0].why.endswith(
-        "; vtc (late): Max Diff 300, Avg Diff 260 (250 to 270), tokens/s 800"
+        "; vtc (late), simulated: Max Diff 300, Avg Diff 260 (250 to 270), Diff Var 1, tokens/s 800"
     )
+
+
+def test_a_line_that_is_as_printed_under_other_settings_holds_only_there():
+    verdicts = verdicts_of(**{"vtc": [232, 260], "fcfs": [400, 400], "vtc (600 s)": [195, 205]})
+
+    assert verdicts[0].holds == "holds only if"
+    assert verdicts[0].why.startswith("vtc (600 s); not as stated; off: Avg Diff by +23 %")
 
 
 def test_a_printed_value_among_the_seeds_holds():
@@ -217,3 +243,16 @@ def test_the_order_is_judged_over_the_seeds(vtc, fcfs, holds):
 
     assert order.holds == holds
     assert order.paper == "vtc < fcfs"
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("vtc-fig")])
+def test_reasons_are_made_of_the_rows_numbers(name):
+    """
+    A sentence that stands there whatever was measured explains nothing: other rows, other reasons.
+    """
+    study = study_of(name)
+    ones, others = (study.judge(rows_of(study, quick=False, seeds=seeds)) for seeds in (2, 5))
+
+    reasons = [(one.why, other.why) for one, other in zip(ones, others, strict=True)]
+    assert any(one and other for one, other in reasons)
+    assert all(one != other for one, other in reasons if one and other)

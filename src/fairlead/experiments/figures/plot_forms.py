@@ -11,8 +11,10 @@ from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results
 
 MARKERS = "osD^vPX*<>"
-# From one line of names to the next.
-LINE_POINTS = 9
+# From one line of names to the next, and from one place further off to the next.
+LINE_POINTS, STEP_POINTS = 9, 14
+# A panel of which placing knows how wide a letter is.
+USUAL_INCHES = 4.0
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -102,12 +104,16 @@ def _bars(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
 
 
 def _whiskers(axes: Any, places: Sequence[float], points: Sequence[Spot]) -> None:
-    if any(point.y.seeds > 1 for point in points):
-        middle = [point.y.median for point in points]
-        below = [point.y.median - point.y.low for point in points]
-        above = [point.y.high - point.y.median for point in points]
+    """None where all seeds say the same, as of what was measured or printed."""
+    spread = [
+        (place, each.y)
+        for place, each in zip(places, points, strict=True)
+        if each.y.low < each.y.high
+    ]
+    if spread:
         axes.errorbar(
-            places, middle, yerr=(below, above), fmt="none", ecolor="#222222", elinewidth=0.9,
+            [place for place, _ in spread], [y.median for _, y in spread],
+            yerr=_error([y for _, y in spread]), fmt="none", ecolor="#222222", elinewidth=0.9,
             capsize=2,
         )  # fmt: skip
 
@@ -204,20 +210,27 @@ def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
         [
             Mark(float(x), float(y), name, last)
             for (x, y), name, (_, _, last) in zip(shares, names, spots, strict=True)
-        ]
+        ],
+        room=axes.figure.get_figwidth() / _columns(axes) / USUAL_INCHES,
     )
     for xy, name, (hue, _, _), place in zip(at, names, spots, places, strict=True):
         if place is not None:
             _annotate(axes, xy, name, looks[hue].colour, place)
 
 
+def _columns(axes: Any) -> int:
+    grid = axes.get_subplotspec()
+    return int(grid.get_gridspec().ncols) if grid else 1
+
+
 def _annotate(axes: Any, xy: tuple[float, float], name: str, colour: str, place: Place) -> None:
     line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-    side = 1 if place.up > 0 else -1
-    up = side * (4 + (abs(place.up) - 1) * LINE_POINTS)
+    right = 5 + (abs(place.right) - 1) * STEP_POINTS
+    up = 4 + (abs(place.up) - 1) * LINE_POINTS
     axes.annotate(
-        name, xy, xytext=(5 * place.right, up), fontsize=7.5, textcoords="offset points",
-        color=colour, ha="left" if place.right > 0 else "right",
+        name, xy, fontsize=7.5, color=colour, textcoords="offset points",
+        xytext=(right if place.right > 0 else -right, up if place.up > 0 else -up),
+        ha="left" if place.right > 0 else "right",
         va="bottom" if place.up > 0 else "top",
         arrowprops=line if place.is_far else None,
     )  # fmt: skip

@@ -2,93 +2,75 @@
 
 from collections.abc import Sequence
 
-from fairlead.experiments.artifact.measures import TABLE, longest_mean_response, response
-from fairlead.experiments.studies.vtc.shared import (
-    CHOICES,
-    HEAVIEST,
-    MIDDLING,
-    PAPER,
-    REAL,
-    curve,
-    measured,
-    ours,
-    simulated,
-    theirs,
+from fairlead.experiments.artifact.measures import TABLE
+from fairlead.experiments.studies.vtc.responses import (
+    RESPONSES,
+    WaitClaim,
+    on_real_trace,
+    wait_verdict,
 )
-from fairlead.experiments.study.claims import above, below, judged
+from fairlead.experiments.studies.vtc.shared import CHOICES, PAPER, curve
+from fairlead.experiments.study.claims import above, below
 from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Case, Study, Verdict
-
-SHOWN = (*MIDDLING, *HEAVIEST)
 
 
 def cases(_: bool) -> Sequence[Case]:
     """FCFS and VTC."""
-    return [
-        *(simulated(name, REAL, shown=SHOWN) for name in ("fcfs", "vtc")),
-        *(measured(name, "real", shown=SHOWN) for name in ("fcfs", "vtc")),
-    ]
+    return on_real_trace(("fcfs", "vtc"), ("fcfs", "vtc"))
+
+
+CLAIMS = (
+    WaitClaim(
+        claim="FCFS: everybody waits (mean response time of the 13th and 14th client)",
+        metric="middling_s",
+        scheduler="fcfs",
+        printed="increases drastically for all",
+        rule=above(30),
+    ),
+    WaitClaim(
+        claim="VTC: clients that ask for little are isolated (the 13th and 14th)",
+        metric="middling_s",
+        scheduler="vtc",
+        printed="flat",
+        rule=below(10),
+    ),
+    WaitClaim(
+        claim="VTC: of all clients but the two heaviest, the one with the longest mean response time",
+        metric="others_s",
+        scheduler="vtc",
+        printed="flat",
+        rule=below(15),
+    ),
+    WaitClaim(
+        claim="VTC: the heaviest client waits",
+        metric="heaviest_s",
+        scheduler="vtc",
+        printed="drastic increase",
+        rule=above(60),
+    ),
+    WaitClaim(
+        claim="VTC: the second heaviest client waits",
+        metric="second_s",
+        scheduler="vtc",
+        printed="drastic increase",
+        rule=above(30),
+    ),
+)
 
 
 def judge(results: Results) -> Sequence[Verdict]:
     """Who is delayed under which."""
-    return [
-        judged(
-            claim="FCFS: everybody waits (mean response time of the 13th and 14th client)",
-            paper=f"increases drastically for all; {theirs(results, 'middling_s', 'fcfs', ' s')}",
-            ours=ours(results, "middling_s", "fcfs"),
-            rule=above(30),
-            why="FCFS protects them",
-            unit=" s",
-        ),
-        judged(
-            claim="VTC: clients that ask for little are isolated (the 13th and 14th)",
-            paper=f"flat; {theirs(results, 'middling_s', 'vtc', ' s')}",
-            ours=ours(results, "middling_s", "vtc"),
-            rule=below(10),
-            why="they wait for memory",
-            unit=" s",
-        ),
-        judged(
-            claim="VTC: of all clients but the two heaviest, the one with the longest mean response time",
-            paper=f"flat; {theirs(results, 'others_s', 'vtc', ' s')}",
-            ours=ours(results, "others_s", "vtc"),
-            rule=below(15),
-            why="some ask for more than their share for a while",
-            unit=" s",
-        ),
-        judged(
-            claim="VTC: the heaviest client waits",
-            paper=f"drastic increase; {theirs(results, 'heaviest_s', 'vtc', ' s')}",
-            ours=ours(results, "heaviest_s", "vtc"),
-            rule=above(60),
-            why="it does not ask for more than its share",
-            unit=" s",
-        ),
-        judged(
-            claim="VTC: the second heaviest client waits",
-            paper=f"drastic increase; {theirs(results, 'second_s', 'vtc', ' s')}",
-            ours=ours(results, "second_s", "vtc"),
-            rule=above(30),
-            why="it does not ask for more than its share",
-            unit=" s",
-        ),
-    ]
+    return [wait_verdict(results, claim) for claim in CLAIMS]
 
 
 STUDY = Study(
     title="Response times on the real trace",
     source=f"{PAPER}, Figures 11 and 12",
-    shows="FCFS delays everybody, VTC only those who ask for more than their share",
+    shows="what clients of the real trace ask for, and their response times under FCFS and VTC",
     takes="quick 3 s; full 10 s",
     cases=cases,
-    measures={
-        **TABLE,
-        "middling_s": response(*MIDDLING),
-        "second_s": response(HEAVIEST[0]),
-        "heaviest_s": response(HEAVIEST[1]),
-        "others_s": longest_mean_response(*HEAVIEST),
-    },
+    measures={**TABLE, **RESPONSES},
     panels=[
         curve("Figure 11: requested (of these four)", "request_rate", scheduler="fcfs"),
         curve("Figure 11: requested by all 27", "total_request_rate", scheduler="fcfs"),

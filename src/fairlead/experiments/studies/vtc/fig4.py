@@ -11,6 +11,8 @@ from fairlead.experiments.studies.vtc.shared import (
     quotient,
     rates_and_responses,
     theirs,
+    told,
+    under,
 )
 from fairlead.experiments.study.claims import above, judged, within
 from fairlead.experiments.study.results import Results
@@ -23,8 +25,12 @@ def cases(quick: bool) -> Sequence[Case]:
     return both(source, "proportional", pieces=20)
 
 
+RATES = {"rate_c0": "client 1", "rate_c1": "client 2", "rate_c2": "client 3", "rate_all": "all"}
+
+
 def judge(results: Results) -> Sequence[Verdict]:
     """Served at once, in proportion, and nothing left idle."""
+    rates = told(results, "vtc", RATES, " tokens/s")
     return [
         judged(
             claim="clients 1 and 2 are served at once under VTC (mean response time, by FCFS's)",
@@ -36,7 +42,7 @@ def judge(results: Results) -> Sequence[Verdict]:
                 {"scheduler": "fcfs", "origin": "simulated"},
             ),
             rule=within(0, 0.2),
-            why="they wait for a request of client 3 to end before there is memory",
+            too_high=under(results, "light_response_s", " s", "vtc", "fcfs"),
             unit="x",
         ),
         judged(
@@ -44,7 +50,8 @@ def judge(results: Results) -> Sequence[Verdict]:
             paper="2x",
             ours=quotient(results, "rate_c1", "rate_c0", "vtc"),
             rule=within(1.9, 2.1),
-            why="not in the proportion of their requests",
+            too_low=rates,
+            too_high=rates,
             unit="x",
         ),
         judged(
@@ -52,7 +59,7 @@ def judge(results: Results) -> Sequence[Verdict]:
             paper="more than 1/3, of 7/13 = 0.54 asked for",
             ours=quotient(results, "rate_c2", "rate_all", "vtc"),
             rule=above(1 / 3),
-            why="capacity is left idle, or somebody else gets it",
+            too_low=rates,
         ),
         judged(
             claim="VTC is work-conserving: it serves as much as FCFS",
@@ -64,7 +71,7 @@ def judge(results: Results) -> Sequence[Verdict]:
                 {"scheduler": "fcfs", "origin": "simulated"},
             ),
             rule=above(0.98),
-            why="capacity is left idle",
+            too_low=under(results, "tokens_per_s", " tokens/s", "vtc", "fcfs"),
             unit="x",
         ),
     ]
@@ -73,7 +80,8 @@ def judge(results: Results) -> Sequence[Verdict]:
 STUDY = Study(
     title="Two clients below their share, one above it",
     source=f"{PAPER}, Figure 4",
-    shows="who asks for less than a share is served at once; who asks for more gets what is left",
+    shows="service rates and response times of two clients that ask for less than a share and of one"
+    " that asks for more",
     takes="quick 2 s; full 8 s",
     cases=cases,
     measures={
@@ -86,7 +94,7 @@ STUDY = Study(
     },
     panels=[
         *rates_and_responses(),
-        curve("Response time (fcfs)", "response_time", scheduler="fcfs"),
+        curve("Response time (FCFS)", "response_time", scheduler="fcfs"),
     ],
     judge=judge,
     choices=CHOICES,

@@ -2,24 +2,14 @@
 
 from collections.abc import Sequence
 
-from fairlead.experiments.artifact.measures import (
-    TABLE,
-    difference_at,
-    later_swing,
-    most_difference,
-    rate,
+from fairlead.experiments.artifact.measures import TABLE, rate
+from fairlead.experiments.studies.vtc.differences import (
+    DIFFERENCES,
+    grows_under_fcfs,
+    later_within_bound,
+    within_bound,
 )
-from fairlead.experiments.studies.vtc.shared import (
-    BOUND,
-    CHOICES,
-    LATE,
-    PAPER,
-    curve,
-    ours,
-    quotient,
-    simulated,
-)
-from fairlead.experiments.study.claims import above, below, judged
+from fairlead.experiments.studies.vtc.shared import BOUND, CHOICES, PAPER, curve, simulated
 from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Case, Generated, Study, Verdict
 
@@ -50,61 +40,31 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """Bounded or not, whichever lengths were meant."""
-    others = [str(name) for name in results.labels("lengths") if name != "code"]
+    place = {"lengths": "code"}
+    others = {
+        f"with the {name}'s lengths": {"lengths": name}
+        for name in results.labels("lengths")
+        if name != "code"
+    }
     return [
-        judged(
-            claim="VTC: accumulated service of both differs by no more than Theorem 4.4 allows",
-            paper=f"bounded (by {BOUND:,})",
-            ours=ours(results, "most_difference", "vtc", lengths="code"),
-            rule=below(BOUND),
-            why=LATE,
-            elsewhere={
-                f"with the {name}'s lengths": ours(results, "most_difference", "vtc", lengths=name)
-                for name in others
-            },
-        ),
-        judged(
-            claim="VTC: in the second half, where both always wait, it moves by no more than that",
-            paper=f"at most {BOUND:,}",
-            ours=ours(results, "later_swing", "vtc", lengths="code"),
-            rule=below(BOUND),
-            why="it goes on growing",
-            elsewhere={
-                f"with the {name}'s lengths": ours(results, "later_swing", "vtc", lengths=name)
-                for name in others
-            },
-        ),
-        judged(
-            claim="FCFS: the difference goes on growing (at the end, by that at half-time)",
-            paper="not fair",
-            ours=quotient(results, "last_difference", "half_difference", "fcfs", lengths="code"),
-            rule=above(1.5),
-            why="it levels off",
-            unit="x",
-            elsewhere={
-                f"with the {name}'s lengths": quotient(
-                    results, "last_difference", "half_difference", "fcfs", lengths=name
-                )
-                for name in others
-            },
-        ),
+        within_bound(results, f"bounded (by {BOUND:,})", place, others),
+        later_within_bound(results, f"at most {BOUND:,}", place, others),
+        grows_under_fcfs(results, "not fair", 1.5, place, others),
     ]
 
 
 STUDY = Study(
     title="Long inputs against long outputs",
     source=f"{PAPER}, Figure 8",
-    shows="VTC bounds the difference of service between clients of opposite lengths",
+    shows="the difference of accumulated service of two clients with Poisson arrivals, one with long inputs,"
+    " one with long outputs",
     takes="quick 2 s; full 100 s",
     cases=cases,
     measures={
         **TABLE,
         "rate_c0": rate("c0"),
         "rate_c1": rate("c1"),
-        "most_difference": most_difference,
-        "later_swing": later_swing,
-        "half_difference": difference_at(0.5),
-        "last_difference": difference_at(1.0),
+        **DIFFERENCES,
     },
     panels=[
         curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc", lengths="code"),

@@ -17,14 +17,10 @@ PAPER = "VTC (arXiv:2401.00588v2)"
 ON_A10G = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).
 BOUND = 40_000
-# Why a seed of Figures 7 and 8 may lie beyond it.
-LATE = (
-    "at the start there are seconds in which one client has nothing waiting, and what the other one"
-    " gets then is not made up for; the theorem is about clients that always wait"
-)
 REAL = Imported(format="vtc", files=("vtc_arena_trace/requests.csv.gz",))
 # By requests sent: the 13th and 14th of the real trace's 27 clients, the 26th and the 27th.
 MIDDLING, HEAVIEST = ("c16", "c11"), ("c10", "c2")
+SHOWN = (*MIDDLING, *HEAVIEST)
 THIRD = "c0"  # the 25th: 199 requests, as many at any time
 
 # The schedulers by the names in the figures, and what the artifact calls their measured runs.
@@ -145,8 +141,10 @@ def curve(
 def rates_and_responses(scheduler: str = "vtc") -> list[Panel]:
     """The two panels of most figures."""
     return [
-        curve(f"(a) Received service rate ({scheduler})", "service_rate", scheduler=scheduler),
-        curve(f"(b) Response time ({scheduler})", "response_time", scheduler=scheduler),
+        curve(
+            f"(a) Received service rate ({scheduler.upper()})", "service_rate", scheduler=scheduler
+        ),
+        curve(f"(b) Response time ({scheduler.upper()})", "response_time", scheduler=scheduler),
     ]
 
 
@@ -162,6 +160,25 @@ def theirs(results: Results, metric: str, scheduler: str, unit: str = "", **labe
         f"{three_digits(next(iter(found.values())))}{unit} in its rows"
         if found
         else "no rows shipped"
+    )
+
+
+def under(results: Results, metric: str, unit: str, *schedulers: str, **labels: Label) -> str:
+    """One number under several simulated schedulers, for a reason: "3 s under vtc, 64 s under fcfs"."""
+    return ", ".join(
+        f"{ours(results, metric, name, **labels)}{unit} under {name}" for name in schedulers
+    )
+
+
+def told(
+    results: Results, scheduler: str, names: Mapping[str, str], unit: str, **labels: Label
+) -> str:
+    """Several numbers of one simulated scheduler, for a reason: "client 1 190, client 2 380 tokens/s"."""
+    return (
+        ", ".join(
+            f"{name} {ours(results, metric, scheduler, **labels)}" for metric, name in names.items()
+        )
+        + unit
     )
 
 
