@@ -9,7 +9,9 @@ from fairlead.gateway.breaker import BreakerRules, CircuitBreaker, Phase
 from fairlead.gateway.retry import WINDOW_S, RetryBudget, RetryRules
 
 EVENTS = st.lists(
-    st.tuples(st.sampled_from(["sent", "ok", "bad", "tick"]), st.integers(0, 30)), max_size=120
+    st.tuples(st.sampled_from(["sent", "ok", "bad", "tick"]), st.integers(0, 30)),
+    min_size=40,
+    max_size=120,
 )
 RULES = st.builds(
     BreakerRules,
@@ -27,7 +29,7 @@ CAUSE = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(EVENTS, RULES)
 def test_the_states_follow_each_other_as_they_must(
     events: list[tuple[str, int]], rules: BreakerRules
@@ -70,10 +72,12 @@ def test_the_states_follow_each_other_as_they_must(
         )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["ok", "ok", "ok", "bad"]), st.integers(0, 3)), max_size=120
+        st.tuples(st.sampled_from(["ok", "ok", "ok", "bad"]), st.integers(0, 3)),
+        min_size=40,
+        max_size=120,
     ),
     RULES,
 )
@@ -103,7 +107,10 @@ def test_it_opens_exactly_when_the_naive_count_says_so(
 
 
 @settings(max_examples=100)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=300), st.integers(0, 5))
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=60, max_size=300),
+    st.integers(0, 5),
+)
 def test_retries_keep_to_their_share_of_the_requests(
     events: list[tuple[bool, int]], floor: int
 ) -> None:
