@@ -29,7 +29,7 @@ CAUSE = {
 }
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(EVENTS, RULES)
 def test_the_states_follow_each_other_as_they_must(
     events: list[tuple[str, int]], rules: BreakerRules
@@ -72,7 +72,7 @@ def test_the_states_follow_each_other_as_they_must(
         )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["ok", "ok", "ok", "bad"]), st.integers(0, 3)),
@@ -106,9 +106,9 @@ def test_it_opens_exactly_when_the_naive_count_says_so(
                 return
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
-    st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=60, max_size=300),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3)), min_size=20, max_size=100),
     st.integers(0, 5),
 )
 def test_retries_keep_to_their_share_of_the_requests(
@@ -137,7 +137,7 @@ def test_retries_keep_to_their_share_of_the_requests(
             arrived.append(now)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.integers(1, 40), st.integers(0, 10**6))
 def test_waits_grow_up_to_their_limit_and_differ(retry: int, seed: int) -> None:
     rules = RetryRules()
