@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine
-from fairlead.gateway.requests import Arrived, Incoming, RequestReader
+from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
 from fairlead.gateway.upstream import Head

@@ -12,6 +12,7 @@ from fairlead.errors import EngineFailed, FairleadError
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange, Host
 from fairlead.gateway.identity import Identity
+from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.openai import (
     Call,
     Fields,
@@ -19,7 +20,6 @@ from fairlead.gateway.openai import (
     answer_text,
     read_call,
 )
-from fairlead.gateway.requests import Incoming
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.tokenizer import Tokenizer, head_token

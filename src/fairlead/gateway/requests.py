@@ -1,7 +1,8 @@
 """Requests as they come off the wire: one reader per connection, headers looked at once, by name.
 
 What is wrong with a request becomes its `refusal`, to be answered when its turn comes. Every header
-the gateway has no use for is kept as it came.
+the gateway has no use for is kept as it came. A head that says the same as the one before on its
+connection is not read again (`repeated`).
 """
 
 from collections import deque
@@ -9,19 +10,16 @@ from collections.abc import Callable
 
 import httptools
 
-from fairlead.core.request import ClientId
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
 from fairlead.gateway.identity import TENANT_HEADERS
-from fairlead.gateway.surface import Surface
+from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.repeated import RepeatedHead, repeatable
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
-# Bodies that have come and wait for their turn, over all connections: what a machine that runs
-# engines can spare for callers' prompts, and a thousand of a megabyte each.
-_MAX_ARRIVED = 1 << 30
 _AUTHORIZATION, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT = range(6)
 # Not passed on: what belongs to one connection, what the gateway sets, and compression, because the
 # answer is read on its way. Every other header is passed on as it came.
@@ -39,39 +37,6 @@ _HEADERS: dict[bytes, int] = {
     b"transfer-encoding": _ENCODING,
     b"expect": _EXPECT,
 }
-
-
-class Incoming:
-    """One request as it came; `refusal` if it need not be looked at further."""
-
-    __slots__ = (
-        "authorization", "body", "client", "framing", "http10", "keep_alive", "lines", "method",
-        "refusal", "status", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.method = self.target = self.body = b""
-        self.lines: list[bytes] = []
-        self.authorization = self.tenant = b""
-        self.tenant_rank = len(TENANT_HEADERS)
-        self.tenant_twice = False
-        self.client: ClientId | None = None  # who asks, as far as the head says it
-        self.surface: Surface | None = None  # of the path, if that goes to an engine
-        self.framing = b""  # the header that says where the body ends
-        self.http10 = False
-        self.keep_alive = True
-        self.refusal: FairleadError | None = None
-        self.status: int | None = None
-
-
-class Arrived:
-    """How many bytes of bodies wait for their turn, over all connections."""
-
-    __slots__ = ("length", "limit")
-
-    def __init__(self, limit: int = _MAX_ARRIVED) -> None:
-        self.length = 0
-        self.limit = limit
 
 
 class RequestReader:
@@ -101,16 +66,98 @@ class RequestReader:
         self._pieces: list[bytes] = []
         self._body_len = 0
         self._ahead_len = 0
+        self._begun = 0  # messages that the parser has begun
+        # The head that came last, what was read in it, and what is missing of a body after it.
+        self._repeated: RepeatedHead | None = None
+        self._model = Incoming()
+        self._missing = 0
 
     def feed(self, data: bytes) -> None:
         """Read `data`; nothing is raised."""
-        if self.deaf:
-            return
+        while data and not self.deaf:
+            if self._missing:
+                data = self._continue_body(data)
+            elif self._repeated is not None and not self.receiving:
+                body_at = self._repeated.body_at(data)
+                length = self._repeated.length(data, body_at) if body_at else 0
+                if not body_at or length > self._max_body_len:
+                    self._feed_parser(data)
+                    return
+                data = self._begin_known(data, body_at, length)
+            else:
+                self._feed_parser(data)
+                return
+
+    def _feed_parser(self, data: bytes) -> None:
+        begun, at_start, whole = self._begun, not self.receiving, data
         self._other_len += len(data)
         while data and not self.deaf:
             data = self._parse(data)
         if self.receiving and self._other_len > MAX_HEAD:  # a head, or trailers
             self.refuse(TooLarge(f"the headers are longer than {MAX_HEAD} bytes"), status=431)
+        if at_start and not self.deaf and self._begun == begun + 1 and not self._in_head:
+            self._learn(whole)
+
+    def _learn(self, data: bytes) -> None:
+        """Remember the head that `data` began with, if the next may well be the same."""
+        incoming = self._incoming
+        usual = incoming.method == b"POST" and incoming.keep_alive and not incoming.http10
+        if not (usual and self._keeps_body and not self._again and data.startswith(b"POST ")):
+            return
+        repeated = repeatable(data)
+        if repeated is not None and not repeated.chunked:
+            incoming.lines = [b"".join(incoming.lines)]
+            self._repeated, self._model = repeated, incoming.repeated()
+
+    def _begin_known(self, data: bytes, body_at: int, length: int) -> bytes:
+        """A request with the same head; what follows it in `data`."""
+        incoming = self._incoming = self._model.repeated()
+        self.receiving = True
+        try:
+            self._keeps_body = self._admit(incoming)
+        except FairleadError as error:
+            self.refuse(error)
+            return b""
+        end = body_at + length
+        came = data[body_at:end]
+        self._missing = length - len(came)
+        self._keep(came)
+        if not self._missing and not self.deaf:
+            self._complete(came if self._keeps_body else b"")
+        return data[end:] if end < len(data) else b""
+
+    def _continue_body(self, data: bytes) -> bytes:
+        """More of the body after such a head; what follows it in `data`."""
+        missing = self._missing
+        came = data if len(data) <= missing else data[:missing]
+        self._missing = missing - len(came)
+        self._keep(came)
+        if not self._missing and not self.deaf:
+            self._complete(b"".join(self._pieces))
+        return data[missing:] if missing < len(data) else b""
+
+    def _keep(self, piece: bytes) -> None:
+        """A piece of a body that is not too long."""
+        if not self._keeps_body:
+            return
+        if self._missing or self._pieces:
+            self._pieces.append(piece)
+        self._hold(len(piece))
+        if self._arrived.length > self._arrived.limit:
+            self.refuse(NoEngine("too much is arriving at once"))
+
+    def _complete(self, body: bytes) -> None:
+        """The request that was arriving is there."""
+        self.receiving = False
+        self._other_len = 0
+        self._incoming.body = body
+        self._pieces.clear()
+        self.ready.append(self._incoming)
+        self._ahead_len += len(body)
+        too_much = len(self.ready) > 1 and self._ahead_len > self._max_body_len
+        if too_much or len(self.ready) > _MAX_AHEAD:
+            self._incoming.keep_alive = False
+            self.deaf = True
 
     def take(self) -> Incoming:
         """The request whose turn it is."""
@@ -144,6 +191,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         if self._again:
             return
+        self._begun += 1
         self._incoming = Incoming()
         self._in_head = self.receiving = True
         self._pieces.clear()
@@ -175,6 +223,7 @@ class RequestReader:
         if incoming.http10 or not self._parser.should_keep_alive():
             # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
             incoming.keep_alive = False
+            self._repeated = None  # nothing more is accepted
         if self.deaf:
             return
         if incoming.method == b"CONNECT":
@@ -204,16 +253,7 @@ class RequestReader:
     def on_message_complete(self) -> None:
         if self.deaf or self._again:
             return
-        self.receiving = False
-        self._other_len = 0
-        self._incoming.body = b"".join(self._pieces)
-        self._pieces.clear()
-        self.ready.append(self._incoming)
-        self._ahead_len += len(self._incoming.body)
-        too_much = len(self.ready) > 1 and self._ahead_len > self._max_body_len
-        if too_much or len(self.ready) > _MAX_AHEAD:
-            self._incoming.keep_alive = False
-            self.deaf = True
+        self._complete(b"".join(self._pieces))
 
     # -- inside
 

@@ -18,9 +18,9 @@ from fairlead.gateway.admin import Admin
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.identity import Identity
+from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
-from fairlead.gateway.requests import Arrived, Incoming
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import Unauthorized
-from fairlead.gateway.requests import MAX_HEAD, Arrived, Incoming, RequestReader
+from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.requests import MAX_HEAD, RequestReader
 
 PIPELINED = (
     b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nAuthorization: Bearer k\r\n"

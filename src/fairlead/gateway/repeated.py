@@ -1,0 +1,68 @@
+"""Heads that come again: what a parser made of one holds for the same bytes with another length.
+
+A client says the same about itself with every request, and an engine with every answer; only the
+number after `content-length` differs. A head is remembered once the parser has read it in full, and
+then is recognised by comparing bytes. Nothing is accepted here that the parser has not accepted
+before, byte for byte, but for the digits of that one number: there is no second grammar to disagree
+with the first, which is what request smuggling lives on.
+"""
+
+import re
+
+# The only head that is remembered is one whose every line ends in CRLF and that has one length, of
+# plain digits. 15 digits are below any limit of any parser.
+_MAX_DIGITS = 15
+_LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,15})\r\n", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked\r\n", re.IGNORECASE)
+# With one of these a message is more than its head and so many bytes.
+_UNUSUAL = re.compile(rb"\r\n(?:expect|upgrade|trailer|transfer-encoding)[ \t]*:", re.IGNORECASE)
+_LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
+_STRAY_END = re.compile(rb"\r(?!\n)|(?<!\r)\n|\n[ \t]")
+
+
+class RepeatedHead:
+    """The bytes of a head before its length and after it."""
+
+    __slots__ = ("_after", "_before", "_before_len", "chunked")
+
+    def __init__(self, before: bytes, after: bytes, *, chunked: bool) -> None:
+        self._before = before
+        self._before_len = len(before)
+        self._after = after
+        self.chunked = chunked  # instead of a length
+
+    def body_at(self, data: bytes) -> int:
+        """Where the body begins if `data` opens with this head, else 0. O(head)."""
+        if not data.startswith(self._before):
+            return 0
+        if self.chunked:
+            return self._before_len
+        begin = self._before_len
+        end = data.find(b"\r", begin, begin + _MAX_DIGITS + 1)
+        if end < 0 or not data.startswith(self._after, end) or not data[begin:end].isdigit():
+            return 0
+        return end + len(self._after)
+
+    def length(self, data: bytes, body_at: int) -> int:
+        """The length that the head says, where it has one. O(1)."""
+        return int(data[self._before_len : body_at - len(self._after)])
+
+
+def repeatable(data: bytes) -> RepeatedHead | None:
+    """The head that `data` opens with, if it is of the usual shape. O(head).
+
+    For who has had all of it accepted by a parser, as one message whose head is complete.
+    """
+    end = data.find(b"\r\n\r\n") + 4
+    if end == 3:
+        return None
+    head = data[:end]
+    if _STRAY_END.search(head) or len(_LENGTHS.findall(head)) > 1:
+        return None
+    length = _LENGTH.search(head)
+    if length is not None and not _UNUSUAL.search(head):
+        return RepeatedHead(head[: length.start(1)], head[length.end(1) :], chunked=False)
+    if length is None and not _LENGTHS.search(head) and _CHUNKED.search(head):
+        if len(_UNUSUAL.findall(head)) == 1:
+            return RepeatedHead(head, b"", chunked=True)
+    return None

@@ -1,0 +1,175 @@
+"""A head that came before is recognised by its bytes, and then means what the parser made of it."""
+
+from itertools import pairwise
+
+import httptools
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.repeated import RepeatedHead, repeatable
+from fairlead.gateway.requests import RequestReader
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
+
+
+def post(body: bytes) -> bytes:
+    return HEAD % str(len(body)).encode() + body
+
+
+class ParserOnly(RequestReader):
+    """What a reader would say that remembers nothing."""
+
+    def _learn(self, data: bytes) -> None:
+        pass
+
+
+def read(
+    kind: type[RequestReader], pieces: list[bytes], *, max_body_len: int = 400
+) -> list[object]:
+    """All that can be seen of a connection on which `pieces` arrived."""
+    arrived = Arrived()
+    admitted: list[bytes] = []
+
+    def admit(request: Incoming) -> bool:
+        admitted.append(request.target)
+        return True
+
+    reader = kind(max_body_len=max_body_len, admit=admit, arrived=arrived)
+    for piece in pieces:
+        reader.feed(piece)
+    seen: list[object] = [reader.receiving, reader.deaf, arrived.length, admitted]
+    while reader.ready:
+        one = reader.take()
+        seen.append(
+            (one.method, one.target, b"".join(one.lines), one.body, one.authorization, one.tenant,
+             one.tenant_twice, one.keep_alive, one.http10, one.status, type(one.refusal))
+        )  # fmt: skip
+    return seen
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(place % (len(data) + 1) for place in at)})
+    return [data[a:b] for a, b in pairwise(places)]
+
+
+USUAL = [
+    post(b"hello"),
+    post(b""),
+    post(b"x" * 99),
+    post(b"POST / HTTP/1.1\r\n\r\n"),
+    post(b"y" * 401),  # over the limit
+]
+LIKE = [
+    HEAD % b"05" + b"hello",
+    HEAD % b"5 " + b"hello",
+    HEAD % b"+5" + b"hello",
+    HEAD % b"0x5" + b"hello",
+    HEAD % b"5, 5" + b"hello",
+    HEAD % b"5\r\nContent-Length: 6" + b"hello!",
+    HEAD % b"5\r\nTransfer-Encoding: chunked" + b"5\r\nhello\r\n0\r\n\r\n",
+    HEAD % b"5\r\nConnection: close" + b"hello",
+    HEAD % b"5\r\nExpect: 100-continue" + b"hello",
+    HEAD % b"5\r\n folded: 1" + b"hello",
+    HEAD % b"1_0" + b"helloworld",
+    HEAD % "٥".encode() + b"hello",
+    HEAD % b"" + b"hello",
+    HEAD % b"99999999999999999999" + b"hello",
+    HEAD.replace(b"\r\n", b"\n") % b"5" + b"hello",
+    HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") % b"5" + b"hello",
+    HEAD.replace(b"X-One", b"x-smg-tenant-id") % b"5" + b"hello",
+    HEAD.replace(b"X-One: 1", b"Upgrade: h2c\r\nConnection: Upgrade") % b"5" + b"hello",
+    HEAD.replace(b"Content-Length: %b", b"X-Length: %b") % b"5",
+    HEAD.replace(b"Content-Length: %b", b"Transfer-Encoding: chunked\r\nX: %b") % b"5"
+    + b"5\r\nhello\r\n0\r\n\r\n",
+    b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n",
+    b"\r\n",
+    b"junk",
+]
+
+
+@settings(max_examples=400)
+@given(
+    messages=st.lists(st.sampled_from(USUAL * 5 + LIKE), min_size=1, max_size=8),
+    at=st.lists(st.integers(0, 1 << 16), max_size=12),
+    whole=st.booleans(),
+)
+def test_a_reader_with_a_memory_reads_what_one_without_reads(
+    messages: list[bytes], at: list[int], whole: bool
+) -> None:
+    """
+    However requests are cut, mixed and malformed, and whatever came before them: neither a request
+    more nor one less, no other body, and the same refusals. This is what keeps smuggling out.
+    """
+    pieces = messages if whole else cut(b"".join(messages), at)
+
+    assert read(RequestReader, pieces) == read(ParserOnly, pieces)
+
+
+@settings(max_examples=300)
+@given(
+    place=st.integers(0, len(post(b"hello")) - 1),
+    byte=st.integers(0, 255),
+    insert=st.booleans(),
+)
+def test_one_byte_that_differs_is_the_parsers_to_judge(place: int, byte: int, insert: bool) -> None:
+    usual = post(b"hello")
+    changed = usual[:place] + bytes([byte]) + usual[place + (not insert) :]
+    pieces = [usual, changed, usual]
+
+    assert read(RequestReader, pieces) == read(ParserOnly, pieces)
+
+
+class Counted:
+    """What a parser says of a head alone."""
+
+    def __init__(self) -> None:
+        self.heads = 0
+
+    def on_headers_complete(self) -> None:
+        self.heads += 1
+
+
+def test_the_second_request_of_a_connection_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the memory would be of no use, and no other test would notice."""
+    parsed = []
+    parse = RequestReader._parse
+    monkeypatch.setattr(
+        RequestReader, "_parse", lambda self, data: (parsed.append(data), parse(self, data))[1]
+    )
+
+    seen = read(RequestReader, [post(b"hello"), post(b"other one"), post(b"x" * 200)[:150]])
+
+    assert parsed == [post(b"hello")]
+    assert seen[:2] == [True, False]
+
+
+@pytest.mark.parametrize("message", LIKE[1:])
+def test_only_the_usual_shape_is_remembered(message: bytes) -> None:
+    known = repeatable(message)
+
+    assert known is None or known.chunked or httptools_reads(message) == 1
+
+
+def httptools_reads(message: bytes) -> int:
+    counted = Counted()
+    try:
+        httptools.HttpRequestParser(counted).feed_data(message)
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        return -1
+    return counted.heads
+
+
+def test_no_other_bytes_than_digits_may_differ() -> None:
+    known = repeatable(post(b"hello"))
+    assert isinstance(known, RepeatedHead)
+    other = HEAD % b"123456"
+
+    assert known.body_at(other) == len(other)
+    assert known.length(other, len(other)) == 123456
+    for wrong in (b"", b"1" * 16, b"1a", b"-1", b" 1", b"1\n"):
+        assert known.body_at(HEAD % wrong) == 0
+    assert known.body_at(other[:-1]) == known.body_at(other[:60]) == 0
+    assert known.body_at(other.replace(b"X-One", b"X-Two")) == 0
+    assert known.body_at(other.replace(b"*/*", b"*/a")) == 0
