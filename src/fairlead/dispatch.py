@@ -5,23 +5,23 @@ engine, refused by it, given up by its caller, or failed for want of an engine t
 What it was charged at dispatch is then replaced by what it really got (DESIGN 3.4).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from fairlead.core.chunk_index import ChunkIndex, chunks_len
+from fairlead.core.chunk_index import chunks_len
+from fairlead.core.estimates import Estimates
 from fairlead.core.ledger import Ledger
 from fairlead.core.matches import Matches
+from fairlead.core.prefix_index import Admitting, PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
+from fairlead.core.token_scale import TokenScale
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
 
 # A token number in the text of the prefix index.
 TOKEN_BYTES = 4
-# Bytes of text whose length in tokens is remembered: enough for a steady mean, little enough that
-# it follows a change of model or language within a few dozen long prompts.
-_SCALE_MEMORY = 1 << 22
 # What a prompt may be longer than its text: images named by a URL, a template's own words.
 _MAX_UNSEEN = 1 << 17
 # Beyond this a text is not what was counted: an image in base64, a prompt the engine cut.
@@ -87,25 +87,6 @@ class Worker:
         return model is None or self.models is None or model in self.models
 
 
-class TokenScale:
-    """Bytes of text -> tokens: four bytes to a token until engines have said better."""
-
-    def __init__(self) -> None:
-        self._bytes, self._tokens = 4096, 1024
-
-    def tokens(self, text_len: int) -> int:
-        """The estimate for a text of `text_len` bytes. O(1)."""
-        return text_len * self._tokens // self._bytes
-
-    def learn(self, text_len: int, tokens: int) -> None:
-        """A text of `text_len` bytes was `tokens` long. O(1)."""
-        self._bytes += text_len
-        self._tokens += tokens
-        if self._bytes > _SCALE_MEMORY:
-            self._bytes //= 2
-            self._tokens = max(1, self._tokens // 2)
-
-
 def _counted(length: int) -> int:
     """Tokens in `length` bytes of prompt that came, or were made, as token numbers."""
     return length // TOKEN_BYTES
@@ -114,10 +95,14 @@ def _counted(length: int) -> int:
 class Dispatcher:
     """Owns the router, the prefix index, the tickets and the clients' accounts."""
 
-    def __init__(self, *, router: Router, index: ChunkIndex, max_in_flight: int = 1024) -> None:
+    def __init__(self, *, router: Router, index: PrefixIndex, max_in_flight: int = 1024) -> None:
         self.router = router
         self.index = index
+        # Bytes of text that the first so many units of a prompt cover.
+        self.covered: Callable[[int], int] = chunks_len
+        self._admitting = index if isinstance(index, Admitting) else None
         self.scale = TokenScale()
+        self.estimates = Estimates()
         self.ledger = Ledger()
         self.workers: dict[WorkerId, Worker] = {}
         self.retries = 0
@@ -157,9 +142,11 @@ class Dispatcher:
         """The caller gets the first byte of the answer: this counts as admission. O(1)."""
         assert ticket.state is State.WAITING, ticket
         ticket.state = State.STARTED
+        self._admitted(ticket)
 
     def finished(self, ticket: Ticket, usage: Usage | None) -> None:
         """The engine answered in full. O(1)."""
+        self._admitted(ticket)
         extend_len = ticket.extend_len
         if usage is not None:
             extend_len = self._learn(ticket, self._completed(ticket, usage))
@@ -235,6 +222,7 @@ class Dispatcher:
         """As `worker_down`, and `name` is not expected back."""
         waiting = self.worker_down(name)
         del self.workers[name]
+        self.estimates.forget(name)
         return waiting
 
     def set_taking(self, name: WorkerId, *, taking: bool) -> None:
@@ -279,7 +267,7 @@ class Dispatcher:
         request = ticket.request
         tokens = self.scale.tokens if ticket.text_len else _counted
         matched = {
-            name: min(tokens(chunks_len(depth)), request.input_len - 1)
+            name: min(tokens(self.covered(depth)), request.input_len - 1)
             for name, depth in self.index.match(request.prompt).items()
             if depth
         }
@@ -293,6 +281,10 @@ class Dispatcher:
         # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
         self.index.insert(ticket.worker, request.prompt)
         self.workers[ticket.worker].tickets.add(ticket)
+
+    def _admitted(self, ticket: Ticket) -> None:
+        if self._admitting is not None:
+            self._admitting.admitted(ticket.worker, ticket.request.prompt)
 
     def _completed(self, ticket: Ticket, usage: Usage) -> Usage:
         """`usage` with the zero that was left out: vLLM 0.15 to 0.20 leave the details out if nothing
@@ -318,6 +310,13 @@ class Dispatcher:
             self.scale.learn(text_len, prompt_len)
         cached_len = ticket.matched_len if usage.cached_len is None else usage.cached_len
         extend_len = max(1, prompt_len - cached_len)
+        if usage.cached_len is not None:
+            self.estimates.compare(
+                ticket.worker,
+                estimated=ticket.extend_len,
+                reported=extend_len,
+                prompt_len=prompt_len,
+            )
         ticket.matched_len = max(0, prompt_len - extend_len)
         # Of a batch, each prompt is answered, and each has a token at least.
         answers = _MAX_CHOICES + request.input_len

@@ -1,0 +1,35 @@
+"""What a router's host asks of an index of the workers' prefixes, whatever it is made of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from fairlead.core.request import Unit, WorkerId
+
+
+class PrefixIndex(Protocol):
+    """Which worker has cached how much of a prompt: `ChunkIndex` for bytes, `TokenIndex` for tokens."""
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """`worker` is up."""
+        ...
+
+    def drop_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone with all it had."""
+        ...
+
+    def match(self, units: Sequence[Unit], /) -> Mapping[WorkerId, int]:
+        """How many leading units each worker holds. Pure."""
+        ...
+
+    def insert(self, worker: WorkerId, units: Sequence[Unit], /) -> None:
+        """`worker` has these units, or will."""
+        ...
+
+
+@runtime_checkable
+class Admitting(Protocol):
+    """An index that wants to know when a prompt was admitted: from then on silence tells something."""
+
+    def admitted(self, worker: WorkerId, units: Sequence[Unit], /) -> None:
+        """`worker` has begun to answer."""
+        ...

@@ -1,0 +1,289 @@
+"""Which worker has cached how much of a prompt, in blocks of tokens: what engines report, and guesses.
+
+What an engine's events confirm is held until they withdraw it. What was only sent there is a guess:
+optimistic until it is confirmed, denied or expired (DESIGN 3.4). A guess can be denied only where
+silence means something: where every event since the cache was empty has been seen.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from fairlead.core.request import Unit, WorkerId
+
+# The engine's first byte says that the prompt was admitted; its events come within a step or two.
+_GRACE_US = 2_000_000
+# A guess whose request never began: its engine failed, its caller left.
+_PATIENCE_US = 300_000_000
+
+
+class Knowledge(IntEnum):
+    """How much of a worker's cache its events have told."""
+
+    NONE = 0  # no events: guesses only, the least recently used goes
+    PARTIAL = 1  # what is confirmed is there, but there may be more
+    COMPLETE = 2  # every event since the cache was empty
+
+
+class CacheListener(Protocol):
+    """Hears of workers that come and go."""
+
+    def worker_added(self, worker: WorkerId) -> None:
+        """It is up, and nothing is known of its cache."""
+        ...
+
+    def worker_dropped(self, worker: WorkerId) -> None:
+        """It is gone."""
+        ...
+
+
+class _Cache:
+    """One worker's blocks; a block is confirmed, or in one of the other three, or in none."""
+
+    __slots__ = (
+        "bit", "confirmed", "denied", "due", "expired", "guessed", "knowledge", "stride", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, bit: int) -> None:
+        self.bit = bit
+        self.knowledge = Knowledge.NONE
+        self.stride = 1  # blocks of ours to one of the engine's
+        self.confirmed: dict[Unit, int] = {}  # how often; an engine may hold copies
+        self.guessed: OrderedDict[Unit, None] = OrderedDict()  # oldest first; cannot be denied
+        self.waiting: OrderedDict[Unit, int] = OrderedDict()  # sent: when it expires
+        self.due: OrderedDict[Unit, int] = OrderedDict()  # begun: when it is denied
+        self.denied = self.expired = 0
+
+    def guesses(self) -> int:
+        return len(self.guessed) + len(self.waiting) + len(self.due)
+
+
+class TokenIndex:
+    """The blocks each worker has: at most `capacity` guesses, and what its events confirm.
+
+    The caller bounds what is confirmed. A block's workers are the bits of one integer, so one walk down
+    a prompt matches all workers. Time stands still between two calls of `advance`.
+    """
+
+    def __init__(self, *, capacity: int = 32_768) -> None:
+        assert capacity >= 1, capacity
+        self._capacity = capacity
+        self._now_us = 0
+        self._caches: dict[WorkerId, _Cache] = {}
+        self._holders: dict[Unit, int] = {}  # block -> bits of the workers that hold it
+        self._listeners: list[CacheListener] = []
+
+    def listen(self, listener: CacheListener) -> None:
+        """From now on `listener` hears of workers that come and go."""
+        self._listeners.append(listener)
+
+    def add_worker(self, worker: WorkerId) -> None:
+        """`worker` is up with a cache nobody knows. O(workers)."""
+        assert worker not in self._caches, worker
+        taken = 0
+        for cache in self._caches.values():
+            taken |= cache.bit
+        self._caches[worker] = _Cache(~taken & (taken + 1))  # the lowest free bit
+        for listener in self._listeners:
+            listener.worker_added(worker)
+
+    def drop_worker(self, worker: WorkerId) -> None:
+        """`worker` is gone with all it had. O(its blocks)."""
+        cache = self._caches.pop(worker)
+        for blocks in (cache.confirmed, cache.guessed, cache.waiting, cache.due):
+            for block in blocks:
+                self._release(block, cache.bit)
+        for listener in self._listeners:
+            listener.worker_dropped(worker)
+
+    # -- what is asked
+
+    def match(self, blocks: Sequence[Unit]) -> dict[WorkerId, int]:
+        """How many leading blocks each worker holds, in whole blocks of its engine's.
+
+        Pure. O(longest match + workers).
+        """
+        holders, caches = self._holders, self._caches
+        alive = depth = 0
+        for cache in caches.values():
+            alive |= cache.bit
+        matched = dict.fromkeys(caches, 0)
+        for block in blocks:
+            still = holders.get(block, 0) & alive
+            if still != alive:
+                self._note(matched, alive & ~still, depth)
+                alive = still
+                if not alive:
+                    return matched
+            depth += 1
+        self._note(matched, alive, depth)
+        return matched
+
+    def knowledge(self, worker: WorkerId) -> Knowledge:
+        """How much of its cache is known. O(1)."""
+        return self._caches[worker].knowledge
+
+    def size(self, worker: WorkerId) -> int:
+        """How many blocks `worker` holds, guesses included. O(1)."""
+        cache = self._caches[worker]
+        return len(cache.confirmed) + cache.guesses()
+
+    def confirmed(self, worker: WorkerId) -> int:
+        """How many of them its events have confirmed. O(1)."""
+        return len(self._caches[worker].confirmed)
+
+    def disproved(self, worker: WorkerId) -> tuple[int, int]:
+        """How many guesses were denied by silence, and how many expired. O(1)."""
+        cache = self._caches[worker]
+        return cache.denied, cache.expired
+
+    def __contains__(self, worker: WorkerId) -> bool:
+        return worker in self._caches
+
+    # -- what is guessed
+
+    def insert(self, worker: WorkerId, blocks: Sequence[Unit]) -> None:
+        """`worker` will have these blocks: a prompt is sent there. O(blocks).
+
+        The deepest is touched first, so that the tail of a prompt is forgotten before its head.
+        """
+        cache = self._caches[worker]
+        complete = cache.knowledge is Knowledge.COMPLETE
+        for block in reversed(blocks):
+            if block not in cache.confirmed:
+                if complete and _exact(block):
+                    cache.due.pop(block, None)
+                    cache.waiting[block] = self._now_us + _PATIENCE_US
+                    cache.waiting.move_to_end(block)
+                else:
+                    cache.guessed[block] = None
+                    cache.guessed.move_to_end(block)
+                self._holders[block] = self._holders.get(block, 0) | cache.bit
+        while cache.guesses() > self._capacity:
+            self._forget_oldest(cache)
+
+    def admitted(self, worker: WorkerId, blocks: Sequence[Unit]) -> None:
+        """`worker` has begun to answer, so it has these blocks, or will soon have said nothing.
+
+        O(blocks); O(1) where nothing waits to be confirmed.
+        """
+        cache = self._caches.get(worker)
+        if cache is None or not cache.waiting:
+            return
+        for block in blocks:
+            if block in cache.waiting:
+                del cache.waiting[block]
+                cache.due[block] = self._now_us + _GRACE_US
+
+    def advance(self, now_us: int) -> None:
+        """It is `now_us`: what is overdue is denied. O(workers + what is denied)."""
+        assert now_us >= self._now_us, (now_us, self._now_us)
+        self._now_us = now_us
+        for cache in self._caches.values():
+            cache.denied += self._expire(cache, cache.due)
+            cache.expired += self._expire(cache, cache.waiting)
+
+    # -- what is known
+
+    def confirm(self, worker: WorkerId, block: Unit) -> None:
+        """The engine has stored the block, once more perhaps. O(1)."""
+        cache = self._caches[worker]
+        copies = cache.confirmed.get(block, 0)
+        cache.confirmed[block] = copies + 1
+        if not copies:
+            cache.guessed.pop(block, None)
+            cache.waiting.pop(block, None)
+            cache.due.pop(block, None)
+            self._holders[block] = self._holders.get(block, 0) | cache.bit
+
+    def withdraw(self, worker: WorkerId, block: Unit) -> None:
+        """The engine has removed a block it had stored. O(1)."""
+        cache = self._caches[worker]
+        copies = cache.confirmed.pop(block)
+        assert copies >= 1, block
+        if copies > 1:
+            cache.confirmed[block] = copies - 1
+        else:
+            self._release(block, cache.bit)
+
+    def learn(self, worker: WorkerId, knowledge: Knowledge) -> None:
+        """How much of the cache is known from now on. O(guesses) when that changes.
+
+        Guesses made while little was known have had their time when all is known, and are denied soon.
+        With NONE the confirmed blocks must have been withdrawn: what is left is optimistic again.
+        """
+        cache = self._caches[worker]
+        if knowledge is cache.knowledge:
+            return
+        assert knowledge is not Knowledge.NONE or not cache.confirmed, worker
+        cache.knowledge = knowledge
+        if knowledge is Knowledge.COMPLETE:
+            for block in [block for block in cache.guessed if _exact(block)]:
+                del cache.guessed[block]
+                cache.due[block] = self._now_us + _GRACE_US
+            return
+        for blocks in (cache.waiting, cache.due):
+            for block in blocks:
+                cache.guessed[block] = None
+            blocks.clear()
+
+    def set_stride(self, worker: WorkerId, stride: int) -> None:
+        """A block of the engine's is `stride` of ours, and only whole ones can be matched. O(1)."""
+        assert stride >= 1, stride
+        self._caches[worker].stride = stride
+
+    def check(self) -> None:
+        """Every invariant. O(index)."""
+        expected: dict[Unit, int] = {}
+        for worker, cache in self._caches.items():
+            assert cache.guesses() <= self._capacity, worker
+            parts = (cache.confirmed, cache.guessed, cache.waiting, cache.due)
+            for blocks in parts:
+                for block in blocks:
+                    assert not expected.get(block, 0) & cache.bit, (worker, block)
+                    expected[block] = expected.get(block, 0) | cache.bit
+            assert all(copies >= 1 for copies in cache.confirmed.values()), worker
+            complete = cache.knowledge is Knowledge.COMPLETE
+            assert complete or not (cache.waiting or cache.due), worker
+            for deadlines in (list(cache.waiting.values()), list(cache.due.values())):
+                assert deadlines == sorted(deadlines), worker
+        assert expected == self._holders
+
+    # -- inside
+
+    def _note(self, matched: dict[WorkerId, int], bits: int, depth: int) -> None:
+        for worker, cache in self._caches.items():
+            if bits & cache.bit:
+                matched[worker] = depth - depth % cache.stride
+
+    def _expire(self, cache: _Cache, blocks: OrderedDict[Unit, int]) -> int:
+        count = 0
+        while blocks:
+            block, deadline_us = next(iter(blocks.items()))
+            if deadline_us > self._now_us:
+                break
+            del blocks[block]
+            self._release(block, cache.bit)
+            count += 1
+        return count
+
+    def _forget_oldest(self, cache: _Cache) -> None:
+        """Guesses that cannot be denied go first: they are the least certain."""
+        for blocks in (cache.guessed, cache.due, cache.waiting):
+            if blocks:
+                block, _ = blocks.popitem(last=False)
+                self._release(block, cache.bit)
+                return
+
+    def _release(self, block: Unit, bit: int) -> None:
+        rest = self._holders[block] & ~bit
+        if rest:
+            self._holders[block] = rest
+        else:
+            del self._holders[block]
+
+
+def _exact(block: Unit) -> bool:
+    """Whether an engine can confirm it: see `BlockedTokens`."""
+    return isinstance(block, int) and block >= 0

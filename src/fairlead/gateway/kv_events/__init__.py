@@ -1,0 +1,1 @@
+"""What the engines have cached, as their own events tell it: vLLM's and SGLang's, over ZMQ."""
