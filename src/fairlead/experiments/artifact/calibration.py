@@ -14,13 +14,13 @@ from rich.console import Console
 from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
 from fairlead.experiments.artifact.compared import Comparison, agreement, numbers_of
+from fairlead.experiments.artifact.engine import ENGINE, JITTER, ON_A10G
 from fairlead.experiments.artifact.figure import RAMP, save_figure
 from fairlead.experiments.artifact.replay import US_PER_S, replayed
 from fairlead.experiments.artifact.report import show, write
 from fairlead.experiments.artifact.runs import REQUESTS, MeasuredRun, read_runs
 from fairlead.experiments.registry import data_folder
 from fairlead.metrics.vtc_table import Row
-from fairlead.sim.artifact import MAX_RUNNING
 from fairlead.sim.config import SimConfig
 from fairlead.workloads.importers.format import lengths_only
 
@@ -33,33 +33,28 @@ SCHEDULERS = {
     "VTC_pred50": "vtc-noisy",
 }
 WEIGHTED = {f"c{client}": client + 1 for client in range(4)}  # of WVTC
-ON_A10G = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
 ON_A100 = "a100-2024:llama-2-13b"
 A100_PREFIX = "llama13b_a100_"  # then the pool, and the length of the requests
 
 # A few seconds together: one run of each kind.
 QUICK = ("overload/FCFS", "increase/FCFS", "increase/VTC", "real/VTC", "real/RPM5", "real/RPM20")
-# Of each pass's time, where the spread over seeds is asked for.
-JITTER = 0.05
 
 
 def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConfig:
     """The artifact's engine on the run's GPU, with the run's scheduler."""
     limited = run.scheduler.startswith("RPM")
-    engine: dict[str, object] = dict(ON_A10G)
+    gpu = ON_A10G
     if run.workload.startswith(A100_PREFIX):
         pool = run.workload.removeprefix(A100_PREFIX).partition("_")[0]
-        engine = {"step_time": ON_A100, "kv_tokens": int(pool)}
+        gpu = {"step_time": ON_A100, "kv_tokens": int(pool)}
     return SimConfig(
         scheduler="rpm" if limited else SCHEDULERS[run.scheduler],
-        router="round-robin",
-        host="artifact",
-        max_running=MAX_RUNNING,
         rpm_limit=int(run.scheduler.removeprefix("RPM")) if limited else None,
         weights=WEIGHTED if run.scheduler == "WVTC" else {},
         jitter=jitter,
         seed=seed,
-        **engine,  # type: ignore[arg-type]
+        **ENGINE,
+        **gpu,
     )
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fairlead.experiments.artifact.engine import ENGINE, JITTER
 from fairlead.experiments.artifact.replay import (
     FROM_ENGINE_US,
     PROMPT_EXTRA,
@@ -31,17 +32,8 @@ from fairlead.metrics.vtc_table import (
     service_rates,
     table,
 )
-from fairlead.sim.artifact import MAX_RUNNING
 from fairlead.sim.config import SimConfig
 
-# Of each pass's time, where a seed is to tell something (as in vtc_calibration.py): the engine has
-# no randomness, and the real trace has none. The first seed goes without.
-JITTER = 0.05
-ENGINE: Mapping[str, Any] = {
-    "host": "artifact",
-    "router": "round-robin",
-    "max_running": MAX_RUNNING,
-}
 # What a request is worth in the table's Max Diff, Avg Diff and Diff Var.
 WORTHS = {"linear": linear, "profiled": profiled}
 ALL = "all"  # instead of a client, where a point is of all of them

@@ -8,13 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fairlead.experiments.studies.dlpm.systems import ON_A10G, ON_A10G_8B
 from fairlead.experiments.study.measures import wait
 from fairlead.experiments.study.results import Label
 from fairlead.experiments.study.study import Generated, Imported, Outcome, Simulated
-
-# Memory for 39,000 tokens of KV, so that prefixes push each other out; 129,000 for whole documents.
-ON_A10G_8B = {"step_time": "a10g:llama-3.1-8b"}
-ON_A10G_3B = {"step_time": "a10g:llama-3.2-3b"}
 
 MOONCAKE = ("mooncake/conversation.jsonl.gz",)
 AGENTIC = ("agentic_sessions/sessions.jsonl.gz",)
@@ -85,8 +82,8 @@ LOADS: Mapping[str, Load] = {
     "tot-s2": _trees("tot-s2", 0.1, 0.027, branches=(2,)),
     "judge-s1": _trees("judge-s1", 0.12, 0.08),
     "judge-s2": _trees("judge-s2", 0.2, 0.04),
-    "long-qa-s1": replace(_trees("long-qa-s1", 0.2, 0.04), engine=ON_A10G_3B),
-    "long-qa-s2": replace(_trees("long-qa-s2", 0.1, 0.04), engine=ON_A10G_3B),
+    "long-qa-s1": replace(_trees("long-qa-s1", 0.2, 0.04), engine=ON_A10G),
+    "long-qa-s2": replace(_trees("long-qa-s2", 0.1, 0.04), engine=ON_A10G),
     "arena": _trees("arena", 4.0, 0.7),
     "chat": replace(_trees("chat", 2.0, 0.25, clients=6), duration_s=180),
     "mixed": Load(source=Generated(workload="mixed"), heavy=("c2",), rates=(0.35, 0.08, 0.1, 0.05)),

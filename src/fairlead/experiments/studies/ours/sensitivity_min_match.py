@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from fairlead.experiments.studies.ours.contention import MAX_MISFITS, ON_A10G_8B
+from fairlead.experiments.studies.dlpm.systems import ON_A10G_8B
+from fairlead.experiments.studies.ours.contention import MAX_MISFITS
 from fairlead.experiments.study.measures import hit_rate, jain_system, throughput, wait
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Label, Results, interval_of

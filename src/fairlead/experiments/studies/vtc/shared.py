@@ -8,13 +8,13 @@ from typing import Any
 
 from fairlead.core.costs import PROFILED
 from fairlead.experiments.artifact.case import AsMeasured, AsPrinted, Replayed
+from fairlead.experiments.artifact.engine import ON_A10G
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results, interval_of, three_digits
 from fairlead.experiments.study.study import Case, Generated, Imported
 from fairlead.metrics.vtc_table import Table
 
 PAPER = "VTC (arXiv:2401.00588v2)"
-ON_A10G = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).
 BOUND = 40_000
 REAL = Imported(format="vtc", files=("vtc_arena_trace/requests.csv.gz",))
