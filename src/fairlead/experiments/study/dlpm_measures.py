@@ -8,6 +8,12 @@ from fairlead.experiments.study.study import Measure, Outcome
 SLOW = 0.4  # of the best minute's service
 
 
+def requests_per_s(outcome: Outcome) -> float | None:
+    """Requests that finished a second: where more is asked for than can be served, the capacity."""
+    value: float | None = outcome.summary["throughput"]["requests_per_s"]
+    return value
+
+
 def slow_share(outcome: Outcome) -> float | None:
     """Share of the minutes in which the cluster gave less than 40 % of what it gave in its best one.
 

@@ -6,6 +6,7 @@ from typing import Any
 from fairlead.experiments.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
 from fairlead.experiments.studies.dlpm.varied import spelled
 from fairlead.experiments.study.claims import Rule, above, below, judged, within
+from fairlead.experiments.study.dlpm_measures import requests_per_s
 from fairlead.experiments.study.measures import hit_rate, jain_client, jain_system, throughput
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results, interval_of
@@ -223,6 +224,7 @@ STUDY = Study(
     cases=cases,
     measures={
         "throughput": throughput,
+        "requests_per_s": requests_per_s,
         "hit_rate": hit_rate,
         "jain_client": jain_client,
         "jain_system": jain_system,

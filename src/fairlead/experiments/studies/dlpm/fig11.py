@@ -7,6 +7,7 @@ from typing import Any
 from fairlead.experiments.studies.dlpm.systems import ON_A10G
 from fairlead.experiments.studies.dlpm.varied import STATED
 from fairlead.experiments.study.claims import Rule, above, judged, within
+from fairlead.experiments.study.dlpm_measures import requests_per_s
 from fairlead.experiments.study.measures import hit_rate, throughput
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results, interval_of, three_digits
@@ -154,7 +155,7 @@ STUDY = Study(
     shows="service rate of DLPM, LPM and VTC with 5 to 50 clients at a constant total rate",
     takes="quick 8 s; full 4 min",
     cases=cases,
-    measures={"throughput": throughput, "hit_rate": hit_rate},
+    measures={"throughput": throughput, "requests_per_s": requests_per_s, "hit_rate": hit_rate},
     panels=[
         Panel(
             title=title,

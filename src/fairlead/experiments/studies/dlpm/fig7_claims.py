@@ -267,7 +267,7 @@ def _collapse(results: Results) -> Iterator[Verdict]:
 
 
 def _piling_up(results: Results) -> Iterator[Verdict]:
-    """S2 judge: every article of client 0 begins with the same 634 tokens, more than --min-match."""
+    """S2 judge: every article of client 0 begins with the same text, longer than --min-match."""
     if "min-match 1,024" not in results.labels("variant"):
         return
     of: dict[str, Label] = {

@@ -7,20 +7,20 @@ from fairlead.experiments.studies.dlpm.over_time import over_time
 from fairlead.experiments.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
 from fairlead.experiments.studies.dlpm.varied import STATED, ratios, spelled
 from fairlead.experiments.study.claims import Rule, above, below, judged, within
-from fairlead.experiments.study.dlpm_measures import longest_ttft
+from fairlead.experiments.study.dlpm_measures import longest_ttft, requests_per_s
 from fairlead.experiments.study.measures import hit_rate, makespan_s, throughput, ttft
 from fairlead.experiments.study.results import Interval, Label, Results
 from fairlead.experiments.study.study import Case, Generated, Simulated, Study, Verdict
 
 GOOD, SURGING = ("c0", "c1"), ("c2", "c3")
-RATE = 3.0  # conversations a second and good client; two A10Gs serve about 19 requests/s
+RATE = 3.0  # conversations a second and good client; requests_per_s has what is served
 # Who returns to normal midway: both (the earlier text), or client 2 alone (arXiv).
 BOTH, ALONE = "2 and 3 return", "2 returns"
 READINGS: Mapping[str, tuple[str, tuple[float, ...]]] = {
     BOTH: ("arena-surge", (RATE,)),
     ALONE: ("arena-surge-one", (RATE, RATE, RATE, 5 * RATE)),
 }
-LOW_S = 5  # no number is printed: what a person at a chat still takes for an answer at once
+LOW_S = 5  # a choice of ours: no number is printed
 OTHERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
     "SGLang's admission": (("d2lpm", "rr+lpm", "vtc"), {"host": "sglang"}),
     "LPM falls back above 128": (("rr+lpm",), {"fallback": 128}),
@@ -187,6 +187,7 @@ STUDY = Study(
         "longest_s": longest_ttft(*SURGING),
         "makespan_s": makespan_s,
         "throughput": throughput,
+        "requests_per_s": requests_per_s,
         "hit_rate": hit_rate,
     },
     panels=over_time(

@@ -100,8 +100,8 @@ STUDY = Study(
         ),
     ],
     judge=judge,
-    choices="Rates and lengths are unstated: 16 trees each (quick: 8) at 0.4 a second: all of them are there "
-    "before a tenth is done. SGLang's rules of admission (host sglang), 129,000 KV tokens a GPU; scarce "
+    choices="Rates and lengths are unstated: 16 trees each (quick: 8) at 0.4 a second, so that the last "
+    "comes after about 40 s. SGLang's rules of admission (host sglang), 129,000 KV tokens a GPU; scarce "
     "memory and in-batch sharing are varied on the ideal engine. With SGLang's rules every look ends at a "
     "request that does not fit; on the ideal engine looks of D2LPM and Preble pass it over, as many as there "
     "are (max_misfits is not set: queues are short), and VTC's end. Is client 0's longer prefix a longer "
