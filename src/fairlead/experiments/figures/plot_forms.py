@@ -6,13 +6,11 @@ from typing import Any, NamedTuple
 
 from fairlead.experiments.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, short
 from fairlead.experiments.figures.palette import colours_of, policy_of
-from fairlead.experiments.figures.placing import Mark, Place, placed
+from fairlead.experiments.figures.placing import Mark, Place, anchor_of, placed
 from fairlead.experiments.study.panel import Panel
 from fairlead.experiments.study.results import Interval, Label, Results
 
 MARKERS = "osD^vPX*<>"
-# From one line of names to the next, and from one place further off to the next.
-LINE_POINTS, STEP_POINTS = 9, 14
 # A panel of which placing knows how wide a letter is.
 USUAL_INCHES = 4.0
 DASHES = ("-", "--", ":", "-.")
@@ -205,17 +203,19 @@ def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
         " ".join([str(hue)] * last + [point.name] * bool(point.name)) for hue, point, last in spots
     ]
     at = [(point.across.median, point.y.median) for _, point, _ in spots if point.across]
+    axes.autoscale_view()  # else the limits are those of before the margins
     shares = (axes.transScale + axes.transLimits).transform(at)
-    places = placed(
-        [
-            Mark(float(x), float(y), name, last)
-            for (x, y), name, (_, _, last) in zip(shares, names, spots, strict=True)
-        ],
-        room=axes.figure.get_figwidth() / _columns(axes) / USUAL_INCHES,
-    )
-    for xy, name, (hue, _, _), place in zip(at, names, spots, places, strict=True):
+    marks = [
+        Mark(float(x), float(y), name, last)
+        for (x, y), name, (_, _, last) in zip(shares, names, spots, strict=True)
+    ]
+    room = axes.figure.get_figwidth() / _columns(axes) / USUAL_INCHES
+    for xy, mark, (hue, _, _), place in zip(
+        at, marks, spots, placed(marks, room=room), strict=True
+    ):
         if place is not None:
-            _annotate(axes, xy, name, looks[hue].colour, place)
+            anchor = anchor_of(mark, place, room)
+            _annotate(axes, xy, mark.name, colour=looks[hue].colour, place=place, anchor=anchor)
 
 
 def _columns(axes: Any) -> int:
@@ -223,16 +223,25 @@ def _columns(axes: Any) -> int:
     return int(grid.get_gridspec().ncols) if grid else 1
 
 
-def _annotate(axes: Any, xy: tuple[float, float], name: str, colour: str, place: Place) -> None:
-    line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
-    right = 5 + (abs(place.right) - 1) * STEP_POINTS
-    up = 4 + (abs(place.up) - 1) * LINE_POINTS
+def _annotate(
+    axes: Any,
+    xy: tuple[float, float],
+    name: str,
+    *,
+    colour: str,
+    place: Place,
+    anchor: tuple[float, float],
+) -> None:
+    """Beside the marker at xy; or, further off, at the anchor, a share of the panel, with a line."""
+    where: dict[str, Any] = {
+        "xytext": (5 * place.right, 4 * place.up), "textcoords": "offset points"
+    }  # fmt: skip
+    if place.is_far:
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+        where = {"xytext": anchor, "textcoords": "axes fraction", "arrowprops": line}
     axes.annotate(
-        name, xy, fontsize=7.5, color=colour, textcoords="offset points",
-        xytext=(right if place.right > 0 else -right, up if place.up > 0 else -up),
-        ha="left" if place.right > 0 else "right",
-        va="bottom" if place.up > 0 else "top",
-        arrowprops=line if place.is_far else None,
+        name, xy, fontsize=7.5, color=colour, ha="left" if place.right > 0 else "right",
+        va="bottom" if place.up > 0 else "top", **where,
     )  # fmt: skip
 
 
