@@ -55,7 +55,13 @@ def read_call(body: bytes, surface: Surface) -> Call:
         raise BadRequest(f"the body is not valid JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadRequest("the body must be a JSON object")
-    model = _optional(document, "model", str, "a string")
+    model, user, stream = document.get("model"), document.get("user"), document.get("stream")
+    if model is not None and not isinstance(model, str):
+        raise _wrong("model", "a string")
+    if user is not None and not isinstance(user, str):
+        raise _wrong("user", "a string")
+    if stream is not None and not isinstance(stream, bool):
+        raise _wrong("stream", "true or false")
     parts, tokens, prompts = surface.read_prompt(document)
     choices = document.get("n")
     if choices is not None:
@@ -68,9 +74,9 @@ def read_call(body: bytes, surface: Surface) -> Call:
         tokens=tokens,
         answers=prompts,
         model=model,
-        stream=bool(_optional(document, "stream", bool, "true or false")),
+        stream=bool(stream),
         asks_usage=not surface.usage_option or _asks_usage(document),
-        user=_optional(document, "user", str, "a string"),
+        user=user,
         max_tokens=_max_tokens(document, surface),
     )
 
@@ -124,20 +130,19 @@ class Fields:
         return json.dumps(merged, separators=_COMPACT).encode()
 
 
-def _optional(document: dict[str, Any], name: str, kind: type, expected: str) -> Any:
-    value = document.get(name)
-    if value is None or isinstance(value, kind):
-        return value
-    raise BadRequest(f"{name} must be {expected}", param=name)
+def _wrong(name: str, expected: str) -> BadRequest:
+    return BadRequest(f"{name} must be {expected}", param=name)
 
 
 def _asks_usage(document: dict[str, Any]) -> bool:
     """Whether usage must not be hidden, or not be asked for: with `continuous_usage_stats` it would
     come in every event. Engines take more than true for yes, so only a clear no is one.
     """
-    options = _optional(document, "stream_options", dict, "an object")
+    options = document.get("stream_options")
     if options is None:
         return False
+    if not isinstance(options, dict):
+        raise _wrong("stream_options", "an object")
     if options.get("continuous_usage_stats"):
         return True
     return options.get("include_usage") not in (None, False)
@@ -154,6 +159,6 @@ def _max_tokens(document: dict[str, Any], surface: Surface) -> int:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise BadRequest(f"{name} must be a whole number, 0 or more", param=name)
+            raise _wrong(name, "a whole number, 0 or more")
         return max(1, value)
     return surface.default_limit
