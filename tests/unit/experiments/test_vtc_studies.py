@@ -188,7 +188,7 @@ def test_a_line_says_what_is_off():
     vtc, *_ = verdicts_of(vtc=[232, 260], fcfs=[400, 400])
 
     assert vtc.holds == "does not hold"
-    assert vtc.why == "off: Avg Diff by +23 % (+16 to +30 % by seed), 4.6 requests a minute"
+    assert vtc.why == "off: Avg Diff by +23 % (+16 % to +30 % by seed), 4.6 requests a minute"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,12 @@ def test_the_variance_of_differences_is_judged_too(request_is, diff_var, holds):
 
     assert vtc.holds == holds
     assert ("Diff Var" in vtc.why) == (holds != "holds")
+
+
+def test_what_is_many_times_the_printed_value_is_told_so():
+    vtc, *_ = verdicts_of(diff_var=256.0, request=0, vtc=[200], fcfs=[400])
+
+    assert vtc.why == "off: Diff Var by 256x"
 
 
 def test_other_cases_of_a_scheduler_are_told_where_it_is_off():

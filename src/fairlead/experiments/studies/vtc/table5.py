@@ -23,7 +23,7 @@ STUDY = table_study(
     request=256 + 2 * 256,
     shows="Max Diff, Avg Diff, Diff Var and throughput of VTC that does not foresee outputs, foresees them"
     " to within a half, and exactly; two clients",
-    takes="quick 2 s; full 12 s",
+    takes="quick 3 s; full 12 s",
     others=[
         simulated("vtc", LONGER, labels=LABELS, shown=()),
         measured("vtc", "overload_600s", labels=LABELS, shown=()),

@@ -190,17 +190,19 @@ def _off(found: Mapping[str, Interval], line: Table, grain: float) -> list[str]:
             continue
         if abs(each.median - theirs) <= max(NEAR[metric] * theirs, whole):
             continue
-        text = f"{NAMES[metric]} by {_percent(each.median, theirs)} %"
+        text = f"{NAMES[metric]} by {_change(each.median, theirs)}"
         if each.seeds > 1:
-            text += f" ({_percent(each.low, theirs)} to {_percent(each.high, theirs)} % by seed)"
+            text += f" ({_change(each.low, theirs)} to {_change(each.high, theirs)} by seed)"
         if grain and metric in {"max_diff", "avg_diff"}:
             text += f", {abs(each.median - theirs) / grain:.1f} requests a minute"
         texts.append(text)
     return texts
 
 
-def _percent(value: float, theirs: float) -> str:
-    return f"{100 * (value / theirs - 1):+,.0f}"
+def _change(value: float, theirs: float) -> str:
+    return (
+        f"{value / theirs:,.0f}x" if value > 10 * theirs else f"{100 * (value / theirs - 1):+.0f} %"
+    )
 
 
 def _order(results: Results, lines: Mapping[str, Table]) -> Verdict:
