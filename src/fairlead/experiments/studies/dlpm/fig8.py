@@ -152,7 +152,7 @@ def _low(results: Results) -> list[Verdict]:
             _of_one(results, metric, system),
             below(LOW_S),
             unit=" s",
-            why=f"as stated: {spelled(results, metric, _runs(*others), ' s')}",
+            why=f"of the others as stated {spelled(results, metric, _runs(*others), ' s')}",
         )
         for system, metric, who, paper in printed
         for others in [[name for name in DLPM_SYSTEMS if name != system]]
