@@ -36,6 +36,10 @@ class BlockCache:
         """From now on `listener` hears of every change."""
         self._listeners.append(listener)
 
+    def unlisten(self) -> None:
+        """From now on nobody hears of anything: another policy is about to take the cache over."""
+        self._listeners.clear()
+
     def __contains__(self, block_hash: Unit) -> bool:
         return block_hash in self._copies
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from fairlead.core.request import Unit, WorkerId
@@ -56,6 +56,14 @@ def chunks_len(chunks: int) -> int:
     return _ENDS[chunks - 1] if chunks else 0
 
 
+class Follower(Protocol):
+    """Hears of what an index has forgotten, after it has."""
+
+    def evicted(self, worker: WorkerId, chunk: Unit) -> None:
+        """`worker` had this chunk longest unused, and is over its capacity."""
+        ...
+
+
 class ChunkIndex:
     """The chunks each worker has seen lately, at most `capacity` of them per worker.
 
@@ -68,6 +76,11 @@ class ChunkIndex:
         self._workers: dict[WorkerId, int] = {}  # its bit
         self._holders: dict[Unit, int] = {}  # chunk -> bits of the workers that hold it
         self._recency: dict[WorkerId, OrderedDict[Unit, None]] = {}  # oldest first
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """From now on `follower` hears of every eviction; not of a worker that is dropped."""
+        self._followers.append(follower)
 
     def add_worker(self, worker: WorkerId) -> None:
         """`worker` is up with an empty cache. O(workers)."""
@@ -118,6 +131,8 @@ class ChunkIndex:
         while len(recency) > self._capacity:
             oldest, _ = recency.popitem(last=False)
             self._release(oldest, bit)
+            for follower in self._followers:
+                follower.evicted(worker, oldest)
 
     def size(self, worker: WorkerId) -> int:
         """How many chunks `worker` holds. O(1)."""

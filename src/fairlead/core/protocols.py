@@ -13,6 +13,7 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.matches import Matches
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request, WorkerId
+from fairlead.core.seat import Prompt
 
 
 class Ordering(Protocol):
@@ -61,6 +62,15 @@ class Settling(Protocol):
 
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
         """A request that was admitted is gone, cancelled or `finished`, after `output_len` outputs."""
+        ...
+
+
+@runtime_checkable
+class Correcting(Protocol):
+    """A policy that charges for prompts, and can put right what was charged by an estimate."""
+
+    def correct(self, request: Request, *, charged: Prompt, true: Prompt) -> None:
+        """The prompt was charged as `charged` and took `true`: the difference is paid or given back."""
         ...
 
 

@@ -8,40 +8,15 @@ number of misfits; what each client received is written down.
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 
 from fairlead.core.clients import OTHER
-from fairlead.core.protocols import Asking, Calm, Policy, Settling
+from fairlead.core.protocols import Asking, Calm, Correcting, Policy, Settling
 from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.seat import CALM_LOOKS, Prompt, Seat, State
 from fairlead.core.service import Service
 from fairlead.errors import QueueFull
 
-# A request preempted within this many looks is not preempted again: it would only be recomputed
-# over and over (DESIGN 3.1, no ping-pong).
-CALM_LOOKS = 8
-
-
-class State(Enum):
-    """Where a request is."""
-
-    WAITING = "waiting"  # known to the policy
-    HELD = "held"  # waits for something else than memory
-    RUNNING = "running"
-    PREEMPTED = "preempted"  # paid for, and first in line
-
-
-class _Seat:
-    """A request from `add` to `finish` or `cancel`."""
-
-    __slots__ = ("output_len", "paid", "preempted_at", "request", "state", "ticked")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.state = State.WAITING
-        self.paid = False
-        self.output_len = 0
-        self.preempted_at = -CALM_LOOKS
-        self.ticked = 0  # while it runs: the tick up to which `output_len` is true
+__all__ = ["CALM_LOOKS", "Scheduler", "State"]
 
 
 class Scheduler:
@@ -61,6 +36,7 @@ class Scheduler:
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
         self._calm = policy if isinstance(policy, Calm) else None
         self._settling = policy if isinstance(policy, Settling) else None
+        self._correcting = policy if isinstance(policy, Correcting) else None
         # Whether the policy must be told what was emitted before it is asked anything.
         self._tells = getattr(policy, "charges_outputs", True)
         if isinstance(policy, Asking):
@@ -68,12 +44,12 @@ class Scheduler:
             self._tells = False
         self._max_misfits = max_misfits
         self._max_clients = max_clients
-        self._seats: dict[RequestId, _Seat] = {}
+        self._seats: dict[RequestId, Seat] = {}
         self._preempted: list[tuple[int, Request]] = []  # by order
         self._services: dict[ClientId, Service] = {}  # longest unserved first
         self._waiting: dict[ClientId, int] = {}
         self._batch = 0  # running requests
-        self._running: dict[ClientId, dict[RequestId, _Seat]] = {}
+        self._running: dict[ClientId, dict[RequestId, Seat]] = {}
         self._ticks = 0
         self._settled = 0  # the tick up to which all were charged
         self._turns = 0
@@ -90,7 +66,7 @@ class Scheduler:
         if self._tells:
             self.settle()
         self.policy.add(request)
-        self._seats[request.id] = _Seat(request)
+        self._seats[request.id] = Seat(request)
         self._count(request.client, 1)
 
     def decode(self, request: Request, tokens: int) -> None:
@@ -135,6 +111,21 @@ class Scheduler:
             self.policy.add(turn)
         self.policy.on_admit(turn, extend_len=tokens)
         self._record(turn.client).extend_len += tokens
+
+    def correct(self, request: Request, *, input_len: int, extend_len: int) -> None:
+        """What the prompt really took replaces what it was charged; 0, 0 where nothing was served.
+
+        For hosts that admit by an estimate, before `finish` or `cancel`.
+        """
+        seat = self._seats[request.id]
+        assert seat.paid and 0 <= extend_len <= input_len, (request.id, extend_len, input_len)
+        charged, true = Prompt(seat.input_len, seat.extend_len), Prompt(input_len, extend_len)
+        seat.input_len, seat.extend_len = true
+        if self._correcting and charged != true:
+            self._correcting.correct(request, charged=charged, true=true)
+        service = self._record(request.client)
+        service.extend_len += extend_len - charged.extend_len
+        service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
 
     def preempt(self, request: Request) -> None:
         """It was running and waits again; it comes back first and pays nothing twice."""
@@ -197,6 +188,7 @@ class Scheduler:
         else:
             assert seat.state is State.WAITING, seat.state
             self.policy.on_admit(request, extend_len=extend_len)
+            seat.extend_len = extend_len
             service = self._record(request.client)
             service.extend_len += extend_len
             service.cached_len += request.input_len - extend_len
@@ -296,20 +288,20 @@ class Scheduler:
         if seat.paid and self._settling:
             self._settling.on_end(request, output_len=seat.output_len, finished=finished)
 
-    def _emit(self, seat: _Seat, tokens: int) -> None:
+    def _emit(self, seat: Seat, tokens: int) -> None:
         request = seat.request
         self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
         seat.output_len += tokens
         self._record(request.client).output_len += tokens
 
-    def _catch_up(self, seat: _Seat) -> None:
+    def _catch_up(self, seat: Seat) -> None:
         """Charge what a running request emitted by `tick` since it was last charged. O(1)."""
         tokens = self._ticks - seat.ticked
         if tokens:
             seat.ticked = self._ticks
             self._emit(seat, tokens)
 
-    def _leave(self, seat: _Seat) -> None:
+    def _leave(self, seat: Seat) -> None:
         """Take the request out of wherever it is."""
         request = seat.request
         if seat.state is State.RUNNING:
@@ -326,7 +318,7 @@ class Scheduler:
         elif seat.state is State.PREEMPTED:
             self._preempted.remove((request.order, request))
 
-    def _return(self, seat: _Seat) -> None:
+    def _return(self, seat: Seat) -> None:
         seat.state = State.PREEMPTED
         insort(self._preempted, (seat.request.order, seat.request))
 

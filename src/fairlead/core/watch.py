@@ -94,7 +94,11 @@ class PathWatch:
 
 
 class BlockWatch:
-    """For a `BlockCache`: one dictionary look-up for an event that concerns nobody."""
+    """For a `BlockCache`: one dictionary look-up for an event that concerns nobody.
+
+    Where two prompts that differ before it have one hash, which engines' hashes exclude and the
+    gateway's CRCs do not, the later node does not hear of it: its depth may be out of date, no more.
+    """
 
     def __init__(self, blocks: BlockCache, trie: WaitingTrie) -> None:
         self._blocks = blocks
@@ -113,17 +117,17 @@ class BlockWatch:
         """Enter the node. O(held)."""
         units, depth = node.key.units(), node.start + node.held
         for unit in units[node.start : depth]:
-            self._held[unit] = node
+            self._held.setdefault(unit, node)
         if depth < node.end:
-            self._wanted[units[depth]] = node
+            self._wanted.setdefault(units[depth], node)
 
     def unwatch(self, node: Node) -> None:
         """Take the node out. O(held)."""
         units, depth = node.key.units(), node.start + node.held
         for unit in units[node.start : depth]:
-            del self._held[unit]
+            self._drop(self._held, unit, node)
         if depth < node.end:
-            del self._wanted[units[depth]]
+            self._drop(self._wanted, units[depth], node)
 
     def inserted(self, block_hash: Unit) -> None:
         """The block is cached now and was not before."""
@@ -132,10 +136,10 @@ class BlockWatch:
             return
         units, at = node.key.units(), node.start + node.held
         while at < node.end and units[at] in self._blocks:  # blocks may come out of order
-            self._held[units[at]] = node
+            self._held.setdefault(units[at], node)
             at += 1
         if at < node.end:
-            self._wanted[units[at]] = node
+            self._wanted.setdefault(units[at], node)
         self._trie.set_held(node, at - node.start)
 
     def evicted(self, block_hash: Unit) -> None:
@@ -145,9 +149,14 @@ class BlockWatch:
             return
         units, at = node.key.units(), node.start + node.held
         if at < node.end:
-            del self._wanted[units[at]]
+            self._drop(self._wanted, units[at], node)
         while block_hash in self._held:  # engines evict from the tail, so this is mostly one turn
             at -= 1
-            del self._held[units[at]]
-        self._wanted[block_hash] = node
+            self._drop(self._held, units[at], node)
+        self._wanted.setdefault(block_hash, node)
         self._trie.set_held(node, at - node.start)
+
+    @staticmethod
+    def _drop(entered: dict[Unit, Node], unit: Unit, node: Node) -> None:
+        if entered.get(unit) is node:
+            del entered[unit]

@@ -17,6 +17,7 @@ from fairlead.core.overtaking import Overtaking
 from fairlead.core.protocols import nothing_due
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
+from fairlead.core.seat import Prompt
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 from fairlead.core.watch import waiting_index
 
@@ -100,8 +101,7 @@ class DLPM:
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """Alg. 1, lines 22-24: cached tokens are free, or fairness would undo locality."""
-        computed = extend_len if self._charge == "extend" else request.input_len
-        units = self._cost.prefill(computed)
+        units = self._price(request.input_len, extend_len)
         if self._ageing:
             self._ageing.overtake(request, units)
         self.remove(request)
@@ -110,6 +110,14 @@ class DLPM:
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """Alg. 1, line 26: w_q for each output token, the first included."""
         self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+
+    def correct(self, request: Request, *, charged: Prompt, true: Prompt) -> None:
+        """See `Correcting`. A client may hold more than Q_i then, if it was refilled meanwhile."""
+        units = self._price(*true) - self._price(*charged)
+        if units > 0:
+            self._spend(request.client, units)
+        elif self._deficits.give_back(request.client, -units):
+            self._open(request.client)
 
     def credit(self, client: ClientId) -> int:
         """q_i in units."""
@@ -161,6 +169,10 @@ class DLPM:
         for client in refilled:
             self._open(client)
         return bool(refilled)
+
+    def _price(self, input_len: int, extend_len: int) -> int:
+        tokens = extend_len if self._charge == "extend" else input_len
+        return self._cost.prefill(tokens) if tokens else 0
 
     def _spend(self, client: ClientId, units: int) -> None:
         if not self._deficits.charge(client, units):

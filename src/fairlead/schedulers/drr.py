@@ -17,6 +17,7 @@ from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.line import Line
 from fairlead.core.protocols import nothing_due
 from fairlead.core.request import ClientId, Request
+from fairlead.core.seat import Prompt
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
 
 # A client's place in the ring and the round of its next visit: (round, place).
@@ -100,12 +101,19 @@ class DRR:
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """App. C.2, step 3: P is taken from C_i, the last request of a visit exceeding it."""
         self.remove(request)
-        tokens = request.input_len if self._charge == "input" else extend_len
-        self._spend(request.client, self._cost.prefill(tokens))
+        self._spend(request.client, self._price(request.input_len, extend_len))
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """App. C.2, step 4: C_i may fall below zero by more than Q."""
         self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+
+    def correct(self, request: Request, *, charged: Prompt, true: Prompt) -> None:
+        """See `Correcting`."""
+        units = self._price(*true) - self._price(*charged)
+        if units > 0:
+            self._spend(request.client, units)
+        elif self._deficits.give_back(request.client, -units):
+            self._open(request.client)
 
     def credit(self, client: ClientId) -> int:
         """C_i in units."""
@@ -152,6 +160,10 @@ class DRR:
 
     def _is_true(self, item: tuple[Turn, ClientId]) -> bool:
         return self._turns.get(item[1]) == item[0]
+
+    def _price(self, input_len: int, extend_len: int) -> int:
+        tokens = input_len if self._charge == "input" else extend_len
+        return self._cost.prefill(tokens) if tokens else 0
 
     def _spend(self, client: ClientId, units: int) -> None:
         if not self._deficits.charge(client, units):

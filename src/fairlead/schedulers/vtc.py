@@ -14,6 +14,7 @@ from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.line import Line
 from fairlead.core.protocols import nothing_due
 from fairlead.core.request import ClientId, Request
+from fairlead.core.seat import Prompt
 from fairlead.core.service import (
     WEIGHT_SCALE,
     Cost,
@@ -97,12 +98,20 @@ class VTC:
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """Alg. 2, lines 24-26: charged at selection, or one client would take the whole batch."""
         self.remove(request)
-        tokens = request.input_len if self._charge == "input" else extend_len
-        self._spend(request.client, self._cost.prefill(tokens))
+        self._spend(request.client, self._price(request.input_len, extend_len))
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """Alg. 2, line 30: w_q for each output token."""
         self._spend_outputs(request, before, before + tokens)
+
+    def correct(self, request: Request, *, charged: Prompt, true: Prompt) -> None:
+        """See `Correcting`: the share of the one replaces that of the other."""
+        client = request.client
+        was, now = (self._share(client, self._price(*prompt)) for prompt in (charged, true))
+        if now >= was:
+            self._raise(client, now - was)
+        else:
+            self._lower(client, was - now)
 
     def credit(self, client: ClientId) -> int:
         """-c_i: who has received most is owed least."""
@@ -151,6 +160,18 @@ class VTC:
         # Forgotten while it ran: it is charged from the level it would be lifted to.
         counter = self._counters.get(client)
         self._counters.update(client, (self._level() if counter is None else counter) + share)
+
+    def _lower(self, client: ClientId, share: int) -> None:
+        """Give back what was charged too much."""
+        if client not in self._counters:  # forgotten while it ran: it is lifted when it returns
+            return
+        self._counters.update(client, self._counter(client) - share)
+        if client in self._lines:
+            self._enter(client)
+
+    def _price(self, input_len: int, extend_len: int) -> int:
+        tokens = input_len if self._charge == "input" else extend_len
+        return self._cost.prefill(tokens) if tokens else 0
 
     def _lift(self, client: ClientId) -> None:
         """Alg. 2, lines 8-13: c_i <- max(c_i, level of those who wait, or of the last who did)."""

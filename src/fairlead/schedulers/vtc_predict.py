@@ -59,15 +59,11 @@ class PrepaidVTC(VTC):
     def _refund(self, request: Request, predicted: int, output_len: int) -> None:
         """Leave of the charge for `predicted` outputs only that for `output_len`."""
         client = request.client
-        if client not in self._counters:  # forgotten while it ran: it is lifted when it returns
-            return
         charged, due = (
             self._share(client, self._cost.decode(request.input_len, 0, outputs))
             for outputs in (predicted, output_len)
         )
-        self._counters.update(client, self._counter(client) - (charged - due))
-        if client in self._lines:
-            self._enter(client)
+        self._lower(client, charged - due)
 
 
 class VTCPredict(PrepaidVTC):
