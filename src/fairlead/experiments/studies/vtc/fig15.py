@@ -151,7 +151,7 @@ STUDY = Study(
     panels=[
         curve("(a) By pool, in tokens (256/256)", "difference", "pool", length=256),
         curve(
-            "(b) By length of input and of output (pool of 35,000)",
+            "(b) By length (pool of 35,000)",
             "difference",
             "length",
             pool=35_000,
