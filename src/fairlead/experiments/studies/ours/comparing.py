@@ -45,6 +45,12 @@ def ran_all(results: Results, loads: Sequence[str]) -> bool:
     return set(loads) <= set(results.labels("workload"))
 
 
+def so_many(results: Results) -> str:
+    """1 workload, 13 workloads."""
+    count = len(results.labels("workload"))
+    return f"{count} workload{'s' * (count != 1)}"
+
+
 def seeds_of(results: Results) -> int:
     """How many seeds were run."""
     return len({row["seed"] for row in results.rows})
@@ -155,7 +161,7 @@ def undominated(results: Results, goals: Sequence[Goal]) -> list[Verdict]:
         shown = "; ".join(f"{name_of(among[other])} on {len(by[other])}" for other in most)
         verdicts.append(
             Verdict(
-                claim=f"nobody dominates {name_of(one)} on any of {len(loads)} workloads",
+                claim=f"nobody dominates {name_of(one)} on any of {so_many(results)}",
                 paper=BEYOND,
                 ours=f"by {shown}" if by else "by nobody",
                 holds="does not hold" if by else "holds",

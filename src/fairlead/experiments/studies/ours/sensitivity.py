@@ -108,7 +108,7 @@ def _bounded(results: Results, setting: str, symbol: str, value: Label) -> Verdi
     return Verdict(
         claim=(
             f"{symbol} = {value}: no gap between two backlogged clients exceeds the bound "
-            f"on {loads} workloads"
+            f"on {loads} workload{'s' * (loads != 1)}"
         ),
         paper="Theorem 4.1: 2 (U + Q^u)",
         ours=f"{gaps[worst]:.0%} of the bound at most, in {len(gaps)} runs",

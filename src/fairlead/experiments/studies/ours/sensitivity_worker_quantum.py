@@ -10,6 +10,7 @@ from fairlead.experiments.studies.ours.comparing import (
     ran_all,
     ratios,
     seeds_of,
+    so_many,
 )
 from fairlead.experiments.studies.ours.contention import contended
 from fairlead.experiments.studies.ours.pareto_fleet import QUICK_S
@@ -51,7 +52,7 @@ def cases(quick: bool) -> Sequence[Case]:
 def judge(results: Results) -> Sequence[Verdict]:
     """What each value costs under each charge, and which charge is better at the default."""
     if not ran_all(results, FULL_LOADS):
-        return []
+        return [_beyond(results)]
     verdicts = [_beyond(results), *(_charges(results, goal) for goal in GOALS)]
     for charge in CHARGES:
         of_one = only(results, policy=f"d2lpm ({charge})")
@@ -109,7 +110,7 @@ def _beyond(results: Results) -> Verdict:
     return Verdict(
         claim=(
             f"some Q^w with extend is beyond Q^w = {DEFAULT} with input in throughput and Jain's "
-            f"index (medians over {count} workloads)"
+            f"index (medians over {so_many(results)})"
         ),
         paper="charges the whole input",
         ours=f"shares of the best: input {_pair(at_default)}; {said}",

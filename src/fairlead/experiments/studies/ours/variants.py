@@ -13,6 +13,7 @@ from fairlead.experiments.studies.ours.comparing import (
     ran_all,
     ratios,
     seeds_of,
+    so_many,
 )
 from fairlead.experiments.studies.ours.contention import contended
 from fairlead.experiments.study.dominance import better, worse
@@ -85,12 +86,12 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """What each variant changes against the plain form."""
-    if not ran_all(results, LOADS):
-        return []
-    verdicts = [_smaller_gaps(only(results, engines=1))]
+    verdicts = [_smaller_gaps(only(results, engines=1))] if ran_all(results, LOADS) else []
     for variants, plain, engines in ((ALONE, "dlpm", 1), (FLEET, "d2lpm", ENGINES)):
         here = only(results, engines=engines)
-        verdicts += [_against(here, name, plain) for name in variants if name != plain]
+        verdicts += [
+            _against(here, name, plain) for name in variants if name != plain and here.rows
+        ]
     return verdicts
 
 
@@ -127,7 +128,7 @@ def _against(results: Results, name: str, plain: str) -> Verdict:
                 bad.setdefault(goal.metric, []).append(str(load))
     holds: Holds = "does not hold" if not good else "holds only if" if bad else "holds"
     return Verdict(
-        claim=f"on {len(loads)} workloads {name} is better than plain {plain} in something, "
+        claim=f"on {so_many(results)} {name} is better than plain {plain} in something, "
         "and worse in nothing",
         paper=BEYOND,
         ours=f"better: {_where(good)}; worse: {_where(bad)}",
