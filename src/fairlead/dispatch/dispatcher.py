@@ -6,9 +6,6 @@ What it was charged at dispatch is then replaced by what it really got (DESIGN 3
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import NamedTuple
 
 from fairlead.core.chunk_index import chunks_len
 from fairlead.core.estimates import Estimates
@@ -18,6 +15,8 @@ from fairlead.core.prefix_index import Admitting, PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 from fairlead.core.token_scale import TokenScale
+from fairlead.dispatch.tickets import State, Ticket, Usage
+from fairlead.dispatch.workers import Worker
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
 
 # A token number in the text of the prefix index.
@@ -30,61 +29,6 @@ _MAX_BYTES_A_TOKEN = 32
 _MAX_CHOICES = 128
 # Models remembered with their workers; only engines that do not say what they serve can reach it.
 _MAX_MODELS = 1000
-
-
-class State(Enum):
-    """Where a ticket is."""
-
-    WAITING = auto()  # with a worker that has not answered yet
-    STARTED = auto()  # the caller has its first byte: it can no longer move
-    ENDED = auto()
-
-
-class Usage(NamedTuple):
-    """What an engine says a request took; `cached_len` is None where it does not report it."""
-
-    prompt_len: int
-    output_len: int
-    cached_len: int | None
-
-
-@dataclass(eq=False, slots=True)
-class Ticket:
-    """One request on its way. `output_len` is counted as the answer streams by."""
-
-    request: Request
-    model: str | None
-    text_len: int  # bytes that `request.input_len` was estimated from; 0: it was counted
-    worker: WorkerId = ""
-    matched_len: int = 0
-    state: State = State.WAITING
-    output_len: int = 0
-    tried: tuple[WorkerId, ...] = ()
-
-    @property
-    def extend_len(self) -> int:
-        """Prompt tokens the worker was assumed to compute; the last one is never cached."""
-        return max(1, self.request.input_len - self.matched_len)
-
-
-@dataclass(slots=True)
-class Worker:
-    """What is known about an engine; `models` None: any, since it does not say."""
-
-    up: bool = False
-    takes: bool = True  # False: it finishes what it has and gets no more
-    models: frozenset[str] | None = None
-    reports_cached: bool | None = None  # None until its first answer; once True it stays
-    tickets: set[Ticket] = field(default_factory=set)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it gets requests."""
-        return self.up and self.takes
-
-    def serves(self, model: str | None) -> bool:
-        """Whether a request for `model` may go here."""
-        return model is None or self.models is None or model in self.models
 
 
 def _counted(length: int) -> int:
