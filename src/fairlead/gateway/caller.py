@@ -41,8 +41,12 @@ class Work(Protocol):
         """Nobody waits any more."""
         ...
 
-    def expire(self) -> None:
-        """The deadline has passed: answer so."""
+    def tick(self, now: float) -> None:
+        """A second has passed: enforce the limits on time."""
+        ...
+
+    def stop(self, error: FairleadError, *, status: int) -> None:
+        """End it now, with this answer."""
         ...
 
     def pause(self) -> None:
@@ -216,8 +220,7 @@ class CallerConnection(asyncio.Protocol):
         if self._is_stuck(now):
             self.abort()
         elif self._work is not None:
-            if now > self._work.deadline:
-                self._work.expire()
+            self._work.tick(now)
         elif reader.receiving:
             if now - self._since > self._site.client_timeout_s:
                 reader.refuse(BadRequest("the request took too long to arrive"), status=408)
@@ -246,6 +249,12 @@ class CallerConnection(asyncio.Protocol):
         """Close now, whatever has not gone out."""
         if self._transport is not None:
             self._transport.abort()
+
+    def cut(self, error: FairleadError) -> None:
+        """There is no more time for what is under way: tell the caller, and close."""
+        if self._work is not None:
+            self._work.stop(error, status=503)
+        self.close()
 
     def finish(self) -> None:
         """Answer what is under way, then close: the gateway is shutting down."""

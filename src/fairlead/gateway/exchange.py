@@ -5,16 +5,16 @@ can take over unnoticed. An answer in one piece is held until it is complete, fo
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from fairlead.core.chunk_index import ChunkedText
-from fairlead.core.request import WorkerId
-from fairlead.dispatch import Dispatcher, State, Ticket
-from fairlead.errors import EngineError, EngineFailed
+from fairlead.dispatch import State, Ticket
+from fairlead.errors import EngineError, EngineFailed, FairleadError
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
+from fairlead.gateway.breaker import Phase
+from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.surface import Surface
-from fairlead.gateway.upstream import Engine, EngineConnection, Head
+from fairlead.gateway.upstream import Engine, EngineConnection, Fault, Head
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20
@@ -22,62 +22,13 @@ _MAX_WHOLE = 64 << 20
 _ENGINE_FAULTS = frozenset((500, 502, 503, 504))
 
 
-class Caller(Protocol):
-    """The connection a request came on; any of the last three ends the answer."""
-
-    def write_stream(self, head: Head | None, data: bytes) -> None:
-        """A piece of an answer of unknown length, the head before the first."""
-        ...
-
-    def end_stream(self, last: bytes = b"") -> None:
-        """The end of it."""
-        ...
-
-    def write_whole(self, head: Head, body: bytes) -> None:
-        """An answer in one piece."""
-        ...
-
-    def write_error(self, error: Exception, *, status: int | None = None) -> None:
-        """An answer of the gateway's own; an event where a stream has begun."""
-        ...
-
-
-class Host(Protocol):
-    """Where the engines are, and who hears that one of them is not well."""
-
-    dispatcher: Dispatcher
-
-    def engine(self, worker: WorkerId) -> Engine:
-        """The engine that is this worker."""
-        ...
-
-    def unreachable(self, worker: WorkerId) -> None:
-        """No connection could be made: its waiting exchanges are moved at once."""
-        ...
-
-    def suspect(self, worker: WorkerId) -> None:
-        """It broke a connection or answered nonsense: to be probed soon."""
-        ...
-
-    def began(self, exchange: "Exchange") -> None:
-        """It is under way."""
-        ...
-
-    def said(self, exchange: "Exchange", answer: str) -> None:
-        """The engine has the prompt and this answer cached."""
-        ...
-
-    def ended(self, exchange: "Exchange") -> None:
-        """It is over."""
-        ...
-
-
 class Exchange:
     """A request under way. Ends exactly once: answered, refused, failed, or left by its caller."""
 
     __slots__ = (
-        "_answer", "_body", "_caller", "_connection", "_head", "_hide_usage", "_host", "_lines",
-        "_remembers", "_target", "deadline", "prompt", "surface", "ticket",
+        "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
+        "_host", "_lines", "_remembers", "_silent_since", "_streams", "_target", "_timer", "deadline",
+        "prompt", "surface", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +44,7 @@ class Exchange:
         prompt: ChunkedText,
         surface: Surface,
         remembers: bool,
+        streams: bool,
         deadline: float,
     ) -> None:
         self.ticket = ticket
@@ -106,7 +58,12 @@ class Exchange:
         self.prompt = prompt
         self.surface = surface
         self._remembers = remembers  # the answer is one that a next turn can begin with
+        self._streams = streams
         self._connection: EngineConnection | None = None
+        self._engine: Engine | None = None  # the one that was asked last
+        self._timer: Timer | None = None  # until the next is
+        self._heard = False  # something, since the last tick
+        self._silent_since = 0.0
         self._head: Head | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
 
@@ -126,6 +83,7 @@ class Exchange:
             connection = await engine.connect()
         except (OSError, ValueError):  # ValueError: a name no resolver accepts
             if self._awaits(engine):
+                self._host.failing(engine.url, Fault.CONNECT)
                 self._host.unreachable(engine.url)
             return
         if self._awaits(engine):
@@ -140,6 +98,10 @@ class Exchange:
 
     def _ask(self, engine: Engine, connection: EngineConnection) -> None:
         self._connection = connection
+        self._engine = engine
+        self._heard = True  # its silence begins now
+        if engine.breaker.phase is not Phase.CLOSED:
+            self._host.tried(engine.url)
         head = b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
             engine.path,
             self._target,
@@ -157,10 +119,11 @@ class Exchange:
     # -- from the engine
 
     def on_head(self, head: Head) -> None:
-        if head.status in _ENGINE_FAULTS and self._host.dispatcher.can_retry(self.ticket):
-            self._host.suspect(self.ticket.worker)
-            self.move()
-            return
+        if head.status in _ENGINE_FAULTS:
+            self._host.failing(self.ticket.worker, Fault.STATUS)
+            if self._may_retry(spends=True):
+                self.move()
+                return
         self._head = head
         if head.status == 200 and head.content_type.startswith(b"text/event-stream"):
             self._answer = StreamedAnswer(self.surface, hide_usage=self._hide_usage)
@@ -168,6 +131,7 @@ class Exchange:
             self._answer = WholeAnswer()
 
     def on_data(self, data: bytes) -> None:
+        self._heard = True
         answer = self._answer
         if isinstance(answer, StreamedAnswer):
             self._stream(answer.feed(data))
@@ -187,6 +151,8 @@ class Exchange:
         assert answer is not None
         body = answer.body()
         self._finish().write_whole(head, body)  # first: nobody waits for the accounts
+        if head.status not in _ENGINE_FAULTS:
+            self._went_well()
         if head.status == 200 and self.surface.charged:
             usage, text = read_whole(self.surface, body)
             self._host.dispatcher.finished(self.ticket, usage)
@@ -202,7 +168,7 @@ class Exchange:
             # request itself is what breaks engines, it is asked no third time.
             self.send(fresh=True)
             return
-        self._host.suspect(self.ticket.worker)
+        self._host.failing(self.ticket.worker, Fault.BROKEN)
         self._fail()
 
     # -- from the caller and the clock
@@ -213,12 +179,21 @@ class Exchange:
         self._host.dispatcher.gone(self.ticket)
         self._finish()
 
-    def expire(self) -> None:
-        """The deadline has passed."""
+    def tick(self, now: float) -> None:
+        if now > self.deadline:
+            if self._connection is not None and self.ticket.state is State.WAITING:
+                self._host.failing(self.ticket.worker, Fault.TIMEOUT)
+            self.stop(EngineFailed("the engine did not answer in time"), status=504)
+        elif self._heard or self._connection is None or self._connection.is_paused:
+            self._heard = False
+            self._silent_since = now
+        elif now - self._silent_since > (self._patience_s() or now):
+            self._silent()
+
+    def stop(self, error: FairleadError, *, status: int) -> None:
         self._drop()
         self._host.dispatcher.gone(self.ticket)
-        late = EngineFailed("the engine did not answer in time")
-        self._finish().write_error(late, status=504)
+        self._finish().write_error(error, status=status)
 
     def pause(self) -> None:
         """The caller reads slowly, so the engine is read slowly."""
@@ -246,28 +221,62 @@ class Exchange:
     def _end_stream(self, answer: StreamedAnswer) -> None:
         self._stream(answer.rest())
         if self.ticket.state is State.WAITING:
+            self._host.failing(self.ticket.worker, Fault.BROKEN)
             self._fail()  # a stream without a single event is no answer
             return
         self._finish().end_stream()
+        self._went_well()
         self.ticket.output_len = answer.output_len
         self._host.dispatcher.finished(self.ticket, answer.usage)
         text = answer.text() if self._remembers else None
         if text:
             self._host.said(self, text)
 
+    def _went_well(self) -> None:
+        assert self._engine is not None, "nobody was asked"
+        self._engine.breaker.succeeded()
+
+    def _patience_s(self) -> float:
+        """How long its engine may be silent. An answer in one piece says nothing until it is there."""
+        if self._streams and self.ticket.state is State.WAITING:
+            return self._host.first_byte_timeout_s
+        return self._host.idle_timeout_s if self._head is not None else 0
+
+    def _silent(self) -> None:
+        """The engine has said nothing for too long: ask another, where that is still possible."""
+        self._host.failing(self.ticket.worker, Fault.TIMEOUT)
+        if self._may_retry(spends=True):
+            self.move()
+        else:
+            self.stop(EngineFailed("the engine has fallen silent"), status=504)
+
+    def _may_retry(self, *, spends: bool) -> bool:
+        ticket = self.ticket
+        can = self._host.dispatcher.can_retry(ticket)
+        return can and self._host.may_retry(ticket, spends=spends)
+
     def _fail(self) -> None:
+        """The engine is given up, and the next is asked, where there is one."""
+        dispatcher = self._host.dispatcher
         if isinstance(self._answer, StreamedAnswer):
             self.ticket.output_len = self._answer.output_len
+        if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
+            dispatcher.refused(self.ticket)
+            self._finish().write_error(EngineFailed("the engine failed; there are no more retries"))
+            return
         try:
-            self._host.dispatcher.failed(self.ticket)
+            dispatcher.failed(self.ticket)
         except EngineError as error:
             self._finish().write_error(error)
             return
         self._answer = self._head = None
-        self.send()
+        self._timer = self._host.retry_later(self.ticket, self.send)
 
     def _drop(self) -> None:
-        """Close the connection to the engine; count what had come."""
+        """Close the connection to the engine, or do not make it; count what had come."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._connection is not None:
             self._connection.cancel(self)
             self._connection = None

@@ -10,7 +10,8 @@ from fairlead.core.request import ClientId, Request
 from fairlead.dispatch import TOKEN_BYTES, Dispatcher
 from fairlead.errors import EngineFailed, FairleadError
 from fairlead.gateway.caller import CallerConnection, Work
-from fairlead.gateway.exchange import Exchange, Host
+from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.host import Host
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.openai import (
@@ -70,9 +71,12 @@ class Tokenizing:
     def caller_gone(self) -> None:
         self._end()
 
-    def expire(self) -> None:
-        late = EngineFailed("the prompt was not tokenized in time")
-        self._end().write_error(late, status=504)
+    def tick(self, now: float) -> None:
+        if now > self.deadline:
+            self.stop(EngineFailed("the prompt was not tokenized in time"), status=504)
+
+    def stop(self, error: FairleadError, *, status: int) -> None:
+        self._end().write_error(error, status=status)
 
     def _end(self) -> CallerConnection:
         connection, self._connection = self._connection, None
@@ -139,6 +143,11 @@ class Intake:
             remember(answer_text(answer, exchange.surface))
         elif exchange.surface.turns:  # a completion's text and its prompt's may meet within a token
             self._tokenizer.submit(answer_parts(answer), remember)
+
+    @property
+    def count(self) -> int:
+        """How many requests there have been."""
+        return self._order
 
     def close(self) -> None:
         """Give up what is being tokenized."""
@@ -211,6 +220,7 @@ class Intake:
             prompt=prompt,
             surface=call.surface,
             remembers=call.answers == 1,
+            streams=call.stream,
             deadline=self._deadline(),
         )
         self._host.began(exchange)

@@ -37,6 +37,32 @@ class RetryRules:
         return wait * (1 + self.jitter * (2 * rng.random() - 1))
 
 
+class Retries:
+    """Which retries are made, and when."""
+
+    def __init__(self, rules: RetryRules, rng: random.Random) -> None:
+        self.budget = RetryBudget(rules)
+        self._rng = rng
+
+    def change(self, rules: RetryRules) -> None:
+        """Go on by other rules."""
+        self.budget.rules = rules
+
+    def grant(self, retry: int, *, spends: bool, now: float, requests: int) -> bool:
+        """Whether a request may have its `retry`-th.
+
+        One whose engine is gone adds nothing to what the engines have to do, and spends nothing of
+        the budget; one whose engine answered with an error, or took too long, does.
+        """
+        if retry > self.budget.rules.max_retries:
+            return False
+        return not spends or self.budget.grant(now, requests)
+
+    def wait_s(self, retry: int) -> float:
+        """Seconds until the `retry`-th retry of a request."""
+        return self.budget.rules.wait_s(retry, self._rng)
+
+
 class RetryBudget:
     """Grants retries up to a share of the requests in the last seconds.
 

@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import logging
+import random
 import resource
 import signal
+from collections.abc import Callable
 
 import uvloop
 
@@ -17,13 +19,15 @@ from fairlead.errors import BadRequest, CallerError, ConfigError, NotFound
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.host import Timer
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
+from fairlead.gateway.retry import Retries
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
-from fairlead.gateway.upstream import Engine
+from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
 from fairlead.routers import ROUTERS
 from fairlead.routers.d2lpm import D2LPM
@@ -45,6 +49,8 @@ class Gateway:
         self.port = settings.port  # if that is 0, known once it listens
         self.max_payload_size = settings.max_payload_size
         self.client_timeout_s = settings.client_timeout_secs
+        self.first_byte_timeout_s = settings.first_byte_timeout_secs
+        self.idle_timeout_s = settings.idle_timeout_secs
         self.arrived = Arrived()
         keys = settings.keys()
         self._identity = Identity(
@@ -60,11 +66,9 @@ class Gateway:
         self._workers = Workers(
             dispatcher=self.dispatcher,
             move=self._move,
-            key=settings.worker_api_key,
-            interval_s=settings.health_check_interval_secs,
-            timeout_s=settings.health_check_timeout_secs,
-            failure_threshold=settings.health_failure_threshold,
+            settings=settings,
         )
+        self._retries = Retries(settings.retry_rules(), random.Random())
         self._observability = Observability(self.dispatcher)
         self._admin = Admin(
             dispatcher=self.dispatcher,
@@ -139,6 +143,8 @@ class Gateway:
         while True:
             await asyncio.sleep(min(1.0, self.client_timeout_s / 2))
             now = self._loop.time()
+            self._retries.budget.tick(now, self._intake.count)
+            self._workers.tick(now)
             for connection in list(self._connections):
                 connection.tick(now)
 
@@ -190,8 +196,18 @@ class Gateway:
     def unreachable(self, worker: WorkerId) -> None:
         self._workers.lost(worker)
 
-    def suspect(self, worker: WorkerId) -> None:
-        self._workers.suspect(worker)
+    def failing(self, worker: WorkerId, fault: Fault) -> None:
+        self._workers.failing(worker, fault)
+
+    def tried(self, worker: WorkerId) -> None:
+        self._workers.tried(worker)
+
+    def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
+        retry, now = len(ticket.tried) + 1, self._loop.time()
+        return self._retries.grant(retry, spends=spends, now=now, requests=self._intake.count)
+
+    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> Timer:
+        return self._loop.call_later(self._retries.wait_s(len(ticket.tried)), send)
 
     def said(self, exchange: Exchange, answer: str) -> None:
         self._intake.said(exchange, answer)

@@ -6,23 +6,33 @@ to ask another engine, is the listener's business.
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from enum import Enum
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import httptools
 
 from fairlead.core.request import WorkerId
+from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
 _IDLE_S = 4.0
 _MAX_IDLE = 512
-_CONNECT_TIMEOUT_S = 5.0
 # Below this, joining a request costs less than writing it in pieces.
 _SMALL = 16 << 10
 # Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
 _DROPPED = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade", b"trailer")
 )
+
+
+class Fault(Enum):
+    """How an engine fails a request; the values are metric labels."""
+
+    CONNECT = "connect"
+    STATUS = "status"  # 500, 502, 503, 504
+    TIMEOUT = "timeout"
+    BROKEN = "broken"  # the connection, or the answer
 
 
 class Listener(Protocol):
@@ -117,6 +127,11 @@ class EngineConnection(asyncio.Protocol):
         if self.is_open and self._paused:
             self._paused = False
             self._reading().resume_reading()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the caller reads slowly."""
+        return self._paused
 
     @property
     def is_open(self) -> bool:
@@ -220,7 +235,16 @@ class EngineConnection(asyncio.Protocol):
 class Engine:
     """One engine: its address and the connections to it that are idle."""
 
-    def __init__(self, url: WorkerId, *, key: str | None = None) -> None:
+    def __init__(
+        self,
+        url: WorkerId,
+        *,
+        key: str | None = None,
+        breaker: CircuitBreaker | None = None,
+        connect_timeout_s: float = 5.0,
+    ) -> None:
+        self.breaker = breaker or CircuitBreaker(BreakerRules())
+        self.connect_timeout_s = connect_timeout_s
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         self.url = url
@@ -262,7 +286,7 @@ class Engine:
     async def connect(self) -> EngineConnection:
         """A new connection. Raises OSError, TimeoutError included."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+        async with asyncio.timeout(self.connect_timeout_s):
             _, connection = await loop.create_connection(
                 lambda: EngineConnection(self), *self._address, ssl=self._tls or None
             )

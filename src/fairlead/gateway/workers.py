@@ -1,120 +1,135 @@
-"""Which engines there are and which of them answer: probes, and what is noticed in passing."""
+"""Which engines there are and which of them answer: probes, and what is noticed in passing.
+
+An engine is *down* when it cannot be asked (its cache counts as lost), and *takes* no requests while
+it drains or its circuit breaker is open (it keeps its cache, and what it has begun).
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import orjson
+from dataclasses import dataclass, field
 
 from fairlead.core.request import WorkerId
-from fairlead.dispatch import Dispatcher, Ticket
+from fairlead.dispatch import Dispatcher, Ticket, Worker
 from fairlead.errors import EngineFailed
-from fairlead.gateway.upstream import Engine, EngineConnection, Head
+from fairlead.gateway.breaker import CircuitBreaker, Phase
+from fairlead.gateway.probe import Model, Probe, read_models
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.upstream import Engine, Fault
 
 _log = logging.getLogger(__name__)
 
 # An engine that is down is probed this often, so that a restart is noticed at once.
 _DOWN_INTERVAL_S = 0.5
-# A list of models is a few kilobytes.
-_MAX_BODY = 4 << 20
+# How often it is looked whether one that drains has ended all it had.
+_DRAIN_INTERVAL_S = 0.05
 
 
-class Probe:
-    """One GET request to an engine, as a listener that fills a future."""
-
-    def __init__(self) -> None:
-        self._status = 0
-        self._pieces: list[bytes] = []
-        self._length = 0
-        loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
-
-    def on_head(self, head: Head) -> None:
-        self._status = head.status
-
-    def on_data(self, data: bytes) -> None:
-        self._length += len(data)
-        if self._length <= _MAX_BODY:
-            self._pieces.append(data)
-
-    def on_end(self) -> None:
-        if not self._answer.done():
-            self._answer.set_result((self._status, b"".join(self._pieces)))
-
-    def on_lost(self, *, stale: bool) -> None:
-        if not self._answer.done():
-            self._answer.set_exception(EngineFailed("the engine broke the connection"))
-
-    async def get(self, engine: Engine, path: bytes, *, timeout_s: float) -> tuple[int, bytes]:
-        """Status and body. Raises OSError or EngineFailed."""
-        async with asyncio.timeout(timeout_s):
-            connection: EngineConnection = await engine.connect()
-            head = b"GET %b%b HTTP/1.1\r\n%bconnection: close\r\n\r\n"
-            filled = head % (engine.path, path, engine.fixed_lines)
-            connection.send(self, [filled], last=True)
-            try:
-                return await self._answer
-            finally:
-                connection.cancel(self)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Watch:
     """One engine under observation."""
 
     engine: Engine
     soon: asyncio.Event
-    task: asyncio.Task[None] | None = None
-    failures: int = 0
-    models: tuple[dict[str, object], ...] = ()  # as its /v1/models lists them
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    failures: int = 0  # probes in a row
+    successes: int = 0
+    was_up: bool = False
+    draining: bool = False
+    declared: str | None = None  # the model an operator says it has
+    models: tuple[Model, ...] = ()  # as its /v1/models lists them
+    faults: dict[Fault, int] = field(default_factory=dict)
 
 
 class Workers:
     """The engines by URL. `move` hears of each request that must go elsewhere."""
 
     def __init__(
-        self,
-        *,
-        dispatcher: Dispatcher,
-        move: Callable[[Ticket], None],
-        key: str | None,
-        interval_s: float,
-        timeout_s: float,
-        failure_threshold: int,
+        self, *, dispatcher: Dispatcher, move: Callable[[Ticket], None], settings: GatewaySettings
     ) -> None:
         self._dispatcher = dispatcher
         self._move = move
-        self._key = key
-        self._interval_s = interval_s
-        self._timeout_s = timeout_s
-        self._failure_threshold = failure_threshold
+        self._settings = settings
         self._watches: dict[WorkerId, Watch] = {}
 
     def __contains__(self, url: WorkerId) -> bool:
         return url in self._watches
 
+    def watches(self) -> list[tuple[WorkerId, Watch, Worker]]:
+        """Each engine as it is watched, and as the dispatcher knows it."""
+        known = self._dispatcher.workers
+        return [(url, watch, known[url]) for url, watch in self._watches.items()]
+
     def engine(self, url: WorkerId) -> Engine:
         """The engine at `url`."""
         return self._watches[url].engine
 
-    def add(self, url: WorkerId) -> None:
-        """Watch the engine at `url`; it gets requests once it has answered a probe."""
+    def change(self, settings: GatewaySettings) -> None:
+        """Go on by other settings; the list of engines is not looked at."""
+        self._settings = settings
+        for watch in self._watches.values():
+            watch.engine.breaker.change(settings.breaker_rules())
+            watch.engine.connect_timeout_s = settings.connect_timeout_secs
+            if settings.disable_circuit_breaker and watch.engine.breaker.phase is not Phase.CLOSED:
+                watch.engine.breaker = CircuitBreaker(settings.breaker_rules())
+        self._settle()
+
+    # -- coming and going
+
+    def add(self, url: WorkerId, *, model: str | None = None) -> bool:
+        """Watch the engine at `url`; it gets requests once it has answered a probe.
+
+        Whether it is new; one that was draining takes requests again.
+        """
         if url in self._watches:
-            return
-        watch = Watch(engine=Engine(url, key=self._key), soon=asyncio.Event())
+            self._watches[url].draining = False
+            self._settle()
+            return False
+        settings = self._settings
+        engine = Engine(
+            url,
+            key=settings.worker_api_key,
+            breaker=CircuitBreaker(settings.breaker_rules()),
+            connect_timeout_s=settings.connect_timeout_secs,
+        )
+        watch = Watch(engine=engine, soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
         self._dispatcher.worker_down(url)  # known, and not up yet
-        watch.task = asyncio.get_running_loop().create_task(self._observe(watch))
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._observe(watch)))
+        return True
+
+    def drain(self, url: WorkerId) -> None:
+        """No new requests to the engine at `url`; when it has ended what it has, it is removed."""
+        watch = self._watches[url]
+        if watch.draining:
+            return
+        watch.draining = True
+        _log.info("engine %s drains", url)
+        self._settle()
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._drained(watch)))
 
     def remove(self, url: WorkerId) -> None:
         """Stop using the engine at `url`; what it has begun to answer goes on."""
         watch = self._watches.pop(url)
-        if watch.task is not None:
-            watch.task.cancel()
-        for ticket in self._dispatcher.forget_worker(url):
+        _log.info("engine %s is removed", url)
+        for task in watch.tasks:
+            task.cancel()
+        waiting = self._dispatcher.forget_worker(url)
+        self._settle()  # first: it may need those that took no requests
+        for ticket in waiting:
             self._move(ticket)
         watch.engine.close()
+
+    async def close(self) -> None:
+        """Stop watching."""
+        tasks = [task for watch in self._watches.values() for task in watch.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for watch in self._watches.values():
+            watch.engine.close()
+
+    # -- what is noticed in passing
 
     def lost(self, url: WorkerId) -> None:
         """It cannot be reached: its waiting requests move, and it is probed until it is back."""
@@ -123,33 +138,79 @@ class Workers:
             return
         if self._dispatcher.workers[url].up:
             _log.warning("engine %s is down", url)
-        for ticket in self._dispatcher.worker_down(url):
+            watch.successes = 0
+        waiting = self._dispatcher.worker_down(url)
+        self._settle()
+        for ticket in waiting:
             self._move(ticket)
         watch.soon.set()
 
-    def suspect(self, url: WorkerId) -> None:
-        """Something broke: probe it now rather than at the next turn."""
+    def failing(self, url: WorkerId, fault: Fault) -> None:
+        """It failed a request: probe it now rather than at the next turn, and count."""
+        watch = self._watches.get(url)
+        if watch is None:
+            return
+        watch.faults[fault] = watch.faults.get(fault, 0) + 1
+        watch.soon.set()
+        breaker = watch.engine.breaker
+        if not self._settings.disable_circuit_breaker:
+            was = breaker.phase
+            breaker.failed(asyncio.get_running_loop().time())
+            if breaker.phase is not was:
+                _log.warning("engine %s: circuit breaker is %s", url, breaker.phase.value)
+                self._settle()
+
+    def tried(self, url: WorkerId) -> None:
+        """A request goes to an engine whose breaker is not closed."""
         watch = self._watches.get(url)
         if watch is not None:
-            watch.soon.set()
+            watch.engine.breaker.sent()
+            self._settle()
 
-    def models(self) -> list[dict[str, object]]:
+    def tick(self, now: float) -> None:
+        """A second has passed: breakers open half, and close."""
+        for watch in self._watches.values():
+            watch.engine.breaker.tick(now)
+        self._settle()
+
+    def models(self) -> list[Model]:
         """What the engines that are up serve, each model once, in the engines' order."""
-        merged: dict[object, dict[str, object]] = {}
+        merged: dict[object, Model] = {}
         for url, watch in self._watches.items():
             if self._dispatcher.workers[url].up:
                 for model in watch.models:
                     merged.setdefault(model.get("id"), model)
         return list(merged.values())
 
-    async def close(self) -> None:
-        """Stop watching."""
-        tasks = [watch.task for watch in self._watches.values() if watch.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for watch in self._watches.values():
-            watch.engine.close()
+    # -- inside
+
+    def _settle(self) -> None:
+        """Tell the dispatcher who takes requests. O(workers)."""
+        workers = self._dispatcher.workers
+        for url, watch in self._watches.items():
+            takes = not watch.draining and watch.engine.breaker.lets_through
+            if not takes and not watch.draining and not self._has_other(url):
+                takes = True  # to be told by the engine is better than to be told by us
+            if takes != workers[url].takes:
+                self._dispatcher.set_taking(url, taking=takes)
+                state = "takes requests again" if takes else "takes no more requests"
+                _log.info("engine %s %s", url, state)
+
+    def _has_other(self, url: WorkerId) -> bool:
+        """Whether another engine can take over what the one at `url` serves."""
+        workers = self._dispatcher.workers
+        models = workers[url].models
+        others = (worker for name, worker in workers.items() if name != url and worker.is_open)
+        return any(
+            models is None or other.models is None or models & other.models for other in others
+        )
+
+    async def _drained(self, watch: Watch) -> None:
+        url = watch.engine.url
+        while watch.draining and self._dispatcher.workers[url].tickets:
+            await asyncio.sleep(_DRAIN_INTERVAL_S)
+        if watch.draining:
+            asyncio.get_running_loop().call_soon(self.remove, url)  # which ends all its tasks
 
     async def _observe(self, watch: Watch) -> None:
         """Probe for ever."""
@@ -160,7 +221,9 @@ class Workers:
             except Exception as error:  # noqa: BLE001 - our bug, but nobody else brings engines back
                 _log.error("probing %s: %s: %s", watch.engine.url, type(error).__name__, error)
                 healthy = False
-            pause = self._interval_s if healthy else min(self._interval_s, _DOWN_INTERVAL_S)
+            pause = self._settings.health_check_interval_secs
+            if not healthy or not self._dispatcher.workers[watch.engine.url].up:
+                pause = min(pause, _DOWN_INTERVAL_S)
             try:
                 async with asyncio.timeout(pause):
                     await watch.soon.wait()
@@ -173,47 +236,39 @@ class Workers:
         healthy = await self._probe(watch)
         up = self._dispatcher.workers[watch.engine.url].up
         watch.failures = 0 if healthy else watch.failures + 1
-        if healthy and not up:
+        watch.successes = watch.successes + 1 if healthy else 0
+        # One that is new has no past to make us wait.
+        needed = self._settings.health_success_threshold if watch.was_up else 1
+        if healthy and not up and watch.successes >= needed:
             self._welcome(watch)
-        elif up and watch.failures >= self._failure_threshold:
+        elif up and watch.failures >= self._settings.health_failure_threshold:
             self.lost(watch.engine.url)
         return healthy
 
     def _welcome(self, watch: Watch) -> None:
-        url = watch.engine.url
-        names = [str(model["id"]) for model in watch.models]
+        url, breaker = watch.engine.url, watch.engine.breaker
+        names = [watch.declared] if watch.declared else [str(m["id"]) for m in watch.models]
         self._dispatcher.worker_up(url, models=names or None)
+        watch.was_up = True
+        if breaker.phase is Phase.OPEN:  # most likely another process, which may be well
+            breaker.half_open(asyncio.get_running_loop().time())
+        self._settle()
         _log.info("engine %s is up, with %s", url, ", ".join(names) or "models it does not list")
 
     async def _probe(self, watch: Watch) -> bool:
         """Whether the engine says it is well; learns its models while it is not in use."""
         try:
-            status, _ = await self._get(watch, b"/health")
+            status, _ = await self._get(watch, self._settings.health_check_endpoint.encode())
             if status == 404:  # an engine without the route may still serve
                 status, _ = await self._get(watch, b"/v1/models")
             if status != 200:
                 return False
             if not self._dispatcher.workers[watch.engine.url].up:
-                watch.models = _models(await self._get(watch, b"/v1/models"))
+                watch.models = read_models(await self._get(watch, b"/v1/models"))
         except (OSError, ValueError, EngineFailed):
             return False
         return True
 
     async def _get(self, watch: Watch, path: bytes) -> tuple[int, bytes]:
-        return await Probe().get(watch.engine, path, timeout_s=self._timeout_s)
-
-
-def _models(answer: tuple[int, bytes]) -> tuple[dict[str, object], ...]:
-    """The entries that have a name; an engine that lists nothing sensible lists nothing."""
-    status, body = answer
-    if status != 200:
-        return ()
-    try:
-        listed = orjson.loads(body)["data"]
-        orjson.dumps(listed)  # reads deeper nesting than it writes, and we pass the list on
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ()
-    entries = listed if isinstance(listed, list) else []
-    return tuple(
-        entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)
-    )
+        timeout_s = self._settings.health_check_timeout_secs
+        return await Probe().get(watch.engine, path, timeout_s=timeout_s)

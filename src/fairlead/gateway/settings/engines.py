@@ -1,7 +1,7 @@
 """Settings of the engines' side: which there are, and when one counts as well."""
 
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import WorkerUrls
+from fairlead.gateway.settings.values import HttpPath, WorkerUrls
 
 
 class Engines(Group):
@@ -23,6 +23,10 @@ class Health(Group):
         5, "between probes of an engine", "S", live=True, gt=0
     )
     health_check_timeout_secs: float = setting(5, "a probe's patience", "S", live=True, gt=0)
+    health_check_endpoint: HttpPath = setting("/health", "what is probed", "PATH", live=True)
     health_failure_threshold: int = setting(
         3, "failed probes until it is down", "N", live=True, ge=1
+    )
+    health_success_threshold: int = setting(
+        2, "good probes until one that was down is up again", "N", live=True, ge=1
     )

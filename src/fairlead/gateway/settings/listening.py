@@ -26,4 +26,3 @@ class Limits(Group):
         16 << 20, "largest body, then 413 (16 MiB)", "BYTES", live=True, ge=1
     )
     max_connections: int = setting(8192, "connections from callers, then 503", "N", live=True, ge=1)
-    request_timeout_secs: float = setting(1800, "longest answer, then 504", "S", live=True, gt=0)

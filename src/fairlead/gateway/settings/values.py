@@ -74,6 +74,14 @@ def parse_level(value: object) -> object:
     return "warning" if name == "warn" else name
 
 
+def parse_path(value: object) -> object:
+    """A path as it is written into a request."""
+    text = str(value)
+    if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("expected a path: /health")
+    return text
+
+
 def split_words(value: object) -> object:
     """A list, or the same as one text with blanks between."""
     return tuple(value.split()) if isinstance(value, str) else value
@@ -99,4 +107,5 @@ Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
 Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
 Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
+HttpPath = Annotated[str, BeforeValidator(parse_path)]
 Level = Annotated[LogLevel, BeforeValidator(parse_level)]

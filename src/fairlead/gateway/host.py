@@ -1,0 +1,83 @@
+"""What an exchange needs of those around it: its caller, and whoever knows the engines."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead.core.request import WorkerId
+from fairlead.dispatch import Dispatcher, Ticket
+from fairlead.gateway.upstream import Engine, Fault, Head
+
+if TYPE_CHECKING:
+    from fairlead.gateway.exchange import Exchange
+
+
+class Caller(Protocol):
+    """The connection a request came on; any of the last three ends the answer."""
+
+    def write_stream(self, head: Head | None, data: bytes) -> None:
+        """A piece of an answer of unknown length, the head before the first."""
+        ...
+
+    def end_stream(self, last: bytes = b"") -> None:
+        """The end of it."""
+        ...
+
+    def write_whole(self, head: Head, body: bytes) -> None:
+        """An answer in one piece."""
+        ...
+
+    def write_error(self, error: Exception, *, status: int | None = None) -> None:
+        """An answer of the gateway's own; an event where a stream has begun."""
+        ...
+
+
+class Timer(Protocol):
+    """Something that will happen."""
+
+    def cancel(self) -> None:
+        """Or not."""
+        ...
+
+
+class Host(Protocol):
+    """Where the engines are, and who hears that one of them is not well."""
+
+    dispatcher: Dispatcher
+    first_byte_timeout_s: float  # of a stream; 0: no limit, here and in the next
+    idle_timeout_s: float
+
+    def engine(self, worker: WorkerId) -> Engine:
+        """The engine that is this worker."""
+        ...
+
+    def unreachable(self, worker: WorkerId) -> None:
+        """No connection could be made: its waiting exchanges are moved at once."""
+        ...
+
+    def failing(self, worker: WorkerId, fault: Fault) -> None:
+        """It failed a request in this way: to be probed soon, and left alone if it fails most."""
+        ...
+
+    def tried(self, worker: WorkerId) -> None:
+        """One more request goes to an engine that is on trial."""
+        ...
+
+    def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
+        """Whether its next retry is granted; `spends`: it is one that adds to the engines' work."""
+        ...
+
+    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> Timer:
+        """Call `send` when it is time for the retry."""
+        ...
+
+    def began(self, exchange: "Exchange") -> None:
+        """It is under way."""
+        ...
+
+    def said(self, exchange: "Exchange", answer: str) -> None:
+        """The engine has the prompt and this answer cached."""
+        ...
+
+    def ended(self, exchange: "Exchange") -> None:
+        """It is over."""
+        ...
