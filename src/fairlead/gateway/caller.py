@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine
+from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
-from fairlead.gateway.upstream import Head
 
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0

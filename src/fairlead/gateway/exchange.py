@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.dispatch import State, Ticket
 from fairlead.errors import EngineError, EngineFailed, FairleadError
+from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.breaker import Phase
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.surface import Surface
-from fairlead.gateway.upstream import Engine, EngineConnection, Fault, Head
+from fairlead.gateway.upstream import Engine, EngineConnection, Fault
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20

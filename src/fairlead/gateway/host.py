@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket
-from fairlead.gateway.upstream import Engine, Fault, Head
+from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.upstream import Engine, Fault
 
 if TYPE_CHECKING:
     from fairlead.gateway.exchange import Exchange

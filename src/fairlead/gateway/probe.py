@@ -5,7 +5,8 @@ import asyncio
 import orjson
 
 from fairlead.errors import EngineFailed
-from fairlead.gateway.upstream import Engine, EngineConnection, Head
+from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.upstream import Engine, EngineConnection
 
 # A list of models is a few kilobytes.
 _MAX_BODY = 4 << 20

@@ -8,10 +8,15 @@ with the first, which is what request smuggling lives on.
 """
 
 import re
+from typing import Generic, TypeVar
+
+Meaning = TypeVar("Meaning")
 
 # The only head that is remembered is one whose every line ends in CRLF and that has one length, of
 # plain digits. 15 digits are below any limit of any parser.
 _MAX_DIGITS = 15
+# Unknown heads between two that are looked at, where none has come again.
+_MAX_WAIT = 63
 _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,15})\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked\r\n", re.IGNORECASE)
 # With one of these a message is more than its head and so many bytes.
@@ -23,24 +28,27 @@ _STRAY_END = re.compile(rb"\r(?!\n)|(?<!\r)\n|\n[ \t]")
 class RepeatedHead:
     """The bytes of a head before its length and after it."""
 
-    __slots__ = ("_after", "_before", "_before_len", "chunked")
+    __slots__ = ("_after", "_before", "_before_len", "came_again", "chunked")
 
     def __init__(self, before: bytes, after: bytes, *, chunked: bool) -> None:
         self._before = before
         self._before_len = len(before)
         self._after = after
         self.chunked = chunked  # instead of a length
+        self.came_again = False
 
     def body_at(self, data: bytes) -> int:
         """Where the body begins if `data` opens with this head, else 0. O(head)."""
         if not data.startswith(self._before):
             return 0
         if self.chunked:
+            self.came_again = True
             return self._before_len
         begin = self._before_len
         end = data.find(b"\r", begin, begin + _MAX_DIGITS + 1)
         if end < 0 or not data.startswith(self._after, end) or not data[begin:end].isdigit():
             return 0
+        self.came_again = True
         return end + len(self._after)
 
     def length(self, data: bytes, body_at: int) -> int:
@@ -66,3 +74,29 @@ def repeatable(data: bytes) -> RepeatedHead | None:
         if len(_UNUSUAL.findall(head)) == 1:
             return RepeatedHead(head, b"", chunked=True)
     return None
+
+
+class Remembered(Generic[Meaning]):
+    """The head that came last, and what a parser made of it."""
+
+    __slots__ = ("_skip", "_wait", "head", "meaning")
+
+    def __init__(self) -> None:
+        self.head: RepeatedHead | None = None
+        self.meaning: Meaning | None = None
+        self._skip = self._wait = 0
+
+    def learn(self, data: bytes, meaning: Meaning) -> None:
+        """`data` opened with another head, which means this. O(head), and O(1) after a while where
+        each is new, since remembering them is in vain.
+        """
+        if self.head is None or self.head.came_again:
+            self._skip = self._wait = 0
+        elif self._skip:
+            self._skip -= 1
+            return
+        else:
+            self._skip = self._wait = min(2 * self._wait + 1, _MAX_WAIT)
+        head = repeatable(data)
+        if head is not None:
+            self.head, self.meaning = head, meaning

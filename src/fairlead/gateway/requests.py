@@ -13,7 +13,7 @@ import httptools
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import Arrived, Incoming
-from fairlead.gateway.repeated import RepeatedHead, repeatable
+from fairlead.gateway.repeated import Remembered
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
@@ -67,26 +67,25 @@ class RequestReader:
         self._body_len = 0
         self._ahead_len = 0
         self._begun = 0  # messages that the parser has begun
-        # The head that came last, what was read in it, and what is missing of a body after it.
-        self._repeated: RepeatedHead | None = None
-        self._model = Incoming()
-        self._missing = 0
+        self._remembered: Remembered[Incoming] = Remembered()
+        self._closed = False  # the parser accepts nothing more
+        self._missing = 0  # of a body after a head that was remembered
 
     def feed(self, data: bytes) -> None:
         """Read `data`; nothing is raised."""
         while data and not self.deaf:
             if self._missing:
                 data = self._continue_body(data)
-            elif self._repeated is not None and not self.receiving:
-                body_at = self._repeated.body_at(data)
-                length = self._repeated.length(data, body_at) if body_at else 0
-                if not body_at or length > self._max_body_len:
-                    self._feed_parser(data)
-                    return
-                data = self._begin_known(data, body_at, length)
-            else:
+                continue
+            known, model = self._remembered.head, self._remembered.meaning
+            body_at = length = 0
+            if known is not None and not self.receiving and not self._closed:
+                body_at = known.body_at(data)
+                length = known.length(data, body_at) if body_at else 0
+            if not body_at or model is None or length > self._max_body_len:
                 self._feed_parser(data)
                 return
+            data = self._begin_known(model.repeated(), data, body_at, length)
 
     def _feed_parser(self, data: bytes) -> None:
         begun, at_start, whole = self._begun, not self.receiving, data
@@ -101,17 +100,16 @@ class RequestReader:
     def _learn(self, data: bytes) -> None:
         """Remember the head that `data` began with, if the next may well be the same."""
         incoming = self._incoming
-        usual = incoming.method == b"POST" and incoming.keep_alive and not incoming.http10
+        usual = incoming.keep_alive and incoming.framing.startswith(b"content-length")
         if not (usual and self._keeps_body and not self._again and data.startswith(b"POST ")):
             return
-        repeated = repeatable(data)
-        if repeated is not None and not repeated.chunked:
-            incoming.lines = [b"".join(incoming.lines)]
-            self._repeated, self._model = repeated, incoming.repeated()
+        model = incoming.repeated()
+        model.lines = [b"".join(incoming.lines)]
+        self._remembered.learn(data, model)
 
-    def _begin_known(self, data: bytes, body_at: int, length: int) -> bytes:
-        """A request with the same head; what follows it in `data`."""
-        incoming = self._incoming = self._model.repeated()
+    def _begin_known(self, incoming: Incoming, data: bytes, body_at: int, length: int) -> bytes:
+        """A request whose head was remembered; what follows it in `data`."""
+        self._incoming = incoming
         self.receiving = True
         try:
             self._keeps_body = self._admit(incoming)
@@ -223,7 +221,7 @@ class RequestReader:
         if incoming.http10 or not self._parser.should_keep_alive():
             # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
             incoming.keep_alive = False
-            self._repeated = None  # nothing more is accepted
+            self._closed = True
         if self.deaf:
             return
         if incoming.method == b"CONNECT":

@@ -7,23 +7,19 @@ to ask another engine, is the listener's business.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-import httptools
-
 from fairlead.core.request import WorkerId
+from fairlead.gateway.answer_reader import AnswerReader, Head, Listener
 from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
+from fairlead.gateway.repeated import Remembered
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
 _IDLE_S = 4.0
 _MAX_IDLE = 512
 # Below this, joining a request costs less than writing it in pieces.
 _SMALL = 16 << 10
-# Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
-_DROPPED = frozenset(
-    (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade", b"trailer")
-)
 
 
 class Fault(Enum):
@@ -35,57 +31,17 @@ class Fault(Enum):
     BROKEN = "broken"  # the connection, or the answer
 
 
-class Listener(Protocol):
-    """Hears about one request to an engine; after `on_end` or `on_lost` nothing more comes."""
-
-    def on_head(self, head: "Head") -> None:
-        """Status and headers."""
-        ...
-
-    def on_data(self, data: bytes) -> None:
-        """A piece of the body."""
-        ...
-
-    def on_end(self) -> None:
-        """The answer is complete."""
-        ...
-
-    def on_lost(self, *, stale: bool) -> None:
-        """The connection broke; `stale`: an idle one that the engine had closed meanwhile."""
-        ...
-
-
-class Head:
-    """Status line and headers of an answer."""
-
-    __slots__ = ("content_type", "framed", "keep_alive", "lines", "status")
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.lines: list[bytes] = []  # as they came, those of the connection left out
-        self.content_type = b""
-        self.framed = False  # says where its body ends
-        self.keep_alive = False
-
-
-class EngineConnection(asyncio.Protocol):
+class EngineConnection(AnswerReader):
     """One connection to an engine."""
 
     def __init__(self, engine: "Engine") -> None:
+        super().__init__(engine.openings)
         self._engine = engine
         self._transport: asyncio.Transport | None = None
-        self._listener: Listener | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._reset()
         self._requests = 0
         self._last = False
         self._paused = False
         self.idle_since = 0.0
-
-    def _reset(self) -> None:
-        self._head = Head()
-        self._pieces: list[bytes] = []
-        self._heard = self._has_head = self._told_head = self._complete = False
 
     # -- for the listener
 
@@ -143,18 +99,6 @@ class EngineConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
 
-    def data_received(self, data: bytes) -> None:
-        if self._listener is None:  # bytes nobody asked for
-            self.abort()
-            return
-        self._heard = True
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            self._lose()
-            return
-        self._tell()
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.forget(self)
         self._transport = None
@@ -166,51 +110,11 @@ class EngineConnection(asyncio.Protocol):
         else:
             self._lose()
 
-    # -- from the parser; what they gather is told once the parser has returned
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lowered = name.lower()
-        if lowered == b"content-type":
-            self._head.content_type = value.lower()
-        elif lowered in _DROPPED:
-            if lowered in {b"content-length", b"transfer-encoding"}:
-                self._head.framed = True
-            return
-        self._head.lines.append(name + b": " + value + b"\r\n")
-
-    def on_headers_complete(self) -> None:
-        self._head.status = self._parser.get_status_code()
-        self._head.keep_alive = self._parser.should_keep_alive()
-        if self._head.status >= 200:
-            self._has_head = True
-
-    def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
-
-    def on_message_complete(self) -> None:
-        if self._has_head:
-            self._complete = True
-        else:
-            self._head = Head()  # a 100 Continue or its like
-
     # -- inside
 
     def _reading(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
-
-    def _tell(self) -> None:
-        """Pass on what came. The listener may cancel at any step, and is then not told more."""
-        if self._has_head and not self._told_head:
-            self._told_head = True
-            if self._listener is not None:
-                self._listener.on_head(self._head)
-        if self._pieces and self._listener is not None:
-            data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._pieces.clear()
-            self._listener.on_data(data)
-        if self._complete and self._listener is not None:
-            self._finish()
 
     def _finish(self) -> None:
         listener, self._listener = self._listener, None
@@ -255,6 +159,7 @@ class Engine:
         self._tls = parts.scheme == "https"
         self._idle: list[EngineConnection] = []
         self._connecting: set[asyncio.Task[None]] = set()
+        self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self.has_key = key is not None
         # The same first lines for every request: only path and length differ.

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from fairlead.gateway.upstream import Engine, EngineConnection, Head
+from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.upstream import Engine, EngineConnection
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 

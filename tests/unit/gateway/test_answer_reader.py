@@ -1,0 +1,182 @@
+"""Answers that open like the one before pass without a parser, and say the same as with one."""
+
+from itertools import pairwise
+
+import httptools
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.gateway.answer_reader import AnswerReader, Head
+from fairlead.gateway.chunks import whole_chunks
+from fairlead.gateway.repeated import Remembered
+
+WHOLE = b"HTTP/1.1 200 OK\r\nserver: u\r\nContent-Length: %d\r\ncontent-type: a/json\r\n\r\n%b"
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def whole(body: bytes) -> bytes:
+    return WHOLE % (len(body), body)
+
+
+def chunked(*pieces: bytes) -> bytes:
+    return STREAM + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (*pieces, b""))
+
+
+class Reader(AnswerReader):
+    """One connection and what is heard on it; asks again whenever an answer has ended."""
+
+    def __init__(self, openings: tuple[Remembered[Head], Remembered[Head]]) -> None:
+        super().__init__(openings)
+        self.heard: list[object] = []
+        self._listener = self
+
+    def on_head(self, head: Head) -> None:
+        lines = b"".join(head.lines)
+        self.heard += [(head.status, lines, head.content_type, head.framed, head.keep_alive), b""]
+
+    def on_data(self, data: bytes) -> None:
+        self.heard[-1] += data  # type: ignore[operator]
+
+    def on_end(self) -> None:
+        self.heard.append("end")
+
+    def on_lost(self, *, stale: bool) -> None:
+        self.heard.append("lost")
+
+    def abort(self) -> None:
+        self._listener = None
+
+    def _finish(self) -> None:
+        self.on_end()
+        self._reset()
+
+    def _lose(self) -> None:
+        self.on_lost(stale=False)
+        self.abort()
+
+
+class ParserOnly(Reader):
+    def _learn(self, data: bytes) -> None:
+        """Remembers nothing."""
+
+
+def hear(kind: type[Reader], answers: list[list[bytes]]) -> list[object]:
+    reader = kind((Remembered(), Remembered()))
+    for pieces in answers:
+        for piece in pieces:
+            reader.data_received(piece)
+    return reader.heard
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    places = sorted({0, len(data), *(place % len(data) for place in at)})
+    return [data[a:b] for a, b in pairwise(places)]
+
+
+USUAL = [
+    whole(b'{"a":1}'),
+    whole(b"x" * 3000),
+    whole(b""),
+    chunked(b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n"),
+    chunked(b"data: 1\n\n" * 20),
+    chunked(),
+    STREAM + b"00a;x=1\r\n0123456789\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    STREAM + b"A\r\n0123456789\r\n000\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\n" + whole(b"hello"),
+    whole(b"hello").replace(b"200 OK", b"500 Oh"),
+    WHOLE.replace(b"server: u", b"server: v") % (2, b"hi"),
+]
+BROKEN = [
+    STREAM + b"0x5\r\nhello\r\n0\r\n\r\n",
+    STREAM + b"+5\r\nhello\r\n0\r\n\r\n",
+    STREAM + b"5\r\nhelloX\r\n0\r\n\r\n",
+    STREAM + b"g\r\nhello\r\n0\r\n\r\n",
+    STREAM + b"5\nhello\r\n0\r\n\r\n",
+    WHOLE.replace(b"%d", b"+%d") % (5, b"hello"),
+    WHOLE.replace(b"%d", b"%d, 5") % (5, b"hello"),
+    WHOLE.replace(b"%d", b"%d\r\nContent-Length: 6") % (5, b"hello"),
+    WHOLE.replace(b"%d", b"%d\r\nTransfer-Encoding: chunked") % (5, b"hello"),
+    whole(b"hello") + b"more than was asked for",
+    b"<html>",
+]
+
+
+@settings(max_examples=400)
+@given(
+    answers=st.lists(st.sampled_from(USUAL * 3 + BROKEN), min_size=1, max_size=6),
+    cuts=st.lists(st.lists(st.integers(0, 1 << 16), max_size=4), min_size=6, max_size=6),
+    chunkwise=st.booleans(),
+)
+def test_with_a_memory_the_same_is_heard(
+    answers: list[bytes], cuts: list[list[int]], chunkwise: bool
+) -> None:
+    """However answers are cut, mixed or broken, and whatever came before them."""
+    pieces = [cut(answer, at) for answer, at in zip(answers, cuts, strict=False)]
+    if chunkwise:  # as engines send them, a write for each event
+        pieces = [one.replace(b"\n\n\r\n", b"\n\n\r\n|").split(b"|") for one in answers]
+
+    assert hear(Reader, pieces) == hear(ParserOnly, pieces)
+
+
+@settings(max_examples=300)
+@given(data=st.lists(st.sampled_from([b"5\r\n", b"0\r\n", b"\r\n", b"5", b"hello", b"a", b";x"])))
+def test_whole_chunks_are_what_the_parser_takes_them_for(data: list[bytes]) -> None:
+    came = whole_chunks(b"".join(data))
+
+    if came is not None:
+        reader = ParserOnly((Remembered(), Remembered()))
+        reader.data_received(STREAM + b"".join(data))
+        assert (reader.heard[1], reader.heard[2:] == ["end"]) == came
+
+
+@pytest.mark.parametrize("answer", [whole(b"hello"), chunked(b"data: 1\n\n", b"data: 2\n\n")])
+def test_the_second_answer_is_not_parsed(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the memory would be of no use, and no other test would notice."""
+    parsed = []
+    parse = Reader._parse
+    monkeypatch.setattr(
+        Reader, "_parse", lambda self, data: (parsed.append(data), parse(self, data))[1]
+    )
+
+    heard = hear(Reader, [[answer], [answer], [answer]])
+
+    assert parsed == [answer]
+    assert heard[:3] * 3 == heard
+
+
+def test_an_opening_that_is_shared_is_not_written_to() -> None:
+    """The parser takes over in the middle of an answer; others have the same head meanwhile."""
+    openings: tuple[Remembered[Head], Remembered[Head]] = (Remembered(), Remembered())
+    first, second = Reader(openings), Reader(openings)
+    first.data_received(chunked(b"data: 1\n\n"))
+    known = openings[True].meaning
+    assert known is not None
+    lines = known.lines[:]
+
+    second.data_received(STREAM + b"5\r\nhello\r\n")
+    second.data_received(b"5;x\r\nhello\r\n")
+
+    assert openings[True].meaning is known and known.lines == lines
+    assert second.heard[1] == b"hellohello"
+
+
+def test_heads_that_never_come_again_are_looked_at_ever_less() -> None:
+    """An engine that numbers its answers would have each of them remembered in vain."""
+    remembered: Remembered[int] = Remembered()
+    kept = set()
+    for number in range(1000):
+        remembered.learn(whole(b"hello").replace(b"server", b"x-%d" % number), number)
+        kept.add(remembered.meaning)
+
+    assert len(kept) < 30
+    assert remembered.head is not None
+    same = whole(b"hello").replace(b"server", b"x-%d" % max(kept))  # type: ignore[type-var]
+    assert remembered.head.body_at(same)
+    remembered.learn(whole(b"hello"), -1)
+    assert remembered.meaning == -1
+
+
+def test_the_parser_is_as_strict_as_these_tests_assume() -> None:
+    with pytest.raises(httptools.HttpParserError):
+        httptools.HttpResponseParser(object()).feed_data(STREAM + b"0x5\r\nhello\r\n")
