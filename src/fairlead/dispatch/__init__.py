@@ -1,7 +1,18 @@
 """The gateway's state machine: events in, where and when to send each request out. No I/O."""
 
-from fairlead.dispatch.dispatcher import TOKEN_BYTES, Dispatcher
+from fairlead.dispatch.dispatcher import Dispatcher
+from fairlead.dispatch.fleet import Worker
+from fairlead.dispatch.placing import TOKEN_BYTES
+from fairlead.dispatch.rules import QUEUE_SCHEDULERS, QueueRules
 from fairlead.dispatch.tickets import State, Ticket, Usage
-from fairlead.dispatch.workers import Worker
 
-__all__ = ["TOKEN_BYTES", "Dispatcher", "State", "Ticket", "Usage", "Worker"]
+__all__ = [
+    "QUEUE_SCHEDULERS",
+    "TOKEN_BYTES",
+    "Dispatcher",
+    "QueueRules",
+    "State",
+    "Ticket",
+    "Usage",
+    "Worker",
+]

@@ -5,56 +5,68 @@ engine, refused by it, given up by its caller, or failed for want of an engine t
 What it was charged at dispatch is then replaced by what it really got (DESIGN 3.4).
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from fairlead.core.chunk_index import chunks_len
+from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.estimates import Estimates
 from fairlead.core.ledger import Ledger
-from fairlead.core.matches import Matches
 from fairlead.core.prefix_index import Admitting, PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
-from fairlead.core.token_scale import TokenScale
+from fairlead.dispatch.fleet import Fleet, Worker
+from fairlead.dispatch.placing import Placing
+from fairlead.dispatch.queueing import Queueing
+from fairlead.dispatch.reports import Reports
+from fairlead.dispatch.rules import QueueRules
 from fairlead.dispatch.tickets import State, Ticket, Usage
-from fairlead.dispatch.workers import Worker
-from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
-
-# A token number in the text of the prefix index.
-TOKEN_BYTES = 4
-# What a prompt may be longer than its text: images named by a URL, a template's own words.
-_MAX_UNSEEN = 1 << 17
-# Beyond this a text is not what was counted: an image in base64, a prompt the engine cut.
-_MAX_BYTES_A_TOKEN = 32
-# OpenAI's limit on the answers to one prompt.
-_MAX_CHOICES = 128
-# Models remembered with their workers; only engines that do not say what they serve can reach it.
-_MAX_MODELS = 1000
-
-
-def _counted(length: int) -> int:
-    """Tokens in `length` bytes of prompt that came, or were made, as token numbers."""
-    return length // TOKEN_BYTES
+from fairlead.errors import EngineFailed, NoEngine, QueueFull
 
 
 class Dispatcher:
-    """Owns the router, the prefix index, the tickets and the clients' accounts."""
+    """Owns the router, the prefix index, the tickets and the clients' accounts.
 
-    def __init__(self, *, router: Router, index: PrefixIndex, max_in_flight: int = 1024) -> None:
+    With `rules` requests wait here until an engine has room; `on_ready` then hears of each that is to
+    be sent, except of one that its own `arrive` or `failed` hands back to be sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        index: PrefixIndex,
+        max_in_flight: int = 1024,
+        rules: QueueRules | None = None,
+        on_ready: Callable[[Ticket], None] | None = None,
+    ) -> None:
         self.router = router
         self.index = index
-        # Bytes of text that the first so many units of a prompt cover.
-        self.covered: Callable[[int], int] = chunks_len
+        self.placing = Placing(router=router, index=index)
         self._admitting = index if isinstance(index, Admitting) else None
-        self.scale = TokenScale()
+        self.scale = self.placing.scale
         self.estimates = Estimates()
+        self._reports = Reports(scale=self.scale, estimates=self.estimates)
         self.ledger = Ledger()
-        self.workers: dict[WorkerId, Worker] = {}
+        self.fleet = Fleet()
+        self.workers = self.fleet.workers
+        self.queueing = Queueing(
+            fleet=self.fleet, placing=self.placing, rules=rules or QueueRules()
+        )
         self.retries = 0
+        self.on_ready = on_ready
+        self._queues = rules is not None
         self._max_in_flight = max_in_flight
         self._reserved: dict[ClientId, int] = {}  # no client has a zero here
-        # The workers that are up, by the model asked for; emptied whenever a worker changes.
-        self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
-        self._up = 0  # how many workers are up
+        if isinstance(index, ChunkIndex):
+            index.follow(self)
+
+    @property
+    def covered(self) -> Callable[[int], int]:
+        """Bytes of text that the first so many units of a prompt cover."""
+        return self.placing.covered
+
+    @covered.setter
+    def covered(self, covered: Callable[[int], int]) -> None:
+        self.placing.covered = covered
 
     # -- requests
 
@@ -70,16 +82,20 @@ class Dispatcher:
         if left:
             self._reserved[client] = left
 
-    def arrive(self, request: Request, *, model: str | None, text_len: int) -> Ticket:
-        """Send `request` where the router says. O(chunks of the prompt + workers).
+    def arrive(
+        self, request: Request, *, model: str | None, text_len: int, streams: bool = False
+    ) -> Ticket:
+        """The ticket for `request`: WAITING, to be sent now, or QUEUED. O(chunks of the prompt + workers).
 
         Raises QueueFull, NotFound (no engine has the model) or NoEngine.
         """
         self._check_room(request.client)
-        candidates = self._serving(model)
-        ticket = Ticket(request, model, text_len)
-        self._send(ticket, candidates)
+        candidates = self.fleet.serving(model)
+        self.queueing.check_room(request.client)
+        ticket = Ticket(request, model, text_len, streams=streams)
+        self.queueing.place(ticket, candidates)
         self.ledger.begin(request.client)
+        self._tell(ticket)
         return ticket
 
     def started(self, ticket: Ticket) -> None:
@@ -87,20 +103,31 @@ class Dispatcher:
         assert ticket.state is State.WAITING, ticket
         ticket.state = State.STARTED
         self._admitted(ticket)
+        if ticket.queue is not None:
+            ticket.queue.window.started(ticket.number)
+            self._changed(ticket.worker)
+
+    def emitted(self, ticket: Ticket, output_len: int) -> None:
+        """So many outputs have passed by: for long answers, a few times before the end. O(log clients)."""
+        ticket.output_len = output_len
+        if ticket.queue is not None:
+            ticket.queue.emitted(ticket)
 
     def finished(self, ticket: Ticket, usage: Usage | None) -> None:
         """The engine answered in full. O(1)."""
         self._admitted(ticket)
         extend_len = ticket.extend_len
         if usage is not None:
-            extend_len = self._learn(ticket, self._completed(ticket, usage))
-        self._end(ticket, extend_len=extend_len)
+            extend_len = self._reports.learn(ticket, self.workers.get(ticket.worker), usage)
+        self._end(ticket, extend_len=extend_len, finished=True)
 
     def remember(self, name: WorkerId, chunks: Sequence[Unit]) -> None:
         """`name` has these chunks cached too: the answer, with which the next turn begins."""
         worker = self.workers.get(name)
         if worker is not None and worker.up:
             self.index.insert(name, chunks)
+            if worker.queue is not None:
+                worker.queue.cached(chunks)
 
     def refused(self, ticket: Ticket) -> None:
         """The engine answered that it will not serve this request: nothing is charged."""
@@ -111,7 +138,7 @@ class Dispatcher:
         self._end(ticket, extend_len=ticket.extend_len if ticket.state is State.STARTED else 0)
 
     def failed(self, ticket: Ticket) -> None:
-        """Its engine failed. Afterwards `ticket.worker` is the next to try, the charge moved there.
+        """Its engine failed. Afterwards it is WAITING at the next to try, the charge moved there, or QUEUED.
 
         Raises EngineFailed or NoEngine if the ticket has ended instead: its answer had begun, or
         every engine was tried once.
@@ -119,21 +146,30 @@ class Dispatcher:
         if ticket.state is State.STARTED:
             self._end(ticket, extend_len=ticket.extend_len)
             raise EngineFailed("the engine failed while answering")
-        ticket.tried += (ticket.worker,)
-        left = self._untried(ticket)
+        sent = ticket.state is State.WAITING
+        if sent:
+            ticket.tried += (ticket.worker,)
+        left = self.fleet.untried(ticket)
         if not left:
             self._end(ticket, extend_len=0)
-            if self.ready():
+            if sent and self.ready():
                 raise EngineFailed("the engine failed, and there is no other left to try")
             raise NoEngine("no engine is ready")
-        self.router.settle(ticket.request, ticket.worker, extend_len=0, output_len=0)
-        self._leave_worker(ticket)
-        self._send(ticket, left)
-        self.retries += 1
+        failed, queue = ticket.worker, ticket.queue
+        if sent:
+            self._leave_worker(ticket, extend_len=0)
+            self.placing.withdraw(ticket)
+            self.retries += 1
+        else:
+            self.queueing.leave(ticket)
+        self.queueing.place(ticket, left)
+        if queue is not None:
+            self.queueing.changed(failed)
+        self._tell(ticket)
 
     def can_retry(self, ticket: Ticket) -> bool:
         """Whether `failed` would find another engine. Pure."""
-        others = (worker for worker in self._untried(ticket) if worker != ticket.worker)
+        others = (worker for worker in self.fleet.untried(ticket) if worker != ticket.worker)
         return ticket.state is State.WAITING and any(others)
 
     # -- workers
@@ -141,25 +177,32 @@ class Dispatcher:
     def worker_up(self, name: WorkerId, *, models: Iterable[str] | None = None) -> None:
         """`name` answers and serves `models`: new, back, or still there. O(workers)."""
         worker = self.workers.setdefault(name, Worker())
-        worker.models = None if models is None else frozenset(models)
-        self._candidates.clear()
+        self.fleet.set_models(name, models)
         if not worker.up:
             worker.up = True
-            self._up += 1
+            self.fleet.up += 1
             worker.reports_cached = None  # it may be another build, or have other flags
             self.router.add_worker(name)
             self.index.add_worker(name)
+            self.queueing.open(name, queues=self._queues)
+        else:
+            self.queueing.changed(name)
+        self._tell()
 
     def worker_down(self, name: WorkerId) -> list[Ticket]:
-        """`name` is lost with its cache; the tickets it had not begun to answer, to be `failed`."""
+        """`name` is lost with its cache; the tickets it had not begun to answer, to be `failed`.
+
+        And those that wait here, and now in vain. O(waiting).
+        """
         worker = self.workers.setdefault(name, Worker())
-        self._candidates.clear()
+        self.fleet.changed()
+        waiting = [ticket for ticket in worker.tickets if ticket.state is State.WAITING]
         if worker.up:
             worker.up = False
-            self._up -= 1
+            self.fleet.up -= 1
             self.router.remove_worker(name)
             self.index.drop_worker(name)
-        waiting = (ticket for ticket in worker.tickets if ticket.state is State.WAITING)
+            waiting += self.queueing.close(name, lost=True)
         return sorted(waiting, key=lambda ticket: ticket.request.order)
 
     def forget_worker(self, name: WorkerId) -> list[Ticket]:
@@ -170,9 +213,49 @@ class Dispatcher:
         return waiting
 
     def set_taking(self, name: WorkerId, *, taking: bool) -> None:
-        """Whether `name` gets requests while it is up; it keeps what it has. O(1)."""
-        self.workers[name].takes = taking
-        self._candidates.clear()
+        """Whether `name` gets requests while it is up; it keeps what it has. O(waiting)."""
+        worker = self.workers[name]
+        if worker.takes == taking:
+            return
+        worker.takes = taking
+        self.fleet.changed()
+        if worker.up and taking:
+            self.queueing.changed(name)
+        elif worker.up:
+            self.queueing.close(name, lost=False)
+        self._tell()
+
+    def set_queueing(self, name: WorkerId, *, queues: bool) -> None:
+        """Whether the requests for `name`, which is up, wait here, or there, for it shares fairly."""
+        self.queueing.open(name, queues=queues)
+        self._tell()
+
+    def set_scheduler(self, name: str) -> None:
+        """What waits here waits under another policy, "fcfs" for one; debts are forgotten. O(waiting).
+
+        Raises ConfigError for one that cannot queue at a gateway.
+        """
+        self.queueing.switch(name)
+
+    def observed(self, name: WorkerId, *, running: int, waiting: int) -> None:
+        """The engine says how many requests run and wait in it. O(1) and what is sent for it."""
+        worker = self.workers.get(name)
+        if worker is not None and worker.queue is not None and worker.up:
+            worker.queue.window.observed(running=running, waiting=waiting)
+            self._changed(name)
+
+    def unobserved(self, name: WorkerId) -> None:
+        """It has not said so for a while; this never stops anything. O(1) and what is sent for it."""
+        worker = self.workers.get(name)
+        if worker is not None and worker.queue is not None and worker.queue.window.is_observed:
+            worker.queue.window.unobserved()
+            self._changed(name)
+
+    def evicted(self, worker: WorkerId, chunk: Unit) -> None:
+        """The index says so: see `Follower`."""
+        queue = self.workers[worker].queue
+        if queue is not None:
+            queue.evicted(chunk)
 
     def ready(self) -> bool:
         """Whether any engine can be asked. O(workers)."""
@@ -185,107 +268,53 @@ class Dispatcher:
         if in_flight >= self._max_in_flight:
             raise QueueFull(f"you have {in_flight} requests in flight, and may have no more")
 
-    def _serving(self, model: str | None) -> tuple[WorkerId, ...]:
-        """The workers that are up and have `model`; at least one. O(1) except after a change."""
-        candidates = self._candidates.get(model)
-        if candidates is None:
-            known = [name for name, worker in self.workers.items() if worker.serves(model)]
-            if self.workers and not known:
-                raise NotFound(f"the model {model!r} does not exist", param="model")
-            candidates = tuple(name for name in known if self.workers[name].is_open)
-            if not candidates:
-                raise NoEngine("no engine is ready")
-            if len(self._candidates) >= _MAX_MODELS:
-                self._candidates.clear()
-            self._candidates[model] = candidates
-        return candidates
+    def _changed(self, name: WorkerId) -> None:
+        self.queueing.changed(name)
+        self._tell()
 
-    def _untried(self, ticket: Ticket) -> list[WorkerId]:
-        try:
-            candidates = self._serving(ticket.model)
-        except (NoEngine, NotFound):
-            return []
-        return [worker for worker in candidates if worker not in ticket.tried]
-
-    def _send(self, ticket: Ticket, candidates: Collection[WorkerId]) -> None:
-        request = ticket.request
-        tokens = self.scale.tokens if ticket.text_len else _counted
-        matched = {
-            name: min(tokens(self.covered(depth)), request.input_len - 1)
-            for name, depth in self.index.match(request.prompt).items()
-            if depth
-        }
-        ticket.worker = self.router.route(
-            request,
-            matches=Matches.of_each(matched),
-            candidates=None if len(candidates) == self._up else frozenset(candidates),
-        )
-        ticket.matched_len = matched.get(ticket.worker, 0)
-        self.router.dispatch(request, ticket.worker, extend_len=ticket.extend_len)
-        # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
-        self.index.insert(ticket.worker, request.prompt)
-        self.workers[ticket.worker].tickets.add(ticket)
+    def _tell(self, own: Ticket | None = None) -> None:
+        """The host hears what is to be sent, but for its own ticket, which it has at hand."""
+        if own is not None:
+            own.is_told = True
+        ready, self.queueing.ready = self.queueing.ready, []
+        for ticket in ready:
+            if not ticket.is_told and ticket.state is State.WAITING:
+                ticket.is_told = True
+                assert self.on_ready is not None, "who queues hears what is to be sent"
+                self.on_ready(ticket)
 
     def _admitted(self, ticket: Ticket) -> None:
         if self._admitting is not None:
             self._admitting.admitted(ticket.worker, ticket.request.prompt)
 
-    def _completed(self, ticket: Ticket, usage: Usage) -> Usage:
-        """`usage` with the zero that was left out: vLLM 0.15 to 0.20 leave the details out if nothing
-        was cached, and from an engine that has reported cached tokens silence means none.
-        """
-        worker = self.workers.get(ticket.worker)
-        if worker is None:
-            return usage
-        if usage.cached_len is not None:
-            worker.reports_cached = True
-        elif worker.reports_cached:
-            return usage._replace(cached_len=0)
-        else:
-            worker.reports_cached = False
-        return usage
-
-    def _learn(self, ticket: Ticket, usage: Usage) -> int:
-        """Replace the estimates by what the engine said; the prompt tokens it computed."""
-        request, text_len = ticket.request, ticket.text_len
-        # One absurd answer must not decide a client's share for hours. No token is less than a byte.
-        prompt_len = min(usage.prompt_len, (text_len or request.input_len) + _MAX_UNSEEN)
-        if prompt_len <= text_len <= prompt_len * _MAX_BYTES_A_TOKEN:
-            self.scale.learn(text_len, prompt_len)
-        cached_len = ticket.matched_len if usage.cached_len is None else usage.cached_len
-        extend_len = max(1, prompt_len - cached_len)
-        if usage.cached_len is not None:
-            self.estimates.compare(
-                ticket.worker,
-                estimated=ticket.extend_len,
-                reported=extend_len,
-                prompt_len=prompt_len,
-            )
-        ticket.matched_len = max(0, prompt_len - extend_len)
-        # Of a batch, each prompt is answered, and each has a token at least.
-        answers = _MAX_CHOICES + request.input_len
-        ticket.output_len = min(usage.output_len, request.max_tokens * answers)
-        return extend_len
-
-    def _end(self, ticket: Ticket, *, extend_len: int) -> None:
+    def _end(self, ticket: Ticket, *, extend_len: int, finished: bool = False) -> None:
         """Settle: `extend_len` 0 says that nothing was served."""
         assert ticket.state is not State.ENDED, ticket
-        ticket.state = State.ENDED
         cached_len, output_len = ticket.matched_len, ticket.output_len
         if not extend_len:
             cached_len = output_len = 0
-        self.router.settle(
-            ticket.request, ticket.worker, extend_len=extend_len, output_len=output_len
-        )
-        self._leave_worker(ticket)
+        queue = ticket.queue
+        if ticket.state is State.QUEUED:
+            self.queueing.leave(ticket)
+        else:
+            self.router.settle(
+                ticket.request, ticket.worker, extend_len=extend_len, output_len=output_len
+            )
+            self._leave_worker(ticket, extend_len=extend_len, finished=finished)
+            if queue is not None:
+                self.queueing.changed(ticket.worker)
+        ticket.state = State.ENDED
         self.ledger.end(
             ticket.request.client,
             extend_len=extend_len,
             cached_len=cached_len,
             output_len=output_len,
         )
+        self._tell()
 
-    def _leave_worker(self, ticket: Ticket) -> None:
+    def _leave_worker(self, ticket: Ticket, *, extend_len: int, finished: bool = False) -> None:
+        if ticket.queue is not None:
+            ticket.queue.ended(ticket, extend_len=extend_len, finished=finished)
         worker = self.workers.get(ticket.worker)
         if worker is not None:
             worker.tickets.discard(ticket)

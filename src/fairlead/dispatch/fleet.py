@@ -1,0 +1,80 @@
+"""The engines: which are up, what they serve, and what is with them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fairlead.core.request import WorkerId
+from fairlead.dispatch.tickets import Ticket
+from fairlead.dispatch.worker_queue import WorkerQueue
+from fairlead.errors import NoEngine, NotFound
+
+# Models remembered with their workers; only engines that do not say what they serve can reach it.
+_MAX_MODELS = 1000
+
+
+@dataclass(slots=True)
+class Worker:
+    """What is known about an engine; `models` None: any, since it does not say."""
+
+    up: bool = False
+    takes: bool = True  # False: it finishes what it has and gets no more
+    models: frozenset[str] | None = None
+    reports_cached: bool | None = None  # None until its first answer; once True it stays
+    tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
+    queue: WorkerQueue | None = None  # None: it does its own queueing, and is sent all at once
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it gets requests."""
+        return self.up and self.takes
+
+    def serves(self, model: str | None) -> bool:
+        """Whether a request for `model` may go here."""
+        return model is None or self.models is None or model in self.models
+
+
+class Fleet:
+    """The engines by name, and those that may serve a model."""
+
+    def __init__(self) -> None:
+        self.workers: dict[WorkerId, Worker] = {}
+        self.up = 0  # how many are
+        # The workers that are open, by the model asked for; emptied whenever a worker changes.
+        self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
+
+    def changed(self) -> None:
+        """Some worker came, went, or serves something else. O(1)."""
+        self._candidates.clear()
+
+    def serving(self, model: str | None) -> tuple[WorkerId, ...]:
+        """The workers that are open and have `model`; at least one. O(1) except after a change.
+
+        Raises NotFound (no engine has the model) or NoEngine.
+        """
+        candidates = self._candidates.get(model)
+        if candidates is None:
+            known = [name for name, worker in self.workers.items() if worker.serves(model)]
+            if self.workers and not known:
+                raise NotFound(f"the model {model!r} does not exist", param="model")
+            candidates = tuple(name for name in known if self.workers[name].is_open)
+            if not candidates:
+                raise NoEngine("no engine is ready")
+            if len(self._candidates) >= _MAX_MODELS:
+                self._candidates.clear()
+            self._candidates[model] = candidates
+        return candidates
+
+    def untried(self, ticket: Ticket) -> tuple[WorkerId, ...]:
+        """Where it may still go. O(1); O(workers) for one that has failed."""
+        try:
+            candidates = self.serving(ticket.model)
+        except (NoEngine, NotFound):
+            return ()
+        if not ticket.tried:
+            return candidates
+        return tuple(worker for worker in candidates if worker not in ticket.tried)
+
+    def set_models(self, name: WorkerId, models: Iterable[str] | None) -> None:
+        """`name` serves these. O(models)."""
+        self.workers[name].models = None if models is None else frozenset(models)
+        self.changed()

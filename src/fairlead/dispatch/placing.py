@@ -1,0 +1,64 @@
+"""A ticket's engine: the router decides, the prefix index says who has cached what of the prompt."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from fairlead.core.chunk_index import chunks_len
+from fairlead.core.matches import Matches
+from fairlead.core.prefix_index import PrefixIndex
+from fairlead.core.protocols import Router
+from fairlead.core.request import WorkerId
+from fairlead.core.token_scale import TokenScale
+from fairlead.dispatch.tickets import Ticket
+
+# A token number in the text of the prefix index.
+TOKEN_BYTES = 4
+
+
+class Placing:
+    """Router and index, with the lengths of prompts between them."""
+
+    def __init__(self, *, router: Router, index: PrefixIndex) -> None:
+        self.router = router
+        self.index = index
+        self.scale = TokenScale()
+        # Bytes of text that the first so many units of a prompt cover.
+        self.covered: Callable[[int], int] = chunks_len
+
+    def matches(self, ticket: Ticket) -> Mapping[WorkerId, int]:
+        """How many tokens of the prompt each worker has. O(chunks of the prompt + workers)."""
+        return {
+            name: self.tokens(ticket, depth)
+            for name, depth in self.index.match(ticket.request.prompt).items()
+            if depth
+        }
+
+    def tokens(self, ticket: Ticket, depth: int) -> int:
+        """The tokens in the first `depth` units of the prompt, the last of which is never cached."""
+        length = self.covered(depth)
+        tokens = self.scale.tokens(length) if ticket.text_len else length // TOKEN_BYTES
+        return min(tokens, ticket.request.input_len - 1)
+
+    def choose(
+        self,
+        ticket: Ticket,
+        matches: Mapping[WorkerId, int],
+        candidates: Sequence[WorkerId] | None,
+    ) -> WorkerId:
+        """The worker for it; `candidates` None: all that are up. See `Router.route`."""
+        return self.router.route(
+            ticket.request,
+            matches=Matches.of_each(matches),
+            candidates=None if candidates is None else frozenset(candidates),
+        )
+
+    def assign(self, ticket: Ticket, worker: WorkerId, matched_len: int) -> None:
+        """It is to be served by `worker`, and is charged there."""
+        ticket.worker, ticket.matched_len = worker, matched_len
+        self.router.dispatch(ticket.request, worker, extend_len=ticket.extend_len)
+        # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
+        self.index.insert(worker, ticket.request.prompt)
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """It is not, and the charge is given back."""
+        self.router.settle(ticket.request, ticket.worker, extend_len=0, output_len=0)
+        ticket.worker = ""

@@ -1,0 +1,261 @@
+"""What waits at the gateway: bound to an engine or to none yet, sent on when an engine has room.
+
+The law, after every event: no engine has room while a ticket waits that it could take. Bound to an
+engine are only a few tickets of each client, for its scheduler to choose from; the others wait *late
+bound*, so that they go where the cache and the room are when their turn comes.
+"""
+
+from collections.abc import Iterable
+
+from fairlead.core.request import ClientId, WorkerId
+from fairlead.dispatch.fleet import Fleet, Worker
+from fairlead.dispatch.placing import Placing
+from fairlead.dispatch.room import Room
+from fairlead.dispatch.rules import QueueRules
+from fairlead.dispatch.tickets import State, Ticket
+from fairlead.dispatch.worker_queue import WorkerQueue
+from fairlead.errors import NoEngine, QueueFull
+
+
+class Queueing:
+    """Finds each ticket its place, and says in `ready` which are to be sent now."""
+
+    def __init__(self, *, fleet: Fleet, placing: Placing, rules: QueueRules) -> None:
+        self.ready: list[Ticket] = []
+        self.late = Room()
+        self.rules = rules
+        self._make = rules.maker()
+        self.scheduler = rules.scheduler
+        self._workers = fleet.workers
+        self._fleet = fleet
+        self._placing = placing
+        self._counts: dict[ClientId, int] = {}  # waiting, bound or not
+        self._size = 0
+        self._roomy: dict[WorkerId, None] = {}  # engines that have room and take more
+        self._changed: dict[WorkerId, None] = {}  # engines to look at before this event is over
+
+    def __len__(self) -> int:
+        """How many wait. O(1)."""
+        return self._size
+
+    def count(self, client: ClientId) -> int:
+        """How many of the client's wait. O(1)."""
+        return self._counts.get(client, 0)
+
+    def check_room(self, client: ClientId) -> None:
+        """Whether one more of the client's may wait. O(1). Raises QueueFull or NoEngine."""
+        waiting = self._counts.get(client, 0)
+        if waiting >= self.rules.queue_size:
+            raise QueueFull(f"you have {waiting} requests waiting, and may have no more")
+        if self._size >= self.rules.queue_total:
+            raise NoEngine("the queue is full")
+
+    # -- tickets
+
+    def place(self, ticket: Ticket, candidates: tuple[WorkerId, ...]) -> None:
+        """Send it, bind it, or let it wait late bound; `candidates` is not empty.
+
+        O(chunks of the prompt + workers).
+        """
+        placing = self._placing
+        self._wait(ticket)
+        matches = placing.matches(ticket)
+        all_up = len(candidates) == self._fleet.up
+        home = placing.choose(ticket, matches, None if all_up else candidates)
+        queue = self._workers[home].queue
+        if queue is not None and home not in self._roomy:
+            roomy = [name for name in self._roomy if name in candidates]
+            if roomy:
+                home = placing.choose(ticket, matches, roomy)
+            elif not ticket.tried and not self._has_place(ticket, queue, candidates):
+                self.late.add(ticket)
+                return
+        self._bind(ticket, home, matches.get(home, 0))
+        self.run()
+
+    def leave(self, ticket: Ticket) -> None:
+        """It waited, and does so no more. O(log waiting)."""
+        self._unwait(ticket)
+        if not ticket.worker:
+            self.late.remove(ticket)
+            return
+        self._unbind(ticket)
+        self._bind_late(ticket.request.client)
+        self.run()
+
+    def changed(self, name: WorkerId) -> None:
+        """Something ended, began or became known at this engine: fill it."""
+        self._changed[name] = None
+        self.run()
+
+    def run(self) -> None:
+        """Bring everything to where the law holds."""
+        while self._changed:
+            name = next(iter(self._changed))
+            del self._changed[name]
+            self._fill(name)
+
+    # -- engines
+
+    def open(self, name: WorkerId, *, queues: bool) -> None:
+        """It is up; `queues`: its requests wait here, not there."""
+        worker = self._workers[name]
+        if queues and worker.queue is None:
+            worker.queue = WorkerQueue(make=self._make, window=self.rules.make_window())
+        elif not queues and worker.queue is not None:
+            queue, worker.queue = worker.queue, None
+            self._roomy.pop(name, None)
+            self._move(queue.waiting)
+        self.changed(name)
+
+    def close(self, name: WorkerId, *, lost: bool) -> list[Ticket]:
+        """It is lost, or takes no more; the tickets that nobody can take any longer.
+
+        Of one that only takes no more the others go elsewhere, or stay if there is no elsewhere. Of one
+        that is lost all are handed back, to be placed again. O(waiting).
+        """
+        self._roomy.pop(name, None)
+        queue = self._workers[name].queue
+        if queue is not None and not lost:
+            self._move(ticket for ticket in queue.waiting if self._fleet.untried(ticket))
+            self._adopt(name)
+            self.changed(name)
+            return []
+        stuck = [ticket for ticket in self.late if not self._fleet.untried(ticket)]
+        if queue is None:
+            return stuck
+        stuck.extend(queue.waiting)
+        queue.lose()
+        return stuck
+
+    def switch(self, name: str) -> None:
+        """Queue under another policy from now on. O(tickets). Raises ConfigError."""
+        self._make, self.scheduler = self.rules.maker(name), name
+        for worker in self._workers.values():
+            if worker.queue is not None:
+                worker.queue.switch(self._make)
+
+    # -- inside
+
+    def _has_place(
+        self, ticket: Ticket, queue: WorkerQueue, candidates: tuple[WorkerId, ...]
+    ) -> bool:
+        """Whether it may be bound there. Where nobody else could take it, it may."""
+        bound = queue.waiting.count(ticket.request.client)
+        return len(candidates) == 1 or bound < self.rules.places
+
+    def _bind(self, ticket: Ticket, name: WorkerId, matched_len: int) -> None:
+        self._placing.assign(ticket, name, matched_len)
+        worker = self._workers[name]
+        if worker.queue is None:
+            self._send(ticket, worker)
+            return
+        worker.queue.bind(ticket)
+        if name in self._roomy:
+            self._changed[name] = None
+
+    def _unbind(self, ticket: Ticket) -> None:
+        assert ticket.queue is not None
+        ticket.queue.unbind(ticket)
+        self._placing.withdraw(ticket)
+
+    def _fill(self, name: WorkerId) -> None:
+        """Send what the engine has room for: what is bound there first, then what waits elsewhere."""
+        worker = self._workers.get(name)
+        if worker is None or worker.queue is None or not worker.up:
+            return
+        queue = worker.queue
+        while queue.window.has_room:
+            if not queue.waiting and not (worker.takes and self._pull(name, worker)):
+                break
+            self._dispatch(queue.next(), worker, queue)
+        if queue.window.has_room and worker.takes:
+            self._roomy[name] = None
+        else:
+            self._roomy.pop(name, None)
+            if self._size:
+                queue.window.turn_away()
+
+    def _dispatch(self, ticket: Ticket, worker: Worker, queue: WorkerQueue) -> None:
+        """It leaves the queue for the engine, and its client has a place free."""
+        prompt = ticket.request.prompt
+        ticket.matched_len = self._placing.tokens(ticket, queue.view.match_len(prompt))
+        if ticket.evictions != queue.evictions:  # some of its prompt may be forgotten by now
+            self._placing.index.insert(ticket.worker, prompt)
+        queue.send(ticket)
+        self._send(ticket, worker)
+        self._bind_late(ticket.request.client)
+
+    def _send(self, ticket: Ticket, worker: Worker) -> None:
+        self._unwait(ticket)
+        ticket.state, ticket.is_told = State.WAITING, False
+        worker.tickets.add(ticket)
+        self.ready.append(ticket)
+
+    def _pull(self, name: WorkerId, worker: Worker) -> bool:
+        """Bind to this engine the ticket elsewhere whose client it owes most; False if there is none.
+
+        O(workers + models): it looks at a few late-bound clients and at a few of the longest queue that
+        has something for it.
+        """
+        if not self._size:
+            return False
+        assert worker.queue is not None
+        offers = self.late.offers(name, worker)
+        others = [each.queue for each in self._workers.values() if each.queue is not None]
+        for queue in sorted(others, key=lambda queue: -len(queue.waiting)):
+            bound = queue.waiting.offers(name, worker, newest=True) if queue.waiting else []
+            if bound:
+                offers += bound
+                break
+        if not offers:
+            return False
+        credit = worker.queue.scheduler.policy.credit
+        best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
+        if best.worker:
+            self._unbind(best)
+        else:
+            self.late.remove(best)
+        self._bind(best, name, self._placing.matches(best).get(name, 0))
+        return True
+
+    def _bind_late(self, client: ClientId) -> None:
+        """The client has a place free somewhere: bind the oldest of its late-bound, if it is there."""
+        for first in self.late.firsts(client):
+            ticket: Ticket | None = first
+            while ticket is not None and (candidates := self._fleet.untried(ticket)):
+                matches = self._placing.matches(ticket)
+                all_up = len(candidates) == self._fleet.up
+                home = self._placing.choose(ticket, matches, None if all_up else candidates)
+                queue = self._workers[home].queue
+                if queue is not None and not self._has_place(ticket, queue, candidates):
+                    break
+                self.late.remove(ticket)
+                self._bind(ticket, home, matches.get(home, 0))
+                ticket = self.late.first(ticket.model, client)
+
+    def _move(self, tickets: Iterable[Ticket]) -> None:
+        """Find them another place, the oldest first. O(tickets * workers)."""
+        for ticket in sorted(tickets, key=lambda each: each.request.order):
+            self._unbind(ticket)
+            self._unwait(ticket)
+            self.place(ticket, self._fleet.untried(ticket))
+
+    def _adopt(self, name: WorkerId) -> None:
+        """Who waits late bound for a worker like this one only, waits for it."""
+        for ticket in [each for each in self.late if not self._fleet.untried(each)]:
+            if self._workers[name].serves(ticket.model):
+                self.late.remove(ticket)
+                self._bind(ticket, name, self._placing.matches(ticket).get(name, 0))
+
+    def _wait(self, ticket: Ticket) -> None:
+        client = ticket.request.client
+        ticket.state = State.QUEUED
+        self._counts[client] = self._counts.get(client, 0) + 1
+        self._size += 1
+
+    def _unwait(self, ticket: Ticket) -> None:
+        left = self._counts.pop(ticket.request.client) - 1
+        if left:
+            self._counts[ticket.request.client] = left
+        self._size -= 1

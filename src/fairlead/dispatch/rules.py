@@ -1,0 +1,64 @@
+"""How the gateway queues: which policy, how many may wait, how many are in an engine at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import Weights
+from fairlead.dispatch.window import Window
+from fairlead.dispatch.worker_queue import MakeScheduler
+from fairlead.errors import ConfigError
+from fairlead.schedulers import IN_ENGINES, SCHEDULERS, make_policy
+
+# Its groups are hit ratios in tokens; a gateway's view of a cache counts chunks.
+QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
+# Clients with a record for each engine: 200 bytes each.
+_MAX_CLIENTS = 200_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRules:
+    """`quantum` None is the policy's own default; `window` None is learnt.
+
+    A client may have `queue_size` requests waiting, all clients together `queue_total`. At most
+    `places` of a client's are bound to one engine, where others could take them; the rest are bound
+    when a place comes free.
+    """
+
+    scheduler: str = "dlpm"
+    quantum: int | None = None
+    weights: Weights | None = None
+    queue_size: int = 512
+    queue_total: int = 65_536
+    places: int = 4
+    window: int | None = None
+
+    def make_window(self) -> Window:
+        """One engine's."""
+        return Window(fixed=self.window)
+
+    def maker(self, name: str | None = None) -> MakeScheduler:
+        """Makes the scheduler of that name, or of the rules'. Raises ConfigError.
+
+        A setting that another policy than the rules' does not have is left out.
+        """
+        chosen = name or self.scheduler
+        if chosen not in QUEUE_SCHEDULERS:
+            expected = ", ".join(QUEUE_SCHEDULERS)
+            raise ConfigError(f"scheduler: expected one of {expected}, got {chosen!r}")
+        settings: Mapping[str, Any] = {
+            "quantum": self.quantum, "weights": self.weights, "max_clients": _MAX_CLIENTS,
+        }  # fmt: skip
+        accepted = signature(SCHEDULERS[chosen]).parameters
+        given = {key: value for key, value in settings.items() if key in accepted}
+        if chosen == self.scheduler and self.quantum is not None and "quantum" not in accepted:
+            raise ConfigError(f"quantum: the scheduler {chosen} has none")
+
+        def make(view: BlockCache) -> Scheduler:
+            return Scheduler(make_policy(chosen, cache=view, **given))
+
+        make(BlockCache(block_size=1))  # a wrong value is wrong now
+        return make

@@ -1,0 +1,131 @@
+"""What waits for one engine at the gateway: a scheduler over the gateway's view of that engine's cache.
+
+The view's units are those of the prompts: chunks of text, or blocks of tokens. Chunks are of several
+sizes, but all texts are cut at the same places, so more chunks matched is more text matched: the
+policies see a block size of 1, and their order is the same as by tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from fairlead.core.block_cache import BlockCache
+from fairlead.core.clients import OTHER
+from fairlead.core.request import Request, RequestId, Unit
+from fairlead.core.scheduler import Scheduler
+from fairlead.dispatch.room import Room
+from fairlead.dispatch.tickets import State, Ticket
+from fairlead.dispatch.window import Window
+from fairlead.errors import QueueFull
+
+MakeScheduler = Callable[[BlockCache], Scheduler]
+
+
+class WorkerQueue:
+    """The tickets bound to one engine, those sent there, and what each client was charged for them."""
+
+    def __init__(self, *, make: MakeScheduler, window: Window) -> None:
+        self.view = BlockCache(block_size=1)
+        self.scheduler = make(self.view)
+        self.window = window
+        self.waiting = Room()
+        self.evictions = 0
+        self._tickets: dict[RequestId, Ticket] = {}
+
+    # -- those that wait
+
+    def bind(self, ticket: Ticket) -> None:
+        """It waits here. O(prompt + log waiting)."""
+        ticket.queue, ticket.evictions = self, self.evictions
+        self._tickets[ticket.request.id] = ticket
+        self.waiting.add(ticket)
+        ticket.booked = self._book(ticket.request)
+
+    def unbind(self, ticket: Ticket) -> None:
+        """It goes elsewhere, or away. O(log waiting)."""
+        assert ticket.booked is not None
+        self.waiting.remove(ticket)
+        self.scheduler.cancel(ticket.booked)
+        self._forget(ticket)
+
+    def next(self) -> Ticket:
+        """Whose turn it is; somebody waits."""
+        self.scheduler.begin()
+        request = self.scheduler.propose()
+        assert request is not None, "every policy has a next while somebody waits"
+        return self._tickets[request.id]
+
+    # -- those that are sent
+
+    def send(self, ticket: Ticket) -> None:
+        """It goes to the engine, charged for the prompt tokens that the view lacks. O(prompt)."""
+        assert ticket.booked is not None
+        self.waiting.remove(ticket)
+        self.scheduler.admit(ticket.booked, extend_len=ticket.extend_len)
+        ticket.number = self.window.sent(streams=ticket.streams)
+        self.cached(ticket.request.prompt)
+
+    def emitted(self, ticket: Ticket) -> None:
+        """Charge the outputs counted so far that were not. O(log clients)."""
+        more = ticket.output_len - ticket.charged_len
+        if more > 0 and ticket.booked is not None:
+            ticket.charged_len = ticket.output_len
+            self.scheduler.decode(ticket.booked, more)
+
+    def ended(self, ticket: Ticket, *, extend_len: int, finished: bool) -> None:
+        """It has ended, having got this much: 0 for nothing. O(log waiting)."""
+        if ticket.booked is not None:
+            if extend_len:
+                self.emitted(ticket)
+            input_len = extend_len and extend_len + ticket.matched_len
+            self.scheduler.correct(ticket.booked, input_len=input_len, extend_len=extend_len)
+            end = self.scheduler.finish if finished else self.scheduler.cancel
+            end(ticket.booked)
+        answered = finished or ticket.state is State.STARTED
+        self.window.ended(ticket.number, answered=answered)
+        self._forget(ticket)
+
+    # -- what changes
+
+    def switch(self, make: MakeScheduler) -> None:
+        """Another policy takes over what waits. O(tickets * log tickets).
+
+        Debts are forgotten, and who runs is charged nothing more.
+        """
+        self.view.unlisten()
+        self.scheduler = make(self.view)
+        for ticket in self._tickets.values():
+            ticket.booked = None
+        for ticket in sorted(self.waiting, key=lambda ticket: ticket.request.order):
+            ticket.booked = self._book(ticket.request)
+
+    def cached(self, units: Sequence[Unit]) -> None:
+        """The engine has these, or will. O(units)."""
+        view = self.view
+        for unit in units:
+            if unit not in view:
+                view.insert(unit)
+
+    def evicted(self, unit: Unit) -> None:
+        """The engine has probably not cached it any more."""
+        if unit in self.view:
+            self.view.evict(unit)
+            self.evictions += 1
+
+    def lose(self) -> None:
+        """The engine's cache is gone, and what was learnt of it. O(view). Debts are not."""
+        self.view.clear()
+        self.evictions += 1
+        self.window.restart()
+
+    def _book(self, request: Request) -> Request:
+        """As the scheduler knows it: where its table of clients is full, one of `other`'s."""
+        try:
+            self.scheduler.add(request)
+        except QueueFull:
+            request = replace(request, client=OTHER)
+            self.scheduler.add(request)
+        return request
+
+    def _forget(self, ticket: Ticket) -> None:
+        del self._tickets[ticket.request.id]
+        ticket.queue = ticket.booked = None
