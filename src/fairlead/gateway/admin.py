@@ -1,14 +1,19 @@
 """What the gateway says about itself: health, readiness, workers, models, metrics."""
 
+from importlib.metadata import version
+from urllib.parse import unquote
+
 import orjson
 
 from fairlead.dispatch import Dispatcher, Worker
-from fairlead.errors import NoEngine
+from fairlead.errors import NoEngine, NotFound
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.workers import Workers
 
 _JSON = b"application/json"
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+
+_VERSION = version("fairlead")
 
 # Status, content type, body.
 Answer = tuple[int, bytes, bytes]
@@ -42,6 +47,10 @@ class Admin:
             return 200, _JSON, orjson.dumps(self._describe())
         if path == b"/v1/models":
             return self._models()
+        if path.startswith(b"/v1/models/"):
+            return self._model(unquote(path[len(b"/v1/models/") :].decode("ascii", "replace")))
+        if path == b"/version":
+            return 200, _JSON, orjson.dumps({"version": _VERSION})
         return None
 
     def _readiness(self, *, stopping: bool) -> Answer:
@@ -56,6 +65,14 @@ class Admin:
             raise NoEngine("no engine is ready")
         return 200, _JSON, orjson.dumps({"object": "list", "data": self._workers.models()})
 
+    def _model(self, name: str) -> Answer:
+        if not self._dispatcher.ready():
+            raise NoEngine("no engine is ready")
+        for model in self._workers.models():
+            if model["id"] == name:
+                return 200, _JSON, orjson.dumps(model)
+        raise NotFound(f"the model {name!r} does not exist", param="model")
+
     def _describe(self) -> dict[str, object]:
         workers = self._dispatcher.workers.items()
         return {
@@ -67,7 +84,7 @@ class Admin:
 def _worker(url: str, worker: Worker) -> dict[str, object]:
     """How fair it can be depends on what the engine reports (DESIGN 3.4)."""
     basis = {
-        None: "no answer yet",
+        None: "not known yet",
         True: "fair in extend tokens as the engine reports them",
         False: "fair in estimated extend",
     }

@@ -14,14 +14,14 @@ class Incoming:
     """One request as it came; `refusal` if it need not be looked at further."""
 
     __slots__ = (
-        "authorization", "body", "client", "framing", "http10", "keep_alive", "lines", "method",
-        "refusal", "status", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
+        "api_key", "authorization", "body", "client", "framing", "http10", "keep_alive", "lines",
+        "method", "refusal", "status", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.method = self.target = self.body = b""
         self.lines: list[bytes] = []
-        self.authorization = self.tenant = b""
+        self.authorization = self.api_key = self.tenant = b""
         self.tenant_rank = len(TENANT_HEADERS)
         self.tenant_twice = False
         self.client: ClientId | None = None  # who asks, as far as the head says it
@@ -32,12 +32,18 @@ class Incoming:
         self.refusal: FairleadError | None = None
         self.status: int | None = None
 
+    def key(self) -> bytes:
+        """What it shows as its key: Anthropic's header where there is none of HTTP's own."""
+        if self.api_key and not self.authorization:
+            return b"Bearer " + self.api_key
+        return self.authorization
+
     def repeated(self) -> "Incoming":
         """Another request with the same head, which has yet to be admitted."""
         other = Incoming()
         other.method, other.target = self.method, self.target
         other.lines = self.lines[:]
-        other.authorization = self.authorization
+        other.authorization, other.api_key = self.authorization, self.api_key
         other.tenant, other.tenant_rank = self.tenant, self.tenant_rank
         other.tenant_twice = self.tenant_twice
         return other

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
 
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.core.request import ClientId, Request
 from fairlead.dispatch import TOKEN_BYTES, Dispatcher
 from fairlead.errors import EngineFailed, FairleadError
+from fairlead.gateway.additions import Additions
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
@@ -16,7 +16,6 @@ from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.openai import (
     Call,
-    Fields,
     answer_parts,
     answer_text,
     read_call,
@@ -27,16 +26,6 @@ from fairlead.gateway.tokenizer import Tokenizer, head_token
 
 # Clients whose fields are kept ready.
 _READY = 4096
-
-
-@lru_cache(_READY)
-def _fields(client: ClientId, *, ask_usage: bool) -> Fields:
-    """The client's name, and for streams the wish to hear what was used."""
-    fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
-    return Fields({**fields, "vllm_xargs": {"fair_client": client}})
-
-
-_NO_FIELDS = Fields({})
 
 
 class Tokenizing:
@@ -107,8 +96,7 @@ class Intake:
         self._dispatcher = dispatcher
         self._identity = identity
         self._tokenizer = Tokenizer(settings.tokenizer) if settings.tokenizer else None
-        # Where bodies are not to be touched, streamed tokens are counted as they pass.
-        self._adds_fields = settings.identity_field != "none"
+        self._additions = Additions(settings)
         self._passes_key = not identity.needs_key and settings.worker_api_key is None
         self._timeout_s = settings.request_timeout_secs
         self._order = 0
@@ -190,8 +178,8 @@ class Intake:
         text_len: int,
     ) -> Exchange:
         """`text_len` 0: the text is token numbers, so that its length is known."""
-        hide_usage = self._adds_fields and call.stream and not call.asks_usage
-        fields = _fields(client, ask_usage=hide_usage) if self._adds_fields else _NO_FIELDS
+        hide_usage = self._additions.asks_usage(call)
+        fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
         body, lines = fields.added_to(request.body, call.document), self._lines(request)
         prompt = ChunkedText().extended(text)
@@ -232,6 +220,9 @@ class Intake:
 
     def _lines(self, request: Incoming) -> bytes:
         """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
-        if request.authorization and self._passes_key:
-            request.lines.append(b"authorization: " + request.authorization + b"\r\n")
+        if self._passes_key:
+            if request.authorization:
+                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
+            if request.api_key:
+                request.lines.append(b"x-api-key: " + request.api_key + b"\r\n")
         return b"".join(request.lines)

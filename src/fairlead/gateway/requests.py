@@ -20,11 +20,12 @@ MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
-_AUTHORIZATION, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT = range(6)
+_AUTHORIZATION, _API_KEY, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT = range(7)
 # Not passed on: what belongs to one connection, what the gateway sets, and compression, because the
 # answer is read on its way. Every other header is passed on as it came.
 _HEADERS: dict[bytes, int] = {
     b"authorization": _AUTHORIZATION,
+    b"x-api-key": _API_KEY,
     **dict.fromkeys(TENANT_HEADERS, _TENANT),
     **dict.fromkeys(
         (b"host", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"),
@@ -276,10 +277,8 @@ class RequestReader:
 
     def _note_header(self, rule: int, name: bytes, value: bytes) -> None:
         incoming = self._incoming
-        if rule == _AUTHORIZATION:
-            if incoming.authorization:
-                self.refuse(BadRequest("more than one Authorization header"))
-            incoming.authorization = value
+        if rule <= _API_KEY:
+            self._note_key(rule, value)
         elif rule == _TENANT:
             rank = TENANT_HEADERS.index(name)
             incoming.tenant_twice |= rank == incoming.tenant_rank
@@ -294,6 +293,15 @@ class RequestReader:
                 self._refuse_body()
         elif rule == _EXPECT:
             self.wants_continue = True
+
+    def _note_key(self, rule: int, value: bytes) -> None:
+        incoming = self._incoming
+        if incoming.authorization if rule == _AUTHORIZATION else incoming.api_key:
+            self.refuse(BadRequest("more than one Authorization or x-api-key header"))
+        elif rule == _AUTHORIZATION:
+            incoming.authorization = value
+        else:
+            incoming.api_key = value
 
     def _refuse_body(self) -> None:
         self.refuse(TooLarge(f"the body is longer than {self._max_body_len} bytes"))

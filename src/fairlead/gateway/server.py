@@ -164,11 +164,11 @@ class Gateway:
         """Callers without a key are told so before their bodies are in memory."""
         request.surface = surface_of(request.target)
         wants_body = request.surface is not None
-        if wants_body or path_of(request.target) == b"/v1/models":
+        if wants_body or path_of(request.target).startswith(b"/v1/models"):
             identity = self._identity
             if request.tenant_twice and identity.trusts_header:
                 raise BadRequest("a tenant header came more than once")
-            request.client = identity.authenticate(request.authorization, request.tenant)
+            request.client = identity.authenticate(request.key(), request.tenant)
         return wants_body
 
     def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:

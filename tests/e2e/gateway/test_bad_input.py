@@ -223,7 +223,7 @@ def test_stock_engines_get_the_body_untouched() -> None:
         assert replies[1].body == b"".join(events(usage=False))
         assert world.spent() == (18 + 2 * 3) + (2 + 2 * 3)
 
-    play(story, good, identity_field="none")
+    play(story, good, identity_field="none", usage_field="none")
 
 
 def test_a_full_client_waits_while_another_is_served() -> None:

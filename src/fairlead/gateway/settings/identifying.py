@@ -6,7 +6,7 @@ from fairlead.errors import ConfigError
 from fairlead.gateway.identity import parse_tenant_key
 from fairlead.gateway.settings.declaring import Group, setting
 from fairlead.gateway.settings.reading import read_text
-from fairlead.gateway.settings.values import IdentityField, Words
+from fairlead.gateway.settings.values import IdentityField, UsageField, Words
 
 
 class Identifying(Group):
@@ -24,7 +24,10 @@ class Identifying(Group):
         False, "without a key or header, believe the body's `user`", live=True
     )
     identity_field: IdentityField = setting(
-        "vllm", "none: bodies reach the engine untouched, without the client"
+        "vllm", "none: bodies reach the engine without the client"
+    )
+    usage_field: UsageField = setting(
+        "stream_options", "none: streams are not asked for usage, their events are counted"
     )
 
     def keys(self) -> dict[str, str]:

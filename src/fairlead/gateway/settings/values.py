@@ -11,6 +11,7 @@ from fairlead.errors import ConfigError
 
 PolicyName = Literal["d2lpm", "round-robin", "least-loaded"]
 IdentityField = Literal["vllm", "none"]
+UsageField = Literal["stream_options", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 # Other gateways' names for the very same thing.

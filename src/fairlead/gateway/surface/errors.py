@@ -18,6 +18,19 @@ _OPENAI: dict[int, tuple[str, str | None]] = {
     504: ("server_error", "engine_timeout"),
 }
 
+_ANTHROPIC = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    431: "request_too_large",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
 
 def openai_error(error: Exception, status: int) -> bytes:
     """OpenAI's error shape."""
@@ -27,6 +40,27 @@ def openai_error(error: Exception, status: int) -> bytes:
 def openai_event(error: Exception, status: int) -> bytes:
     """The same in a stream, which it ends."""
     return b"data: " + openai_error(error, status) + b"\n\n"
+
+
+def responses_event(error: Exception, status: int) -> bytes:
+    """An event of a response's stream. Beside the API's own fields it has the object by which
+    OpenAI's clients know an error that they must raise.
+    """
+    described = _described(error, status)
+    event = {"type": "error", **{k: described[k] for k in ("code", "message", "param")}}
+    data = orjson.dumps({**event, "sequence_number": 0, "error": described})
+    return b"event: error\ndata: " + data + b"\n\n"
+
+
+def anthropic_error(error: Exception, status: int) -> bytes:
+    """Anthropic's error shape; it has no place for the field's name but the message."""
+    kind = _ANTHROPIC.get(status, "api_error")
+    return orjson.dumps({"type": "error", "error": {"type": kind, "message": _message(error)}})
+
+
+def anthropic_event(error: Exception, status: int) -> bytes:
+    """The same in a stream, which it ends."""
+    return b"event: error\ndata: " + anthropic_error(error, status) + b"\n\n"
 
 
 def status_of(error: Exception) -> int:

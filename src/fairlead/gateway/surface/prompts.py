@@ -26,11 +26,13 @@ def conversation(
     parts: list[str],
     texts: frozenset[str] = frozenset(("text",)),
     incidental: Collection[str] = (),
+    others: bool = False,
 ) -> list[str]:
     """`parts`, and after them role and content of each message in the list called `name`.
 
     `texts` are the types of a content's parts that are text; `incidental` are fields of a message
-    that do not reach the model. Raises BadRequest.
+    that do not reach the model; `others`: a message may be something else than a message, and is
+    then taken as it came. Raises BadRequest.
     """
     messages = document.get(name)
     if not isinstance(messages, list) or not messages:
@@ -39,6 +41,9 @@ def conversation(
     for number, message in enumerate(messages):
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             where = f"{name}[{number}]"
+            if others and isinstance(message, dict) and "role" not in message:
+                parts.append(dumped(message, name))
+                continue
             raise BadRequest(f"{where} must be an object with a string `role`", param=where)
         content = message.get("content")
         parts.append(message["role"])

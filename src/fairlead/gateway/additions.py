@@ -1,0 +1,41 @@
+"""What is added to a body on its way: who asks, and for streams the wish to hear what was used.
+
+Nothing else of a body changes, and nothing at all where both are switched off, or where the path has
+no place for either.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from fairlead.core.request import ClientId
+from fairlead.gateway.openai import Call, Fields
+from fairlead.gateway.settings import GatewaySettings
+
+# Clients whose fields are kept ready.
+_READY = 4096
+
+
+@lru_cache(_READY)
+def _fields(client: ClientId | None, *, ask_usage: bool) -> Fields:
+    fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
+    if client is not None:
+        fields["vllm_xargs"] = {"fair_client": client}
+    return Fields(fields)
+
+
+class Additions:
+    """As the settings say."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._names_client = settings.identity_field != "none"
+        # Where it is not, streamed tokens are counted as they pass.
+        self._asks_usage = settings.usage_field != "none"
+
+    def asks_usage(self, call: Call) -> bool:
+        """Whether the engine is asked for usage that its caller has not asked for. Pure."""
+        return self._asks_usage and call.stream and not call.asks_usage
+
+    def to(self, call: Call, client: ClientId, *, ask_usage: bool) -> Fields:
+        """The fields for this body. O(1) for who has asked before."""
+        named = self._names_client and call.surface.identity
+        return _fields(client if named else None, ask_usage=ask_usage)
