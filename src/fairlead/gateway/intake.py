@@ -108,7 +108,7 @@ class Intake:
         """
         call = read_call(request.body, surface)
         client = self._identity.client_of(request.client, call.user)
-        if self._tokenizer is None:
+        if self._tokenizer is None or not surface.cached:
             text = call.text()
             text_len = len(text) if call.tokens is None else 0
             return self._send(connection, request, call, client, text, text_len=text_len)
@@ -182,7 +182,7 @@ class Intake:
         fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
         body, lines = fields.added_to(request.body, call.document), self._lines(request)
-        prompt = ChunkedText().extended(text)
+        prompt = ChunkedText().extended(text) if call.surface.cached else ChunkedText()
         tokens = self._dispatcher.scale.tokens(text_len) if text_len else len(text) // TOKEN_BYTES
         self._order += 1
         ticket = self._dispatcher.arrive(
