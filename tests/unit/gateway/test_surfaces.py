@@ -1,0 +1,382 @@
+"""Each path's own reading of prompts, limits, usage, events and errors."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.dispatch import Usage
+from fairlead.errors import BadRequest, EngineFailed, NoEngine, QueueFull, Unauthorized
+from fairlead.gateway.answers import StreamedAnswer, read_whole
+from fairlead.gateway.openai import answer_text, read_call
+from fairlead.gateway.surface import SURFACES, Surface, surface_of
+from fairlead.gateway.surface.chat import CHAT
+from fairlead.gateway.surface.completions import COMPLETIONS
+from fairlead.gateway.surface.counting import COUNT_TOKENS, TOKENIZE
+from fairlead.gateway.surface.embeddings import EMBEDDINGS
+from fairlead.gateway.surface.messages import MESSAGES
+from fairlead.gateway.surface.responses import RESPONSES
+from fairlead.gateway.surface.scoring import SCORING
+
+ASKED, SAID = "What is a fairlead?", "A ring that guides a rope."
+
+
+def text_of(surface: Surface, **fields: Any) -> bytes:
+    return read_call(orjson.dumps(fields), surface).text()
+
+
+def named(name: str, data: dict[str, Any], end: bytes = b"\n\n") -> bytes:
+    """An event as vLLM writes it: compact, after its name."""
+    return f"event: {name}\ndata: ".encode() + orjson.dumps({"type": name, **data}) + end
+
+
+# -- prompts
+
+
+def test_a_conversation_is_the_same_by_whichever_path_it_comes() -> None:
+    """The engine's cache does not know the path, and a client may change its library."""
+    turns = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": SAID},
+        {"role": "user", "content": "?"},
+    ]
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": ASKED}]},
+        {
+            "type": "message", "id": "msg_1", "status": "completed", "role": "assistant",
+            "content": [{"type": "output_text", "text": SAID, "annotations": []}],
+        },
+        {"role": "user", "content": "?"},
+    ]  # fmt: skip
+    blocks = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+
+    by_chat = text_of(CHAT, messages=[{"role": "system", "content": "Be brief."}, *turns])
+    assert text_of(RESPONSES, instructions="Be brief.", input=items) == by_chat
+    assert text_of(MESSAGES, system="Be brief.", messages=turns) == by_chat
+    assert text_of(MESSAGES, system=blocks, messages=turns) == by_chat
+
+
+@pytest.mark.parametrize("surface", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
+def test_the_next_turn_begins_with_this_one_and_its_answer(surface: Surface) -> None:
+    field = "input" if surface is RESPONSES else "messages"
+    first = {"role": "user", "content": ASKED}
+    answer = {"role": "assistant", "content": SAID}
+    turn = text_of(surface, **{field: [first]})
+    follow_up = text_of(surface, **{field: [first, answer, first]})
+
+    assert follow_up.startswith(turn + answer_text(SAID, surface) + b"\0user\0")
+
+
+def test_a_continued_completion_begins_with_its_prompt_and_text() -> None:
+    turn = text_of(COMPLETIONS, prompt="Once ")
+
+    assert text_of(COMPLETIONS, prompt="Once upon") == turn + answer_text("upon", COMPLETIONS)
+
+
+def test_marks_for_caching_are_no_part_of_a_prompt() -> None:
+    """Agents move them to the newest message with every turn."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "5"}
+    marked = {**result, "cache_control": {"type": "ephemeral"}}
+
+    plain = text_of(MESSAGES, messages=[{"role": "user", "content": [result]}])
+    assert text_of(MESSAGES, messages=[{"role": "user", "content": [marked]}]) == plain
+    assert b'"tool_use_id":"t"' in plain
+
+
+def test_items_that_are_no_messages_are_part_of_a_prompt() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "5"}
+
+    text = text_of(RESPONSES, input=[{"role": "user", "content": ASKED}, call, output])
+    assert text.endswith(orjson.dumps(call) + b"\0" + orjson.dumps(output))
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens"), [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)]
+)
+def test_every_form_of_what_is_embedded(given: object, tokens: int | None) -> None:
+    call = read_call(orjson.dumps({"input": given}), EMBEDDINGS)
+
+    assert (call.tokens and len(call.tokens) // 4) == tokens
+    assert call.max_tokens == 1
+
+
+def test_everything_that_is_scored_counts() -> None:
+    pairs = text_of(SCORING, text_1="ab", text_2=["cd", "ef"])
+    ranked = text_of(SCORING, query="ab", documents=["cd", {"text": "ef"}])
+
+    assert pairs == ranked
+    assert pairs.endswith(b"ab\0cd\0ef")
+
+
+@pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({"prompt": "a"}, 1),
+        ({"prompt": "a", "n": None}, 1),
+        ({"prompt": "a", "n": 3}, 3),
+        ({"prompt": ["a", "b"], "n": 2}, 4),
+        ({"prompt": [1, 2]}, 1),
+        ({"prompt": [[1], [2]]}, 2),
+        ({"prompt": "a", "n": "many"}, 1),  # the engine will say
+        ({"prompt": "a", "n": 10**9}, 128),
+        ({"prompt": "a", "n": -1}, 1),
+    ],
+)
+def test_how_many_answers_are_asked_for(fields: dict[str, Any], answers: int) -> None:
+    assert read_call(orjson.dumps(fields), COMPLETIONS).answers == answers
+
+
+@pytest.mark.parametrize(
+    ("surface", "fields", "param"),
+    [
+        (RESPONSES, {}, "input"),
+        (RESPONSES, {"input": []}, "input"),
+        (RESPONSES, {"input": 5}, "input"),
+        (RESPONSES, {"input": ["hi"]}, "input[0]"),
+        (RESPONSES, {"input": [{"role": 5}]}, "input[0]"),
+        (RESPONSES, {"input": [{"role": "user", "content": 5}]}, "input[0].content"),
+        (RESPONSES, {"input": "hi", "max_output_tokens": "x"}, "max_output_tokens"),
+        (RESPONSES, {"input": "hi", "previous_response_id": "r"}, "previous_response_id"),
+        (RESPONSES, {"input": "hi", "conversation": {"id": "c"}}, "conversation"),
+        (RESPONSES, {"input": "hi", "background": True}, "background"),
+        (MESSAGES, {}, "messages"),
+        (MESSAGES, {"messages": ["hi"]}, "messages[0]"),
+        (MESSAGES, {"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        (MESSAGES, {"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content"),
+        (MESSAGES, {"messages": [{"role": "user", "content": "x"}], "system": 5}, "system"),
+        (MESSAGES, {"messages": [{"role": "u", "content": "x"}], "max_tokens": -1}, "max_tokens"),
+        (EMBEDDINGS, {}, "input"),
+        (EMBEDDINGS, {"input": {}}, "input"),
+        (EMBEDDINGS, {"messages": []}, "messages"),
+        (SCORING, {"documents": ["x"] * 5000}, "documents"),
+    ],
+)
+def test_what_is_refused_and_the_field_named(
+    surface: Surface, fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read_call(orjson.dumps(fields), surface)
+
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("surface", [RESPONSES, MESSAGES, EMBEDDINGS], ids=lambda one: one.name)
+def test_only_where_it_exists_is_usage_asked_for(surface: Surface) -> None:
+    """`stream_options` is another thing in responses, and nothing elsewhere."""
+    given = [{"role": "user", "content": "x"}]
+    fields = {"input": "x", "messages": given, "stream": True, "stream_options": 5}
+
+    assert read_call(orjson.dumps(fields), surface).asks_usage
+
+
+# -- answers
+
+
+RESPONSE_USAGE = {
+    "input_tokens": 50, "output_tokens": 3, "total_tokens": 53,
+    "input_tokens_details": {"cached_tokens": 32},
+}  # fmt: skip
+MESSAGE_USAGE = {"input_tokens": 18, "output_tokens": 3, "cache_read_input_tokens": 32}
+TEXTS = ["Hello", ' "delta":"no" "usage":{ \\ "text":"', "é\n☃😀"]
+
+
+def response_stream() -> bytes:
+    """As vLLM 0.32 sends it, with a thought before the text and the text again at the end."""
+    whole = {"type": "message", "content": [{"type": "output_text", "text": "".join(TEXTS)}]}
+    return b"".join(
+        [
+            named("response.created", {"response": {"id": "r", "output": [], "usage": None}}),
+            named("response.reasoning_text.delta", {"delta": "hm", "item_id": "1"}),
+            named("response.reasoning_summary_text.delta", {"delta": "hm", "item_id": "1"}),
+            *(named("response.output_text.delta", {"item_id": "2", "delta": t}) for t in TEXTS),
+            named("response.output_text.done", {"text": "".join(TEXTS)}),
+            named("response.output_item.done", {"item": whole}),
+            named("response.completed", {"response": {"output": [whole], "usage": RESPONSE_USAGE}}),
+        ]
+    )
+
+
+def message_stream(*, last: dict[str, Any] | None = None) -> bytes:
+    """As vLLM and Anthropic send it; the last report may be of the output alone."""
+    begun = {"input_tokens": 18, "output_tokens": 0, "cache_read_input_tokens": 32}
+    used = MESSAGE_USAGE if last is None else last
+    delta = {"delta": {"stop_reason": "end_turn"}, **({"usage": used} if used else {})}
+
+    def brought(**fields: str) -> bytes:
+        return named("content_block_delta", {"index": 0, "delta": fields})
+
+    return b"".join(
+        [
+            named("message_start", {"message": {"id": "m", "content": [], "usage": begun}}),
+            named("content_block_start", {"content_block": {"type": "thinking", "thinking": ""}}),
+            brought(type="thinking_delta", thinking="hm"),
+            brought(type="signature_delta", signature="abc"),
+            named("ping", {}),
+            named("content_block_start", {"content_block": {"type": "text", "text": ""}}),
+            *(brought(type="text_delta", text=text) for text in TEXTS),
+            named("message_delta", delta),
+            named("message_stop", {}),
+        ]
+    )
+
+
+@settings(max_examples=40)
+@given(cuts=st.lists(st.integers(0, 1 << 16), max_size=12), crlf=st.booleans())
+@pytest.mark.parametrize("surface", [RESPONSES, MESSAGES], ids=lambda one: one.name)
+def test_any_cut_of_a_stream_of_named_events_reads_the_same(
+    surface: Surface, cuts: list[int], crlf: bool
+) -> None:
+    data = response_stream() if surface is RESPONSES else message_stream()
+    data = data.replace(b"\n", b"\r\n") if crlf else data
+    at = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
+    answer = StreamedAnswer(surface, hide_usage=False)
+    sent = b"".join(answer.feed(data[a:b]) for a, b in pairwise(at)) + answer.rest()
+
+    assert sent == data
+    assert answer.usage is not None
+    assert answer.usage[:3] == (50, 3, 32)
+    assert answer.text() == "".join(TEXTS)
+
+
+def test_who_leaves_pays_for_the_deltas_it_got() -> None:
+    """Thoughts count once, under whichever name they come; the text at the end not again."""
+    without_end = response_stream().rpartition(b"event: response.completed")[0]
+    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer.feed(without_end)
+
+    assert (answer.usage, answer.output_len) == (None, 4)
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ({"output_tokens": 9}, Usage(50, 9, 32)),
+        ({"input_tokens": 18, "output_tokens": 9, "cache_read_input_tokens": 32}, Usage(50, 9, 32)),
+        ({}, Usage(50, 4, 32)),  # counted: a thought and three texts
+    ],
+)
+def test_the_end_of_a_message_completes_its_beginning(
+    last: dict[str, Any], expected: Usage
+) -> None:
+    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    answer.feed(message_stream(last=last))
+
+    assert answer.usage == expected
+
+
+def test_arguments_of_tools_are_output() -> None:
+    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    delta = {"type": "input_json_delta", "partial_json": '{"text":"no"}'}
+    answer.feed(named("content_block_delta", {"delta": delta}))
+    response = StreamedAnswer(RESPONSES, hide_usage=False)
+    response.feed(named("response.function_call_arguments.delta", {"delta": '{"a":'}))
+
+    assert (answer.output_len, answer.text()) == (1, "")
+    assert (response.output_len, response.text()) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("surface", "document", "expected"),
+    [
+        (
+            RESPONSES,
+            {
+                "output": [
+                    {"type": "reasoning", "content": [{"text": "hm"}]},
+                    {"type": "message", "content": [{"type": "output_text", "text": "hi"}]},
+                ],
+                "usage": RESPONSE_USAGE,
+            },
+            (Usage(50, 3, 32, by_flag=False), "hi"),
+        ),
+        (RESPONSES, {"output": [{"type": "message"}] * 2, "usage": None}, (None, None)),
+        (
+            MESSAGES,
+            {
+                "content": [
+                    {"type": "thinking", "thinking": "hm"},
+                    {"type": "text", "text": "h"},
+                    {"type": "text", "text": "i"},
+                ],
+                "usage": {**MESSAGE_USAGE, "cache_creation_input_tokens": 10},
+            },
+            (Usage(60, 3, 32), "hi"),
+        ),
+        (MESSAGES, {"content": 5, "usage": {"input_tokens": 7, "output_tokens": 1}},
+         (Usage(7, 1, None), None)),
+        (MESSAGES, {"usage": {"input_tokens": -7, "output_tokens": 1}}, (None, None)),
+        (TOKENIZE, {"count": 5, "usage": {"prompt_tokens": 5}}, (None, None)),
+        (COMPLETIONS, {"choices": [{"text": "hi"}], "usage": {"prompt_tokens": 5}},
+         (Usage(5, 0, None), "hi")),
+    ],
+)  # fmt: skip
+def test_whole_answers(surface: Surface, document: dict[str, Any], expected: object) -> None:
+    assert read_whole(surface, orjson.dumps(document)) == expected
+
+
+@pytest.mark.parametrize("surface", SURFACES.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b'{"usage":5}', b'{"usage":{"a":[}', b'"usage"', b'{"output":[5]}'],
+)
+def test_nonsense_has_no_usage(surface: Surface, body: bytes) -> None:
+    assert read_whole(surface, body) == (None, None)
+
+
+def test_vectors_are_not_parsed_for_their_usage() -> None:
+    """Only the end is looked at; vLLM writes the usage last, with its blanks or without."""
+    usage = {"prompt_tokens": 9, "total_tokens": 9, "prompt_tokens_details": {"cached_tokens": 0}}
+    documents = [{"data": [{"embedding": [0.5] * 1000}], "usage": usage}] * 2
+    bodies = [orjson.dumps(documents[0]), json.dumps(documents[1], indent=1).encode()]
+
+    for body in bodies:
+        assert read_whole(EMBEDDINGS, body)[0] == Usage(9, 0, 0, by_flag=False)
+    broken = b"[0.5, nonsense " + bodies[0]
+    assert read_whole(EMBEDDINGS, broken)[0] is not None
+
+
+# -- errors
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (BadRequest("no", param="system"), 400, "invalid_request_error"),
+        (Unauthorized("no"), 401, "authentication_error"),
+        (QueueFull("no"), 429, "rate_limit_error"),
+        (EngineFailed("no"), 502, "api_error"),
+        (NoEngine("no"), 503, "overloaded_error"),
+        (ValueError(""), 500, "api_error"),
+    ],
+)
+def test_anthropics_errors(error: Exception, status: int, kind: str) -> None:
+    message = str(error) or "internal error"
+    expected = {"type": "error", "error": {"type": kind, "message": message}}
+
+    assert orjson.loads(MESSAGES.error_body(error, status)) == expected
+    event = MESSAGES.error_event(error, status)
+    assert event == b"event: error\ndata: " + orjson.dumps(expected) + b"\n\n"
+
+
+def test_an_error_in_a_responses_stream_is_an_event_of_its_own() -> None:
+    event = RESPONSES.error_event(EngineFailed("no"), 502)
+    head, _, data = event.partition(b"\ndata: ")
+
+    assert head == b"event: error"
+    document = orjson.loads(data)
+    assert (document["type"], document["code"], document["message"]) == (
+        "error", "engine_failed", "no",
+    )  # fmt: skip
+    assert document["error"]["type"] == "server_error"
+
+
+def test_a_path_is_found_without_its_query() -> None:
+    assert surface_of(b"/v1/messages?beta=true") is MESSAGES
+    assert surface_of(b"/v1/messages/count_tokens") is COUNT_TOKENS
+    assert surface_of(b"/v1/messages/") is None
+    assert surface_of(b"/v1/audio/transcriptions") is None
