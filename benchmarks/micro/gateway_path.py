@@ -66,17 +66,17 @@ class Rig:
         """Engines are known and up without having been asked."""
         gateway = self.gateway
         self.used = [Nowhere([])]  # the transport written to last
-        for number in range(ENGINES):
-            gateway.add_worker(f"http://127.0.0.1:{number + 1}")
-        for watch in gateway._workers._watches.values():  # no probe may run
-            assert watch.task is not None
-            watch.task.cancel()
-            gateway.dispatcher.worker_up(watch.engine.url, models=["mock"])
-            connection, wire = EngineConnection(watch.engine), Nowhere(self.used)
+        urls = [f"http://127.0.0.1:{number + 1}" for number in range(ENGINES)]
+        for url in urls:
+            gateway.add_worker(url)
+        await gateway._workers.close()  # no probe may run
+        for url in urls:
+            gateway.dispatcher.worker_up(url, models=["mock"])
+            engine, wire = gateway.engine(url), Nowhere(self.used)
+            connection = EngineConnection(engine)
             connection.connection_made(wire)
             self.connections[wire] = connection
-            watch.engine.give_back(connection)
-        await asyncio.sleep(0)
+            engine.give_back(connection)
         self.caller = CallerConnection(gateway)
         self.caller.connection_made(Nowhere(self.used))
 

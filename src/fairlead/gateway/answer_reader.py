@@ -9,7 +9,7 @@ from typing import Protocol
 
 import httptools
 
-from fairlead.gateway.chunks import whole_chunks
+from fairlead.gateway.chunks import one_chunk, whole_chunks
 from fairlead.gateway.repeated import Remembered, RepeatedHead
 
 # Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
@@ -83,8 +83,12 @@ class AnswerReader(asyncio.Protocol):
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
-        if self._listener is None:  # bytes nobody asked for
+        listener = self._listener
+        if listener is None:  # bytes nobody asked for
             self.abort()
+            return
+        if self._unparsed and (piece := one_chunk(data)):
+            listener.on_data(piece)
             return
         opens = not self._heard
         self._heard = True

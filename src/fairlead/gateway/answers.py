@@ -1,7 +1,8 @@
 """What an engine's answer says: tokens used and text, read while the bytes pass by.
 
 Only the event with the usage is parsed; the others are counted and their text is cut out. A partial
-event is held until the rest of it comes, since the caller could not read it either.
+event is held until the rest of it comes, since the caller could not read it either. The events of a
+stream differ in nothing but their text: one that begins and ends like one before is not searched.
 """
 
 import re
@@ -13,16 +14,20 @@ from fairlead.dispatch import Usage
 from fairlead.gateway.surface.surface import Surface
 
 _USAGE = re.compile(rb'"usage": *\{')
+_BACKSLASH = 0x5C
 # Answers are remembered up to here for the prefix index, and partial events held up to here.
 _MAX_TEXT = 1 << 20
+# Events of a stream that are looked at for what its events have in common. The first and the last
+# are of other shapes; where each has a shape of its own, looking costs more than it saves.
+_MAX_LOOKS = 6
 
 
 class StreamedAnswer:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
     __slots__ = (
-        "_find", "_hide_usage", "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts",
-        "_used", "output_len",
+        "_after", "_before", "_begin", "_end", "_find", "_hide_usage", "_looks", "_pieces", "_said",
+        "_surface", "_tail", "_text_len", "_thoughts", "_used", "output_len",
     )  # fmt: skip
 
     def __init__(self, surface: Surface, *, hide_usage: bool) -> None:
@@ -31,6 +36,10 @@ class StreamedAnswer:
         self._said = surface.streamed.said
         self._hide_usage = hide_usage
         self._tail = b""
+        # An event around its text, and where the text is; 0: none is known.
+        self._before = self._after = b""
+        self._begin = self._end = 0
+        self._looks = _MAX_LOOKS
         self._pieces: list[bytes] = []
         self._text_len = 0
         self._thoughts = b""  # the name they come under
@@ -49,6 +58,22 @@ class StreamedAnswer:
 
     def feed(self, data: bytes) -> bytes:
         """What of `data`, and of what was held before it, goes to the caller now."""
+        begin = self._begin
+        if (
+            begin
+            and data.startswith(self._before)
+            and data.endswith(self._after)
+            and not self._tail
+        ):
+            text = data[begin : self._end]
+            # Of these two a text's own end could be made of.
+            if text and b'"' not in text and text[-1] != _BACKSLASH:
+                self._say(text)
+                return data
+        return self._search(data)
+
+    def _search(self, data: bytes) -> bytes:
+        """The same for data of any shape."""
         if self._tail:
             data, self._tail = self._tail + data, b""
         end = data.rfind(b"\n\n") + 2
@@ -61,7 +86,30 @@ class StreamedAnswer:
         self._read_text(data)
         if _USAGE.search(data):
             return self._read_usage(data)
+        if self._looks:
+            self._look(data)
         return data
+
+    def _say(self, text: bytes) -> None:
+        self._text_len += len(text)
+        if self._text_len <= _MAX_TEXT:
+            self._pieces.append(text)
+        self.output_len += 1
+
+    def _look(self, data: bytes) -> None:
+        """Remember the shape of `data` if it is one event that says one thing."""
+        said = self._find(data)
+        if len(said) != 1 or not said[0][1] or data.count(b"\n\n") != 1 or data[-2:] != b"\n\n":
+            return
+        self._looks -= 1
+        name, text = said[0]
+        quoted = b'"%b"' % text
+        at = data.find(quoted, data.find(b'"%b":' % name) + len(name) + 3) + 1
+        before, after = data[:at], data[at + len(text) :]
+        likely = name in self._said and at and after[1:2] in b",}"
+        if likely and self._find(before + b"x" + after) == [(name, b"x")]:
+            self._before, self._after = before, after
+            self._begin, self._end = at, -len(after)
 
     def rest(self) -> bytes:
         """What was held of an event that never ended."""
@@ -82,12 +130,9 @@ class StreamedAnswer:
             if not piece:
                 continue
             if name in self._said:
-                self._text_len += len(piece)
-                if self._text_len <= _MAX_TEXT:
-                    self._pieces.append(piece)
-            elif self._is_repeated(name):
-                continue
-            self.output_len += 1
+                self._say(piece)
+            elif not self._is_repeated(name):
+                self.output_len += 1
 
     def _is_repeated(self, name: bytes) -> bool:
         """Some versions of vLLM write each thought twice, under its old and its new name."""

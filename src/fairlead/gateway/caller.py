@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from fairlead.errors import BadRequest, FairleadError, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
@@ -64,6 +65,7 @@ class Site(Protocol):
     max_payload_size: int
     client_timeout_s: float
     arrived: Arrived
+    known_heads: KnownHeads[Incoming]
 
     def opened(self, connection: "CallerConnection") -> bool:
         """A caller connected; False if there are too many."""
@@ -86,6 +88,13 @@ class Site(Protocol):
         ...
 
 
+def _opening(head: Head) -> bytes:
+    """Its first line and its headers, made once for all answers that share the head."""
+    reason = _REASONS.get(head.status, b"")
+    head.opening = b"HTTP/1.1 %d %b\r\n%b" % (head.status, reason, b"".join(head.lines))
+    return head.opening
+
+
 class CallerConnection(asyncio.Protocol):
     """Reads requests, has the gateway answer one at a time, and frames the answers."""
 
@@ -94,7 +103,10 @@ class CallerConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = RequestReader(
-            max_body_len=site.max_payload_size, admit=site.admit, arrived=site.arrived
+            max_body_len=site.max_payload_size,
+            admit=site.admit,
+            arrived=site.arrived,
+            known=site.known_heads,
         )
         self._since = 0.0  # receiving since, or else idle since
         self._current = Incoming()  # the request being answered
@@ -171,8 +183,10 @@ class CallerConnection(asyncio.Protocol):
 
     def write_whole(self, head: Head, body: bytes) -> None:
         """An answer in one piece."""
-        framing = b"content-length: %d\r\n" % len(body)
-        self._write(self._head(head.status, head.lines, framing) + body)
+        self._site.count(head.status)
+        close = b"" if self._current.keep_alive else b"connection: close\r\n"
+        opening = head.opening or _opening(head)
+        self._write(b"%bcontent-length: %d\r\n%b\r\n%b" % (opening, len(body), close, body))
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
         """An answer of the gateway's own."""

@@ -4,6 +4,17 @@ _HEX = b"0123456789abcdefABCDEF"
 _END = b"\r\n"
 # Digits of a length, and the end of its line.
 _MAX_LINE = 10
+# The lengths that events have.
+_LENGTHS = {b"%x" % length: length for length in range(1, 1024)}
+
+
+def one_chunk(data: bytes) -> bytes:
+    """The body in `data` if it is a single chunk of a usual length, else nothing. O(data)."""
+    at = data.find(_END, 1, 5)
+    length = _LENGTHS.get(data[:at])
+    if length is None or at + 4 + length != len(data) or not data.endswith(_END):
+        return b""
+    return data[at + 2 : -2]
 
 
 def whole_chunks(data: bytes) -> tuple[bytes, bool] | None:

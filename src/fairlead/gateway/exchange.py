@@ -135,7 +135,12 @@ class Exchange:
         self._heard = True
         answer = self._answer
         if isinstance(answer, StreamedAnswer):
-            self._stream(answer.feed(data))
+            data = answer.feed(data)
+            if self.ticket.state is State.STARTED and self._caller is not None:
+                if data:
+                    self._caller.write_stream(None, data)
+            else:
+                self._stream(data)
             return
         assert answer is not None
         answer.feed(data)

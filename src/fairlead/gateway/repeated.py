@@ -17,6 +17,12 @@ Meaning = TypeVar("Meaning")
 _MAX_DIGITS = 15
 # Unknown heads between two that are looked at, where none has come again.
 _MAX_WAIT = 63
+# Callers' heads that are remembered, a kilobyte each. A head is a client on a route.
+_MAX_HEADS = 2048
+_MAX_HEADS_WAIT = 64 * _MAX_HEADS
+# As clients write them; others are parsed.
+_SPELLINGS = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
+_SPELLING_LEN = len(_SPELLINGS[0])
 _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,15})\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked\r\n", re.IGNORECASE)
 # With one of these a message is more than its head and so many bytes.
@@ -50,6 +56,10 @@ class RepeatedHead:
             return 0
         self.came_again = True
         return end + len(self._after)
+
+    def without_length(self) -> bytes:
+        """The head but for its digits."""
+        return self._before + self._after
 
     def length(self, data: bytes, body_at: int) -> int:
         """The length that the head says, where it has one. O(1)."""
@@ -100,3 +110,54 @@ class Remembered(Generic[Meaning]):
         head = repeatable(data)
         if head is not None:
             self.head, self.meaning = head, meaning
+
+
+class KnownHeads(Generic[Meaning]):
+    """What a parser made of callers' heads, over all connections: proxies send many clients over one.
+
+    A head is found by its bytes without the digits of its length. Cut at the first of a spelling,
+    no two heads that differ elsewhere are the same without their digits.
+    """
+
+    __slots__ = ("_known", "_limit", "_skip", "_used", "_wait")
+
+    def __init__(self, limit: int = _MAX_HEADS) -> None:
+        self._limit = limit
+        self._known: dict[bytes, Meaning] = {}
+        self._used = 0  # how often one was found, since they were last all forgotten
+        self._skip = self._wait = 0
+
+    def find(self, data: bytes) -> tuple[Meaning, int, int] | None:
+        """What the head means that `data` opens with, where its body begins and how long it is; None
+        if it is not known. O(head).
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        for spelling in _SPELLINGS:
+            at = data.find(spelling, 0, end) + _SPELLING_LEN
+            if at >= _SPELLING_LEN:
+                stop = data.find(b"\r", at, at + _MAX_DIGITS + 1)
+                digits = data[at:stop]
+                meaning = self._known.get(data[:at] + data[stop:end])
+                if meaning is None or stop < 0 or not digits.isdigit():
+                    return None
+                self._used += 1
+                return meaning, end, int(digits)
+        return None
+
+    def learn(self, data: bytes, meaning: Meaning) -> None:
+        """`data` opened with a head that means this. O(head), and less where each is new."""
+        if self._skip:
+            self._skip -= 1
+            return
+        head = repeatable(data)
+        if head is None or head.chunked:
+            return
+        if len(self._known) >= self._limit:
+            in_vain = self._used < self._limit
+            self._wait = min(2 * self._wait + self._limit, _MAX_HEADS_WAIT) if in_vain else 0
+            self._skip, self._used = self._wait, 0
+            self._known.clear()
+        self._known[head.without_length()] = meaning
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,8 +1,8 @@
 """Requests as they come off the wire: one reader per connection, headers looked at once, by name.
 
 What is wrong with a request becomes its `refusal`, to be answered when its turn comes. Every header
-the gateway has no use for is kept as it came. A head that says the same as the one before on its
-connection is not read again (`repeated`).
+the gateway has no use for is kept as it came. A head that says the same as one before is not read
+again (`repeated`).
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ import httptools
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import Arrived, Incoming
-from fairlead.gateway.repeated import Remembered
+from fairlead.gateway.repeated import KnownHeads
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
@@ -48,7 +48,12 @@ class RequestReader:
     """
 
     def __init__(
-        self, *, max_body_len: int, admit: Callable[[Incoming], bool], arrived: Arrived
+        self,
+        *,
+        max_body_len: int,
+        admit: Callable[[Incoming], bool],
+        arrived: Arrived,
+        known: KnownHeads[Incoming] | None = None,
     ) -> None:
         self.ready: deque[Incoming] = deque()
         self.receiving = False  # a request has begun to arrive and is not complete
@@ -68,9 +73,9 @@ class RequestReader:
         self._body_len = 0
         self._ahead_len = 0
         self._begun = 0  # messages that the parser has begun
-        self._remembered: Remembered[Incoming] = Remembered()
+        self._known: KnownHeads[Incoming] = KnownHeads() if known is None else known
         self._closed = False  # the parser accepts nothing more
-        self._missing = 0  # of a body after a head that was remembered
+        self._missing = 0  # of a body after a head that was known
 
     def feed(self, data: bytes) -> None:
         """Read `data`; nothing is raised."""
@@ -78,15 +83,11 @@ class RequestReader:
             if self._missing:
                 data = self._continue_body(data)
                 continue
-            known, model = self._remembered.head, self._remembered.meaning
-            body_at = length = 0
-            if known is not None and not self.receiving and not self._closed:
-                body_at = known.body_at(data)
-                length = known.length(data, body_at) if body_at else 0
-            if not body_at or model is None or length > self._max_body_len:
+            known = None if self.receiving or self._closed else self._known.find(data)
+            if known is None or known[2] > self._max_body_len:
                 self._feed_parser(data)
                 return
-            data = self._begin_known(model.repeated(), data, body_at, length)
+            data = self._begin_known(known[0].repeated(), data, known[1], known[2])
 
     def _feed_parser(self, data: bytes) -> None:
         begun, at_start, whole = self._begun, not self.receiving, data
@@ -106,10 +107,10 @@ class RequestReader:
             return
         model = incoming.repeated()
         model.lines = [b"".join(incoming.lines)]
-        self._remembered.learn(data, model)
+        self._known.learn(data, model)
 
     def _begin_known(self, incoming: Incoming, data: bytes, body_at: int, length: int) -> bytes:
-        """A request whose head was remembered; what follows it in `data`."""
+        """A request whose head was known; what follows it in `data`."""
         self._incoming = incoming
         self.receiving = True
         try:

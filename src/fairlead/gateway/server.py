@@ -24,6 +24,7 @@ from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.intake import Intake
 from fairlead.gateway.observability import Observability
+from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
@@ -52,6 +53,7 @@ class Gateway:
         self.first_byte_timeout_s = settings.first_byte_timeout_secs
         self.idle_timeout_s = settings.idle_timeout_secs
         self.arrived = Arrived()
+        self.known_heads: KnownHeads[Incoming] = KnownHeads()
         keys = settings.keys()
         self._identity = Identity(
             keys=keys,

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.dispatch import Usage
@@ -129,3 +129,63 @@ def test_only_a_plausible_usage_counts(usage: object, expected: Usage | None) ->
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"choices":[1]}', b'{"choices":5}'])
 def test_nonsense_has_neither_usage_nor_text(body: bytes) -> None:
     assert read_whole(CHAT, body) == (None, None)
+
+
+SHAPES = [
+    '{"id":1,"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}',
+    '{"choices":[{"delta":{"role":"assistant","content":"%s"}}]}',
+    '{"choices":[{"delta":{"content":null,"reasoning_content":"%s"}}]}',
+    '{"choices":[{"delta":{"content":"%s","reasoning":"%s"}}]}',
+    '{"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"%s"}}]}}]}',
+    '{"text":"%s","usage":{"prompt_tokens":5,"completion_tokens":2}}',
+    '{"choices": [{"delta": {"content": "%s"}}]}',
+    '{"choices":[{"delta":{"content":"%s"}}],"usage":null}',
+]
+SAID = [
+    "a",
+    "",
+    "word ",
+    '\\"',
+    "\\\\",
+    "\\n",
+    "usage",
+    '\\"content\\":\\"x\\"',
+    "\\",
+    "é",
+    '"x',
+    "{",
+]
+
+
+@settings(max_examples=400)
+@given(
+    events=st.lists(
+        st.tuples(st.sampled_from(SHAPES[:1] * 6 + SHAPES), st.sampled_from(SAID)), max_size=12
+    ),
+    cuts=st.lists(st.integers(0, 1 << 16), max_size=6),
+    whole=st.booleans(),
+    hide=st.booleans(),
+)
+def test_events_of_a_known_shape_say_what_a_search_finds(
+    events: list[tuple[str, str]], cuts: list[int], whole: bool, hide: bool
+) -> None:
+    """The short cut of most events and the search of all come to the same, nonsense included."""
+    made = [b"data: " + shape.replace("%s", said).encode() + b"\n\n" for shape, said in events]
+    data = made if whole or not made else pieces(b"".join(made), cuts)
+    short, searched = (StreamedAnswer(CHAT, hide_usage=hide) for _ in range(2))
+    searched._looks = 0
+
+    assert [short.feed(piece) for piece in data] == [searched.feed(piece) for piece in data]
+    assert short.rest() == searched.rest()
+    assert (short.output_len, short.usage, short.text()) == (
+        searched.output_len, searched.usage, searched.text(),
+    )  # fmt: skip
+
+
+def test_most_events_are_not_searched() -> None:
+    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer.feed(event(choices=[{"index": 0, "delta": {"content": "one"}}]))
+    answer._find = lambda _: []  # type: ignore[assignment]
+    answer.feed(event(choices=[{"index": 0, "delta": {"content": " two"}}]))
+
+    assert (answer.output_len, answer.text()) == (2, "one two")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.gateway.incoming import Arrived, Incoming
-from fairlead.gateway.repeated import RepeatedHead, repeatable
+from fairlead.gateway.repeated import KnownHeads, RepeatedHead, repeatable
 from fairlead.gateway.requests import RequestReader
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
@@ -19,7 +19,7 @@ def post(body: bytes) -> bytes:
 
 
 class ParserOnly(RequestReader):
-    """What a reader would say that remembers nothing."""
+    """What a reader would say that knows no head."""
 
     def _learn(self, data: bytes) -> None:
         pass
@@ -159,6 +159,27 @@ def httptools_reads(message: bytes) -> int:
     except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return -1
     return counted.heads
+
+
+def test_what_is_known_of_callers_is_bounded_and_found_by_its_bytes() -> None:
+    heads: KnownHeads[int] = KnownHeads(limit=10)
+    made = [post(b"hello").replace(b"X-One: 1", b"X-One: %d" % number) for number in range(100)]
+    for number, one in enumerate(made):
+        heads.learn(one, number)
+        assert len(heads) <= 10
+    assert heads.find(made[50]) is None
+
+    heads = KnownHeads(limit=10)
+    for number, one in enumerate(made[:9]):
+        heads.learn(one, number)
+    assert [heads.find(one) for one in made[:9]] == [
+        (number, len(made[0]) - 5, 5) for number in range(9)
+    ]
+    assert heads.find(made[0].replace(b"X-One: 0", b"X-One: 9")) is None
+    assert heads.find(made[0].replace(b"\r\n\r\n", b"\r\nX: 1\r\n\r\n")) is None
+    assert heads.find(made[0].replace(b": 5", b": 5x")) is None
+    assert heads.find(made[0].replace(b": 5", b":  5")) is None
+    assert heads.find(made[0][:40]) is None
 
 
 def test_no_other_bytes_than_digits_may_differ() -> None:
