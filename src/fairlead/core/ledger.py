@@ -64,6 +64,10 @@ class Ledger:
             del self._passing[client]
             self._others.absorb(account)
 
+    def label(self, client: ClientId) -> ClientId:
+        """The name its numbers are told under: its own, or OTHER. O(1)."""
+        return client if client in self._named else OTHER
+
     def accounts(self) -> Iterator[tuple[ClientId, Account]]:
         """The clients kept by name, then all the others as one if there are any."""
         rest = Account()

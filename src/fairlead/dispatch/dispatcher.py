@@ -35,6 +35,7 @@ class Dispatcher:
         router: Router,
         index: PrefixIndex,
         max_in_flight: int = 1024,
+        named: int = 1000,
         rules: QueueRules | None = None,
         on_ready: Callable[[Ticket], None] | None = None,
     ) -> None:
@@ -45,7 +46,7 @@ class Dispatcher:
         self.scale = self.placing.scale
         self.estimates = Estimates()
         self._reports = Reports(scale=self.scale, estimates=self.estimates)
-        self.ledger = Ledger()
+        self.ledger = Ledger(named=named)
         self.fleet = Fleet()
         self.workers = self.fleet.workers
         self.queueing = Queueing(
@@ -116,7 +117,7 @@ class Dispatcher:
     def finished(self, ticket: Ticket, usage: Usage | None) -> None:
         """The engine answered in full. O(1)."""
         self._admitted(ticket)
-        extend_len = ticket.extend_len
+        extend_len = ticket.estimated_len = ticket.extend_len
         if usage is not None:
             extend_len = self._reports.learn(ticket, self.workers.get(ticket.worker), usage)
         self._end(ticket, extend_len=extend_len, finished=True)
@@ -303,7 +304,7 @@ class Dispatcher:
             self._leave_worker(ticket, extend_len=extend_len, finished=finished)
             if queue is not None:
                 self.queueing.changed(ticket.worker)
-        ticket.state = State.ENDED
+        ticket.state, ticket.settled_len = State.ENDED, extend_len
         self.ledger.end(
             ticket.request.client,
             extend_len=extend_len,

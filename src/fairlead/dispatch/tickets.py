@@ -51,6 +51,9 @@ class Ticket:
     evictions: int = 0  # those of the view when it was bound
     number: int = 0  # the window's
     charged_len: int = 0  # outputs that were charged
+    # Once it has ended: prompt tokens it was charged for, 0 if nothing was served, and the estimate.
+    settled_len: int = 0
+    estimated_len: int = 0
 
     @property
     def extend_len(self) -> int:

@@ -123,6 +123,10 @@ class DLPM:
         """q_i in units."""
         return self._deficits.value(client)
 
+    def quantum_of(self, client: ClientId) -> int:
+        """Q_i in units."""
+        return self._deficits.quantum_of(client)
+
     def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
         """See `Calm`. O(clients that wait and run); 1 where outputs do not all cost the same."""
         if not isinstance(self._cost, TokenCost):

@@ -41,3 +41,11 @@ def test_totals_agree_whoever_is_named() -> None:
         return sum(account.service.input_len for _, account in ledger.accounts())
 
     assert total(few) == total(many)
+
+
+def test_the_label_of_a_client_is_the_name_its_account_is_told_under():
+    ledger = Ledger(named=1)
+    for client in ("a", "b"):
+        ledger.begin(client)
+
+    assert [ledger.label("a"), ledger.label("b")] == ["a", OTHER]
