@@ -2,7 +2,7 @@
 
 import sys
 
-from fairlead.gateway.server import run
+from fairlead.gateway.process import run
 from fairlead.gateway.settings import make
 
 CLIENTS = 8

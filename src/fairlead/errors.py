@@ -5,7 +5,9 @@ FairleadError
 ├── CallerError         the caller of the API: answered with a 4xx status
 │   ├── BadRequest      400: malformed JSON, a wrong type, a request that can never fit
 │   ├── Unauthorized    401: no key or an unknown one; never says which keys exist
+│   ├── Forbidden       403: a surface that is not for this caller
 │   ├── NotFound        404: unknown path or model
+│   ├── MethodNotAllowed 405: the path takes other methods
 │   ├── TooLarge        413: the body is over the limit
 │   └── QueueFull       429: this client's queue is full; others are not affected
 ├── WorkerLost          the machine: it ended a process of ours, as it does where memory is short (exit 1)
@@ -43,6 +45,22 @@ class Unauthorized(CallerError):
     """401."""
 
     status = 401
+
+
+class Forbidden(CallerError):
+    """403."""
+
+    status = 403
+
+
+class MethodNotAllowed(CallerError):
+    """405; `allow` is what the path takes, as the header of that name lists it."""
+
+    status = 405
+
+    def __init__(self, allow: str) -> None:
+        super().__init__(f"this path takes {allow}")
+        self.allow = allow
 
 
 class NotFound(CallerError):

@@ -32,9 +32,10 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
 def run_gateway(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
-    from fairlead.gateway import server, settings
+    from fairlead.gateway import process, settings
 
-    return server.run(settings.from_arguments(options))
+    sources = settings.Sources(options)
+    return process.run(sources.read(), sources)
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from fairlead.core.ledger import Ledger
 from fairlead.core.prefix_index import Admitting, PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
+from fairlead.core.service import Weights
 from fairlead.dispatch.fleet import Fleet, Worker
 from fairlead.dispatch.placing import Placing
 from fairlead.dispatch.queueing import Queueing
@@ -20,6 +21,7 @@ from fairlead.dispatch.reports import Reports
 from fairlead.dispatch.rules import QueueRules
 from fairlead.dispatch.tickets import State, Ticket, Usage
 from fairlead.errors import EngineFailed, NoEngine, QueueFull
+from fairlead.routers.d2lpm import D2LPM
 
 
 class Dispatcher:
@@ -257,6 +259,18 @@ class Dispatcher:
         queue = self.workers[worker].queue
         if queue is not None:
             queue.evicted(chunk)
+
+    def change(self, *, max_in_flight: int, weights: Weights | None) -> None:
+        """Go on by another limit and, where they are given, other shares. O(waiting).
+
+        What a client owes the others for a worker stays; the schedulers of what waits here start anew.
+        """
+        self._max_in_flight = max_in_flight
+        if weights is None:
+            return
+        if isinstance(self.router, D2LPM):
+            self.router.change_weights(weights)
+        self.queueing.change_weights(weights)
 
     def ready(self) -> bool:
         """Whether any engine can be asked. O(workers)."""

@@ -6,8 +6,10 @@ bound*, so that they go where the cache and the room are when their turn comes.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fairlead.core.request import ClientId, WorkerId
+from fairlead.core.service import Weights
 from fairlead.dispatch.fleet import Fleet, Worker
 from fairlead.dispatch.placing import Placing
 from fairlead.dispatch.room import Room
@@ -127,6 +129,11 @@ class Queueing:
         stuck.extend(queue.waiting)
         queue.lose()
         return stuck
+
+    def change_weights(self, weights: Weights) -> None:
+        """Other shares from now on, and no debts. O(tickets)."""
+        self.rules = replace(self.rules, weights=weights)
+        self.switch(self.scheduler)
 
     def switch(self, name: str) -> None:
         """Queue under another policy from now on. O(tickets). Raises ConfigError."""

@@ -1,11 +1,12 @@
-"""What the gateway says about itself: health, readiness, workers, models, metrics."""
+"""What the gateway says about itself: health, readiness, models, metrics."""
 
 from importlib.metadata import version
+from importlib.resources import files
 from urllib.parse import unquote
 
 import orjson
 
-from fairlead.dispatch import Dispatcher, Worker
+from fairlead.dispatch import Dispatcher
 from fairlead.errors import NoEngine, NotFound
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.workers import Workers
@@ -28,12 +29,11 @@ class Admin:
         dispatcher: Dispatcher,
         workers: Workers,
         observability: Observability,
-        policy: str,
     ) -> None:
         self._dispatcher = dispatcher
         self._workers = workers
         self._observability = observability
-        self._policy = policy
+        self._description = (files("fairlead.gateway") / "openapi.json").read_bytes()
 
     def answer(self, path: bytes, *, stopping: bool) -> Answer | None:
         """The answer for `path`, None if there is no such path."""
@@ -43,8 +43,8 @@ class Admin:
             return self._readiness(stopping=stopping)
         if path == b"/metrics":
             return 200, _METRICS, self._observability.exposition()
-        if path == b"/workers":
-            return 200, _JSON, orjson.dumps(self._describe())
+        if path == b"/openapi.json":
+            return 200, _JSON, self._description
         if path == b"/v1/models":
             return self._models()
         if path.startswith(b"/v1/models/"):
@@ -72,26 +72,3 @@ class Admin:
             if model["id"] == name:
                 return 200, _JSON, orjson.dumps(model)
         raise NotFound(f"the model {name!r} does not exist", param="model")
-
-    def _describe(self) -> dict[str, object]:
-        workers = self._dispatcher.workers.items()
-        return {
-            "policy": self._policy,
-            "workers": [_worker(url, worker) for url, worker in workers],
-        }
-
-
-def _worker(url: str, worker: Worker) -> dict[str, object]:
-    """How fair it can be depends on what the engine reports (DESIGN 3.4)."""
-    basis = {
-        None: "not known yet",
-        True: "fair in extend tokens as the engine reports them",
-        False: "fair in estimated extend",
-    }
-    return {
-        "url": url,
-        "up": worker.up,
-        "models": sorted(worker.models) if worker.models is not None else None,
-        "in_flight": len(worker.tickets),
-        "fairness": basis[worker.reports_cached],
-    }

@@ -7,6 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+# It takes so many failures for a success.
+_OUTNUMBERED = 3
+
 
 class Phase(Enum):
     """Where a breaker is; the values are what `/workers` and the metrics say."""
@@ -20,7 +23,7 @@ class Phase(Enum):
 class BreakerRules:
     """When a breaker opens, and when it closes again."""
 
-    failures: int = 10  # so many within the window, and no more successes between them, open it
+    failures: int = 10  # so many within the window, and few successes between them, open it
     window_s: float = 120.0
     open_s: float = 60.0  # then a few are tried
     successes: int = 3  # so many are tried at a time, and so many close it
@@ -33,8 +36,9 @@ class BreakerRules:
 class CircuitBreaker:
     """One engine's. A success costs an addition and no clock; everything is O(1).
 
-    A busy engine that fails one request in a hundred has many failures in a window, and is well:
-    it takes as many failures as successes to open it.
+    A busy engine that fails one request in a hundred has many failures in a window, and is well.
+    Even one that fails a third is worth asking while there are retries; only one of whose answers
+    three in four are failures is left alone.
     """
 
     __slots__ = ("_failures", "_opened_at", "_succeeded", "_tried", "phase", "rules")
@@ -103,7 +107,9 @@ class CircuitBreaker:
             return False
         since, succeeded = self._failures[0]
         successes = self._succeeded - succeeded
-        return now - since <= self.rules.window_s and successes <= self.rules.failures
+        return (
+            now - since <= self.rules.window_s and successes * _OUTNUMBERED <= self.rules.failures
+        )
 
     def _open(self, now: float) -> None:
         self._enter(Phase.OPEN)

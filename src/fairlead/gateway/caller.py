@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
-from fairlead.errors import BadRequest, FairleadError, NoEngine
+from fairlead.errors import BadRequest, FairleadError, MethodNotAllowed, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.repeated import KnownHeads
@@ -25,7 +25,8 @@ _LINGER_S = 1.0
 _STUCK_S = 10.0
 
 _REASONS = {
-    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found",
+    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 403: b"Forbidden",
+    404: b"Not Found",
     405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large",
     429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
     500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable",
@@ -212,6 +213,8 @@ class CallerConnection(asyncio.Protocol):
         body = (surface.error_body if surface else openai_error)(error, status)
         wait = retry_after(error, status)
         lines = (b"retry-after: %d\r\n" % wait,) if wait else ()
+        if isinstance(error, MethodNotAllowed):
+            lines = (b"allow: " + error.allow.encode() + b"\r\n",)
         self.write_json(body, status=status, lines=lines)
 
     def _head(self, status: int, lines: Iterable[bytes], framing: bytes) -> bytes:
@@ -263,6 +266,11 @@ class CallerConnection(asyncio.Protocol):
         """Close now, whatever has not gone out."""
         if self._transport is not None:
             self._transport.abort()
+
+    def peer(self) -> str | None:
+        """The address at the other end, None where it has none or is gone."""
+        name = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(name[0]) if isinstance(name, tuple) and name else None
 
     def cut(self, error: FairleadError) -> None:
         """There is no more time for what is under way: tell the caller, and close."""

@@ -132,6 +132,12 @@ class Intake:
         elif exchange.surface.turns:  # a completion's text and its prompt's may meet within a token
             self._tokenizer.submit(answer_parts(answer), remember)
 
+    def change(self, settings: GatewaySettings, identity: Identity) -> None:
+        """Go on by other settings and keys."""
+        self._identity = identity
+        self._passes_key = not identity.needs_key and settings.worker_api_key is None
+        self._timeout_s = settings.request_timeout_secs
+
     @property
     def count(self) -> int:
         """How many requests there have been."""

@@ -81,8 +81,12 @@ class Workers:
 
         Whether it is new; one that was draining takes requests again.
         """
-        if url in self._watches:
-            self._watches[url].draining = False
+        if (known := self._watches.get(url)) is not None:
+            known.draining = False
+            if model is not None and known.declared != model:
+                known.declared = model
+                if self._dispatcher.workers[url].up:
+                    self._welcome(known)
             self._settle()
             return False
         settings = self._settings

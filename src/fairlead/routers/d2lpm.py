@@ -84,6 +84,10 @@ class D2LPM:
             if account.deficits.pop(worker, None) is not None:
                 account.spent.pop(worker, None)
 
+    def change_weights(self, weights: Weights) -> None:
+        """Other shares from now on; a counter above its new full value is cut at its next use. O(1)."""
+        self._weights = weights
+
     def quantum_of(self, client: ClientId) -> int:
         """Q_{i,w} in units. O(1)."""
         return self._quantum_units * self._weights.of(client)

@@ -9,6 +9,7 @@ from fairlead.gateway.settings.reading import read_config
 from fairlead.gateway.settings.sources import (
     PREFIX,
     WORKER_KEY_VARIABLE,
+    Sources,
     add_arguments,
     environment_without_settings,
     files_of,
@@ -19,7 +20,7 @@ from fairlead.gateway.settings.values import PolicyName, parse_worker_url
 from fairlead.gateway.settings.whole import LIVE, GatewaySettings
 
 __all__ = [
-    "LIVE", "PREFIX", "WORKER_KEY_VARIABLE", "GatewaySettings", "PolicyName", "add_arguments",
+    "LIVE", "PREFIX", "WORKER_KEY_VARIABLE", "GatewaySettings", "PolicyName", "Sources", "add_arguments",
     "environment_without_settings", "files_of", "from_arguments", "make", "parse_worker_url",
     "read_config",
 ]  # fmt: skip

@@ -1,7 +1,11 @@
 """Settings of the engines' side: which there are, and when one counts as well."""
 
+from typing import Self
+
+from pydantic import model_validator
+
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import HttpPath, WorkerUrls
+from fairlead.gateway.settings.values import HttpPath, Names, WorkerUrls
 
 
 class Engines(Group):
@@ -10,10 +14,28 @@ class Engines(Group):
     worker_urls: WorkerUrls = setting(
         (), "the engines, http://HOST:PORT", "URL", shape="many", live=True, also=("static_backends",)
     )  # fmt: skip
+    static_models: Names = setting(
+        (), "model of each engine, in their order; else they are asked", "MODEL",
+        shape="many", live=True,
+    )  # fmt: skip
     worker_api_key: str | None = setting(
         None, "the key the engines ask for; better in FAIRLEAD_WORKER_API_KEY", "KEY",
         also=("api_key",), secret=True,
     )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _one_model_each(self) -> Self:
+        if self.static_models and len(self.static_models) != len(self.worker_urls):
+            engines, models = len(self.worker_urls), len(self.static_models)
+            raise ValueError(
+                f"static-models: expected one for each of {engines} engines, got {models}"
+            )
+        return self
+
+    def engines(self) -> dict[str, str | None]:
+        """URL -> the model it is said to have, None where it is to be asked."""
+        models = self.static_models or (None,) * len(self.worker_urls)
+        return dict(zip(self.worker_urls, models, strict=True))
 
 
 class Health(Group):

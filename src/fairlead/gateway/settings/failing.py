@@ -44,7 +44,7 @@ class Breaking(Group):
     """Circuit breaker of each engine."""
 
     cb_failure_threshold: int = setting(
-        10, "failures that open it, where they are half of the answers", "N", live=True, ge=1, le=10_000
+        10, "failures that open it, where three in four answers are", "N", live=True, ge=1, le=10_000
     )  # fmt: skip
     cb_window_duration_secs: float = setting(120, "within which", "S", live=True, gt=0)
     cb_timeout_duration_secs: float = setting(

@@ -30,6 +30,10 @@ class Identifying(Group):
         "stream_options", "none: streams are not asked for usage, their events are counted"
     )
 
+    def named_files(self) -> list[Path]:
+        """Files besides those of settings whose changes matter."""
+        return [self.keys_file] if self.keys_file is not None else []
+
     def keys(self) -> dict[str, str]:
         """API key -> client, from the flags and the keys file. Raises ConfigError."""
         lines = [("--tenant-api-key", text) for text in self.tenant_api_key]

@@ -1,6 +1,9 @@
 """Settings of the callers' side: where the gateway listens, and what one caller may take up."""
 
+import logging
+
 from fairlead.gateway.settings.declaring import Group, setting
+from fairlead.gateway.settings.values import Level
 
 
 class Listening(Group):
@@ -11,9 +14,26 @@ class Listening(Group):
     client_timeout_secs: float = setting(
         60, "longest a request may arrive, then 408", "S", live=True, gt=0
     )
+    drain_delay_secs: float = setting(
+        0, "after SIGTERM, unready but still listening", "S", live=True, ge=0
+    )
     shutdown_timeout_secs: float = setting(
         30, "to finish what is in flight", "S", live=True, also=("shutdown_grace_period_secs",), ge=0
     )  # fmt: skip
+
+
+class Administering(Group):
+    """The admin surface."""
+
+    admin_api_key: str | None = setting(
+        None, "for /workers and its like; without one only this machine may", "KEY",
+        live=True, secret=True,
+    )  # fmt: skip
+    log_level: Level = setting("info", "debug, info, warning, error", "LEVEL", live=True)
+
+    def level(self) -> int:
+        """The same, as logging wants it."""
+        return logging.getLevelNamesMapping()[self.log_level.upper()]
 
 
 class Limits(Group):

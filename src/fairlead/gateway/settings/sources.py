@@ -4,6 +4,7 @@ import argparse
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -55,6 +56,21 @@ def from_arguments(arguments: argparse.Namespace) -> GatewaySettings:
         values |= own_values
         places |= own_places
     return make(values, where="settings", places=places)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A command line as a place that settings can be read from again."""
+
+    arguments: argparse.Namespace
+
+    def read(self) -> GatewaySettings:
+        """The settings as they are now. Raises ConfigError."""
+        return from_arguments(self.arguments)
+
+    def files(self) -> list[Path]:
+        """The settings files, whose changes matter."""
+        return files_of(self.arguments)
 
 
 def files_of(arguments: argparse.Namespace) -> list[Path]:

@@ -4,16 +4,25 @@ from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.engines import Engines, Health
 from fairlead.gateway.settings.failing import Breaking, Patience, Retrying
 from fairlead.gateway.settings.identifying import Identifying
-from fairlead.gateway.settings.listening import Limits, Listening
+from fairlead.gateway.settings.listening import Administering, Limits, Listening
 from fairlead.gateway.settings.routing import Routing
 
 GROUPS: tuple[type[Group], ...] = (
-    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Identifying, Limits
+    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Identifying, Limits, Administering
 )  # fmt: skip
 
 
 class GatewaySettings(
-    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Identifying, Limits
+    Listening,
+    Engines,
+    Health,
+    Patience,
+    Retrying,
+    Breaking,
+    Routing,
+    Identifying,
+    Limits,
+    Administering,
 ):
     """Everything an operator can set; field names are the flags with underscores."""
 

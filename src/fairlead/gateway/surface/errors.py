@@ -7,6 +7,7 @@ from fairlead.errors import CallerError, FairleadError, QueueFull
 _OPENAI: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
+    403: ("permission_error", "forbidden"),
     404: ("invalid_request_error", None),
     405: ("invalid_request_error", None),
     408: ("invalid_request_error", "request_timeout"),

@@ -1,0 +1,60 @@
+"""The gateway as a process: its signals, its files, its limits."""
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+
+import uvloop
+
+from fairlead.gateway.reload import Reloader
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import GatewaySettings, Sources
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(settings: GatewaySettings, sources: Sources | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; on SIGHUP, or when their files change, settings are read again."""
+    gateway = Gateway(settings)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await gateway.start()
+    _log.info("listening on http://%s:%d", settings.host, gateway.port)
+    watching = None
+    if sources is not None:
+        reloader = Reloader(
+            read=sources.read,
+            files=sources.files(),
+            more_files=gateway.named_files,
+            apply=gateway.apply,
+        )
+        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+        watching = loop.create_task(reloader.watch())
+    await stop.wait()
+    if watching is not None:
+        watching.cancel()
+    await gateway.stop()
+
+
+def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
+    """`serve` in a process of its own; the exit status."""
+    logging.getLogger("fairlead").setLevel(settings.level())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    # Requests leave no cycles behind: look for garbage rarely, and never among what is loaded.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    _raise_file_limit()
+    uvloop.run(serve(settings, sources))
+    return 0
+
+
+def _raise_file_limit() -> None:
+    """Each request holds two connections; without descriptors engines would seem unreachable."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
