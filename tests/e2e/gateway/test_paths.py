@@ -1,119 +1,17 @@
 """Every path to an engine that plays: what it gets to the byte, what its caller gets, what is charged."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anthropic
-import openai
 import pytest
 
 from fairlead.gateway.surface import SURFACES
-from tests.e2e.gateway.scripts import (
-    Received,
-    begin_stream,
-    broken,
-    chat,
-    chunk,
-    good,
-    hang,
-    whole,
-)
-from tests.e2e.gateway.world import CHAT, World, eventually, play
+from tests.e2e.gateway.path_scripts import PATHS, STREAMS, any_path, path_of
+from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, good, whole
+from tests.e2e.gateway.world import CHAT, World, play
 
 NAMED = b',"vllm_xargs":{"fair_client":"anonymous"}}'
-ASKED = [{"role": "user", "content": "hi"}]
-PATHS: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": ASKED},
-    "/v1/completions": {"prompt": "hi"},
-    "/v1/responses": {"input": "hi"},
-    "/v1/messages": {"messages": ASKED, "max_tokens": 5},
-    "/v1/messages?beta=true": {"messages": ASKED, "max_tokens": 5},
-    "/v1/messages/count_tokens": {"messages": ASKED},
-    "/v1/embeddings": {"input": ["hi"]},
-    "/v1/score": {"text_1": "a", "text_2": "b"},
-    "/score": {"text_1": "a", "text_2": "b"},
-    "/v1/rerank": {"query": "a", "documents": ["b"]},
-    "/tokenize": {"prompt": "hi"},
-    "/detokenize": {"tokens": [1]},
-}
 NAMELESS = ("count_tokens", "embeddings", "score", "rerank", "tokenize")
-
-RESPONSE = {
-    "output": [{"type": "message", "content": [{"type": "output_text", "text": "abc"}]}],
-    "usage": {
-        "input_tokens": 50,
-        "output_tokens": 3,
-        "input_tokens_details": {"cached_tokens": 32},
-    },
-}
-MESSAGE = {
-    "content": [{"type": "text", "text": "abc"}],
-    "usage": {"input_tokens": 18, "output_tokens": 3, "cache_read_input_tokens": 32},
-}
-VECTORS = {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 18, "total_tokens": 18}}
-COUNTED = {"input_tokens": 50, "usage": {"prompt_tokens": 50}}
-
-
-def named(name: str, **data: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode()
-
-
-def text(piece: str) -> dict[str, str]:
-    return {"type": "text_delta", "text": piece}
-
-
-STREAMS: dict[str, list[bytes]] = {
-    "/v1/responses": [
-        named("response.created", response={"id": "r", "output": [], "usage": None}),
-        *(named("response.output_text.delta", delta=piece) for piece in "abc"),
-        named("response.completed", response=RESPONSE),
-    ],
-    "/v1/messages": [
-        named("message_start", message={**MESSAGE, "id": "m", "role": "assistant", "content": []}),
-        named("content_block_start", index=0, content_block={"type": "text", "text": ""}),
-        *(named("content_block_delta", index=0, delta=text(piece)) for piece in "abc"),
-        named("content_block_stop", index=0),
-        named("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3}),
-        named("message_stop"),
-    ],
-}
-
-
-def path_of(received: Received) -> str:
-    return received.head.split()[1].partition("?")[0]
-
-
-async def any_path(received: Received) -> None:
-    """What an engine answers on each of its paths."""
-    path, request = path_of(received), received.json()
-    if request.get("stream") and path in STREAMS:
-        begin_stream(received)
-        for event in STREAMS[path]:
-            chunk(received, event)
-        chunk(received, b"")
-        return
-    answers = {"/v1/responses": RESPONSE, "/v1/messages": MESSAGE, "/v1/embeddings": VECTORS}
-    for name in ("score", "rerank"):
-        answers |= {f"/{name}": VECTORS, f"/v1/{name}": VECTORS}
-    for path_without in ("/tokenize", "/detokenize", "/v1/messages/count_tokens"):
-        answers[path_without] = COUNTED
-    if path in answers:
-        whole(received, 200, json.dumps(answers[path]).encode())
-    else:
-        await good(received)
-
-
-def stops_after(pieces: int) -> Callable[[Received], Awaitable[None]]:
-    async def script(received: Received) -> None:
-        begin_stream(received)
-        for event in STREAMS[path_of(received)][:pieces]:
-            chunk(received, event)
-        await asyncio.sleep(0.05)
-        received.writer.close()
-
-    return script
 
 
 def test_every_path_is_tried_here() -> None:
@@ -364,73 +262,3 @@ def test_one_model_by_its_name() -> None:
         assert "version" in json.loads((await get("/version")).body)
 
     play(story, any_path, models_answer=listed, tenant_api_key=("alice:k",))
-
-
-# -- the official clients
-
-
-def by_openai(world: World) -> openai.AsyncOpenAI:
-    url = f"http://127.0.0.1:{world.gateway.port}/v1"
-    return openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-
-
-def by_anthropic(world: World) -> anthropic.AsyncAnthropic:
-    url = f"http://127.0.0.1:{world.gateway.port}"
-    return anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
-
-
-async def message(world: World) -> None:
-    made = by_anthropic(world).messages
-    async with made.stream(model="m", max_tokens=5, messages=ASKED) as stream:  # type: ignore[arg-type]
-        async for _ in stream:
-            pass
-
-
-async def response(world: World) -> None:
-    async for _ in await by_openai(world).responses.create(model="m", input="hi", stream=True):
-        pass
-
-
-def test_official_clients_understand_what_passes() -> None:
-    async def story(world: World) -> None:
-        await message(world)
-        await response(world)
-        assert world.spent("alice") == 2 * (18 + 2 * 3)
-
-    play(story, any_path, tenant_api_key=("alice:k",))
-
-
-@pytest.mark.parametrize(
-    ("ask", "expected"),
-    [(message, anthropic.APIStatusError), (response, openai.APIError)],
-    ids=["anthropic", "openai"],
-)
-def test_official_clients_raise_when_an_engine_stops_halfway(
-    ask: Callable[[World], Awaitable[None]], expected: type[Exception]
-) -> None:
-    """An answer cut short must not look like a whole one; and nobody pays for what did not come."""
-
-    async def story(world: World) -> None:
-        with pytest.raises(expected, match="the engine failed while answering"):
-            await ask(world)
-
-    play(story, stops_after(4))
-
-
-def test_official_clients_know_our_errors() -> None:
-    async def story(world: World) -> None:
-        busy = await world.connect()
-        busy.send(CHAT, chat())
-        await eventually(lambda: len(world.received()) == 1)
-        with pytest.raises(anthropic.RateLimitError):
-            await message(world)
-        with pytest.raises(openai.RateLimitError):
-            await response(world)
-        busy.reset()
-        await asyncio.wait_for(world.engines[0].left.wait(), 2)
-        await eventually(lambda: not world.gateway._exchanges)
-        world.engines[0].script = broken
-        with pytest.raises(anthropic.InternalServerError):
-            await message(world)
-
-    play(story, hang, max_client_requests=1)
