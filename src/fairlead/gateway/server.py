@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
+from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
@@ -49,11 +49,13 @@ class Gateway:
         self.arrived = Arrived()
         self.known_heads: KnownHeads[Incoming] = KnownHeads()
         self._identity = _make_identity(settings, settings.keys())
+        self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
             router=_make_router(settings),
-            index=ChunkIndex(capacity=settings.max_tree_size),
+            index=self._caches.index,
             max_in_flight=settings.max_client_requests,
         )
+        self.dispatcher.covered = self._caches.covered
         self._workers = Workers(
             dispatcher=self.dispatcher,
             move=self._move,
@@ -75,7 +77,12 @@ class Gateway:
         self._connections: set[CallerConnection] = set()
         self._exchanges: dict[Ticket, Exchange] = {}
         self._intake = Intake(
-            host=self, dispatcher=self.dispatcher, identity=self._identity, settings=settings
+            host=self,
+            dispatcher=self.dispatcher,
+            identity=self._identity,
+            settings=settings,
+            tokenizer=self._caches.tokenizer,
+            index=self._caches.tokens,
         )
         self._stopping = False
         self._server: asyncio.Server | None = None
@@ -87,6 +94,7 @@ class Gateway:
         """Listen, and begin to watch the engines. Raises ConfigError if the address is taken."""
         settings = self.settings
         self._loop = asyncio.get_running_loop()
+        self._caches.start()
         for url, model in settings.engines().items():
             self._workers.add(url, model=model)
         try:
@@ -95,6 +103,7 @@ class Gateway:
             )
         except OSError as error:
             await self._workers.close()
+            self._caches.close()
             where = f"{settings.host}:{settings.port}"
             raise ConfigError(f"--port: cannot listen on {where}: {error.strerror}") from None
         self.port = int(self._server.sockets[0].getsockname()[1])
@@ -124,6 +133,7 @@ class Gateway:
         self._ticker.cancel()
         self._intake.close()
         await self._workers.close()
+        self._caches.close()
 
     def add_worker(self, url: str) -> None:
         """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
@@ -265,6 +275,10 @@ class Gateway:
 
     def ended(self, exchange: Exchange) -> None:
         del self._exchanges[exchange.ticket]
+
+    def _is_adapter(self, model: str) -> bool:
+        """Engines list an adapter with the model it belongs to."""
+        return any(one.get("id") == model and one.get("parent") for one in self._workers.models())
 
     def _move(self, ticket: Ticket) -> None:
         exchange = self._exchanges.get(ticket)

@@ -1,71 +1,179 @@
-"""Text -> tokens for the prefix index, in threads: opt-in, and never on the event loop.
+"""A request's prompt -> the tokens that its engine will see, in threads: opt-in, off the event loop.
 
-With it the index counts what the engines count. Each part of a prompt is encoded by itself, so that
-the tokens of a conversation's beginning are the beginning of its tokens.
+Exact are prompts that come as tokens, texts, and chats of text that the model's template can render.
+Of others, batches, images, paths whose prompts only the engine can make, each part is encoded by itself:
+good to find a conversation again, but not the engine's tokens.
 """
 
 import asyncio
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 from zlib import crc32
 
+from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens, chain_start
 from fairlead.errors import ConfigError
+from fairlead.gateway.chat_template import ChatTemplate
+from fairlead.gateway.openai import Call
+from fairlead.gateway.segments import PieceCache, cut, is_cuttable
+
+T = TypeVar("T")
 
 # The library works without holding Python's lock; more threads than this would only take cores
 # from the engines beside it.
 _THREADS = 2
+# Bytes of text and tokens of pieces that are kept.
+_CACHE_BYTES = 32 << 20
 # Between the parts of a prompt; no vocabulary has this number.
 _SEPARATOR = array("I", [0xFFFFFFFF]).tobytes()
+# Fields of a completion that make its prompt another one.
+_OTHER_PROMPT = ("suffix", "prompt_embeds", "truncate_prompt_tokens")
 
-# What to do with the tokens, or with what went wrong.
-Then = Callable[[bytes | None], None]
+
+@dataclass(slots=True)
+class TokenizerCost:
+    """What tokenizing has taken so far: a cost of `--tokenizer`, apart from everything else."""
+
+    prompts: int = 0
+    exact: int = 0  # of the prompts
+    tokens: int = 0
+    seconds: float = 0.0  # of processor time in our threads
 
 
 class Tokenizer:
-    """A model's own tokenizer, from its `tokenizer.json`. Raises ConfigError."""
+    """A model's own tokenizer and chat template, from its folder. Raises ConfigError."""
 
-    def __init__(self, folder: Path) -> None:
-        try:
-            import tokenizers
-        except ImportError:
-            raise ConfigError("--tokenizer: needs the package `tokenizers`") from None
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise ConfigError(f"--tokenizer: {path}: no such file")
-        try:
-            self._encoder: Any = tokenizers.Tokenizer.from_file(str(path))
-        except Exception:  # noqa: BLE001 - the library raises nothing narrower
-            raise ConfigError(f"--tokenizer: {path}: not a tokenizer") from None
-        self._encoder.no_truncation()
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        block_len: int = BLOCK_LEN,
+        is_adapter: Callable[[str], bool] = frozenset[str]().__contains__,
+    ) -> None:
+        self._encoder = _load(folder)
+        self._template = ChatTemplate.of(folder)
+        self._block_len = block_len
+        self._is_adapter = is_adapter
+        self._before, self._after = self._added()
+        self._cuts = is_cuttable(self._encode_one) and not self._has_wide_tokens()
+        self.pieces = PieceCache(capacity=_CACHE_BYTES)
+        self.cost = TokenizerCost()
+        self._lock = Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenizer")
 
-    def encode(self, parts: Sequence[str]) -> bytes:
-        """The tokens of the parts, 4 bytes each, a separator before each part. O(text)."""
-        encoded = self._encoder.encode_batch(list(parts), add_special_tokens=False)
-        return b"".join(_SEPARATOR + array("I", one.ids).tobytes() for one in encoded)
+    def prompt(self, call: Call) -> BlockedTokens:
+        """The tokens of the call's prompt. O(text), less what was encoded before."""
+        began_s = time.thread_time()
+        tokens, exact = self._tokens(call)
+        made = self._start(call, exact=exact).extended(tokens)
+        with self._lock:
+            self.cost.prompts += 1
+            self.cost.exact += exact
+            self.cost.tokens += made.length
+            self.cost.seconds += time.thread_time() - began_s
+        return made
 
-    def submit(self, parts: Sequence[str], then: Then) -> "asyncio.Future[bytes]":
-        """Encode in a thread; `then` gets the tokens on the event loop, None if that failed.
+    def continued(self, prompt: BlockedTokens, answer: str) -> BlockedTokens:
+        """`prompt` and the answer to it, which the next turn begins with. O(answer)."""
+        if prompt.exact:  # it ends where the answer begins
+            return prompt.extended(self._encode(answer))
+        return prompt.extended(self._parts(("assistant", answer)))
+
+    def submit(
+        self, work: Callable[[], T], then: Callable[[T | None], None]
+    ) -> "asyncio.Future[T]":
+        """Do `work` in a thread; `then` gets the result on the event loop, None if it failed.
 
         Who cancels what is returned hears nothing, and what has not begun is not done.
         """
-        loop = asyncio.get_running_loop()
-        encoding = loop.run_in_executor(self._threads, self.encode, parts)
-        encoding.add_done_callback(lambda done: None if done.cancelled() else then(_tokens(done)))
-        return encoding
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future.add_done_callback(lambda done: None if done.cancelled() else then(_result(done)))
+        return future
 
     def close(self) -> None:
         """Give up what has not begun."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    # -- inside
 
-def head_token(head: str) -> bytes:
-    """What splits an engine's cache, as one token before all others."""
-    return crc32(head.encode("utf-8", "surrogatepass")).to_bytes(4, "little")
+    def _start(self, call: Call, *, exact: bool) -> BlockedTokens:
+        salt = call.document.get("cache_salt")
+        if exact:
+            adapter = call.model if call.model and self._is_adapter(call.model) else ""
+            crc = chain_start(adapter, salt if isinstance(salt, str) else "")
+        else:
+            crc = crc32(call.head.encode("utf-8", "surrogatepass"))
+        return BlockedTokens(crc=crc, block_len=self._block_len, exact=exact)
+
+    def _tokens(self, call: Call) -> tuple[bytes, bool]:
+        """The prompt's tokens, and whether they are what the engine will see."""
+        document = call.document
+        if call.surface.name == "completions":
+            prompt, changed = document.get("prompt"), any(map(document.get, _OTHER_PROMPT))
+            if call.tokens is not None:
+                batch = isinstance(prompt, list) and isinstance(prompt[0], list) and len(prompt) > 1
+                return call.tokens, not (batch or changed)
+            if len(call.parts) == 1 and not changed:
+                return self._text(call.parts[0], document), True
+        elif call.surface.name == "chat" and self._template is not None:
+            text = self._template.render(document)
+            if text is not None:
+                special = document.get("add_special_tokens", False)
+                return self._text(text, {"add_special_tokens": special}), True
+        return call.tokens if call.tokens is not None else self._parts(call.parts), False
+
+    def _text(self, text: str, document: dict[str, Any]) -> bytes:
+        tokens = self._encode(text)
+        if document.get("add_special_tokens", True):
+            return self._before + tokens + self._after
+        return tokens
+
+    def _encode(self, text: str) -> bytes:
+        pieces = cut(text) if self._cuts else [text]
+        return self.pieces.encode(pieces, self._encode_one)
+
+    def _encode_one(self, text: str) -> bytes:
+        return array("I", self._encoder.encode(text, add_special_tokens=False).ids).tobytes()
+
+    def _parts(self, parts: Sequence[str]) -> bytes:
+        """A separator before each part: no token reaches from one into the next."""
+        return b"".join(_SEPARATOR + self._encode(part) for part in parts)
+
+    def _added(self) -> tuple[bytes, bytes]:
+        """The tokens that stand before and after each text."""
+        plain = self._encoder.encode("a", add_special_tokens=False).ids
+        whole = self._encoder.encode("a", add_special_tokens=True).ids
+        at = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
+        before, after = whole[:at], whole[at + len(plain) :]
+        return array("I", before).tobytes(), array("I", after).tobytes()
+
+    def _has_wide_tokens(self) -> bool:
+        """Whether a token of its own could have a cut within it."""
+        added = self._encoder.get_added_tokens_decoder().values()
+        return any(" " in token.content or "\n" in token.content for token in added)
 
 
-def _tokens(done: "asyncio.Future[bytes]") -> bytes | None:
+def _load(folder: Path) -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise ConfigError("--tokenizer: needs the package `tokenizers`") from None
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise ConfigError(f"--tokenizer: {path}: no such file")
+    try:
+        encoder = tokenizers.Tokenizer.from_file(str(path))
+    except Exception:  # noqa: BLE001 - the library raises nothing narrower
+        raise ConfigError(f"--tokenizer: {path}: not a tokenizer") from None
+    encoder.no_truncation()
+    encoder.no_padding()
+    return encoder
+
+
+def _result(done: "asyncio.Future[T]") -> T | None:
     return None if done.exception() is not None else done.result()

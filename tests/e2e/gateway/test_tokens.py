@@ -2,15 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from fairlead.core.chunk_index import ChunkedText
+from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens
+from fairlead.core.token_index import TokenIndex
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.intake import Tokenizing
+from fairlead.gateway.openai import Call
 from fairlead.gateway.tokenizer import Tokenizer
 from tests.e2e.gateway.scripts import chat, events, good
 from tests.e2e.gateway.world import CHAT, World, eventually, play
@@ -45,9 +46,10 @@ def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None
         await world.ask(body=asking(LONG, "abc", "and now"))
 
         assert len(used.received) == 2
-        # 800 words, the others, and a mark before each part: all four bytes long.
-        tokens = 1 + 2 + 801 + 2 + 2 + 2 + 3
-        assert index.size(used.url) == len(ChunkedText().extended(bytes(4 * tokens)).chunks)
+        # 800 words, the others, the last answer, and a mark before each part.
+        tokens = 2 + 801 + 2 + 2 + 2 + 3 + 2 + 2
+        assert isinstance(index, TokenIndex)
+        await eventually(lambda: index.size(used.url) == tokens // BLOCK_LEN)
 
     play(story, good, good, tokenizer=folder)
 
@@ -55,14 +57,14 @@ def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None
 def test_a_caller_may_leave_or_err_while_its_prompt_is_tokenized(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = Tokenizer.encode
+    made = Tokenizer.prompt
 
-    def slowly(self: Tokenizer, parts: Sequence[str]) -> bytes:
+    def slowly(self: Tokenizer, call: Call) -> BlockedTokens:
         time.sleep(0.2)
-        return encode(self, parts)
+        return made(self, call)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Tokenizer, "encode", slowly)
+        monkeypatch.setattr(Tokenizer, "prompt", slowly)
         leaving = await world.connect()
         leaving.send(CHAT, asking("a"))
         staying = await world.connect()
@@ -83,16 +85,16 @@ def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flood is refused before it costs a thread, and who leaves takes its prompt along."""
-    encoded: list[Sequence[str]] = []
-    encode = Tokenizer.encode
+    encoded: list[Call] = []
+    made = Tokenizer.prompt
 
-    def slowly(self: Tokenizer, parts: Sequence[str]) -> bytes:
-        encoded.append(parts)
+    def slowly(self: Tokenizer, call: Call) -> BlockedTokens:
+        encoded.append(call)
         time.sleep(0.1)
-        return encode(self, parts)
+        return made(self, call)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Tokenizer, "encode", slowly)
+        monkeypatch.setattr(Tokenizer, "prompt", slowly)
         callers = [await world.connect() for _ in range(20)]
         for caller in callers:
             caller.send(CHAT, chat(), authorization="Bearer k1")
@@ -114,10 +116,10 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
 
     async def story() -> None:
         released: list[str] = []
-        encoding: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        encoding: asyncio.Future[BlockedTokens] = asyncio.get_running_loop().create_future()
         connection = cast("CallerConnection", object())
         waiting = Tokenizing(connection, encoding, deadline=0, release=lambda: released.append("a"))
-        encoding.set_result(b"")
+        encoding.set_result(BlockedTokens())
         waiting.caller_gone()
         waiting.done(None)
         assert released == ["a"]
@@ -128,11 +130,11 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
 def test_a_tokenizer_that_fails_is_an_error_of_ours(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(self: Tokenizer, parts: Sequence[str]) -> bytes:
+    def fails(self: Tokenizer, call: Call) -> BlockedTokens:
         raise ValueError("no")
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Tokenizer, "encode", fails)
+        monkeypatch.setattr(Tokenizer, "prompt", fails)
         reply = await world.ask()
         assert (reply.status, reply.error()["type"]) == (500, "server_error")
 

@@ -1,34 +1,131 @@
-"""Tokens instead of bytes in the prefix index, by flag."""
+"""Tokens instead of bytes in the prefix index: exact where the gateway can be, and said where not."""
 
+import json
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fairlead.core.blocked_tokens import BlockedTokens, chain_start
 from fairlead.errors import ConfigError
+from fairlead.gateway.openai import Call, read_call
+from fairlead.gateway.surface.chat import CHAT
+from fairlead.gateway.surface.completions import COMPLETIONS
 from fairlead.gateway.tokenizer import Tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `tokenizer` is not installed")
 
+WORDS = {"a": 0, "b": 1, "?": 2, "<s>": 3, "user": 4, "assistant": 5}
+TEMPLATE = (
+    "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}"
+    "{% if add_generation_prompt %}assistant {% endif %}"
+)
+
+
+def folder_with(path: Path, template: str | None = None) -> Path:
+    """A vocabulary of words, with a mark before each text."""
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(WORDS, unk_token="?"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.add_special_tokens(["<s>"])
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 3)]
+    )
+    made.save(str(path / "tokenizer.json"))
+    if template is not None:
+        settings = {"chat_template": template, "bos_token": "<s>"}
+        (path / "tokenizer_config.json").write_text(json.dumps(settings))
+    return path
+
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A vocabulary of words."""
-    model = tokenizers.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?")
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path
+def tokenizer(tmp_path: Path) -> Tokenizer:
+    return Tokenizer(folder_with(tmp_path, TEMPLATE), block_len=1)
 
 
-def test_a_conversation_begins_with_the_tokens_of_its_beginning(folder: Path) -> None:
-    """Parts are encoded one by one: no token reaches from one into the next."""
-    tokenizer = Tokenizer(folder)
-    first = tokenizer.encode(["user", "a b"])
+def chat(*messages: tuple[str, Any], **fields: Any) -> Call:
+    turns = [{"role": role, "content": content} for role, content in messages]
+    return read_call(json.dumps({"model": "m", "messages": turns, **fields}).encode(), CHAT)
 
-    assert tokenizer.encode(["user", "a b", "assistant", "b"]).startswith(first)
-    assert list(array("I", first)) == [0xFFFFFFFF, 2, 0xFFFFFFFF, 0, 1]
-    assert tokenizer.encode([]) == b""
+
+def completion(prompt: Any, **fields: Any) -> Call:
+    return read_call(json.dumps({"model": "m", "prompt": prompt, **fields}).encode(), COMPLETIONS)
+
+
+def blocks(*tokens: int, start: int | None = None) -> tuple[int, ...]:
+    crc = chain_start() if start is None else start
+    return BlockedTokens(crc=crc, block_len=1).extended(array("I", tokens).tobytes()).chunks
+
+
+def test_a_text_has_the_marks_that_the_engine_adds(tokenizer: Tokenizer) -> None:
+    assert tokenizer.prompt(completion("a b")).chunks == blocks(3, 0, 1)
+    assert tokenizer.prompt(completion("a b", add_special_tokens=False)).chunks == blocks(0, 1)
+    assert tokenizer.prompt(completion([0, 1])).chunks == blocks(0, 1)
+
+
+def test_a_chat_is_rendered_by_the_models_template(tokenizer: Tokenizer) -> None:
+    asked = chat(("user", "a"), ("assistant", "b"), ("user", [{"type": "text", "text": "b"}]))
+    assert tokenizer.prompt(asked).chunks == blocks(4, 0, 5, 1, 4, 1, 5)
+    assert tokenizer.prompt(chat(("user", "a"), add_generation_prompt=False)).chunks == blocks(4, 0)
+
+
+def test_a_conversation_begins_with_the_blocks_of_its_beginning(tokenizer: Tokenizer) -> None:
+    first = tokenizer.prompt(chat(("user", "a b")))
+    said = tokenizer.continued(first, "b")
+    second = tokenizer.prompt(chat(("user", "a b"), ("assistant", "b"), ("user", "a")))
+
+    assert second.chunks[: len(said.chunks)] == said.chunks
+    assert len(said.chunks) == len(first.chunks) + 1
+
+
+def test_salt_and_adapter_split_the_cache_and_a_models_name_does_not(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(folder_with(tmp_path), block_len=1, is_adapter={"lora"}.__contains__)
+
+    salted = tokenizer.prompt(completion([0], cache_salt="s"))
+    adapted = tokenizer.prompt(completion([0], model="lora"))
+    other = tokenizer.prompt(completion([0], model="alias"))
+
+    assert salted.chunks == blocks(0, start=chain_start("", "s"))
+    assert adapted.chunks == blocks(0, start=chain_start("lora"))
+    assert other.chunks == blocks(0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        completion(["a", "b"]),
+        completion([[0], [1]]),
+        completion("a", suffix="b"),
+        completion("a", truncate_prompt_tokens=1),
+        chat(("user", [{"type": "image_url", "image_url": {"url": "x"}}])),
+        chat(("user", "a"), chat_template="{{ messages }}"),
+    ],
+)
+def test_what_only_the_engine_can_make_is_in_a_name_space_of_its_own(
+    tokenizer: Tokenizer, call: Call
+) -> None:
+    prompt = tokenizer.prompt(call)
+    assert not prompt.exact
+    assert prompt.chunks and all(key < 0 for key in prompt.chunks)
+    assert (tokenizer.cost.prompts, tokenizer.cost.exact) == (1, 0)
+
+
+def test_without_a_template_parts_are_encoded_one_by_one(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(folder_with(tmp_path), block_len=1)
+    first = tokenizer.prompt(chat(("user", "a b")))
+    second = tokenizer.prompt(chat(("user", "a b"), ("assistant", "b")))
+
+    assert not first.exact
+    assert second.chunks[: len(first.chunks)] == first.chunks
+    assert tokenizer.continued(first, "b").chunks == second.chunks
+
+
+def test_tokenizing_says_what_it_has_cost(tokenizer: Tokenizer) -> None:
+    tokenizer.prompt(completion("a b " * 1000))
+    cost = tokenizer.cost
+    assert (cost.prompts, cost.exact, cost.tokens) == (1, 1, 2001)
+    assert cost.seconds > 0
+    assert tokenizer.pieces.misses == 4000
 
 
 def test_what_is_no_tokenizer_is_one_line(tmp_path: Path) -> None:
@@ -37,4 +134,10 @@ def test_what_is_no_tokenizer_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match="not a tokenizer") as refused:
         Tokenizer(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_template_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="chat template") as refused:
+        Tokenizer(folder_with(tmp_path, "{% for %}"))
     assert "\n" not in str(refused.value)

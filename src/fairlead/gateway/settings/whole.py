@@ -1,5 +1,6 @@
 """All settings in one validated object, group by group."""
 
+from fairlead.gateway.settings.caching import Caching
 from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.engines import Engines, Health
 from fairlead.gateway.settings.failing import Breaking, Patience, Retrying
@@ -8,7 +9,8 @@ from fairlead.gateway.settings.listening import Administering, Limits, Listening
 from fairlead.gateway.settings.routing import Routing
 
 GROUPS: tuple[type[Group], ...] = (
-    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Identifying, Limits, Administering
+    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Caching,
+    Identifying, Limits, Administering
 )  # fmt: skip
 
 

@@ -1,0 +1,102 @@
+"""Text in pieces whose tokens are known by themselves, so that a prefix is encoded once.
+
+A tokenizer splits a text into words before it makes tokens of them, so that a cut between two words
+changes nothing: the tokens of the pieces are the tokens of the text. Where that is not so, for vocabularies
+that treat the beginning of a text specially, a check at the start finds out, and texts stay whole.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+# Before the blank between two words, after the end of a line: splitters of words agree on these.
+_CUT = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=[A-Za-z.,;:]\n)(?=[A-Za-z])")
+# Characters of a piece, at least. Its end moves with the text, so the last one is encoded each time.
+_PIECE = 2048
+
+Encode = Callable[[str], bytes]
+
+SAMPLE = (
+    "The quick brown fox, it's said, jumps over 1,234 lazy dogs.\n\nA list:\n- one\n- two  three\n"
+    "def f(x):\n    return [x ** 2 for _ in range(10)]  # so\nÄpfel und Öl; naïve café.\n"
+    "Привет, мир! 你好,世界。\nEND of it. don't I'm we'll\n\tTabs\tand   blanks \n x y z 🙂 a b\n"
+) * 2
+
+
+def cut(text: str, *, piece: int = _PIECE) -> list[str]:
+    """`text` in pieces; those of a text's beginning are the same, but for the last. O(text)."""
+    pieces, start = [], 0
+    while len(text) - start > piece:
+        found = _CUT.search(text, start + piece)
+        if found is None:
+            break
+        pieces.append(text[start : found.start()])
+        start = found.start()
+    pieces.append(text[start:])
+    return pieces
+
+
+def is_cuttable(encode: Encode, sample: str = SAMPLE) -> bool:
+    """Whether the tokens of pieces are those of the whole. O(sample)."""
+    pieces = cut(sample, piece=1)
+    assert len(pieces) > 20, "a sample with many places to cut"
+    return b"".join(map(encode, pieces)) == encode(sample)
+
+
+class PieceCache:
+    """The tokens of the pieces seen last; `capacity` bounds text and tokens together, in bytes."""
+
+    def __init__(self, *, capacity: int) -> None:
+        self._capacity = capacity
+        self._known: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+        self.hits = 0  # characters found
+        self.misses = 0  # characters encoded
+
+    def encode(self, pieces: Sequence[str], encode: Encode) -> bytes:
+        """The tokens of all pieces, in their order; what is not known is encoded. O(text)."""
+        tokens = []
+        for piece in pieces:
+            found = self._get(piece)
+            if found is None:
+                found = encode(piece)
+                self._put(piece, found)
+            tokens.append(found)
+        return b"".join(tokens)
+
+    def size(self) -> int:
+        """Bytes kept. O(1)."""
+        return self._size
+
+    def check(self) -> None:
+        """Every invariant. O(cache)."""
+        with self._lock:
+            assert self._size == sum(_weight(*item) for item in self._known.items())
+            assert self._size <= self._capacity or len(self._known) == 1
+
+    def _get(self, piece: str) -> bytes | None:
+        with self._lock:
+            found = self._known.get(piece)
+            if found is not None:
+                self._known.move_to_end(piece)
+                self.hits += len(piece)
+            else:
+                self.misses += len(piece)
+            return found
+
+    def _put(self, piece: str, tokens: bytes) -> None:
+        weight = _weight(piece, tokens)
+        with self._lock:
+            if piece in self._known or weight > self._capacity:
+                return
+            self._known[piece] = tokens
+            self._size += weight
+            while self._size > self._capacity:
+                self._size -= _weight(*self._known.popitem(last=False))
+
+
+def _weight(piece: str, tokens: bytes) -> int:
+    """About the bytes it takes: one to four a character, and the entry."""
+    return len(piece) + len(tokens) + 200
