@@ -6,10 +6,9 @@ can take over unnoticed. An answer in one piece is held until it is complete, fo
 
 from collections.abc import Sequence
 
-from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.dispatch import State, Ticket
-from fairlead.errors import EngineError, EngineFailed, FairleadError
+from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.breaker import Phase
@@ -20,6 +19,8 @@ from fairlead.gateway.upstream import Engine, EngineConnection, Fault
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20
+# Outputs of a stream that are charged together: the queue's shares are no finer than that.
+_CHARGED = 16
 # What an engine answers when it is broken or full rather than asked something wrong.
 _ENGINE_FAULTS = frozenset((500, 502, 503, 504))
 
@@ -29,8 +30,8 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_lines", "_remembers", "_silent_since", "_streams", "_target", "_timer", "deadline",
-        "prompt", "surface", "ticket",
+        "_host", "_lines", "_queue_until", "_remembers", "_silent_since", "_streams", "_target",
+        "_timer", "deadline", "prompt", "surface", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -43,14 +44,16 @@ class Exchange:
         lines: bytes,
         body: Sequence[Buffer],
         hide_usage: bool,
-        prompt: ChunkedText | BlockedTokens,
+        prompt: ChunkedText,
         surface: Surface,
         remembers: bool,
         streams: bool,
         deadline: float,
+        queue_until: float,
     ) -> None:
         self.ticket = ticket
         self.deadline = deadline
+        self._queue_until = queue_until  # it gives up if it still waits for an engine with room
         self._host = host
         self._caller: Caller | None = caller
         self._target = target
@@ -72,7 +75,10 @@ class Exchange:
     # -- towards the engine
 
     def send(self, *, fresh: bool = False) -> None:
-        """Ask the engine the ticket is with, over a connection not used before if `fresh`."""
+        """Ask the engine the ticket is with, over a connection not used before if `fresh`.
+
+        Not called while the ticket is QUEUED: until an engine has room there is nobody to ask.
+        """
         engine = self._host.engine(self.ticket.worker)
         connection = None if fresh else engine.take()
         if connection is not None:
@@ -187,7 +193,10 @@ class Exchange:
         self._finish()
 
     def tick(self, now: float) -> None:
-        if now > self.deadline:
+        if self.ticket.state is State.QUEUED:
+            if now > min(self.deadline, self._queue_until):
+                self.stop(NoEngine("no engine had room in time"), status=503)
+        elif now > self.deadline:
             if self._connection is not None and self.ticket.state is State.WAITING:
                 self._host.failing(self.ticket.worker, Fault.TIMEOUT)
             self.stop(EngineFailed("the engine did not answer in time"), status=504)
@@ -224,6 +233,9 @@ class Exchange:
             head = self._head
             self._body = ()  # it will not be sent again
         self._caller.write_stream(head, data)
+        answer, ticket = self._answer, self.ticket
+        if isinstance(answer, StreamedAnswer) and answer.output_len - ticket.output_len >= _CHARGED:
+            self._host.dispatcher.emitted(ticket, answer.output_len)
 
     def _end_stream(self, answer: StreamedAnswer) -> None:
         self._stream(answer.rest())
@@ -277,7 +289,8 @@ class Exchange:
             self._finish().write_error(error)
             return
         self._answer = self._head = None
-        self._timer = self._host.retry_later(self.ticket, self.send)
+        if self.ticket.state is State.WAITING:
+            self._timer = self._host.retry_later(self.ticket, self.send)
 
     def _drop(self) -> None:
         """Close the connection to the engine, or do not make it; count what had come."""

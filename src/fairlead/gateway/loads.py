@@ -1,0 +1,146 @@
+"""How much the engines have to do, by their own metrics, and which of them share fairly themselves.
+
+A busy engine whose queue is kept at the gateway is asked a few times a second: how many requests run
+in it and wait in it. What it does not say, or says late, stops nothing: the window then goes by first
+bytes. With `--queue auto` every engine is also looked at now and then for the marks of our plug-in.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from fairlead.core.request import WorkerId
+from fairlead.dispatch import Dispatcher, Worker
+from fairlead.errors import EngineFailed
+from fairlead.gateway.probe import Probe
+from fairlead.gateway.upstream import Engine
+
+_log = logging.getLogger(__name__)
+
+# Between two looks at an engine that is idle, or whose metrics say nothing of its load.
+_RARELY_S = 5.0
+_PATIENCE_S = 1.0
+# At most this part of the time is spent on asking one engine, whose metrics may be long.
+_SHARE = 0.05
+# vLLM and SGLang; several lines where an engine has several ranks or models.
+_NUMBERS = re.compile(
+    rb"^(?:(vllm:num_requests_running|sglang:num_running_reqs)"
+    rb"|(?:vllm:num_requests_waiting|sglang:num_queue_reqs))(?:\{[^}\n]*\})? ([0-9.eE+]+)\s*$",
+    re.MULTILINE,
+)
+# What only the plug-in counts: see `fairlead.engines.vllm.metrics`.
+_PLUG_IN = re.compile(rb"^fairlead_(?:refill_rounds|cut_looks)(?:_total)?[ {]", re.MULTILINE)
+
+
+class Load(NamedTuple):
+    """Requests in an engine, whoever sent them."""
+
+    running: int
+    waiting: int
+
+
+def read_load(body: bytes) -> Load | None:
+    """What an engine's metrics say; None unless they say both."""
+    running: list[float] = []
+    waiting: list[float] = []
+    for runs, number in _NUMBERS.findall(body):
+        try:
+            (running if runs else waiting).append(float(number))
+        except ValueError:
+            return None
+    if not running or not waiting or max(*running, *waiting) > 1e9:
+        return None
+    return Load(running=int(sum(running)), waiting=int(sum(waiting)))
+
+
+def has_plug_in(body: bytes) -> bool:
+    """Whether these are the metrics of an engine that runs our scheduler."""
+    return _PLUG_IN.search(body) is not None
+
+
+class Loads:
+    """Asks, from `start` to `close`."""
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        engine: Callable[[WorkerId], Engine],
+        detects: bool,
+        interval_s: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._engine = engine
+        self._detects = detects
+        self._interval_s = interval_s
+        self._due: dict[WorkerId, float] = {}
+        self._asking: dict[WorkerId, asyncio.Task[None]] = {}
+        self._ticker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._ticker = self._loop.create_task(self._tick())
+
+    def close(self) -> None:
+        """Ask no more."""
+        for task in (self._ticker, *self._asking.values()):
+            if task is not None:
+                task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            now = self._loop.time()
+            for name, worker in list(self._dispatcher.workers.items()):
+                if self._is_due(name, worker, now):
+                    task = self._loop.create_task(self._ask(name, begun=now))
+                    self._asking[name] = task
+                    task.add_done_callback(partial(self._asked, name))
+            for name in [name for name in self._due if name not in self._dispatcher.workers]:
+                del self._due[name]
+            await asyncio.sleep(self._interval_s)
+
+    def _is_due(self, name: WorkerId, worker: Worker, now: float) -> bool:
+        if not worker.up:
+            self._due.pop(name, None)  # the next life may be another build
+            return False
+        busy = worker.queue is not None and worker.queue.window.in_flight > 0
+        if name in self._asking or not (busy or self._detects):
+            return False
+        if busy and worker.queue is not None and worker.queue.window.is_observed:
+            return now >= self._due.get(name, 0.0)
+        # Nothing depends on it now, or its metrics had nothing to say.
+        return now >= self._due.get(name, 0.0) + (_RARELY_S if name in self._due else 0.0)
+
+    def _asked(self, name: WorkerId, _: asyncio.Task[None]) -> None:
+        del self._asking[name]
+
+    async def _ask(self, name: WorkerId, *, begun: float) -> None:
+        body = b""
+        try:
+            status, answer = await Probe().get(
+                self._engine(name), b"/metrics", timeout_s=_PATIENCE_S
+            )
+            body = answer if status == 200 else b""
+        except (OSError, ValueError, KeyError, EngineFailed):
+            pass  # its health is others' business
+        now = self._loop.time()
+        self._due[name] = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
+        self._conclude(name, body)
+
+    def _conclude(self, name: WorkerId, body: bytes) -> None:
+        worker = self._dispatcher.workers.get(name)
+        if worker is None or not worker.up:
+            return
+        load = read_load(body)
+        if load is None:
+            self._dispatcher.unobserved(name)
+        else:
+            self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
+        if self._detects and body and (worker.queue is None) != has_plug_in(body):
+            fair = worker.queue is not None
+            _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
+            self._dispatcher.set_queueing(name, queues=not fair)
