@@ -6,6 +6,7 @@ can take over unnoticed. An answer in one piece is held until it is complete, fo
 
 from collections.abc import Sequence
 
+from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.dispatch import State, Ticket
 from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine
@@ -44,7 +45,7 @@ class Exchange:
         lines: bytes,
         body: Sequence[Buffer],
         hide_usage: bool,
-        prompt: ChunkedText,
+        prompt: ChunkedText | BlockedTokens,
         surface: Surface,
         remembers: bool,
         streams: bool,

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Callable
 from functools import cached_property, partial
+from typing import NamedTuple
 
+from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
-from fairlead.core.request import ClientId, Request
+from fairlead.core.request import ClientId, Request, WorkerId
+from fairlead.core.token_index import Knowledge, TokenIndex
 from fairlead.dispatch import TOKEN_BYTES, Dispatcher, State
 from fairlead.errors import EngineFailed, FairleadError
 from fairlead.gateway.additions import Additions
@@ -16,16 +19,15 @@ from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.openai import (
     Call,
-    answer_parts,
     answer_text,
     read_call,
 )
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import Surface
-from fairlead.gateway.tokenizer import Tokenizer, head_token
+from fairlead.gateway.tokenizer import Tokenizer
 
-# Clients whose fields are kept ready.
-_READY = 4096
+# Bytes of tokens that are cut into blocks on the event loop; a millisecond's work.
+_BLOCKED_AT_ONCE = 1 << 16
 
 
 class Tokenizing:
@@ -37,7 +39,7 @@ class Tokenizing:
     def __init__(
         self,
         connection: CallerConnection,
-        encoding: "asyncio.Future[bytes]",
+        encoding: "asyncio.Future[BlockedTokens]",
         *,
         deadline: float,
         release: Callable[[], None],
@@ -81,6 +83,19 @@ class Tokenizing:
         """Nothing is being sent."""
 
 
+class _Read(NamedTuple):
+    """A prompt as the index takes it; `text_len` 0: its length in tokens is known."""
+
+    prompt: ChunkedText | BlockedTokens
+    units: tuple[int, ...]
+    input_len: int
+    text_len: int
+
+    @classmethod
+    def of(cls, prompt: BlockedTokens) -> "_Read":
+        return cls(prompt, prompt.reusable, prompt.length, 0)
+
+
 class Intake:
     """Makes exchanges of requests."""
 
@@ -91,11 +106,14 @@ class Intake:
         dispatcher: Dispatcher,
         identity: Identity,
         settings: GatewaySettings,
+        tokenizer: Tokenizer | None = None,
+        index: TokenIndex | None = None,
     ) -> None:
         self._host = host
         self._dispatcher = dispatcher
         self._identity = identity
-        self._tokenizer = Tokenizer(settings.tokenizer) if settings.tokenizer else None
+        self._tokenizer = tokenizer
+        self._index = index
         self._additions = Additions(settings)
         self._passes_key = not identity.needs_key and settings.worker_api_key is None
         self._timeout_s = settings.request_timeout_secs
@@ -110,28 +128,34 @@ class Intake:
         call = read_call(request.body, surface)
         client = self._identity.client_of(request.client, call.user)
         if self._tokenizer is None or not surface.cached:
-            text = call.text()
-            text_len = len(text) if call.tokens is None else 0
-            return self._send(connection, request, call, client, text, text_len=text_len)
-        if call.tokens is not None:
-            text = head_token(call.head) + call.tokens
-            return self._send(connection, request, call, client, text, text_len=0)
+            return self._send(connection, request, call, client, self._chunked(call))
+        if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
+            prompt = self._tokenizer.prompt(call)
+            return self._send(connection, request, call, client, _Read.of(prompt))
         return self._tokenize(self._tokenizer, connection, request, call, client)
 
     def said(self, exchange: Exchange, answer: str) -> None:
         """Remember prompt and answer: the next turn of the conversation begins with them."""
+        prompt, worker = exchange.prompt, exchange.ticket.worker
 
-        def remember(more: bytes | None) -> None:
-            said = exchange.prompt.extended(more) if more else exchange.prompt
-            # Those of the prompt itself were inserted when it was sent.
-            added = said.chunks[len(exchange.prompt.chunks) :]
+        def remember(said: ChunkedText | BlockedTokens | None) -> None:
+            # What was inserted when the prompt was sent is not inserted again.
+            added = said.chunks[len(exchange.ticket.request.prompt) :] if said is not None else ()
             if added:
-                self._dispatcher.remember(exchange.ticket.worker, added)
+                self._dispatcher.remember(worker, added)
 
-        if self._tokenizer is None:
-            remember(answer_text(answer, exchange.surface))
-        elif exchange.surface.turns:  # a completion's text and its prompt's may meet within a token
-            self._tokenizer.submit(answer_parts(answer), remember)
+        if isinstance(prompt, ChunkedText):
+            remember(prompt.extended(answer_text(answer, exchange.surface)))
+        # A completion's text and its prompt's may meet within a token.
+        elif exchange.surface.turns and not self._is_told(worker, prompt):
+            assert self._tokenizer is not None, "who else made blocks of tokens"
+            self._tokenizer.submit(partial(self._tokenizer.continued, prompt, answer), remember)
+
+    def change(self, settings: GatewaySettings, identity: Identity) -> None:
+        """Go on by other settings and keys."""
+        self._identity = identity
+        self._passes_key = not identity.needs_key and settings.worker_api_key is None
+        self._timeout_s = settings.request_timeout_secs
 
     @property
     def count(self) -> int:
@@ -153,16 +177,17 @@ class Intake:
     ) -> Tokenizing:
         self._dispatcher.reserve(client)
 
-        def then(tokens: bytes | None) -> None:
-            if tokens is None:
+        def then(prompt: BlockedTokens | None) -> None:
+            if prompt is None:
                 waiting.done(None)
                 return
-            text = head_token(call.head) + tokens
-            waiting.done(lambda: self._send(connection, request, call, client, text, text_len=0))
+            read = _Read.of(prompt)
+            waiting.done(lambda: self._send(connection, request, call, client, read))
 
         waiting = Tokenizing(
             connection,
-            tokenizer.submit(call.parts, then),  # which calls back later, even if it is done
+            # It calls back later, even if it is done.
+            tokenizer.submit(partial(tokenizer.prompt, call), then),
             deadline=self._deadline(),
             release=partial(self._dispatcher.release, client),
         )
@@ -174,29 +199,24 @@ class Intake:
         request: Incoming,
         call: Call,
         client: ClientId,
-        text: bytes,
-        *,
-        text_len: int,
+        read: _Read,
     ) -> Exchange:
-        """`text_len` 0: the text is token numbers, so that its length is known."""
         hide_usage = self._additions.asks_usage(call)
         fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
         body, lines = fields.added_to(request.body, call.document), self._lines(request)
-        prompt = ChunkedText().extended(text) if call.surface.cached else ChunkedText()
-        tokens = self._dispatcher.scale.tokens(text_len) if text_len else len(text) // TOKEN_BYTES
         self._order += 1
         ticket = self._dispatcher.arrive(
             Request(
                 id=str(self._order),
                 client=client,
-                prompt=prompt.chunks,
-                input_len=max(1, tokens),
+                prompt=read.units,
+                input_len=max(1, read.input_len),
                 max_tokens=call.max_tokens * call.answers,
                 order=self._order,
             ),
             model=call.model,
-            text_len=text_len,
+            text_len=read.text_len,
             streams=call.stream,
         )
         exchange = Exchange(
@@ -207,7 +227,7 @@ class Intake:
             lines=lines,
             body=body,
             hide_usage=hide_usage,
-            prompt=prompt,
+            prompt=read.prompt,
             surface=call.surface,
             remembers=call.answers == 1,
             streams=call.stream,
@@ -218,6 +238,20 @@ class Intake:
         if ticket.state is State.WAITING:
             exchange.send()
         return exchange
+
+    def _chunked(self, call: Call) -> _Read:
+        text = call.text()
+        prompt = ChunkedText().extended(text) if call.surface.cached else ChunkedText()
+        if call.tokens is not None:
+            return _Read(prompt, prompt.chunks, len(text) // TOKEN_BYTES, 0)
+        return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(len(text)), len(text))
+
+    def _is_told(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
+        """Whether the engine's own events say what of the answer it keeps."""
+        index = self._index
+        if index is None or worker not in index:
+            return False
+        return prompt.exact and index.knowledge(worker) is Knowledge.COMPLETE
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:

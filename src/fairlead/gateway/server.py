@@ -1,23 +1,20 @@
 """The gateway: accepts callers, hands their requests to the dispatcher, keeps the engines in sight."""
 
 import asyncio
-import gc
 import logging
 import random
-import resource
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-import uvloop
-
-from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, QueueRules, Ticket
-from fairlead.errors import BadRequest, CallerError, ConfigError, NotFound
+from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
+from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
+from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Timer
 from fairlead.gateway.identity import Identity
@@ -27,7 +24,7 @@ from fairlead.gateway.loads import Loads
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
-from fairlead.gateway.settings import GatewaySettings, parse_worker_url
+from fairlead.gateway.settings import LIVE, GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
@@ -36,11 +33,8 @@ from fairlead.routers.d2lpm import D2LPM
 
 _log = logging.getLogger(__name__)
 
-
-class MethodNotAllowed(CallerError):
-    """405."""
-
-    status = 405
+# For what is written to callers at the very end to go out.
+_LAST_WORDS_S = 1.0
 
 
 class Gateway:
@@ -55,20 +49,17 @@ class Gateway:
         self.idle_timeout_s = settings.idle_timeout_secs
         self.arrived = Arrived()
         self.known_heads: KnownHeads[Incoming] = KnownHeads()
-        keys = settings.keys()
-        self._identity = Identity(
-            keys=keys,
-            trust_tenant_header=settings.trust_tenant_header,
-            identify_by_user=settings.identify_by_user,
-        )
+        self._identity = _make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
+        self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
             router=_make_router(settings, weights),
-            index=ChunkIndex(capacity=settings.max_tree_size),
+            index=self._caches.index,
             max_in_flight=settings.max_client_requests,
             rules=queue_rules(settings, weights),
             on_ready=self._send,
         )
+        self.dispatcher.covered = self._caches.covered
         self._workers = Workers(
             dispatcher=self.dispatcher,
             move=self._move,
@@ -86,12 +77,22 @@ class Gateway:
             dispatcher=self.dispatcher,
             workers=self._workers,
             observability=self._observability,
+        )
+        self._control = Control(
+            dispatcher=self.dispatcher,
+            workers=self._workers,
             policy=settings.policy,
+            key=settings.admin_api_key,
         )
         self._connections: set[CallerConnection] = set()
         self._exchanges: dict[Ticket, Exchange] = {}
         self._intake = Intake(
-            host=self, dispatcher=self.dispatcher, identity=self._identity, settings=settings
+            host=self,
+            dispatcher=self.dispatcher,
+            identity=self._identity,
+            settings=settings,
+            tokenizer=self._caches.tokenizer,
+            index=self._caches.tokens,
         )
         self._stopping = False
         self._server: asyncio.Server | None = None
@@ -103,14 +104,16 @@ class Gateway:
         """Listen, and begin to watch the engines. Raises ConfigError if the address is taken."""
         settings = self.settings
         self._loop = asyncio.get_running_loop()
-        for url in settings.worker_urls:
-            self._workers.add(url)
+        self._caches.start()
+        for url, model in settings.engines().items():
+            self._workers.add(url, model=model)
         try:
             self._server = await self._loop.create_server(
                 lambda: CallerConnection(self), settings.host, settings.port, backlog=1024
             )
         except OSError as error:
             await self._workers.close()
+            self._caches.close()
             where = f"{settings.host}:{settings.port}"
             raise ConfigError(f"--port: cannot listen on {where}: {error.strerror}") from None
         self.port = int(self._server.sockets[0].getsockname()[1])
@@ -119,15 +122,22 @@ class Gateway:
             self._loads.start()
 
     async def stop(self) -> None:
-        """Take no more, finish what is under way for as long as the settings allow, close."""
+        """Say so, take no more, finish what is under way for as long as the settings allow, close."""
         assert self._server is not None and self._ticker is not None, "not started"
         if self._stopping:
             return
         self._stopping = True
+        # Who spreads requests over gateways has yet to notice; until then they are served.
+        await asyncio.sleep(self.settings.drain_delay_secs)
         self._server.close()
         for connection in list(self._connections):
             connection.finish()
         patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
+        while self._connections and self._loop.time() < patience_ends:
+            await asyncio.sleep(0.02)
+        for connection in list(self._connections):
+            connection.cut(NoEngine("the gateway is shutting down"))
+        patience_ends = self._loop.time() + _LAST_WORDS_S
         while self._connections and self._loop.time() < patience_ends:
             await asyncio.sleep(0.02)
         for connection in list(self._connections):
@@ -136,6 +146,7 @@ class Gateway:
         self._loads.close()
         self._intake.close()
         await self._workers.close()
+        self._caches.close()
 
     def add_worker(self, url: str) -> None:
         """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
@@ -149,6 +160,44 @@ class Gateway:
         url = parse_worker_url(url)
         if url in self._workers:
             self._workers.remove(url)
+
+    def apply(self, settings: GatewaySettings) -> None:
+        """Go on by other settings. Raises ConfigError, and has then changed nothing."""
+        old = self.settings
+        keys = settings.keys()
+        different = {
+            name for name in type(old).model_fields
+            if getattr(old, name) != getattr(settings, name)
+        }  # fmt: skip
+        if fixed := sorted(different - LIVE):
+            names = ", ".join(name.replace("_", "-") for name in fixed)
+            _log.warning("settings: %s cannot change while it runs, and stays as it was", names)
+        new = old.model_copy(update={name: getattr(settings, name) for name in different & LIVE})
+        self.settings = new
+        self._identity = _make_identity(new, keys)
+        self.max_payload_size = new.max_payload_size
+        self.client_timeout_s = new.client_timeout_secs
+        self.first_byte_timeout_s = new.first_byte_timeout_secs
+        self.idle_timeout_s = new.idle_timeout_secs
+        weights = Weights(new.weights) if "weights" in different else None
+        self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
+        self._retries.change(new.retry_rules())
+        self._intake.change(new, self._identity)
+        self._control.change_key(new.admin_api_key)
+        self._workers.change(new)
+        logging.getLogger("fairlead").setLevel(new.level())
+        for url, model in new.engines().items():
+            if url not in old.worker_urls or old.engines()[url] != model:
+                self._workers.add(url, model=model)
+        for url in old.worker_urls:
+            if url not in new.worker_urls and url in self._workers:
+                self._workers.drain(url)
+        changes = sorted(different & LIVE)
+        _log.info("settings are read again; changed: %s", ", ".join(changes) or "nothing named")
+
+    def named_files(self) -> list[Path]:
+        """Files that the settings name and whose changes matter."""
+        return self.settings.named_files()
 
     def ready(self) -> bool:
         """Whether an engine is usable."""
@@ -184,6 +233,8 @@ class Gateway:
             if request.tenant_twice and identity.trusts_header:
                 raise BadRequest("a tenant header came more than once")
             request.client = identity.authenticate(request.key(), request.tenant)
+        if path_of(request.target) in PATHS:
+            return request.method in {b"POST", b"DELETE"}
         return wants_body
 
     def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
@@ -191,15 +242,20 @@ class Gateway:
             self._answer_admin(connection, request, path_of(request.target))
             return None
         if request.method != b"POST":
-            raise MethodNotAllowed("this path takes POST")
+            raise MethodNotAllowed("POST")
         return self._intake.begin(connection, request, request.surface)
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
+        if path in PATHS:
+            self._control.authorize(request, connection.peer())
+            changed = self._control.answer(request, path)
+            connection.write_json(changed.body, status=changed.status)
+            return
         answer = self._admin.answer(path, stopping=self._stopping)
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
         if request.method not in {b"GET", b"HEAD"}:
-            raise MethodNotAllowed("this path takes GET")
+            raise MethodNotAllowed("GET")
         status, content_type, body = answer
         connection.write_body(body, content_type, status=status)
 
@@ -237,10 +293,22 @@ class Gateway:
         """An engine has room for one that waited."""
         self._exchanges[ticket].send()
 
+    def _is_adapter(self, model: str) -> bool:
+        """Engines list an adapter with the model it belongs to."""
+        return any(one.get("id") == model and one.get("parent") for one in self._workers.models())
+
     def _move(self, ticket: Ticket) -> None:
         exchange = self._exchanges.get(ticket)
         if exchange is not None:  # moving one may have ended another
             exchange.move()
+
+
+def _make_identity(settings: GatewaySettings, keys: Mapping[str, str]) -> Identity:
+    return Identity(
+        keys=keys,
+        trust_tenant_header=settings.trust_tenant_header,
+        identify_by_user=settings.identify_by_user,
+    )
 
 
 def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | None:
@@ -265,35 +333,3 @@ def _make_router(settings: GatewaySettings, weights: Weights) -> Router:
             min_match=settings.min_match,
         )
     return ROUTERS[settings.policy]()
-
-
-async def serve(settings: GatewaySettings) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    gateway = Gateway(settings)
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await gateway.start()
-    _log.info("listening on http://%s:%d", settings.host, gateway.port)
-    await stop.wait()
-    await gateway.stop()
-
-
-def run(settings: GatewaySettings) -> int:
-    """`serve` in a process of its own; the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    # Requests leave no cycles behind: look for garbage rarely, and never among what is loaded.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    _raise_file_limit()
-    uvloop.run(serve(settings))
-    return 0
-
-
-def _raise_file_limit() -> None:
-    """Each request holds two connections; without descriptors engines would seem unreachable."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

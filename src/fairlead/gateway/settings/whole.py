@@ -1,20 +1,33 @@
 """All settings in one validated object, group by group."""
 
+from fairlead.gateway.settings.caching import Caching
 from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.engines import Engines, Health
 from fairlead.gateway.settings.failing import Breaking, Patience, Retrying
 from fairlead.gateway.settings.identifying import Identifying
-from fairlead.gateway.settings.listening import Limits, Listening
+from fairlead.gateway.settings.listening import Administering, Limits, Listening
 from fairlead.gateway.settings.queueing import Waiting
 from fairlead.gateway.settings.routing import Routing
 
 GROUPS: tuple[type[Group], ...] = (
-    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Waiting, Identifying, Limits
+    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Waiting, Caching, Identifying,
+    Limits, Administering,
 )  # fmt: skip
 
 
 class GatewaySettings(
-    Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Waiting, Identifying, Limits
+    Listening,
+    Engines,
+    Health,
+    Patience,
+    Retrying,
+    Breaking,
+    Routing,
+    Waiting,
+    Caching,
+    Identifying,
+    Limits,
+    Administering,
 ):
     """Everything an operator can set; field names are the flags with underscores."""
 
