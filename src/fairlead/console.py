@@ -135,7 +135,8 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
         f"[bold]{url}[/bold]   metrics {url}/metrics   logs {escape(str(running.folder))}\n",
         soft_wrap=True,
     )
-    TERMINAL.print(service.examples(running, next(iter(keys), None)), markup=False, soft_wrap=True)
+    shown = "YOUR_KEY" if keys else None  # the keys themselves are known to their tenants alone
+    TERMINAL.print(service.examples(running, shown), markup=False, soft_wrap=True)
     if not keys and not options.gateway.identify_by_user:
         TERMINAL.print(
             "Without keys every caller is the same client; give each tenant one: "

@@ -1,5 +1,6 @@
 """Bad flags are exit status 2 and one clear line; nothing is started for them."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from fairlead import console, serve
 from fairlead.cli import main
+from fairlead.gateway.keys import digest_of
 
 BAD = [
     ([], "required: COMMAND"),
@@ -80,6 +82,25 @@ def test_the_engines_flags_reach_it_as_they_were_typed(
     assert asked[0].engine_arguments == expected
 
 
+def test_a_key_is_hashed_off_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO("my key\n".replace(" ", "-")))
+
+    assert main(["gateway", "hash-key", "alice"]) == 0
+    assert capsys.readouterr().out == f"alice:sha256:{digest_of(b'my-key').hex()}\n"
+
+
+@pytest.mark.parametrize(("tenant", "key"), [("alice", ""), ("a:b", "k"), ("alice", "two words")])
+def test_what_is_no_key_is_not_hashed(
+    tenant: str, key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO(key))
+
+    assert main(["gateway", "hash-key", tenant]) == 2
+    assert "hash-key: expected a" in capsys.readouterr().err
+
+
 def test_underscores_in_a_value_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     keys = tmp_path / "my_keys"
     keys.write_text("a:key_of_a")
@@ -87,7 +108,10 @@ def test_underscores_in_a_value_stay(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(console, "serve", lambda options: asked.append(options) or 0)
 
     assert main(["serve", f"--keys_file={keys}", "--tenant_api_key", "b_1:--key_of_b"]) == 0
-    assert asked[0].gateway.keys() == {"key_of_a": "a", "--key_of_b": "b_1"}
+    assert asked[0].gateway.keys() == {
+        digest_of(b"key_of_a"): "a",
+        digest_of(b"--key_of_b"): "b_1",
+    }
 
 
 def test_output_into_a_full_disk_is_one_line(

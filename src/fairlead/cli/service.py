@@ -1,6 +1,7 @@
 """`fairlead serve`, `gateway` and `demo`: real engines, and what goes in front of them."""
 
 import argparse
+import sys
 from typing import Any, get_args
 
 from fairlead.cli.values import count
@@ -28,6 +29,12 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
     settings.add_arguments(parser)
     parser.set_defaults(run=run_gateway)
+    actions = parser.add_subparsers(title="instead of serving", metavar="")
+    hashing = actions.add_parser(
+        "hash-key", help="read a key from stdin, print its line for --keys-file"
+    )
+    hashing.add_argument("tenant", metavar="TENANT", help="the client that the key is for")
+    hashing.set_defaults(run=run_hash_key)
 
 
 def run_gateway(options: argparse.Namespace) -> int:
@@ -36,6 +43,17 @@ def run_gateway(options: argparse.Namespace) -> int:
 
     sources = settings.Sources(options)
     return process.run(sources.read(), sources)
+
+
+def run_hash_key(options: argparse.Namespace) -> int:
+    """Print `TENANT:sha256:HEX`; the key does not appear in the list of processes."""
+    from fairlead.gateway.keys import hashed_line
+
+    if ":" in options.tenant:
+        raise ConfigError(f"hash-key: expected a TENANT without a colon, got {options.tenant!r}")
+    key = sys.stdin.readline().strip()
+    print(hashed_line(f"{options.tenant}:{key}", where="hash-key"))
+    return 0
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:

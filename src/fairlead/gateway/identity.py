@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from fairlead.core.request import ClientId
-from fairlead.errors import BadRequest, ConfigError, Unauthorized
+from fairlead.errors import BadRequest, Unauthorized
+from fairlead.gateway.keys import MAX_CLIENT_LEN, is_client_id
 
 ANONYMOUS: Final[ClientId] = "anonymous"
-# Long enough for any id in use, short enough to be a metric label and to sit in every body.
-MAX_CLIENT_LEN = 256
 # Lower case, in order of precedence: llm-d's, its older spelling, smg's.
 TENANT_HEADERS: Final = (
     b"x-llm-d-inference-fairness-id",
@@ -21,33 +20,17 @@ TENANT_HEADERS: Final = (
 )
 
 
-def parse_tenant_key(text: str, *, where: str) -> tuple[ClientId, str]:
-    """`TENANT:KEY`; the message never repeats the key. Raises ConfigError."""
-    client, colon, key = text.strip().partition(":")
-    if not colon or not is_client_id(client):
-        raise ConfigError(f"{where}: expected TENANT:KEY")
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError(f"{where}: expected a key of printable ASCII without blanks")
-    return client, key
-
-
-def is_client_id(text: str) -> bool:
-    """Whether `text` can name a client: printable and neither empty nor very long."""
-    return 0 < len(text) <= MAX_CLIENT_LEN and text.isprintable()
-
-
 class Identity:
-    """Maps what a request carries to a client."""
+    """Maps what a request carries to a client. `keys`: digest of a key -> its client."""
 
     def __init__(
         self,
         *,
-        keys: Mapping[str, ClientId],
+        keys: Mapping[bytes, ClientId],
         trust_tenant_header: bool = False,
         identify_by_user: bool = False,
     ) -> None:
-        # A dictionary look-up leaks no prefix of a key: the hash is taken of the whole, keyed.
-        self._keys = {b"Bearer " + key.encode(): client for key, client in keys.items()}
+        self._keys = dict(keys)
         self._trust_tenant_header = trust_tenant_header
         self._identify_by_user = identify_by_user
 
@@ -61,16 +44,17 @@ class Identity:
         """Whether a tenant header is believed."""
         return self._trust_tenant_header
 
-    def authenticate(self, authorization: bytes, tenant: bytes) -> ClientId | None:
+    def authenticate(self, shown: bytes, tenant: bytes) -> ClientId | None:
         """The client of a key or a trusted header, None if the request has neither.
 
-        Raises Unauthorized where keys are set and none of them was shown.
+        `shown` is the digest of the key that it shows, empty if it shows none. Raises Unauthorized
+        where keys are set and none of them was shown.
         """
         if self._keys:
-            client = self._keys.get(authorization) or self._keys.get(_bearer(authorization))
+            client = self._keys.get(shown)
             if client is not None:
                 return client
-            if authorization or not (tenant and self._trust_tenant_header):
+            if shown or not (tenant and self._trust_tenant_header):
                 raise Unauthorized("missing or invalid API key")
         if tenant and self._trust_tenant_header:
             return _client_from(tenant.decode("utf-8", "replace"), param=None)
@@ -83,12 +67,6 @@ class Identity:
         if user and self._identify_by_user:
             return _client_from(user, param="user")
         return ANONYMOUS
-
-
-def _bearer(authorization: bytes) -> bytes:
-    """The scheme's name is case-insensitive, and blanks may follow it."""
-    scheme, _, key = authorization.partition(b" ")
-    return b"Bearer " + key.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _client_from(text: str, *, param: str | None) -> ClientId:

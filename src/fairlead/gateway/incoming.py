@@ -3,6 +3,7 @@
 from fairlead.core.request import ClientId
 from fairlead.errors import FairleadError
 from fairlead.gateway.identity import TENANT_HEADERS
+from fairlead.gateway.keys import shown_digest
 from fairlead.gateway.surface import Surface
 
 # Bodies that have come and wait for their turn, over all connections: what a machine that runs
@@ -14,14 +15,16 @@ class Incoming:
     """One request as it came; `refusal` if it need not be looked at further."""
 
     __slots__ = (
-        "api_key", "authorization", "body", "client", "framing", "http10", "keep_alive", "lines",
-        "method", "refusal", "status", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
+        "_shown", "api_key", "authorization", "body", "client", "framing", "http10", "keep_alive",
+        "lines", "method", "refusal", "status", "surface", "target", "tenant", "tenant_rank",
+        "tenant_twice",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.method = self.target = self.body = b""
         self.lines: list[bytes] = []
         self.authorization = self.api_key = self.tenant = b""
+        self._shown: bytes | None = None
         self.tenant_rank = len(TENANT_HEADERS)
         self.tenant_twice = False
         self.client: ClientId | None = None  # who asks, as far as the head says it
@@ -32,11 +35,11 @@ class Incoming:
         self.refusal: FairleadError | None = None
         self.status: int | None = None
 
-    def key(self) -> bytes:
-        """What it shows as its key: Anthropic's header where there is none of HTTP's own."""
-        if self.api_key and not self.authorization:
-            return b"Bearer " + self.api_key
-        return self.authorization
+    def shown(self) -> bytes:
+        """The digest of the key it shows, empty if it shows none; made once for a head that repeats."""
+        if self._shown is None:
+            self._shown = shown_digest(self.authorization, self.api_key)
+        return self._shown
 
     def repeated(self) -> "Incoming":
         """Another request with the same head, which has yet to be admitted."""
@@ -44,6 +47,7 @@ class Incoming:
         other.method, other.target = self.method, self.target
         other.lines = self.lines[:]
         other.authorization, other.api_key = self.authorization, self.api_key
+        other._shown = self._shown
         other.tenant, other.tenant_rank = self.tenant, self.tenant_rank
         other.tenant_twice = self.tenant_twice
         return other

@@ -232,7 +232,7 @@ class Gateway:
             identity = self._identity
             if request.tenant_twice and identity.trusts_header:
                 raise BadRequest("a tenant header came more than once")
-            request.client = identity.authenticate(request.key(), request.tenant)
+            request.client = identity.authenticate(request.shown(), request.tenant)
         if path_of(request.target) in PATHS:
             return request.method in {b"POST", b"DELETE"}
         return wants_body
@@ -303,7 +303,7 @@ class Gateway:
             exchange.move()
 
 
-def _make_identity(settings: GatewaySettings, keys: Mapping[str, str]) -> Identity:
+def _make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Identity:
     return Identity(
         keys=keys,
         trust_tenant_header=settings.trust_tenant_header,

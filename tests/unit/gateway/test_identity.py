@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.errors import BadRequest, ConfigError, Unauthorized
-from fairlead.gateway.identity import Identity, parse_tenant_key
+from fairlead.gateway.identity import Identity
+from fairlead.gateway.keys import digest_of, hashed_line, parse_tenant_key, shown_digest
 from fairlead.gateway.openai import Fields
 
 FIELDS = {"vllm_xargs": {"fair_client": "alice"}}
@@ -18,20 +19,30 @@ def added(body: bytes) -> bytes:
     return b"".join(Fields(FIELDS).added_to(body, orjson.loads(body)))
 
 
-def test_a_key_names_its_client() -> None:
-    identity = Identity(keys={"k1": "alice", "k2": "bob"})
+def digests(keys: dict[str, str]) -> dict[bytes, str]:
+    return {digest_of(key.encode()): client for key, client in keys.items()}
 
-    assert identity.authenticate(b"Bearer k2", b"") == "bob"
-    assert identity.authenticate(b"bearer  k1", b"") == "alice"
+
+def shown(authorization: bytes) -> bytes:
+    return shown_digest(authorization, b"")
+
+
+def test_a_key_names_its_client() -> None:
+    identity = Identity(keys=digests({"k1": "alice", "k2": "bob"}))
+
+    assert identity.authenticate(shown(b"Bearer k2"), b"") == "bob"
+    assert identity.authenticate(shown(b"bearer  k1"), b"") == "alice"
+    assert identity.authenticate(shown_digest(b"", b"k1"), b"") == "alice"
+    assert identity.authenticate(shown_digest(b"Bearer k2", b"k1"), b"") == "bob"
 
 
 @pytest.mark.parametrize(
-    "shown", [b"", b"Bearer", b"Bearer nope", b"Basic k1", b"k1", b"Bearer k1 x"]
+    "authorization", [b"", b"Bearer", b"Bearer nope", b"Basic k1", b"k1", b"Bearer k1 x"]
 )
-def test_without_a_right_key_there_is_one_answer(shown: bytes) -> None:
+def test_without_a_right_key_there_is_one_answer(authorization: bytes) -> None:
     """The same words whether the key is missing or wrong, so that keys cannot be guessed at."""
     with pytest.raises(Unauthorized, match=r"^missing or invalid API key$"):
-        Identity(keys={"k1": "alice"}).authenticate(shown, b"")
+        Identity(keys=digests({"k1": "alice"})).authenticate(shown(authorization), b"")
 
 
 def test_a_header_is_believed_only_if_the_operator_says_so() -> None:
@@ -44,12 +55,12 @@ def test_a_header_is_believed_only_if_the_operator_says_so() -> None:
 
 
 def test_a_key_beats_the_header() -> None:
-    identity = Identity(keys={"k1": "alice"}, trust_tenant_header=True)
+    identity = Identity(keys=digests({"k1": "alice"}), trust_tenant_header=True)
 
-    assert identity.authenticate(b"Bearer k1", b"bob") == "alice"
+    assert identity.authenticate(shown(b"Bearer k1"), b"bob") == "alice"
     assert identity.authenticate(b"", b"bob") == "bob"
     with pytest.raises(Unauthorized):
-        identity.authenticate(b"Bearer wrong", b"bob")
+        identity.authenticate(shown(b"Bearer wrong"), b"bob")
 
 
 def test_the_user_field_is_opt_in() -> None:
@@ -108,6 +119,26 @@ def test_any_body_says_the_same_afterwards(document: dict[str, object]) -> None:
         return  # lone surrogates: refused before
 
     assert json.loads(added(body)) == {**document, **FIELDS}
+
+
+def test_a_key_is_known_by_its_digest_alone() -> None:
+    """What an operator writes into a file need not be what a tenant must keep secret."""
+    plain = parse_tenant_key("alice:k:1", where="here")
+    line = hashed_line("alice:k:1", where="here")
+
+    assert line == f"alice:sha256:{digest_of(b'k:1').hex()}"
+    assert parse_tenant_key(line, where="here") == plain == ("alice", digest_of(b"k:1"))
+    assert parse_tenant_key(line.upper().replace("ALICE:SHA", "alice:sha"), where="here") == plain
+    assert hashed_line(line, where="here") == line
+
+
+@pytest.mark.parametrize(
+    "hashed", ["", "12", "g" * 64, "0" * 63, "0" * 65, digest_of(b"").hex(), "0" * 63 + "\u0660"]
+)
+def test_a_hash_is_64_digits_of_a_key_that_is_not_empty(hashed: str) -> None:
+    """Who shows no bearer's key at all has the digest of nothing: it must belong to nobody."""
+    with pytest.raises(ConfigError, match=r"^here: expected 64 hexadecimal digits after sha256:"):
+        parse_tenant_key(f"alice:sha256:{hashed}", where="here")
 
 
 @pytest.mark.parametrize("line", ["", "alice", ":k", "alice:", "alice:k k", "alice:kéy"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ConfigError
+from fairlead.gateway.keys import digest_of
 from fairlead.gateway.settings import (
     GatewaySettings,
     add_arguments,
@@ -18,6 +19,10 @@ def settings(*argv: str) -> GatewaySettings:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return from_arguments(parser.parse_args(argv))
+
+
+def digests(keys: dict[str, str]) -> dict[bytes, str]:
+    return {digest_of(key.encode()): client for key, client in keys.items()}
 
 
 def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
@@ -35,7 +40,19 @@ def test_keys_come_from_flags_and_a_file(tmp_path: Path) -> None:
     keys.write_text("# tenants\n\nbob:k2\n alice:k3\n")
     made = settings("--tenant-api-key", "alice:k1", "--keys-file", str(keys))
 
-    assert made.keys() == {"k1": "alice", "k2": "bob", "k3": "alice"}
+    assert made.keys() == digests({"k1": "alice", "k2": "bob", "k3": "alice"})
+
+
+def test_keys_may_be_hashed_and_are_kept_hashed(tmp_path: Path) -> None:
+    """Neither a file of keys nor a copy of the settings in memory or in a file tells a key."""
+    keys = tmp_path / "keys"
+    keys.write_text(f"bob:sha256:{digest_of(b'secret2').hex()}\n")
+    made = settings("--tenant-api-key", "alice:secret1", "--keys-file", str(keys))
+
+    assert made.keys() == digests({"secret1": "alice", "secret2": "bob"})
+    again = GatewaySettings.model_validate(made.model_dump(mode="json"))
+    assert again.keys() == made.keys()
+    assert "secret" not in repr(made) + made.model_dump_json() + str(vars(made))
 
 
 def test_the_engines_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +124,7 @@ def test_the_environment_wins_over_the_file_and_flags_over_the_environment(
 
     assert (made.port, made.min_match, made.worker_quantum) == (9000, 8, 502)
     assert made.worker_urls == ("http://a:1", "http://b:2")
-    assert made.keys() == {"k,1": "a", "k2": "b"}
+    assert made.keys() == digests({"k,1": "a", "k2": "b"})
     assert made.identify_by_user
     assert not settings("--identify-by-user", "false").identify_by_user
 
@@ -119,7 +136,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyP
             continue
         variable = f"FAIRLEAD_GATEWAY_{name.upper()}"
         takes_any = "tuple[str" in str(field.annotation) or "Path" in str(field.annotation)
-        monkeypatch.setenv(variable, "x y" if takes_any else "=?")
+        monkeypatch.setenv(variable, "x:1 y:2" if takes_any else "=?")
         if takes_any:
             assert getattr(settings(), name)
         else:
