@@ -191,7 +191,7 @@ class Gateway:
                 self._workers.add(url, model=model)
         for url in old.worker_urls:
             if url not in new.worker_urls and url in self._workers:
-                self._workers.drain(url)
+                self._workers.leave(url)
         changes = sorted(different & LIVE)
         _log.info("settings are read again; changed: %s", ", ".join(changes) or "nothing named")
 

@@ -35,6 +35,7 @@ class Watch:
     failures: int = 0  # probes in a row
     successes: int = 0
     was_up: bool = False
+    leaving: bool = False  # drains once there are others
     draining: bool = False
     declared: str | None = None  # the model an operator says it has
     models: tuple[Model, ...] = ()  # as its /v1/models lists them
@@ -82,7 +83,7 @@ class Workers:
         Whether it is new; one that was draining takes requests again.
         """
         if (known := self._watches.get(url)) is not None:
-            known.draining = False
+            known.draining = known.leaving = False
             if model is not None and known.declared != model:
                 known.declared = model
                 if self._dispatcher.workers[url].up:
@@ -111,6 +112,14 @@ class Workers:
         _log.info("engine %s drains", url)
         self._settle()
         watch.tasks.append(asyncio.get_running_loop().create_task(self._drained(watch)))
+
+    def leave(self, url: WorkerId) -> None:
+        """Drain the engine at `url` once one that stays can be asked, or at once if none stays.
+
+        Those that are to replace it have most likely not answered a probe yet.
+        """
+        self._watches[url].leaving = True
+        self._settle()
 
     def remove(self, url: WorkerId) -> None:
         """Stop using the engine at `url`; what it has begun to answer goes on."""
@@ -191,6 +200,11 @@ class Workers:
     def _settle(self) -> None:
         """Tell the dispatcher who takes requests. O(workers)."""
         workers = self._dispatcher.workers
+        staying = [url for url, watch in self._watches.items() if not watch.leaving]
+        if not staying or any(workers[url].is_open for url in staying):
+            for url, watch in self._watches.items():
+                if watch.leaving and not watch.draining:
+                    self.drain(url)
         for url, watch in self._watches.items():
             takes = not watch.draining and watch.engine.breaker.lets_through
             if not takes and not watch.draining and not self._has_other(url):

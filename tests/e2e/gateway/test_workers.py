@@ -278,3 +278,26 @@ def test_answers_are_as_the_description_says() -> None:
             jsonschema.validate(json.loads(answer.body), schema)
 
     play(story, good)
+
+
+def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
+    """The new one needs its time to start: until it answers probes the old one serves."""
+
+    async def story(world: World) -> None:
+        (old,) = world.engines
+        new = await FakeEngine(good, healthy=False).start()
+        world.gateway.apply(world.gateway.settings.model_copy(update={"worker_urls": (new.url,)}))
+        for _ in range(5):
+            assert (await world.ask()).status == 200
+        assert len(old.received) == 5
+        new.healthy = True
+        await eventually(lambda: list(world.gateway.dispatcher.workers) == [new.url])
+        assert (await world.ask()).status == 200
+        assert (len(old.received), len(new.received)) == (5, 1)
+
+        nothing = world.gateway.settings.model_copy(update={"worker_urls": ()})
+        world.gateway.apply(nothing)
+        await eventually(lambda: not world.gateway.dispatcher.workers)
+        new.stop()
+
+    play(story, good)

@@ -1,0 +1,159 @@
+"""Limits on an engine's silence, and on retries."""
+
+import asyncio
+import json
+import time
+
+from tests.e2e.gateway.scripts import (
+    Received,
+    begin_stream,
+    break_off,
+    broken,
+    chat,
+    chunk,
+    events,
+    good,
+    hang,
+    hang_after_head,
+    overloaded,
+)
+from tests.e2e.gateway.world import World, eventually, play
+
+
+async def silent_in_mid_stream(received: Received) -> None:
+    begin_stream(received)
+    for event in events(usage=False)[:3]:
+        chunk(received, event)
+    await asyncio.sleep(30)
+
+
+async def slow_but_alive(received: Received) -> None:
+    begin_stream(received)
+    for event in events(usage=True):
+        chunk(received, event)
+        await asyncio.sleep(0.15)
+    chunk(received, b"")
+
+
+def faults(world: World) -> list[dict[str, int]]:
+    watches = world.gateway._workers.watches()
+    return [
+        {fault.value: n for fault, n in watch.faults.items()} for _, watch, _ in watches
+    ]  # fmt: skip
+
+
+def test_a_stream_that_does_not_begin_in_time_begins_elsewhere() -> None:
+    async def story(world: World) -> None:
+        reply = await world.ask(body=chat(stream=True))
+        assert (reply.status, reply.body[-8:]) == (200, b"[DONE]\n\n")
+        assert faults(world) == [{"timeout": 1}, {}]
+        await asyncio.wait_for(world.engines[0].left.wait(), 1)
+
+    play(
+        story, hang_after_head, good, policy="round-robin",
+        client_timeout_secs=0.1, first_byte_timeout_secs=0.2,
+    )  # fmt: skip
+
+
+def test_an_answer_in_one_piece_may_take_its_time() -> None:
+    """Its first byte is its last: only the whole request has a limit."""
+
+    async def later(received: Received) -> None:
+        await asyncio.sleep(0.6)
+        await good(received)
+
+    async def story(world: World) -> None:
+        assert (await world.ask()).status == 200
+
+    play(
+        story, later, client_timeout_secs=0.1, first_byte_timeout_secs=0.1, idle_timeout_secs=0.1
+    )  # fmt: skip
+
+
+def test_a_stream_that_falls_silent_ends_with_an_error() -> None:
+    async def story(world: World) -> None:
+        reply = await world.ask(body=chat(stream=True))
+        last = reply.body.removesuffix(b"\n\n").split(b"\n\n")[-1]
+        error = json.loads(last.removeprefix(b"data: "))["error"]
+        assert (error["code"], error["message"]) == (
+            "engine_timeout", "the engine has fallen silent",
+        )  # fmt: skip
+        assert (len(world.received()), faults(world)[0]) == (1, {"timeout": 1})
+
+    play(story, silent_in_mid_stream, good, client_timeout_secs=0.1, idle_timeout_secs=0.3)
+
+
+def test_a_stream_that_goes_on_slowly_is_not_silent() -> None:
+    async def story(world: World) -> None:
+        reply = await world.ask(body=chat(stream=True))
+        assert reply.body.endswith(b"[DONE]\n\n")
+
+    play(
+        story, slow_but_alive,
+        client_timeout_secs=0.1, idle_timeout_secs=0.4, first_byte_timeout_secs=0.4,
+    )  # fmt: skip
+
+
+def test_a_fleet_that_answers_errors_is_not_asked_twice_beyond_the_budget() -> None:
+    """Every engine is overloaded: the retries stop at their allowance, the error is passed on."""
+
+    async def story(world: World) -> None:
+        replies = [await world.ask() for _ in range(20)]
+
+        assert {reply.status for reply in replies} == {503}
+        assert len(world.received()) == 20 + 3
+        assert world.gateway.dispatcher.retries == 3
+
+    play(story, *[overloaded] * 4, retry_budget_percent=0, retry_budget_floor=3,
+         disable_circuit_breaker=True, retry_initial_backoff_ms=1)  # fmt: skip
+
+
+def test_a_request_whose_engine_is_gone_moves_whatever_the_budget() -> None:
+    async def story(world: World) -> None:
+        replies = [await world.ask() for _ in range(4)]
+        assert [reply.status for reply in replies] == [200] * 4
+        # A retry takes a turn as well, so that each request begins at the one that breaks.
+        assert world.gateway.dispatcher.retries == 4
+
+    play(story, break_off, good, policy="round-robin", retry_budget_percent=0,
+         retry_budget_floor=0)  # fmt: skip
+
+
+def test_retries_can_be_limited_and_switched_off() -> None:
+    async def limited(world: World) -> None:
+        assert (await world.ask()).status == 502
+        assert len(world.received()) == 3
+
+    async def off(world: World) -> None:
+        assert (await world.ask()).status == 502
+        assert len(world.received()) == 1
+
+    play(limited, *[break_off] * 5, retry_max_retries=2)
+    play(off, *[break_off] * 5, disable_retries=True)
+
+
+def test_retries_wait() -> None:
+    """Longer each time: 200 ms and 400 ms, up or down a tenth."""
+
+    async def story(world: World) -> None:
+        began = time.monotonic()
+        assert (await world.ask()).status == 500
+        assert time.monotonic() - began > 0.9 * (0.2 + 0.4)
+
+    play(
+        story, broken, broken, broken, retry_initial_backoff_ms=200, retry_backoff_multiplier=2,
+        retry_jitter_factor=0.1,
+    )  # fmt: skip
+
+
+def test_a_caller_that_leaves_during_the_wait_is_not_retried() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.send("/v1/chat/completions", chat())
+        await eventually(lambda: len(world.received()) == 1)
+        await asyncio.sleep(0.05)
+        caller.reset()
+        await asyncio.sleep(0.4)
+        assert len(world.received()) == 1
+
+    play(story, broken, hang, policy="round-robin", retry_initial_backoff_ms=200)
