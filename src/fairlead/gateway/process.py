@@ -3,11 +3,13 @@
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 
 import uvloop
 
+from fairlead.gateway.notices import Notices, from_environment
 from fairlead.gateway.reload import Reloader
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings, Sources
@@ -17,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 async def serve(settings: GatewaySettings, sources: Sources | None = None) -> None:
     """Serve until SIGTERM or SIGINT; on SIGHUP, or when their files change, settings are read again."""
-    gateway = Gateway(settings)
+    gateway, notices = Gateway(settings), from_environment(os.environ)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -32,12 +34,22 @@ async def serve(settings: GatewaySettings, sources: Sources | None = None) -> No
             more_files=gateway.named_files,
             apply=gateway.apply,
         )
-        loop.add_signal_handler(signal.SIGHUP, reloader.reload)
+        loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices)
         watching = loop.create_task(reloader.watch())
+    alive = loop.create_task(notices.watch())
+    notices.ready()
     await stop.wait()
+    notices.stopping()
     if watching is not None:
         watching.cancel()
     await gateway.stop()
+    alive.cancel()
+
+
+def _reload(reloader: Reloader, notices: Notices) -> None:
+    notices.reloading()
+    reloader.reload()
+    notices.ready()
 
 
 def run(settings: GatewaySettings, sources: Sources | None = None) -> int:

@@ -1,0 +1,94 @@
+"""Notices to the service manager, received by a real datagram socket."""
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+
+from fairlead.gateway.notices import Notices, from_environment
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """What systemd listens on."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        listening.settimeout(5)
+        yield listening
+
+
+def test_each_state_is_one_datagram(manager):
+    notices = from_environment({"NOTIFY_SOCKET": manager.getsockname()})
+    before_us = time.monotonic_ns() // 1000
+
+    notices.ready()
+    notices.reloading()
+    notices.stopping()
+
+    assert manager.recv(100) == b"READY=1"
+    state, since = manager.recv(100).decode().split("\n")
+    assert state == "RELOADING=1"
+    name, _, value = since.partition("=")
+    assert name == "MONOTONIC_USEC"
+    assert before_us <= int(value) <= time.monotonic_ns() // 1000
+    assert manager.recv(100) == b"STOPPING=1"
+
+
+def test_an_abstract_address():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind("")  # the kernel chooses a free abstract name
+        listening.settimeout(5)
+        name = listening.getsockname()[1:].decode()
+
+        from_environment({"NOTIFY_SOCKET": f"@{name}"}).ready()
+
+        assert listening.recv(100) == b"READY=1"
+
+
+def test_it_says_that_it_lives_until_told_to_stop(manager):
+    notices = from_environment({"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "20000"})
+
+    async def live():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(notices.watch(), 0.1)
+
+    asyncio.run(live())
+
+    assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+
+
+def test_without_a_watchdog_there_is_nothing_to_say(manager):
+    asyncio.run(Notices(address=manager.getsockname()).watch())
+
+    manager.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        manager.recv(100)
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, Notices()),
+        ({"WATCHDOG_USEC": "30000000"}, Notices()),
+        ({"NOTIFY_SOCKET": "vsock:2:1234"}, Notices()),
+        ({"NOTIFY_SOCKET": "/run/n"}, Notices(address="/run/n")),
+        (
+            {"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"},
+            Notices(address="/run/n", watchdog_s=30),
+        ),
+        (  # meant for our parent, whose environment we have
+            {"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "6"},
+            Notices(address="/run/n"),
+        ),
+        ({"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "soon"}, Notices(address="/run/n")),
+    ],
+)
+def test_what_the_environment_asks_for(environment, expected):
+    assert from_environment(environment, pid=7) == expected
+
+
+def test_a_service_manager_that_went_away_stops_nothing(tmp_path):
+    Notices(address=str(tmp_path / "gone")).ready()
+    Notices().ready()
