@@ -38,6 +38,18 @@ class CacheListener(Protocol):
         ...
 
 
+class TokenFollower(Protocol):
+    """Hears of blocks that workers turn out to have, or no longer have; not of guesses."""
+
+    def stored(self, worker: WorkerId, block: Unit) -> None:
+        """The engine says that it has the block."""
+        ...
+
+    def evicted(self, worker: WorkerId, block: Unit) -> None:
+        """It has it no longer, or never had: nobody holds it for this worker now."""
+        ...
+
+
 class _Cache:
     """One worker's blocks; a block is confirmed, or in one of the other three, or in none."""
 
@@ -73,6 +85,11 @@ class TokenIndex:
         self._caches: dict[WorkerId, _Cache] = {}
         self._holders: dict[Unit, int] = {}  # block -> bits of the workers that hold it
         self._listeners: list[CacheListener] = []
+        self._followers: list[TokenFollower] = []
+
+    def follow(self, follower: TokenFollower) -> None:
+        """From now on `follower` hears of every block; not of a worker that is dropped."""
+        self._followers.append(follower)
 
     def listen(self, listener: CacheListener) -> None:
         """From now on `listener` hears of workers that come and go."""
@@ -93,7 +110,7 @@ class TokenIndex:
         cache = self._caches.pop(worker)
         for blocks in (cache.confirmed, cache.guessed, cache.waiting, cache.due):
             for block in blocks:
-                self._release(block, cache.bit)
+                self._clear(block, cache.bit)
         for listener in self._listeners:
             listener.worker_dropped(worker)
 
@@ -161,7 +178,7 @@ class TokenIndex:
                     cache.guessed.move_to_end(block)
                 self._holders[block] = self._holders.get(block, 0) | cache.bit
         while cache.guesses() > self._capacity:
-            self._forget_oldest(cache)
+            self._forget_oldest(worker, cache)
 
     def admitted(self, worker: WorkerId, blocks: Sequence[Unit]) -> None:
         """`worker` has begun to answer, so it has these blocks, or will soon have said nothing.
@@ -180,9 +197,9 @@ class TokenIndex:
         """It is `now_us`: what is overdue is denied. O(workers + what is denied)."""
         assert now_us >= self._now_us, (now_us, self._now_us)
         self._now_us = now_us
-        for cache in self._caches.values():
-            cache.denied += self._expire(cache, cache.due)
-            cache.expired += self._expire(cache, cache.waiting)
+        for worker, cache in self._caches.items():
+            cache.denied += self._expire(worker, cache.due)
+            cache.expired += self._expire(worker, cache.waiting)
 
     # -- what is known
 
@@ -196,6 +213,8 @@ class TokenIndex:
             cache.waiting.pop(block, None)
             cache.due.pop(block, None)
             self._holders[block] = self._holders.get(block, 0) | cache.bit
+            for follower in self._followers:
+                follower.stored(worker, block)
 
     def withdraw(self, worker: WorkerId, block: Unit) -> None:
         """The engine has removed a block it had stored. O(1)."""
@@ -205,7 +224,7 @@ class TokenIndex:
         if copies > 1:
             cache.confirmed[block] = copies - 1
         else:
-            self._release(block, cache.bit)
+            self._release(worker, block)
 
     def learn(self, worker: WorkerId, knowledge: Knowledge) -> None:
         """How much of the cache is known from now on. O(guesses) when that changes.
@@ -257,26 +276,31 @@ class TokenIndex:
             if bits & cache.bit:
                 matched[worker] = depth - depth % cache.stride
 
-    def _expire(self, cache: _Cache, blocks: OrderedDict[Unit, int]) -> int:
+    def _expire(self, worker: WorkerId, blocks: OrderedDict[Unit, int]) -> int:
         count = 0
         while blocks:
             block, deadline_us = next(iter(blocks.items()))
             if deadline_us > self._now_us:
                 break
             del blocks[block]
-            self._release(block, cache.bit)
+            self._release(worker, block)
             count += 1
         return count
 
-    def _forget_oldest(self, cache: _Cache) -> None:
+    def _forget_oldest(self, worker: WorkerId, cache: _Cache) -> None:
         """Guesses that cannot be denied go first: they are the least certain."""
         for blocks in (cache.guessed, cache.due, cache.waiting):
             if blocks:
                 block, _ = blocks.popitem(last=False)
-                self._release(block, cache.bit)
+                self._release(worker, block)
                 return
 
-    def _release(self, block: Unit, bit: int) -> None:
+    def _release(self, worker: WorkerId, block: Unit) -> None:
+        self._clear(block, self._caches[worker].bit)
+        for follower in self._followers:
+            follower.evicted(worker, block)
+
+    def _clear(self, block: Unit, bit: int) -> None:
         rest = self._holders[block] & ~bit
         if rest:
             self._holders[block] = rest

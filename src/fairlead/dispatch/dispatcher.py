@@ -14,6 +14,7 @@ from fairlead.core.prefix_index import Admitting, PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 from fairlead.core.service import Weights
+from fairlead.core.token_index import TokenIndex
 from fairlead.dispatch.fleet import Fleet, Worker
 from fairlead.dispatch.placing import Placing
 from fairlead.dispatch.queueing import Queueing
@@ -59,7 +60,7 @@ class Dispatcher:
         self._queues = rules is not None
         self._max_in_flight = max_in_flight
         self._reserved: dict[ClientId, int] = {}  # no client has a zero here
-        if isinstance(index, ChunkIndex):
+        if isinstance(index, ChunkIndex | TokenIndex):
             index.follow(self)
 
     @property
@@ -253,6 +254,12 @@ class Dispatcher:
         if worker is not None and worker.queue is not None and worker.queue.window.is_observed:
             worker.queue.window.unobserved()
             self._changed(name)
+
+    def stored(self, worker: WorkerId, block: Unit) -> None:
+        """An engine's own events say so: see `TokenFollower`."""
+        queue = self.workers[worker].queue
+        if queue is not None:
+            queue.cached((block,))
 
     def evicted(self, worker: WorkerId, chunk: Unit) -> None:
         """The index says so: see `Follower`."""
