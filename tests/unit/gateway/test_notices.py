@@ -11,7 +11,7 @@ from fairlead.gateway.notices import Notices, from_environment
 
 
 @pytest.fixture
-def manager(tmp_path):
+def systemd(tmp_path):
     """What systemd listens on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
@@ -19,21 +19,21 @@ def manager(tmp_path):
         yield listening
 
 
-def test_each_state_is_one_datagram(manager):
-    notices = from_environment({"NOTIFY_SOCKET": manager.getsockname()})
+def test_each_state_is_one_datagram(systemd):
+    notices = from_environment({"NOTIFY_SOCKET": systemd.getsockname()})
     before_us = time.monotonic_ns() // 1000
 
     notices.ready()
     notices.reloading()
     notices.stopping()
 
-    assert manager.recv(100) == b"READY=1"
-    state, since = manager.recv(100).decode().split("\n")
+    assert systemd.recv(100) == b"READY=1"
+    state, since = systemd.recv(100).decode().split("\n")
     assert state == "RELOADING=1"
     name, _, value = since.partition("=")
     assert name == "MONOTONIC_USEC"
     assert before_us <= int(value) <= time.monotonic_ns() // 1000
-    assert manager.recv(100) == b"STOPPING=1"
+    assert systemd.recv(100) == b"STOPPING=1"
 
 
 def test_an_abstract_address():
@@ -47,8 +47,8 @@ def test_an_abstract_address():
         assert listening.recv(100) == b"READY=1"
 
 
-def test_it_says_that_it_lives_until_told_to_stop(manager):
-    notices = from_environment({"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "20000"})
+def test_it_says_that_it_lives_until_told_to_stop(systemd):
+    notices = from_environment({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "20000"})
 
     async def live():
         with contextlib.suppress(TimeoutError):
@@ -56,15 +56,15 @@ def test_it_says_that_it_lives_until_told_to_stop(manager):
 
     asyncio.run(live())
 
-    assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
+    assert [systemd.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
 
 
-def test_without_a_watchdog_there_is_nothing_to_say(manager):
-    asyncio.run(Notices(address=manager.getsockname()).watch())
+def test_without_a_watchdog_there_is_nothing_to_say(systemd):
+    asyncio.run(Notices(address=systemd.getsockname()).watch())
 
-    manager.setblocking(False)
+    systemd.setblocking(False)
     with pytest.raises(BlockingIOError):
-        manager.recv(100)
+        systemd.recv(100)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_what_the_environment_asks_for(environment, expected):
     assert from_environment(environment, pid=7) == expected
 
 
-def test_a_service_manager_that_went_away_stops_nothing(tmp_path):
+def test_a_listener_that_went_away_stops_nothing(tmp_path):
     Notices(address=str(tmp_path / "gone")).ready()
     Notices().ready()
