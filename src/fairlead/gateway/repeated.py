@@ -19,6 +19,8 @@ _MAX_DIGITS = 15
 _MAX_WAIT = 63
 # Callers' heads that are remembered, a kilobyte each. A head is a client on a route.
 _MAX_HEADS = 2048
+# Longer ones are not: 2,048 that nobody else sends, as long as they may be, would take 256 MiB.
+_MAX_KNOWN_HEAD = 4 << 10
 _MAX_HEADS_WAIT = 64 * _MAX_HEADS
 # As clients write them; others are parsed.
 _SPELLINGS = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
@@ -150,7 +152,7 @@ class KnownHeads(Generic[Meaning]):
             self._skip -= 1
             return
         head = repeatable(data)
-        if head is None or head.chunked:
+        if head is None or head.chunked or len(head.without_length()) > _MAX_KNOWN_HEAD:
             return
         if len(self._known) >= self._limit:
             in_vain = self._used < self._limit

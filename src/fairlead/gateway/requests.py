@@ -20,7 +20,7 @@ MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
-_AUTHORIZATION, _API_KEY, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT = range(7)
+_AUTHORIZATION, _API_KEY, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT, _HOST = range(8)
 # Not passed on: what belongs to one connection, what the gateway sets, and compression, because the
 # answer is read on its way. Every other header is passed on as it came.
 _HEADERS: dict[bytes, int] = {
@@ -28,12 +28,12 @@ _HEADERS: dict[bytes, int] = {
     b"x-api-key": _API_KEY,
     **dict.fromkeys(TENANT_HEADERS, _TENANT),
     **dict.fromkeys(
-        (b"host", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"),
-        _DROPPED,
+        (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"), _DROPPED
     ),
     **dict.fromkeys(
         (b"connection", b"upgrade", b"accept-encoding", b"proxy-authorization"), _DROPPED
     ),
+    b"host": _HOST,
     b"content-length": _LENGTH,
     b"transfer-encoding": _ENCODING,
     b"expect": _EXPECT,
@@ -154,6 +154,8 @@ class RequestReader:
         self._pieces.clear()
         self.ready.append(self._incoming)
         self._ahead_len += len(body)
+        if self._closed:  # the last of its connection: nothing after it is a request
+            self.deaf = True
         too_much = len(self.ready) > 1 and self._ahead_len > self._max_body_len
         if too_much or len(self.ready) > _MAX_AHEAD:
             self._incoming.keep_alive = False
@@ -179,6 +181,8 @@ class RequestReader:
         if self.deaf:
             return
         self.deaf = True
+        if not self.receiving:  # what was wrong came after a request that was right
+            self._incoming = Incoming()
         self._incoming.refusal = error
         self._incoming.status = status
         self._incoming.keep_alive = False
@@ -207,6 +211,10 @@ class RequestReader:
         lowered = name.lower()
         rule = _HEADERS.get(lowered)
         if rule is None:
+            # Some servers read an underscore as a dash: what is said that way is neither heard here
+            # nor passed on.
+            if b"_" in lowered and lowered.replace(b"_", b"-") in _HEADERS:
+                return
             self._incoming.lines.append(name + b": " + value + b"\r\n")
         elif rule != _DROPPED:
             self._note_header(rule, lowered, value)
@@ -219,15 +227,16 @@ class RequestReader:
         self._in_head = False
         self._other_len = 0
         incoming.method = self._parser.get_method()
-        incoming.http10 = self._parser.get_http_version() == "1.0"
+        version = self._parser.get_http_version()
+        incoming.http10 = version == "1.0"
         if incoming.http10 or not self._parser.should_keep_alive():
             # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
             incoming.keep_alive = False
             self._closed = True
         if self.deaf:
             return
-        if incoming.method == b"CONNECT":
-            self.refuse(BadRequest("the gateway is no tunnel"))
+        if wrong := self._wrong_start(version):
+            self.refuse(BadRequest(wrong))
             return
         self._again = self._parser.should_upgrade()
         try:
@@ -257,6 +266,17 @@ class RequestReader:
 
     # -- inside
 
+    def _wrong_start(self, version: str) -> str:
+        """What the parser lets pass of a head and the gateway does not; empty if nothing is."""
+        incoming = self._incoming
+        if incoming.method == b"CONNECT":
+            return "the gateway is no tunnel"
+        if version not in {"1.1", "1.0"}:
+            return "only HTTP/1.1 and HTTP/1.0 are spoken here"
+        if incoming.http10 and incoming.framing.startswith(b"transfer-encoding"):
+            return "HTTP/1.0 has no Transfer-Encoding"
+        return ""
+
     def _parse(self, data: bytes) -> bytes:
         """What is left to parse of `data`, which is nothing except after a wish to upgrade."""
         try:
@@ -285,7 +305,14 @@ class RequestReader:
             incoming.tenant_twice |= rank == incoming.tenant_rank
             if rank < incoming.tenant_rank:
                 incoming.tenant, incoming.tenant_rank = value, rank
+        elif rule == _HOST:
+            if incoming.has_host:
+                self.refuse(BadRequest("more than one Host header"))
+            incoming.has_host = True
         elif rule == _ENCODING:
+            # Whoever is in front may know other codings, or know them otherwise.
+            if value.strip(b" ").lower() != b"chunked":
+                self.refuse(BadRequest("the only Transfer-Encoding understood here is chunked"))
             incoming.framing += b"transfer-encoding: " + value + b"\r\n"
         elif rule == _LENGTH:
             incoming.framing = b"content-length: " + value + b"\r\n"
