@@ -1,7 +1,7 @@
 """Tickets that wait, by model and client: whose turn it is, without looking at all of them."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from fairlead.core.request import ClientId, WorkerId
@@ -44,6 +44,10 @@ class Room:
     def count(self, client: ClientId) -> int:
         """How many of the client's wait. O(1)."""
         return self._counts.get(client, 0)
+
+    def counts(self) -> Mapping[ClientId, int]:
+        """How many wait of each client of whom any do; no copy. O(1)."""
+        return self._counts
 
     def add(self, ticket: Ticket) -> None:
         """It waits behind its client's others. O(1)."""

@@ -5,6 +5,7 @@ can take over unnoticed. An answer in one piece is held until it is complete, fo
 """
 
 from collections.abc import Sequence
+from time import monotonic
 
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
@@ -16,12 +17,15 @@ from fairlead.gateway.breaker import Phase
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.surface import Surface
+from fairlead.gateway.surface.errors import status_of
 from fairlead.gateway.upstream import Engine, EngineConnection, Fault
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20
 # Outputs of a stream that are charged together: the queue's shares are no finer than that.
 _CHARGED = 16
+# The status of a request whose caller left, as nginx has it; nobody is told.
+LEFT = 499
 # What an engine answers when it is broken or full rather than asked something wrong.
 _ENGINE_FAULTS = frozenset((500, 502, 503, 504))
 
@@ -31,8 +35,8 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_lines", "_queue_until", "_remembers", "_silent_since", "_streams", "_target",
-        "_timer", "deadline", "prompt", "surface", "ticket",
+        "_host", "_queue_until", "_remembers", "_silent_since", "_streams", "_target",
+        "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s", "surface", "ticket",
     )  # fmt: skip
 
     def __init__(
@@ -53,12 +57,14 @@ class Exchange:
         queue_until: float,
     ) -> None:
         self.ticket = ticket
+        # When it came, was last sent, began to be answered; the last two 0 until then.
+        self.arrived_s, self.sent_s, self.first_s = monotonic(), 0.0, 0.0
         self.deadline = deadline
         self._queue_until = queue_until  # it gives up if it still waits for an engine with room
         self._host = host
         self._caller: Caller | None = caller
         self._target = target
-        self._lines = lines
+        self.lines = lines
         self._body = body
         self._hide_usage = hide_usage
         self.prompt = prompt
@@ -80,6 +86,7 @@ class Exchange:
 
         Not called while the ticket is QUEUED: until an engine has room there is nobody to ask.
         """
+        self.sent_s = monotonic()
         engine = self._host.engine(self.ticket.worker)
         connection = None if fresh else engine.take()
         if connection is not None:
@@ -115,7 +122,7 @@ class Exchange:
             engine.path,
             self._target,
             engine.fixed_lines,
-            self._lines,
+            self.lines,
             sum(map(len, self._body)),
         )
         connection.send(self, [head, *self._body])
@@ -174,6 +181,7 @@ class Exchange:
                 self._host.said(self, text)
         else:
             self._host.dispatcher.refused(self.ticket)
+        self._host.over(self, head.status)
 
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
@@ -192,6 +200,7 @@ class Exchange:
         self._drop()
         self._host.dispatcher.gone(self.ticket)
         self._finish()
+        self._host.over(self, LEFT)
 
     def tick(self, now: float) -> None:
         if self.ticket.state is State.QUEUED:
@@ -211,6 +220,7 @@ class Exchange:
         self._drop()
         self._host.dispatcher.gone(self.ticket)
         self._finish().write_error(error, status=status)
+        self._host.over(self, status)
 
     def pause(self) -> None:
         """The caller reads slowly, so the engine is read slowly."""
@@ -230,6 +240,7 @@ class Exchange:
         assert self._caller is not None
         head = None
         if self.ticket.state is State.WAITING:
+            self.first_s = monotonic()
             self._host.dispatcher.started(self.ticket)
             head = self._head
             self._body = ()  # it will not be sent again
@@ -251,6 +262,7 @@ class Exchange:
         text = answer.text() if self._remembers else None
         if text:
             self._host.said(self, text)
+        self._host.over(self, 200)
 
     def _went_well(self) -> None:
         assert self._engine is not None, "nobody was asked"
@@ -282,16 +294,20 @@ class Exchange:
             self.ticket.output_len = self._answer.output_len
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
             dispatcher.refused(self.ticket)
-            self._finish().write_error(EngineFailed("the engine failed; there are no more retries"))
+            self._give_up(EngineFailed("the engine failed; there are no more retries"))
             return
         try:
             dispatcher.failed(self.ticket)
         except EngineError as error:
-            self._finish().write_error(error)
+            self._give_up(error)
             return
         self._answer = self._head = None
         if self.ticket.state is State.WAITING:
             self._timer = self._host.retry_later(self.ticket, self.send)
+
+    def _give_up(self, error: EngineError) -> None:
+        self._finish().write_error(error)
+        self._host.over(self, status_of(error))
 
     def _drop(self) -> None:
         """Close the connection to the engine, or do not make it; count what had come."""

@@ -82,3 +82,7 @@ class Host(Protocol):
     def ended(self, exchange: "Exchange") -> None:
         """It is over."""
         ...
+
+    def over(self, exchange: "Exchange", status: int) -> None:
+        """It is over, and its accounts are settled; the caller was told `status`, or LEFT."""
+        ...

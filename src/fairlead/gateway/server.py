@@ -24,6 +24,8 @@ from fairlead.gateway.loads import Loads
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
+from fairlead.gateway.seeing.dashboard import DATA
+from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.settings import LIVE, GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine, Fault
@@ -73,10 +75,14 @@ class Gateway:
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
         self._observability = Observability(self.dispatcher)
+        self._seeing = Seeing(
+            dispatcher=self.dispatcher, watches=self._workers.watches, policy=settings.policy
+        )
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self._workers,
             observability=self._observability,
+            seeing=self._seeing,
         )
         self._control = Control(
             dispatcher=self.dispatcher,
@@ -209,6 +215,7 @@ class Gateway:
             now = self._loop.time()
             self._retries.budget.tick(now, self._intake.count)
             self._workers.tick(now)
+            self._seeing.tick()
             for connection in list(self._connections):
                 connection.tick(now)
 
@@ -251,13 +258,15 @@ class Gateway:
             changed = self._control.answer(request, path)
             connection.write_json(changed.body, status=changed.status)
             return
-        answer = self._admin.answer(path, stopping=self._stopping)
+        if path == DATA:
+            self._control.authorize(request, connection.peer())
+        answer = self._admin.answer(path, request.target, stopping=self._stopping)
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
         if request.method not in {b"GET", b"HEAD"}:
             raise MethodNotAllowed("GET")
-        status, content_type, body = answer
-        connection.write_body(body, content_type, status=status)
+        status, content_type, body, lines = answer
+        connection.write_body(body, content_type, status=status, lines=lines)
 
     # -- for the exchanges
 
@@ -288,6 +297,9 @@ class Gateway:
 
     def ended(self, exchange: Exchange) -> None:
         del self._exchanges[exchange.ticket]
+
+    def over(self, exchange: Exchange, status: int) -> None:
+        self._seeing.over(exchange, status)
 
     def _send(self, ticket: Ticket) -> None:
         """An engine has room for one that waited."""

@@ -1,0 +1,68 @@
+"""All that makes the gateway visible, behind one object: what it is told, and what it shows."""
+
+import time
+
+import orjson
+
+from fairlead.core.request import WorkerId
+from fairlead.dispatch import Dispatcher, Worker
+from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.seeing.look import Look, Watches
+from fairlead.gateway.seeing.recorder import Recorder
+from fairlead.gateway.seeing.ring import Ring
+
+# What the page says about its gap and bound, by the policy of what waits here.
+_BOUNDS = {
+    "dlpm": "Bound of DLPM: 2 (U + Q) for clients of weight 1 that wait at one engine at every look. "
+    "Q is the quantum; U is the longest prompt computed, and for each request in flight there two of "
+    "the longest answer and the worst error of an estimate, all as seen so far.",
+    "vtc": "Bound of VTC: 2 U for clients of weight 1 that wait at one engine at every look. U is the "
+    "longest prompt computed, and for each request in flight there two of the longest answer and the "
+    "worst error of an estimate, all as seen so far.",
+}
+_UNBOUNDED = (
+    "The widest gap of two clients that wait at one engine. No bound is known for this policy."
+)
+
+
+class Seeing:
+    """Told of every request's end and of every second."""
+
+    def __init__(self, *, dispatcher: Dispatcher, watches: Watches, policy: str) -> None:
+        self._dispatcher = dispatcher
+        self._policy = policy
+        self.recorder = Recorder(dispatcher)
+        self.look = Look(dispatcher, self.recorder, watches)
+        self._ring = Ring()
+        self._born = time.time_ns() // 1_000_000
+        self._looked_s = time.monotonic()
+
+    def over(self, exchange: Exchange, status: int) -> None:
+        """It has ended and is settled. O(1): this is on every request's way."""
+        self.recorder.ended(exchange.ticket, exchange, status=status, now_s=time.monotonic())
+
+    def tick(self) -> None:
+        """Take a sample, unless a second has yet to pass. O(clients + requests under way)."""
+        now_s = time.monotonic()
+        took_s = now_s - self._looked_s
+        if took_s >= 0.95:  # the clock of the loop may be a little ahead
+            self._looked_s = now_s
+            self._ring.add(self.look.look(time_s=time.time(), took_s=took_s))
+
+    def data(self, since: int) -> bytes:
+        """What the page and `fairlead top` show: the samples after number `since`, as JSON."""
+        scheduler = self._scheduler()
+        about = {
+            "born": self._born,
+            "last": self._ring.last,
+            "policy": self._policy,
+            "scheduler": scheduler,
+            "bound": _BOUNDS.get(scheduler or "", _UNBOUNDED),
+        }
+        return orjson.dumps(about)[:-1] + b',"samples":' + self._ring.since(since) + b"}"
+
+    def _scheduler(self) -> str | None:
+        """By what it is decided who is next here; None if nothing waits here."""
+        workers: dict[WorkerId, Worker] = self._dispatcher.workers
+        queues = any(worker.queue is not None for worker in workers.values())
+        return self._dispatcher.queueing.scheduler if queues else None
