@@ -16,6 +16,10 @@ from fairlead.gateway.repeated import Remembered, RepeatedHead
 _DROPPED = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade", b"trailer")
 )
+# Bytes before the head of an answer is complete, with all that are only a 100 Continue: far more than
+# any engine has to say there.
+_MAX_HEAD = 256 << 10
+_FIRST_STATUS = 100
 
 
 class Listener(Protocol):
@@ -69,6 +73,8 @@ class AnswerReader(asyncio.Protocol):
         self._unparsed = b""  # the head of an answer that the parser has seen nothing of
         self._pieces: list[bytes] = []
         self._heard = self._has_head = self._told_head = self._complete = False
+        self._broken = False  # the parser takes it for HTTP, and yet it is no answer to one request
+        self._head_len = 0
 
     def abort(self) -> None:
         """Close, and tell nobody."""
@@ -97,9 +103,13 @@ class AnswerReader(asyncio.Protocol):
                 return
         elif self._unparsed and self._hear_chunks(data):
             return
+        if not self._has_head:
+            self._head_len += len(data)
         try:
             self._parse(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._broken = True  # we ask for no other protocol
+        if self._broken or (self._head_len > _MAX_HEAD and not self._has_head):
             self._lose()
             return
         if opens and self._has_head:
@@ -184,6 +194,10 @@ class AnswerReader(asyncio.Protocol):
 
     # -- from the parser; what they gather is told once the parser has returned
 
+    def on_message_begin(self) -> None:
+        # A second answer to one request: nobody can tell which is meant, or whose the rest will be.
+        self._broken |= self._complete
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:  # a trailer
             return
@@ -198,12 +212,14 @@ class AnswerReader(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head.status = self._parser.get_status_code()
+        self._broken |= self._head.status < _FIRST_STATUS
         self._head.keep_alive = self._parser.should_keep_alive()
         if self._head.status >= 200:
             self._has_head = True
 
     def on_body(self, data: bytes) -> None:
-        self._pieces.append(data)
+        if self._has_head:  # or it belongs to a 1xx, which has none
+            self._pieces.append(data)
 
     def on_message_complete(self) -> None:
         if self._has_head:
