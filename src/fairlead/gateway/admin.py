@@ -39,12 +39,14 @@ class Admin:
         workers: Workers,
         observability: Observability,
         seeing: Seeing,
+        has_metrics: bool,
     ) -> None:
         self._dispatcher = dispatcher
         self._workers = workers
         self._observability = observability
         self._seeing = seeing
         self._page = dashboard.read_files()
+        self._has_metrics = has_metrics
         self._description = (files("fairlead.gateway") / "openapi.json").read_bytes()
 
     def answer(self, path: bytes, target: bytes, *, stopping: bool) -> Answer | None:
@@ -53,7 +55,7 @@ class Admin:
             return Answer(200, _JSON, b'{"status":"ok"}')
         if path == b"/readiness":
             return self._readiness(stopping=stopping)
-        if path == b"/metrics":
+        if path == b"/metrics" and self._has_metrics:
             return Answer(200, _METRICS, self._observability.exposition())
         if path == b"/openapi.json":
             return Answer(200, _JSON, self._description)

@@ -96,6 +96,13 @@ def _opening(head: Head) -> bytes:
     return head.opening
 
 
+def _without(lines: bytes, echo: bytes) -> bytes:
+    """Header lines but for those with a name that `echo` has, too: an engine may echo as well."""
+    names = {line.partition(b":")[0] for line in echo.split(b"\r\n") if line}
+    kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() not in names]
+    return b"\r\n".join(kept)
+
+
 class CallerConnection(asyncio.Protocol):
     """Reads requests, has the gateway answer one at a time, and frames the answers."""
 
@@ -187,7 +194,10 @@ class CallerConnection(asyncio.Protocol):
         self._site.count(head.status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         opening = head.opening or _opening(head)
-        self._write(b"%bcontent-length: %d\r\n%b\r\n%b" % (opening, len(body), close, body))
+        echo = self._current.echo
+        if echo:
+            opening = _without(opening, echo)
+        self._write(b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, len(body), echo, close, body))
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
         """An answer of the gateway's own."""
@@ -222,7 +232,10 @@ class CallerConnection(asyncio.Protocol):
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         fields = b"".join(lines)
         reason = _REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
-        return b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (status, reason, fields, framing, close)
+        echo = self._current.echo
+        if echo:
+            fields = _without(fields, echo)
+        return b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (status, reason, fields, echo, framing, close)
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None:

@@ -60,14 +60,18 @@ class Control:
         """From now on this is the key; None: there is none."""
         self._key = _hashed(b"Bearer " + key.encode()) if key else None
 
-    def authorize(self, request: Incoming, peer: str | None) -> None:
-        """Whether this caller may. Raises Unauthorized or Forbidden."""
+    def check_key(self, request: Incoming) -> None:
+        """Whether it shows the key, if there is one. Raises Unauthorized."""
         if self._key is not None:
             scheme, _, key = request.authorization.partition(b" ")
             shown = b"Bearer " + key.strip() if scheme.lower() == b"bearer" else b""
             if not hmac.compare_digest(_hashed(shown), self._key):
                 raise Unauthorized("missing or invalid admin key")
-        elif not _is_here(peer) or _comes_through_others(request):
+
+    def authorize(self, request: Incoming, peer: str | None) -> None:
+        """Whether this caller may. Raises Unauthorized or Forbidden."""
+        self.check_key(request)
+        if self._key is None and (not _is_here(peer) or _comes_through_others(request)):
             raise Forbidden("only from this machine, as no --admin-api-key is set")
 
     def answer(self, request: Incoming, path: bytes) -> Answer:
@@ -147,6 +151,7 @@ def _described(url: str, watch: Watch, worker: Worker) -> dict[str, object]:
         "up": worker.up,
         "state": "draining" if watch.draining else "up" if worker.up else "down",
         "takes_requests": worker.is_open,
+        "problem": watch.problem,
         "circuit": watch.engine.breaker.phase.value,
         "faults": {fault.value: number for fault, number in watch.faults.items()},
         "models": sorted(worker.models) if worker.models is not None else None,

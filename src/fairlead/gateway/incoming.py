@@ -15,9 +15,9 @@ class Incoming:
     """One request as it came; `refusal` if it need not be looked at further."""
 
     __slots__ = (
-        "_shown", "api_key", "authorization", "body", "client", "framing", "has_host", "http10",
-        "keep_alive", "lines", "method", "refusal", "status", "surface", "target", "tenant",
-        "tenant_rank", "tenant_twice",
+        "_shown", "api_key", "authorization", "body", "client", "echo", "framing", "has_host",
+        "http10", "keep_alive", "lines", "method", "refusal", "status", "surface", "target",
+        "tenant", "tenant_rank", "tenant_twice",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -29,6 +29,7 @@ class Incoming:
         self.tenant_twice = False
         self.client: ClientId | None = None  # who asks, as far as the head says it
         self.surface: Surface | None = None  # of the path, if that goes to an engine
+        self.echo = b""  # lines for the head of its answer
         self.framing = b""  # the header that says where the body ends
         self.has_host = False
         self.http10 = False

@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
-from fairlead.dispatch import Dispatcher, QueueRules, Ticket
+from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.caches import Caches
@@ -17,11 +16,13 @@ from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Timer
-from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.intake import Intake
+from fairlead.gateway.listeners import Listeners
 from fairlead.gateway.loads import Loads
+from fairlead.gateway.marks import Marks
 from fairlead.gateway.observability import Observability
+from fairlead.gateway.parts import make_identity, make_router, queue_rules
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
 from fairlead.gateway.seeing.dashboard import DATA
@@ -30,8 +31,6 @@ from fairlead.gateway.settings import LIVE, GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
-from fairlead.routers import ROUTERS
-from fairlead.routers.d2lpm import D2LPM
 
 _log = logging.getLogger(__name__)
 
@@ -51,11 +50,11 @@ class Gateway:
         self.idle_timeout_s = settings.idle_timeout_secs
         self.arrived = Arrived()
         self.known_heads: KnownHeads[Incoming] = KnownHeads()
-        self._identity = _make_identity(settings, settings.keys())
+        self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
         self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
-            router=_make_router(settings, weights),
+            router=make_router(settings, weights),
             index=self._caches.index,
             max_in_flight=settings.max_client_requests,
             rules=queue_rules(settings, weights),
@@ -83,6 +82,7 @@ class Gateway:
             workers=self._workers,
             observability=self._observability,
             seeing=self._seeing,
+            has_metrics=settings.prometheus_port is None,
         )
         self._control = Control(
             dispatcher=self.dispatcher,
@@ -101,7 +101,10 @@ class Gateway:
             index=self._caches.tokens,
         )
         self._stopping = False
-        self._server: asyncio.Server | None = None
+        self._listeners = Listeners(settings)
+        self.metrics_port: int | None = None  # known once it listens, where it is one of its own
+        marks = settings.request_id_headers or settings.cors_allowed_origins
+        self._marks = Marks(settings) if marks else None
         self._ticker: asyncio.Task[None] | None = None
 
     # -- life
@@ -114,28 +117,26 @@ class Gateway:
         for url, model in settings.engines().items():
             self._workers.add(url, model=model)
         try:
-            self._server = await self._loop.create_server(
-                lambda: CallerConnection(self), settings.host, settings.port, backlog=1024
+            self.port, self.metrics_port = await self._listeners.open(
+                lambda: CallerConnection(self), self._observability.exposition
             )
-        except OSError as error:
+        except ConfigError:
             await self._workers.close()
             self._caches.close()
-            where = f"{settings.host}:{settings.port}"
-            raise ConfigError(f"--port: cannot listen on {where}: {error.strerror}") from None
-        self.port = int(self._server.sockets[0].getsockname()[1])
+            raise
         self._ticker = self._loop.create_task(self._tick())
         if settings.queue != "engine":
             self._loads.start()
 
     async def stop(self) -> None:
         """Say so, take no more, finish what is under way for as long as the settings allow, close."""
-        assert self._server is not None and self._ticker is not None, "not started"
+        assert self._ticker is not None, "not started"
         if self._stopping:
             return
         self._stopping = True
         # Who spreads requests over gateways has yet to notice; until then they are served.
         await asyncio.sleep(self.settings.drain_delay_secs)
-        self._server.close()
+        self._listeners.close()
         for connection in list(self._connections):
             connection.finish()
         patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
@@ -171,6 +172,7 @@ class Gateway:
         """Go on by other settings. Raises ConfigError, and has then changed nothing."""
         old = self.settings
         keys = settings.keys()
+        self._listeners.refresh()
         different = {
             name for name in type(old).model_fields
             if getattr(old, name) != getattr(settings, name)
@@ -180,7 +182,7 @@ class Gateway:
             _log.warning("settings: %s cannot change while it runs, and stays as it was", names)
         new = old.model_copy(update={name: getattr(settings, name) for name in different & LIVE})
         self.settings = new
-        self._identity = _make_identity(new, keys)
+        self._identity = make_identity(new, keys)
         self.max_payload_size = new.max_payload_size
         self.client_timeout_s = new.client_timeout_secs
         self.first_byte_timeout_s = new.first_byte_timeout_secs
@@ -234,6 +236,10 @@ class Gateway:
     def admit(self, request: Incoming) -> bool:
         """Callers without a key are told so before their bodies are in memory."""
         request.surface = surface_of(request.target)
+        if self._marks is not None:
+            self._marks.mark(request)
+            if self._marks.preflight(request) is not None:
+                return False
         wants_body = request.surface is not None
         if wants_body or path_of(request.target).startswith(b"/v1/models"):
             identity = self._identity
@@ -241,6 +247,7 @@ class Gateway:
                 raise BadRequest("a tenant header came more than once")
             request.client = identity.authenticate(request.shown(), request.tenant)
         if path_of(request.target) in PATHS:
+            self._control.check_key(request)
             return request.method in {b"POST", b"DELETE"}
         return wants_body
 
@@ -249,8 +256,18 @@ class Gateway:
             self._answer_admin(connection, request, path_of(request.target))
             return None
         if request.method != b"POST":
-            raise MethodNotAllowed("POST")
+            self._answer_other(connection, request, "POST")
+            return None
+        if self._marks is not None:
+            self._marks.pass_on(request)
         return self._intake.begin(connection, request, request.surface)
+
+    def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:
+        """Browsers ask whether they may ask; nobody else uses another method."""
+        lines = self._marks.preflight(request) if self._marks is not None else None
+        if lines is None:
+            raise MethodNotAllowed(allow)
+        connection.write_body(b"", b"text/plain", lines=lines)
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
         if path in PATHS:
@@ -264,7 +281,8 @@ class Gateway:
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
         if request.method not in {b"GET", b"HEAD"}:
-            raise MethodNotAllowed("GET")
+            self._answer_other(connection, request, "GET")
+            return
         status, content_type, body, lines = answer
         connection.write_body(body, content_type, status=status, lines=lines)
 
@@ -313,35 +331,3 @@ class Gateway:
         exchange = self._exchanges.get(ticket)
         if exchange is not None:  # moving one may have ended another
             exchange.move()
-
-
-def _make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Identity:
-    return Identity(
-        keys=keys,
-        trust_tenant_header=settings.trust_tenant_header,
-        identify_by_user=settings.identify_by_user,
-    )
-
-
-def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | None:
-    """How requests queue here; None: they do not. Raises ConfigError."""
-    if settings.queue == "engine":
-        return None
-    return QueueRules(
-        scheduler=settings.scheduler,
-        quantum=settings.quantum,
-        weights=weights,
-        queue_size=settings.queue_size,
-        window=settings.max_engine_requests,
-    )
-
-
-def _make_router(settings: GatewaySettings, weights: Weights) -> Router:
-    if settings.policy == "d2lpm":
-        return D2LPM(
-            quantum=settings.worker_quantum,
-            weights=weights,
-            charge=settings.worker_charge,
-            min_match=settings.min_match,
-        )
-    return ROUTERS[settings.policy]()

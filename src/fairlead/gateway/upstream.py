@@ -7,6 +7,7 @@ to ask another engine, is the listener's business.
 import asyncio
 from collections.abc import Coroutine, Sequence
 from enum import Enum
+from ssl import SSLContext
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -146,6 +147,7 @@ class Engine:
         key: str | None = None,
         breaker: CircuitBreaker | None = None,
         connect_timeout_s: float = 5.0,
+        tls: SSLContext | None = None,
     ) -> None:
         self.breaker = breaker or CircuitBreaker(BreakerRules())
         self.connect_timeout_s = connect_timeout_s
@@ -156,7 +158,8 @@ class Engine:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         default = 443 if parts.scheme == "https" else 80
         self._address = (parts.hostname, parts.port or default)
-        self._tls = parts.scheme == "https"
+        assert tls is not None or parts.scheme != "https", "it says whom to believe"
+        self._tls = tls
         self._idle: list[EngineConnection] = []
         self._connecting: set[asyncio.Task[None]] = set()
         self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
@@ -193,7 +196,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self.connect_timeout_s):
             _, connection = await loop.create_connection(
-                lambda: EngineConnection(self), *self._address, ssl=self._tls or None
+                lambda: EngineConnection(self), *self._address, ssl=self._tls
             )
         return connection
 

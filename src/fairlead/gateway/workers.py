@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ssl import SSLContext
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket, Worker
@@ -15,6 +16,7 @@ from fairlead.errors import EngineFailed
 from fairlead.gateway.breaker import CircuitBreaker, Phase
 from fairlead.gateway.probe import Model, Probe, read_models
 from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.tls import trusting
 from fairlead.gateway.upstream import Engine, Fault
 
 _log = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class Watch:
     failures: int = 0  # probes in a row
     successes: int = 0
     was_up: bool = False
+    problem: str | None = None  # why its last probe failed
     leaving: bool = False  # drains once there are others
     draining: bool = False
     declared: str | None = None  # the model an operator says it has
@@ -52,6 +55,9 @@ class Workers:
         self._move = move
         self._settings = settings
         self._watches: dict[WorkerId, Watch] = {}
+        self._tls: SSLContext | None = None
+        if any(url.startswith("https:") for url in settings.worker_urls):
+            self._trusting()  # what is wrong with it is known at the start
 
     def __contains__(self, url: WorkerId) -> bool:
         return url in self._watches
@@ -96,6 +102,7 @@ class Workers:
             key=settings.worker_api_key,
             breaker=CircuitBreaker(settings.breaker_rules()),
             connect_timeout_s=settings.connect_timeout_secs,
+            tls=self._trusting() if url.startswith("https:") else None,
         )
         watch = Watch(engine=engine, soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
@@ -197,6 +204,12 @@ class Workers:
 
     # -- inside
 
+    def _trusting(self) -> SSLContext:
+        """Reading the authorities takes 20 ms: once for all engines."""
+        if self._tls is None:
+            self._tls = trusting(self._settings.ca_cert_paths)
+        return self._tls
+
     def _settle(self) -> None:
         """Tell the dispatcher who takes requests. O(workers)."""
         workers = self._dispatcher.workers
@@ -280,12 +293,21 @@ class Workers:
             if status == 404:  # an engine without the route may still serve
                 status, _ = await self._get(watch, b"/v1/models")
             if status != 200:
+                self._note(watch, f"status {status}")
                 return False
             if not self._dispatcher.workers[watch.engine.url].up:
                 watch.models = read_models(await self._get(watch, b"/v1/models"))
-        except (OSError, ValueError, EngineFailed):
+        except (OSError, ValueError, EngineFailed) as error:
+            self._note(watch, getattr(error, "strerror", None) or str(error) or "it took too long")
             return False
+        self._note(watch, None)
         return True
+
+    def _note(self, watch: Watch, problem: str | None) -> None:
+        """Say once what is wrong."""
+        if problem is not None and problem != watch.problem:
+            _log.warning("engine %s: probe failed: %s", watch.engine.url, problem)
+        watch.problem = problem
 
     async def _get(self, watch: Watch, path: bytes) -> tuple[int, bytes]:
         timeout_s = self._settings.health_check_timeout_secs

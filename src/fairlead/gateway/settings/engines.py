@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import model_validator
 
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import HttpPath, Names, WorkerUrls
+from fairlead.gateway.settings.values import HttpPath, Names, Paths, WorkerUrls
 
 
 class Engines(Group):
@@ -18,6 +18,9 @@ class Engines(Group):
         (), "model of each engine, in their order; else they are asked", "MODEL",
         shape="many", live=True,
     )  # fmt: skip
+    ca_cert_paths: Paths = setting(
+        (), "who vouches for https engines, besides the system's", "FILE", shape="many"
+    )
     worker_api_key: str | None = setting(
         None, "the key the engines ask for; better in FAIRLEAD_WORKER_API_KEY", "KEY",
         also=("api_key",), secret=True,

@@ -48,10 +48,6 @@ class Identifying(Group):
         "stream_options", "none: streams are not asked for usage, their events are counted"
     )
 
-    def named_files(self) -> list[Path]:
-        """Files besides those of settings whose changes matter."""
-        return [self.keys_file] if self.keys_file is not None else []
-
     def keys(self) -> dict[bytes, str]:
         """Digest of an API key -> its client, from the flags and the keys file. Raises ConfigError."""
         lines = [(_FLAG, text) for text in self.tenant_api_key]

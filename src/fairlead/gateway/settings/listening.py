@@ -1,9 +1,13 @@
 """Settings of the callers' side: where the gateway listens, and what one caller may take up."""
 
 import logging
+from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import Level
+from fairlead.gateway.settings.values import HeaderNames, Level, Names
 
 
 class Listening(Group):
@@ -11,6 +15,18 @@ class Listening(Group):
 
     host: str = setting("127.0.0.1", "address to listen on", "ADDRESS")
     port: int = setting(8000, "port to listen on, 0 for any free one", "PORT", ge=0, le=65535)
+    tls_cert_path: Path | None = setting(
+        None, "speak TLS, by this certificate", "FILE", also=("server_cert_path",)
+    )
+    tls_key_path: Path | None = setting(
+        None, "the key of the certificate", "FILE", also=("server_key_path",)
+    )
+    cors_allowed_origins: Names = setting(
+        (), "web pages that may ask, * for any", "ORIGIN", shape="many"
+    )
+    request_id_headers: HeaderNames = setting(
+        (), "an id in one of these is echoed; a missing one is made", "NAME", shape="many"
+    )
     client_timeout_secs: float = setting(
         60, "longest a request may arrive, then 408", "S", live=True, gt=0
     )
@@ -21,6 +37,12 @@ class Listening(Group):
         30, "to finish what is in flight", "S", live=True, also=("shutdown_grace_period_secs",), ge=0
     )  # fmt: skip
 
+    @model_validator(mode="after")
+    def _certificate_and_key(self) -> Self:
+        if (self.tls_cert_path is None) != (self.tls_key_path is None):
+            raise ValueError("tls-cert-path: expected together with tls-key-path")
+        return self
+
 
 class Administering(Group):
     """The admin surface."""
@@ -29,6 +51,10 @@ class Administering(Group):
         None, "for /workers and its like; without one only this machine may", "KEY",
         live=True, secret=True,
     )  # fmt: skip
+    prometheus_port: int | None = setting(
+        None, "/metrics there, and only there; 0 for any free one", "PORT", ge=0, le=65535
+    )
+    prometheus_host: str | None = setting(None, "and on this address", "ADDRESS")
     log_level: Level = setting("info", "debug, info, warning, error", "LEVEL", live=True)
 
     def level(self) -> int:

@@ -1,6 +1,8 @@
 """Values in settings that are more than a number: URLs, lists, shares, names of policies."""
 
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -100,13 +102,26 @@ def split_list(value: object) -> object:
     return tuple(parts)
 
 
+def parse_header_names(value: object) -> object:
+    """Names of headers, in small letters."""
+    names = split_list(value)
+    if isinstance(names, tuple):
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9-]+", str(name)):
+                raise ValueError(f"expected names of headers, got {name!r}")
+        return tuple(str(name).lower() for name in names)
+    return names
+
+
 WorkerUrl = Annotated[str, BeforeValidator(parse_worker_url)]
 WorkerUrls = Annotated[tuple[WorkerUrl, ...], BeforeValidator(split_list)]
 # Separated by commas or blanks.
 Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]
+Paths = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
 # Separated by blanks only: a key may have a comma.
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
 Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
 Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
+HeaderNames = Annotated[tuple[str, ...], BeforeValidator(parse_header_names)]
 HttpPath = Annotated[str, BeforeValidator(parse_path)]
 Level = Annotated[LogLevel, BeforeValidator(parse_level)]

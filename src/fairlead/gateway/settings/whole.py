@@ -1,5 +1,7 @@
 """All settings in one validated object, group by group."""
 
+from pathlib import Path
+
 from fairlead.gateway.settings.caching import Caching
 from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.engines import Engines, Health
@@ -30,6 +32,11 @@ class GatewaySettings(
     Administering,
 ):
     """Everything an operator can set; field names are the flags with underscores."""
+
+    def named_files(self) -> list[Path]:
+        """Files besides those of settings whose changes matter."""
+        named = (self.keys_file, self.tls_cert_path, self.tls_key_path)
+        return [path for path in named if path is not None]
 
 
 LIVE = frozenset(

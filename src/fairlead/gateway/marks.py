@@ -1,0 +1,88 @@
+"""What the gateway adds to the heads of answers: the request's id, and leave for web pages to read it."""
+
+import re
+import secrets
+from itertools import count
+
+from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.settings import GatewaySettings
+
+# An id goes into logs and headers; who sends a longer or a stranger one gets one of ours.
+_ID = rb"([!-~]{1,200})"
+# How long a browser may remember that it may ask.
+_REMEMBER_S = 600
+
+
+class Marks:
+    """Marks requests as they are admitted; made only where one of the two is wanted."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        names = [name.lower().encode() for name in settings.request_id_headers]
+        self._id_name = names[0] if names else b""
+        self._ids = [
+            re.compile(rb"(?:^|\n)" + re.escape(name) + rb": *" + _ID + rb" *\r", re.IGNORECASE)
+            for name in names
+        ]
+        self._odd_id = re.compile(
+            rb"(?:^|\n)" + re.escape(self._id_name) + rb":[^\r]*\r\n", re.IGNORECASE
+        )
+        self._origins = frozenset(origin.encode() for origin in settings.cors_allowed_origins)
+        self._any_origin = b"*" in self._origins
+        self._origin = re.compile(rb"(?:^|\n)origin: *([!-~]+) *\r\n", re.IGNORECASE)
+        self._wanted = re.compile(
+            rb"(?:^|\n)access-control-request-headers: *([!-~ ]+?) *\r", re.IGNORECASE
+        )
+        # Unlike another gateway's, and our own of an earlier life.
+        self._prefix = secrets.token_hex(6).encode()
+        self._numbers = count(1)
+
+    def mark(self, request: Incoming) -> None:
+        """Note what is to be added to its answer. Its own lines stay: heads are remembered. 2 us."""
+        lines = b"".join(request.lines)
+        if self._ids:
+            request.echo += b"%b: %b\r\n" % (self._id_name, self._id_in(lines) or self._made())
+        found = self._origin.search(lines) if self._origins else None
+        if found is not None and (self._any_origin or found[1] in self._origins):
+            request.echo += b"access-control-allow-origin: %b\r\nvary: origin\r\n" % found[1]
+            if self._id_name:
+                request.echo += b"access-control-expose-headers: %b\r\n" % self._id_name
+
+    def pass_on(self, request: Incoming) -> None:
+        """Change the lines that the engine gets: the id is added, a page's name is left out.
+
+        An engine that was told of the page would answer it, too.
+        """
+        lines = b"".join(request.lines)
+        if self._ids and self._id_in(lines) is None:
+            lines = self._odd_id.sub(_line_end, lines)
+            lines += request.echo[: request.echo.index(b"\n") + 1]
+        if self._origins:
+            lines = self._origin.sub(_line_end, lines)
+        request.lines = [lines]
+
+    def preflight(self, request: Incoming) -> tuple[bytes, ...] | None:
+        """Headers that tell a browser that the page may ask; None if that is not its question."""
+        if request.method != b"OPTIONS" or b"access-control-allow-origin" not in request.echo:
+            return None
+        wanted = self._wanted.search(b"".join(request.lines))
+        headers = wanted[1] if wanted is not None else b"authorization, content-type"
+        return (
+            b"access-control-allow-methods: GET, POST\r\n",
+            b"access-control-allow-headers: " + headers + b"\r\n",
+            b"access-control-max-age: %d\r\n" % _REMEMBER_S,
+        )
+
+    def _id_in(self, lines: bytes) -> bytes | None:
+        for pattern in self._ids:
+            found = pattern.search(lines)
+            if found is not None:
+                return found[1]
+        return None
+
+    def _made(self) -> bytes:
+        return b"%b-%d" % (self._prefix, next(self._numbers))
+
+
+def _line_end(found: re.Match[bytes]) -> bytes:
+    """What stood before the line that is taken out."""
+    return b"\n" if found[0].startswith(b"\n") else b""

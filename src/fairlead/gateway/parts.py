@@ -1,0 +1,45 @@
+"""Parts of a gateway that its settings say how to make."""
+
+from collections.abc import Mapping
+
+from fairlead.core.protocols import Router
+from fairlead.core.service import Weights
+from fairlead.dispatch import QueueRules
+from fairlead.gateway.identity import Identity
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.routers import ROUTERS
+from fairlead.routers.d2lpm import D2LPM
+
+
+def make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Identity:
+    """Who asks; `keys` are the settings' own, read already."""
+    return Identity(
+        keys=keys,
+        trust_tenant_header=settings.trust_tenant_header,
+        identify_by_user=settings.identify_by_user,
+    )
+
+
+def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | None:
+    """How requests queue here; None: they do not. Raises ConfigError."""
+    if settings.queue == "engine":
+        return None
+    return QueueRules(
+        scheduler=settings.scheduler,
+        quantum=settings.quantum,
+        weights=weights,
+        queue_size=settings.queue_size,
+        window=settings.max_engine_requests,
+    )
+
+
+def make_router(settings: GatewaySettings, weights: Weights) -> Router:
+    """Who chooses the engines."""
+    if settings.policy == "d2lpm":
+        return D2LPM(
+            quantum=settings.worker_quantum,
+            weights=weights,
+            charge=settings.worker_charge,
+            min_match=settings.min_match,
+        )
+    return ROUTERS[settings.policy]()
