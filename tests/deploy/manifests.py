@@ -1,0 +1,42 @@
+"""The Kubernetes manifests as objects."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+KUSTOMIZATION = FOLDER / "kustomization.yaml"
+
+# Most are nested mappings of anything; the schemas say of what.
+Manifest = dict[str, Any]
+
+
+def files() -> list[Path]:
+    """All but the one that lists the others."""
+    return [path for path in sorted(FOLDER.rglob("*.yaml")) if path != KUSTOMIZATION]
+
+
+@functools.cache
+def objects() -> list[tuple[str, Manifest]]:
+    """Each object, with the file it stands in. Read once: who changes one changes a copy."""
+    return [
+        (path.relative_to(FOLDER).as_posix(), one)
+        for path in files()
+        for one in yaml.safe_load_all(path.read_text())
+    ]
+
+
+def the(kind: str, name: str = "fairlead-gateway") -> Manifest:
+    """The one object of that kind and name."""
+    (found,) = [
+        one for _, one in objects() if one["kind"] == kind and one["metadata"]["name"] == name
+    ]
+    return found
+
+
+def pod(kind: str, name: str = "fairlead-gateway") -> Manifest:
+    """What the pods of a Deployment or StatefulSet look like."""
+    template: Manifest = the(kind, name)["spec"]["template"]
+    return template
