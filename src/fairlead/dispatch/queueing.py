@@ -107,7 +107,9 @@ class Queueing:
         elif not queues and worker.queue is not None:
             queue, worker.queue = worker.queue, None
             self._roomy.pop(name, None)
-            self._move(queue.waiting)
+            for ticket in _by_age(queue.waiting):
+                self._unbind(ticket)
+                self._bind(ticket, name, self._placing.matches(ticket).get(name, 0))
         self.changed(name)
 
     def close(self, name: WorkerId, *, lost: bool) -> list[Ticket]:
@@ -118,8 +120,9 @@ class Queueing:
         """
         self._roomy.pop(name, None)
         queue = self._workers[name].queue
-        if queue is not None and not lost:
-            self._move(ticket for ticket in queue.waiting if self._fleet.untried(ticket))
+        if not lost:
+            waiting = queue.waiting if queue is not None else ()
+            self._move(ticket for ticket in waiting if self._fleet.untried(ticket))
             self._adopt(name)
             self.changed(name)
             return []
@@ -243,7 +246,7 @@ class Queueing:
 
     def _move(self, tickets: Iterable[Ticket]) -> None:
         """Find them another place, the oldest first. O(tickets * workers)."""
-        for ticket in sorted(tickets, key=lambda each: each.request.order):
+        for ticket in _by_age(tickets):
             self._unbind(ticket)
             self._unwait(ticket)
             self.place(ticket, self._fleet.untried(ticket))
@@ -266,3 +269,7 @@ class Queueing:
         if left:
             self._counts[ticket.request.client] = left
         self._size -= 1
+
+
+def _by_age(tickets: Iterable[Ticket]) -> list[Ticket]:
+    return sorted(tickets, key=lambda ticket: ticket.request.order)

@@ -31,6 +31,7 @@ class Window:
     def __init__(self, *, fixed: int | None = None, target: int = TARGET) -> None:
         assert target >= 1 and (fixed is None or fixed >= 1), (target, fixed)
         self.in_flight = 0
+        self.most_in_flight = 0  # ever: what U of the bound counts
         self._fixed = fixed
         self._target = target
         self._numbers = 0
@@ -65,6 +66,7 @@ class Window:
     def sent(self, *, streams: bool) -> int:
         """One more is in flight; the number to call it by. O(1)."""
         self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         self._numbers += 1
         self._unseen[self._numbers] = streams
         self._streams += streams

@@ -107,8 +107,12 @@ class Loads:
         if not worker.up:
             self._due.pop(name, None)  # the next life may be another build
             return False
+        if name in self._asking or (worker.queue is None and not self._detects):
+            return False
+        if name not in self._due:  # so that the first requests meet a window that knows
+            return True
         busy = worker.queue is not None and worker.queue.window.in_flight > 0
-        if name in self._asking or not (busy or self._detects):
+        if not (busy or self._detects):
             return False
         if busy and worker.queue is not None and worker.queue.window.is_observed:
             return now >= self._due.get(name, 0.0)

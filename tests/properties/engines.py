@@ -1,0 +1,189 @@
+"""Engines with so many slots each behind a dispatcher, moved by hand: what is asked, in what order."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
+from fairlead.core.request import Request
+from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage
+from fairlead.errors import EngineError
+from fairlead.routers.d2lpm import D2LPM
+
+TEXT = 2000  # bytes of a prompt, half of it shared by those of one topic
+PROMPT = TEXT // 4
+
+
+@dataclass(eq=False)
+class Asked:
+    """A request as an engine has it."""
+
+    ticket: Ticket
+    left: int  # outputs until it ends
+    emitted: int = 0
+    extend_len: int = 0
+
+
+@dataclass
+class Engine:
+    """First come, first served, `slots` at a time; a step emits one output of each."""
+
+    slots: int
+    cache: set[int] = field(default_factory=set)
+    queue: list[Asked] = field(default_factory=list)
+    running: list[Asked] = field(default_factory=list)
+
+
+class World:
+    """A dispatcher and its engines; what each client was served, and how each ticket ended."""
+
+    def __init__(self, *slots: int, rules: QueueRules, streams: bool | None = None) -> None:
+        self.streams = streams  # None: some do
+        self.dispatcher = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=rules, max_in_flight=10**6, on_ready=self.send
+        )
+        self.engines = {f"w{number}": Engine(each) for number, each in enumerate(slots)}
+        self.outputs: dict[Ticket, int] = {}
+        self.ends: Counter[Ticket] = Counter()
+        self.served: Counter[str] = Counter()  # extend + 2 * output, as the engines computed it
+        self.number = 0
+        for name in self.engines:
+            self.up(name)
+
+    # -- callers
+
+    def ask(self, client: str, *, output_len: int, topic: int, model: str | None = None) -> Ticket:
+        """Raises QueueFull, NotFound or NoEngine."""
+        self.number += 1
+        text = b"%07d" % topic * (TEXT // 14) + b"%07d" % self.number * (TEXT // 14)
+        streams = bool(self.number % 3) if self.streams is None else self.streams
+        request = Request(
+            id=str(self.number),
+            client=client,
+            prompt=ChunkedText().extended(text).chunks,
+            input_len=PROMPT,
+            max_tokens=output_len,
+            order=self.number,
+        )
+        ticket = self.dispatcher.arrive(request, model=model, text_len=len(text), streams=streams)
+        self.outputs[ticket] = output_len
+        if ticket.state is State.WAITING:
+            self.send(ticket)
+        return ticket
+
+    def leave(self, ticket: Ticket) -> None:
+        self._withdraw(ticket)
+        self.dispatcher.gone(ticket)
+        self.ends[ticket] += 1
+
+    def open_tickets(self) -> list[Ticket]:
+        return [ticket for ticket in self.outputs if ticket.state is not State.ENDED]
+
+    # -- engines
+
+    def send(self, ticket: Ticket) -> None:
+        self.engines[ticket.worker].queue.append(Asked(ticket, self.outputs[ticket]))
+
+    def step(self, name: str) -> None:
+        """The engine fills its slots and emits an output of each."""
+        engine = self.engines[name]
+        while engine.queue and len(engine.running) < engine.slots:
+            asked = engine.queue.pop(0)
+            engine.running.append(asked)
+            prompt = asked.ticket.request.prompt
+            hit = next((at for at, c in enumerate(prompt) if c not in engine.cache), len(prompt))
+            engine.cache.update(prompt)
+            asked.extend_len = PROMPT - chunks_len(hit) // 4
+            self.served[asked.ticket.request.client] += asked.extend_len
+        for asked in list(engine.running):
+            if asked not in engine.running:
+                continue  # it left while another one's output was told
+            asked.emitted += 1
+            asked.left -= 1
+            self.served[asked.ticket.request.client] += 2
+            if asked.emitted == 1 and asked.ticket.streams:
+                self.dispatcher.started(asked.ticket)
+            elif asked.ticket.streams:
+                self.dispatcher.emitted(asked.ticket, asked.emitted)
+            if not asked.left:
+                engine.running.remove(asked)
+                self.ends[asked.ticket] += 1
+                usage = Usage(PROMPT, asked.emitted, PROMPT - asked.extend_len)
+                self.dispatcher.finished(asked.ticket, usage)
+
+    def look(self, name: str) -> None:
+        """The gateway reads the engine's metrics."""
+        engine = self.engines[name]
+        self.dispatcher.observed(name, running=len(engine.running), waiting=len(engine.queue))
+
+    def fail(self, ticket: Ticket) -> None:
+        """The engine breaks the connection of this one."""
+        self._withdraw(ticket)
+        self._failed(ticket)
+
+    def down(self, name: str) -> None:
+        engine = self.engines[name]
+        lost = [asked.ticket for asked in (*engine.queue, *engine.running)]
+        engine.queue.clear()
+        engine.running.clear()
+        engine.cache.clear()
+        for ticket in self.dispatcher.worker_down(name):
+            self._failed(ticket)
+        for ticket in lost:
+            if ticket.state is State.STARTED and ticket.worker == name:
+                self._failed(ticket)
+
+    def up(self, name: str, *models: str) -> None:
+        self.dispatcher.worker_up(name, models=models or None)
+
+    def _failed(self, ticket: Ticket) -> None:
+        if ticket.state is State.ENDED:
+            return
+        try:
+            self.dispatcher.failed(ticket)
+        except EngineError:
+            self.ends[ticket] += 1
+            return
+        if ticket.state is State.WAITING:
+            self.send(ticket)
+
+    def _withdraw(self, ticket: Ticket) -> None:
+        for engine in self.engines.values():
+            engine.queue = [asked for asked in engine.queue if asked.ticket is not ticket]
+            engine.running = [asked for asked in engine.running if asked.ticket is not ticket]
+
+    # -- what must hold
+
+    def check(self) -> None:
+        """The law of queueing, and that all counts agree."""
+        dispatcher = self.dispatcher
+        queued = [ticket for ticket in self.outputs if ticket.state is State.QUEUED]
+        assert len(dispatcher.queueing) == len(queued)
+        for client, count in Counter(ticket.request.client for ticket in queued).items():
+            assert dispatcher.queueing.count(client) == count
+        for name, worker in dispatcher.workers.items():
+            queue = worker.queue
+            sent = [asked.ticket for engine in [self.engines[name]]
+                    for asked in (*engine.queue, *engine.running)]  # fmt: skip
+            assert set(sent) == {t for t in worker.tickets if t.state is not State.ENDED}, name
+            if queue is None or not worker.up:
+                continue
+            assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
+            assert len(queue.scheduler) == len(queue.waiting)
+            if queue.window.has_room and worker.takes:
+                takeable = [
+                    t for t in queued if worker.serves(t.model) and name not in t.tried
+                ]  # fmt: skip
+                assert not takeable, (name, takeable[0])
+
+    def finish(self, rng: random.Random) -> None:
+        """Let everything end."""
+        for _ in range(100_000):
+            if not self.open_tickets():
+                return
+            for name in self.engines:
+                if self.dispatcher.workers[name].up:
+                    self.step(name)
+                    if rng.random() < 0.3:
+                        self.look(name)
+        raise AssertionError("somebody waits for ever")

@@ -1,0 +1,215 @@
+"""[34] Queueing at the gateway, in any order of events: nobody lost, nobody idle, nobody starved."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.dispatch import QUEUE_SCHEDULERS, QueueRules, State
+from fairlead.errors import NoEngine, NotFound, QueueFull
+from tests.properties.engines import PROMPT, World
+
+QUEUE_SIZE = 12
+
+
+def ask(world: World, rng: random.Random) -> None:
+    """A request comes; it is refused only for reasons."""
+    client, model = rng.choice("aaaabc"), rng.choice([None, None, "m", "n"])
+    waiting = world.dispatcher.queueing.count(client)
+    try:
+        world.ask(client, output_len=rng.randint(1, 9), topic=rng.randrange(4), model=model)
+    except QueueFull:
+        assert waiting >= QUEUE_SIZE
+    except (NoEngine, NotFound):
+        pass
+
+
+def change(world: World, rng: random.Random, what: str) -> None:
+    """Something else happens than a request and its answer."""
+    dispatcher, name = world.dispatcher, rng.choice(list(world.engines))
+    is_up = dispatcher.workers[name].up
+    if what == "look" and is_up:
+        world.look(name)
+    elif what == "blind":
+        dispatcher.unobserved(name)
+    elif what == "down":
+        world.down(name)
+    elif what == "up":
+        world.up(name, *rng.choice([(), ("m",), ("m", "n")]))
+    elif what == "take":
+        dispatcher.set_taking(name, taking=rng.random() < 0.7)
+    elif what == "queue" and is_up:
+        dispatcher.set_queueing(name, queues=rng.random() < 0.8)
+    elif what == "switch":
+        dispatcher.set_scheduler(rng.choice(QUEUE_SCHEDULERS))
+
+
+RARE = ["look", "blind", "leave", "fail", "down", "up", "take", "queue", "switch"]
+
+
+def one_event(world: World, rng: random.Random) -> None:
+    """Something happens."""
+    open_tickets = world.open_tickets()
+    what = rng.choices(["ask", "step", *RARE], [40, 30, 8, 2, 4, 2, 1, 3, 2, 1, 1])[0]
+    if what == "ask":
+        ask(world, rng)
+    elif what == "step":
+        name = rng.choice(list(world.engines))
+        if world.dispatcher.workers[name].up:
+            world.step(name)
+    elif what == "leave" and open_tickets:
+        world.leave(rng.choice(open_tickets))
+    elif what == "fail":
+        sent = [ticket for ticket in open_tickets if ticket.state is not State.QUEUED]
+        if sent:
+            world.fail(rng.choice(sent))
+    else:
+        change(world, rng, what)
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed: int) -> None:
+    rng = random.Random(seed)
+    rules = QueueRules(
+        scheduler=rng.choice(QUEUE_SCHEDULERS),
+        queue_size=QUEUE_SIZE,
+        places=rng.randint(1, 3),
+        window=rng.choice([None, None, 1, 3]),
+    )
+    world = World(*[rng.randint(1, 4) for _ in range(rng.randint(1, 3))], rules=rules)
+    for _ in range(rng.randint(20, 200)):
+        one_event(world, rng)
+        world.check()
+    for name in world.engines:
+        world.up(name)
+        world.dispatcher.set_taking(name, taking=True)
+    world.check()
+    world.finish(rng)
+
+    assert set(world.ends) == set(world.outputs)
+    assert set(world.ends.values()) <= {1}
+    assert not len(world.dispatcher.queueing)
+    for worker in world.dispatcher.workers.values():
+        assert worker.queue is None or not worker.queue.window.in_flight
+        assert worker.queue is None or not list(worker.queue.scheduler)
+
+
+LONGEST = 30  # outputs
+QUANTUM = 400
+
+
+def gap(world: World, rng: random.Random, *, steps: int, lengths: tuple[int, int]) -> int:
+    """The largest difference in service between two clients over any part of the run.
+
+    Both always have six requests waiting. One's prompts share a prefix, so that they cost half as much.
+    """
+    served, queueing = world.served, world.dispatcher.queueing
+    differences = []
+    for _ in range(steps):
+        for client, longest in zip("ab", lengths, strict=True):
+            while queueing.count(client) < 6:
+                topic = 0 if client == "a" else world.number
+                world.ask(client, output_len=rng.randint(1, longest), topic=topic)
+        for name in world.engines:
+            world.step(name)
+            if rng.random() < 0.3:
+                world.look(name)
+        world.check()
+        differences.append(served["a"] - served["b"])
+    return max(differences) - min(differences)
+
+
+def most_in_flight(world: World) -> int:
+    return sum(
+        worker.queue.window.most_in_flight
+        for worker in world.dispatcher.workers.values()
+        if worker.queue is not None
+    )
+
+
+def bound(world: World) -> int:
+    """2 (U + Q): what is in flight, started or not, is decided, and U is all of it at its longest."""
+    return 2 * (most_in_flight(world) * (PROMPT + 2 * LONGEST) + QUANTUM)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    seed=st.integers(0, 2**32),
+    slots=st.integers(1, 6),
+    streams=st.sampled_from([True, False, None]),
+    lengths=st.tuples(st.integers(1, LONGEST), st.integers(1, LONGEST)),
+)
+def test_two_who_always_wait_for_one_engine_get_the_same_within_the_bound(
+    seed: int, slots: int, streams: bool | None, lengths: tuple[int, int]
+) -> None:
+    world = World(slots, rules=QueueRules(quantum=QUANTUM), streams=streams)
+
+    assert gap(world, random.Random(seed), steps=150, lengths=lengths) <= bound(world)
+
+
+@pytest.mark.parametrize(("name", "keeps"), [("dlpm", True), ("fcfs", False), ("lpm", False)])
+def test_without_fair_shares_the_same_traffic_breaks_the_bound(name: str, keeps: bool) -> None:
+    """Or the bound would say nothing: one of them asks for ten times as much."""
+    world = World(4, rules=QueueRules(scheduler=name), streams=True)
+    seen = gap(world, random.Random(0), steps=1200, lengths=(LONGEST, 1))
+
+    assert (seen <= bound(world)) == keeps, (seen, bound(world))
+
+
+def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
+    """One engine with four places; a hundred wait when the light tenant's first request comes.
+
+    It waits for what the other's quantum still buys, and for what is in the engine's queue.
+    """
+    world = World(4, rules=QueueRules(quantum=200), streams=True)
+    for _ in range(100):
+        world.ask("flood", output_len=10, topic=0)
+    for _ in range(30):
+        world.step("w0")
+        world.look("w0")
+    before = world.dispatcher.queueing.count("flood")
+    light = world.ask("light", output_len=10, topic=1)
+    while light.state is not State.STARTED:
+        world.step("w0")
+
+    assert before - world.dispatcher.queueing.count("flood") <= 4
+
+
+def test_an_idle_engine_takes_what_waits_for_another() -> None:
+    """All of a topic has one home; the other engine is not left idle for that."""
+    world = World(2, 2, rules=QueueRules(places=2), streams=True)
+    tickets = [world.ask("a", output_len=50, topic=0) for _ in range(40)]
+    for _ in range(10):
+        for name in world.engines:
+            world.step(name)
+            world.look(name)
+        world.check()
+
+    assert {ticket.worker for ticket in tickets if ticket.state is State.STARTED} == {"w0", "w1"}
+    assert all(len(engine.running) == 2 for engine in world.engines.values())
+
+
+def test_only_the_client_over_its_bound_is_refused() -> None:
+    world = World(1, rules=QueueRules(queue_size=5), streams=True)
+    while world.dispatcher.queueing.count("a") < 5:
+        world.ask("a", output_len=5, topic=0)
+    with pytest.raises(QueueFull):
+        world.ask("a", output_len=5, topic=0)
+    for client in "bcd":
+        world.ask(client, output_len=5, topic=0)
+
+
+def test_debts_moved_with_a_request_leave_nothing_behind() -> None:
+    """Everything that fails is given back where it was charged: at the router and in the queue."""
+    world = World(1, 1, rules=QueueRules(), streams=True)
+    for _ in range(6):
+        world.ask("a", output_len=5, topic=world.number)
+    world.down("w0")
+    world.down("w1")
+    for name in world.engines:
+        world.up(name)
+    queues = [worker.queue for worker in world.dispatcher.workers.values()]
+
+    assert [queue.scheduler.service("a").system_view() for queue in queues if queue] == [0, 0]
