@@ -23,6 +23,10 @@ class Received:
     body: bytes
     writer: asyncio.StreamWriter
 
+    @property
+    def raw(self) -> bytes:
+        return self.head.encode("latin-1") + self.body
+
     def json(self) -> Any:
         return json.loads(self.body)
 

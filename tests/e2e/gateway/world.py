@@ -49,7 +49,7 @@ class FakeEngine:
         posts = 0
         try:
             while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 if head.startswith("GET"):
                     self.probe(head, writer)
                     continue
