@@ -1,8 +1,12 @@
-"""What the gateway adds to the heads of answers: the request's id, and leave for web pages to read it."""
+"""Headers that an operator names: an id that is echoed, web pages that may ask, who the tenant is.
+
+All of it is off unless asked for, and costs nothing then.
+"""
 
 import re
 import secrets
 from itertools import count
+from typing import Self
 
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.settings import GatewaySettings
@@ -14,7 +18,13 @@ _REMEMBER_S = 600
 
 
 class Marks:
-    """Marks requests as they are admitted; made only where one of the two is wanted."""
+    """Marks requests as they are admitted."""
+
+    @classmethod
+    def wanted(cls, settings: GatewaySettings) -> Self | None:
+        """None where no such header is named."""
+        names = settings.request_id_headers, settings.cors_allowed_origins
+        return cls(settings) if any(names) or settings.tenant_header_name else None
 
     def __init__(self, settings: GatewaySettings) -> None:
         names = [name.lower().encode() for name in settings.request_id_headers]
@@ -32,6 +42,10 @@ class Marks:
         self._wanted = re.compile(
             rb"(?:^|\n)access-control-request-headers: *([!-~ ]+?) *\r", re.IGNORECASE
         )
+        tenant = (settings.tenant_header_name or "").lower().encode()
+        self._tenant = re.compile(
+            rb"(?:^|\n)" + re.escape(tenant) + rb": *([^\r]*?) *\r\n", re.IGNORECASE
+        ) if tenant else None  # fmt: skip
         # Unlike another gateway's, and our own of an earlier life.
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = count(1)
@@ -39,6 +53,11 @@ class Marks:
     def mark(self, request: Incoming) -> None:
         """Note what is to be added to its answer. Its own lines stay: heads are remembered. 2 us."""
         lines = b"".join(request.lines)
+        if self._tenant is not None:
+            # Not even a usual one: whoever sets the named one may let those of callers through.
+            named = self._tenant.findall(lines)
+            request.tenant = named[0] if named else b""
+            request.tenant_twice = len(named) > 1
         if self._ids:
             request.echo += b"%b: %b\r\n" % (self._id_name, self._id_in(lines) or self._made())
         found = self._origin.search(lines) if self._origins else None
@@ -48,7 +67,7 @@ class Marks:
                 request.echo += b"access-control-expose-headers: %b\r\n" % self._id_name
 
     def pass_on(self, request: Incoming) -> None:
-        """Change the lines that the engine gets: the id is added, a page's name is left out.
+        """Change the lines that the engine gets: the id is added, page and tenant are left out.
 
         An engine that was told of the page would answer it, too.
         """
@@ -56,6 +75,8 @@ class Marks:
         if self._ids and self._id_in(lines) is None:
             lines = self._odd_id.sub(_line_end, lines)
             lines += request.echo[: request.echo.index(b"\n") + 1]
+        if self._tenant is not None:
+            lines = self._tenant.sub(_line_end, lines)
         if self._origins:
             lines = self._origin.sub(_line_end, lines)
         request.lines = [lines]

@@ -8,6 +8,10 @@ from prometheus_client.registry import Collector
 
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.dispatch import Dispatcher
+from fairlead.gateway.breaker import Phase
+from fairlead.gateway.retry import Retries
+from fairlead.gateway.upstream import Fault
+from fairlead.gateway.workers import Workers
 from fairlead.routers.d2lpm import D2LPM
 from fairlead.routers.least_loaded import LeastLoaded
 
@@ -15,8 +19,16 @@ from fairlead.routers.least_loaded import LeastLoaded
 class Observability(Collector):
     """Counters per client (the ledger bounds how many), per worker, and of answers by status."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        workers: Workers | None = None,
+        retries: Retries | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
+        self._fleet = workers
+        self._retries = retries
         self._answers: dict[int, int] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -41,6 +53,34 @@ class Observability(Collector):
         yield CounterMetricFamily(
             "fairlead_retries", "Requests sent to another engine.", value=self._dispatcher.retries
         )
+        if self._retries is not None:
+            yield CounterMetricFamily(
+                "fairlead_retries_refused",
+                "Retries that the budget did not allow.",
+                value=self._retries.budget.refused,
+            )
+        if self._fleet is not None:
+            yield from self._circuits(self._fleet)
+
+    def _circuits(self, workers: Workers) -> Iterator[Metric]:
+        circuit = GaugeMetricFamily(
+            "fairlead_worker_circuit",
+            "1 for the state that its circuit breaker is in.",
+            labels=["worker", "state"],
+        )
+        draining = GaugeMetricFamily(
+            "fairlead_worker_draining", "1 while it finishes what it has.", labels=["worker"]
+        )
+        faults = CounterMetricFamily(
+            "fairlead_worker_faults", "Requests it failed, by kind.", labels=["worker", "kind"]
+        )
+        for url, watch, _ in workers.watches():
+            draining.add_metric([url], int(watch.draining))
+            for phase in Phase:
+                circuit.add_metric([url, phase.value], int(watch.engine.breaker.phase is phase))
+            for fault in Fault:
+                faults.add_metric([url, fault.value], watch.faults.get(fault, 0))
+        yield from (circuit, draining, faults)
 
     def _clients(self) -> Iterator[str]:
         labels, accounts = [], []

@@ -73,7 +73,9 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
-        self._observability = Observability(self.dispatcher)
+        self._observability = Observability(
+            self.dispatcher, workers=self._workers, retries=self._retries
+        )
         self._seeing = Seeing(
             dispatcher=self.dispatcher, watches=self._workers.watches, policy=settings.policy
         )
@@ -103,8 +105,7 @@ class Gateway:
         self._stopping = False
         self._listeners = Listeners(settings)
         self.metrics_port: int | None = None  # known once it listens, where it is one of its own
-        marks = settings.request_id_headers or settings.cors_allowed_origins
-        self._marks = Marks(settings) if marks else None
+        self._marks = Marks.wanted(settings)
         self._ticker: asyncio.Task[None] | None = None
 
     # -- life
@@ -260,6 +261,8 @@ class Gateway:
             return None
         if self._marks is not None:
             self._marks.pass_on(request)
+        if 0 < self.settings.max_concurrent_requests <= len(self._exchanges):
+            raise NoEngine("too many requests are in flight")
         return self._intake.begin(connection, request, request.surface)
 
     def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:

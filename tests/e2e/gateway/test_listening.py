@@ -195,6 +195,25 @@ def test_web_pages_that_are_named_may_ask_and_read_the_answer() -> None:
     play(story, good, cors_allowed_origins=(page,), tenant_api_key=("a:k",))
 
 
+def test_a_tenant_header_of_another_name_is_the_only_one_believed() -> None:
+    async def story(world: World) -> None:
+        await world.ask(x_team="gold", x_smg_tenant_id="other")
+        await world.ask(x_smg_tenant_id="other")
+        twice = await world.connect()
+        twice.writer.write(
+            f"POST {CHAT} HTTP/1.1\r\nhost: g\r\nx-team: a\r\nx-team: b\r\n"
+            "content-length: 1\r\n\r\n{".encode()
+        )
+        assert (await twice.reply()).status == 400
+        twice.writer.close()
+
+        clients = [received.json()["vllm_xargs"]["fair_client"] for received in world.received()]
+        assert clients == ["gold", "anonymous"]
+        assert "x-team" not in world.received()[0].head.lower()
+
+    play(story, good, trust_tenant_header=True, tenant_header_name="X-Team")
+
+
 def test_a_page_that_may_ask_may_still_not_operate() -> None:
     async def story(world: World) -> None:
         connection = await world.connect()

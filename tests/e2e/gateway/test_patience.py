@@ -108,6 +108,19 @@ def test_a_fleet_that_answers_errors_is_not_asked_twice_beyond_the_budget() -> N
          disable_circuit_breaker=True, retry_initial_backoff_ms=1)  # fmt: skip
 
 
+def test_requests_in_flight_over_all_clients_can_be_limited() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.send("/v1/chat/completions", chat())
+        await eventually(lambda: len(world.received()) == 1)
+        refused = await world.ask()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        caller.reset()
+        await eventually(lambda: not world.gateway._exchanges)
+
+    play(story, hang, max_concurrent_requests=1)
+
+
 def test_a_request_whose_engine_is_gone_moves_whatever_the_budget() -> None:
     async def story(world: World) -> None:
         replies = [await world.ask() for _ in range(4)]

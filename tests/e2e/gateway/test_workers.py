@@ -204,6 +204,10 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
             assert (await world.ask()).status == 200
         assert len(patient.received) == asked == 4
         assert (await states(world))[patient.url]["faults"] == {"status": 4}
+        metrics = (await world.get("/metrics")).body.decode()
+        name = f'worker="{patient.url}"'
+        assert f'fairlead_worker_circuit{{state="open",{name}}} 1.0' in metrics
+        assert f'fairlead_worker_faults_total{{kind="status",{name}}} 4.0' in metrics
 
         sick = False
         circuit = world.gateway._workers.engine(patient.url).breaker

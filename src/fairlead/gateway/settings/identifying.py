@@ -38,6 +38,9 @@ class Identifying(Group):
     trust_tenant_header: bool = setting(
         False, "believe the tenant headers: only behind a proxy that sets them", live=True
     )
+    tenant_header_name: str | None = setting(
+        None, "the one tenant header, instead of those that are usual", "NAME"
+    )
     identify_by_user: bool = setting(
         False, "without a key or header, believe the body's `user`", live=True
     )

@@ -65,6 +65,9 @@ class Administering(Group):
 class Limits(Group):
     """Limits."""
 
+    max_concurrent_requests: int = setting(
+        -1, "in flight or waiting, of all clients, then 503; -1: no limit", "N", live=True, ge=-1
+    )
     max_client_requests: int = setting(1024, "in flight per client, then 429", "N", live=True, ge=1)
     # Bodies are parsed on the event loop, where nothing else moves meanwhile. Four million tokens are
     # more than any prompt, and the worst 16 MiB take a second, which probes and callers survive.
