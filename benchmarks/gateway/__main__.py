@@ -1,127 +1,62 @@
-"""What the gateway costs with D2LPM on: CPU per request and per streamed token, and added latency.
+"""What the gateway costs beside the routers on PyPI: CPU a request and a streamed event, latency, memory.
 
-Caveats first. The engines are mocks on the same machine, and so is the load: what is reported is
-the CPU time of the gateway's own process (from /proc/PID/schedstat, all its threads), which does
-not depend on them, and latency as the difference to asking the same mocks directly in the same run.
-Tail latencies on a shared machine are noise of its scheduler: only medians are reported. Where the
-load average is above the number of cores, others were at work, and CPU times are up to twice what
-they are on a quiet machine: compare targets of one run, not runs.
+Caveats first. The engines are mocks on the same machine, and so is the load. CPU is that of the
+measured process alone, all its threads (/proc/PID/task/*/schedstat), so that it depends on neither
+but through caches and clock rates, which others on the machine change from second to second. All
+servers run side by side and take turns of about a second: compare within a round, by the ratios. What
+one core can serve is a million over that CPU time: neither load nor engines could keep up with it.
+Tails of latency are noise of the machine's scheduler; delays of events say how long after the engine
+wrote it an event was read by its caller.
 """
 
 import argparse
 import statistics
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from os import getloadavg
-from pathlib import Path
-from socket import socket
-from time import monotonic, sleep
 
 import uvloop
 
+from benchmarks.gateway.contenders import COMMANDS, ENGINES, ROUTERS, Server, install, running
 from benchmarks.gateway.load import Load, requests
 from benchmarks.record import write_rows
 
 SIZES = {"2 KB": 2_048, "80 KB": 81_920}
-CLIENTS, ENGINES, CONNECTIONS = 8, 2, 16
-REQUESTS = {"2 KB": 6_000, "80 KB": 2_000}
-RATE, SECONDS = 300.0, 5.0
-STREAMS = 100
+CLIENTS, CONNECTIONS = 8, 16
+REQUESTS = {"2 KB": 2_000, "80 KB": 500}
+RATE, SECONDS = 300.0, 2.0
+STREAMS = 100  # of 200 events, 50 a second: 5,000 events a second
+SOAK_BATCH = 20_000
+OURS = "fairlead"
+
+Measured = dict[str, float]
 
 
-def cpu_us(pid: int) -> float:
-    """CPU time of all threads of a process."""
-    spent = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(path.read_text().split()[0]) for path in spent) / 1_000
-
-
-def rss_mb(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * 4096 / 1e6
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def our_gateway(policy: str, port: int, engines: list[int]) -> list[str]:
-    ports = [str(number) for number in (port, *engines)]
-    return [sys.executable, "-m", "benchmarks.gateway.under_test", policy, *ports]
-
-
-def sglang_router(python: str, port: int, engines: list[int]) -> list[str]:
-    urls = [f"http://127.0.0.1:{engine}" for engine in engines]
-    launch = [python, "-m", "sglang_router.launch_router", "--policy", "cache_aware"]
-    where = ["--host", "127.0.0.1", "--port", str(port), "--worker-urls", *urls]
-    return [*launch, *where, "--log-level", "error"]
-
-
-@contextmanager
-def servers(command: Callable[[int, list[int]], list[str]]) -> Iterator[tuple[int, int, int]]:
-    """Mock engines and a gateway in front of them: an engine's port, the gateway's, and its pid."""
-    *engines, port = free_ports(ENGINES + 1)
-    mock = [sys.executable, "-m", "benchmarks.gateway.mock_engine", *map(str, engines)]
-    children = [subprocess.Popen(mock)]
-    try:
-        children.append(subprocess.Popen(command(port, engines), stdout=subprocess.DEVNULL))
-        _await_ready(port)
-        yield engines[0], port, children[1].pid
-    finally:
-        for child in children:
-            child.terminate()
-            child.wait()
-
-
-def _await_ready(port: int) -> None:
-    """Until a completion is answered: some routers listen long before they serve."""
-    url = f"http://127.0.0.1:{port}/v1/chat/completions"
-    body = next(requests(256, seed=0)).partition(b"\r\n\r\n")[2]
-    headers = {"content-type": "application/json", "authorization": "Bearer key-0"}
-    until = monotonic() + 30
-    while monotonic() < until:
-        try:
-            urllib.request.urlopen(urllib.request.Request(url, body, headers))
-        except (urllib.error.URLError, ConnectionError):
-            sleep(0.05)
-        else:
-            return
-    raise SystemExit("the gateway did not become ready")
-
-
-async def cpu_per_request(port: int, pid: int, size: str, seed: int) -> tuple[float, float]:
-    """CPU microseconds per request, and requests per second, as fast as they are answered."""
+async def cpu_per_request(server: Server, size: str, seed: int) -> float:
+    """CPU microseconds a request, as fast as they are answered."""
     source = requests(SIZES[size], seed=seed, clients=CLIENTS)
-    warm = await Load(port, source).connect(CONNECTIONS)
-    await warm.closed_loop(500)
-    warm.close()
-    load = await Load(port, source).connect(CONNECTIONS)
-    before = cpu_us(pid)
-    took = await load.closed_loop(REQUESTS[size])
-    spent = cpu_us(pid) - before
+    load = await Load(server.port, source).connect(CONNECTIONS)
+    await load.closed_loop(100)
+    before = server.cpu_us()
+    await load.closed_loop(REQUESTS[size])
+    spent = server.cpu_us() - before
     load.close()
-    return spent / REQUESTS[size], REQUESTS[size] / took
+    return spent / REQUESTS[size]
 
 
-async def cpu_per_token(port: int, pid: int, seed: int) -> float:
-    """CPU microseconds per streamed event, with many streams side by side."""
+async def streams(server: Server, seed: int) -> Measured:
+    """CPU microseconds a streamed event, and how late events are, with many streams side by side."""
     source = requests(2_048, seed=seed, clients=CLIENTS, stream=True)
-    load = await Load(port, source).connect(STREAMS)
-    before = cpu_us(pid)
-    await load.closed_loop(STREAMS)
-    spent = cpu_us(pid) - before
+    load = await Load(server.port, source).connect(STREAMS)
+    before = server.cpu_us()
+    took = await load.closed_loop(STREAMS)
+    spent = server.cpu_us() - before
     load.close()
-    return spent / load.events
+    delays = sorted(load.delays_us)
+    return {
+        "CPU us per streamed event": spent / load.events,
+        "streamed events/s": load.events / took,
+        "p50 us delay of an event": delays[len(delays) // 2],
+        "p99 us delay of an event": delays[len(delays) * 99 // 100],
+    }
 
 
 async def median_latency_us(port: int, size: str, seed: int) -> float:
@@ -132,63 +67,89 @@ async def median_latency_us(port: int, size: str, seed: int) -> float:
     return statistics.median(latencies) * 1e6
 
 
-async def one_run(engine: int, port: int, pid: int, seed: int) -> dict[str, float]:
-    measured: dict[str, float] = {}
+async def one_turn(engine: int, server: Server, seed: int) -> Measured:
+    """Everything about one server."""
+    measured: Measured = {}
     for size in SIZES:
-        cpu, rate = await cpu_per_request(port, pid, size, seed)
+        cpu = await cpu_per_request(server, size, seed)
         measured[f"CPU us per request, {size}"] = cpu
-        measured[f"requests/s at saturation, {size}"] = rate
-    measured["CPU us per streamed event"] = await cpu_per_token(port, pid, seed)
+        measured[f"requests/s a core, {size}"] = 1e6 / cpu
+    measured |= await streams(server, seed)
     for size in SIZES:
         direct = await median_latency_us(engine, size, seed)
-        through = await median_latency_us(port, size, seed)
-        measured[f"p50 us direct at {RATE:.0f}/s, {size}"] = direct
+        through = await median_latency_us(server.port, size, seed)
         measured[f"p50 us added at {RATE:.0f}/s, {size}"] = through - direct
-    measured["RSS MB"] = rss_mb(pid)
+    measured["RSS MB"] = server.rss_mb()
     return measured
 
 
-def summary(runs: list[dict[str, float]], target: str) -> list[dict[str, object]]:
-    """Minimum, median and maximum over the runs."""
+async def memory_after(server: Server, count: int) -> float:
+    """RSS after so many requests of 2 KB."""
+    source = requests(SIZES["2 KB"], seed=1, clients=CLIENTS)
+    load = await Load(server.port, source).connect(CONNECTIONS)
+    for _ in range(count // SOAK_BATCH):
+        await load.closed_loop(SOAK_BATCH)
+        load.latencies.clear()
+    load.close()
+    return server.rss_mb()
+
+
+def spread(values: list[float], digits: int = 1) -> dict[str, float]:
+    """Least, median and greatest."""
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return {"min": round(low, digits), "median": round(middle, digits), "max": round(high, digits)}
+
+
+def summary(rounds: list[dict[str, Measured]]) -> list[dict[str, object]]:
+    """Each number over the rounds, and beside it, round by round, as a multiple of ours."""
     rows: list[dict[str, object]] = []
-    for what in runs[0]:
-        values = sorted(run[what] for run in runs)
-        low, middle, high = values[0], statistics.median(values), values[-1]
-        print(f"{target:14} {what:34} {middle:10,.1f}  ({low:,.1f} to {high:,.1f})")
-        spread = {"min": round(low, 1), "median": round(middle, 1), "max": round(high, 1)}
-        rows.append({"target": target, "what": what, **spread})
+    for name in rounds[0]:
+        for what in rounds[0][name]:
+            values = spread([each[name][what] for each in rounds])
+            row: dict[str, object] = {"target": name, "what": what, **values}
+            shown = f"{name:20} {what:30} {values['median']:10,.1f}"
+            if name != OURS and OURS in rounds[0] and "added" not in what:
+                ratio = spread([each[name][what] / each[OURS][what] for each in rounds], 2)
+                row["times_ours"] = ratio
+                shown += f"   {ratio['median']:5.2f} times ours ({ratio['min']} to {ratio['max']})"
+            print(shown)
+            rows.append(row)
     return rows
 
 
 def main() -> None:
-    """Measure, print, and write the rows; targets take turns, so that all see the same machine."""
+    """Measure, print, and write the rows."""
     parser = argparse.ArgumentParser(prog="benchmarks.gateway")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--policy", default="d2lpm")
-    parser.add_argument("--beside", metavar="PYTHON", help="a Python that has sglang-router")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS", help="then RSS of ours")
+    parser.add_argument("--dry", action="store_true", help="print, and write nothing")
     options = parser.parse_args()
-    targets: dict[str, Callable[[int, list[int]], list[str]]] = {
-        options.policy: partial(our_gateway, options.policy)
-    }
-    if options.beside:
-        targets["sglang-router"] = partial(sglang_router, options.beside)
-    runs: dict[str, list[dict[str, float]]] = {target: [] for target in targets}
-    for seed in range(options.runs):
-        for target, command in targets.items():
-            with servers(command) as (engine, port, pid):
-                runs[target].append(uvloop.run(one_run(engine, port, pid, seed)))
-        print(f"run {seed + 1} of {options.runs} done", file=sys.stderr)
-    rows = [row for target in targets for row in summary(runs[target], target)]
-    write_rows(
-        "gateway",
-        rows,
-        load_average=[round(load, 1) for load in getloadavg()],
-        runs=options.runs,
-        engines=ENGINES,
-        clients=CLIENTS,
-        connections=CONNECTIONS,
-        to_beat="sglang-router cache_aware: 75 us at 2 KB, 199 us at 80 KB (another machine)",
-    )
+    install(options.only)
+    with running(options.only) as (engine, servers):
+        rounds = []
+        for number in range(options.rounds):
+            turns = servers[number % len(servers) :] + servers[: number % len(servers)]
+            made = {s.name: uvloop.run(one_turn(engine, s, number)) for s in turns}
+            rounds.append({name: made[name] for name in options.only})
+            print(f"round {number + 1} of {options.rounds} done", flush=True)
+        rows = summary(rounds)
+        if options.soak:
+            rss = uvloop.run(memory_after(servers[0], options.soak))
+            print(f"{servers[0].name}: {rss:.1f} MB after {options.soak:,} requests more")
+            what = f"RSS MB after {options.soak:,} requests"
+            rows.append({"target": servers[0].name, "what": what, **spread([rss])})
+    if not options.dry:
+        write_rows(
+            "gateway",
+            rows,
+            load_average=[round(load, 1) for load in getloadavg()],
+            rounds=options.rounds,
+            engines=ENGINES,
+            clients=CLIENTS,
+            connections=CONNECTIONS,
+            routers={name: package for name, (package, _) in ROUTERS.items()},
+        )
 
 
 if __name__ == "__main__":

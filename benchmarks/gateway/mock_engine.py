@@ -1,10 +1,13 @@
 """An engine that costs next to nothing: it answers at once, so that what is measured is the gateway.
 
+Each streamed event says when it was written, in nanoseconds of the machine's monotonic clock.
+
 `python -m benchmarks.gateway.mock_engine PORT [PORT...]` serves on each port until it is killed.
 """
 
 import asyncio
 import sys
+import time
 
 import uvloop
 
@@ -21,7 +24,7 @@ _ANSWER = (
 )
 _EVENT = (
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"%b","choices":'
-    b'[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}\n\n' % MODEL
+    b'[{"index":0,"delta":{"content":" %%d"},"logprobs":null,"finish_reason":null}]}\n\n' % MODEL
 )
 _LAST = b'data: {"id":"chatcmpl-1","choices":[],%b}\n\n' % _USAGE
 STREAM_TOKENS, STREAM_INTERVAL_S = 200, 0.02
@@ -36,7 +39,12 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-MODELS_REPLY, ANSWER_REPLY, TOKEN = _whole(_MODELS), _whole(_ANSWER), _chunk(_EVENT)
+def token() -> bytes:
+    """One event, now."""
+    return _chunk(_EVENT % time.monotonic_ns())
+
+
+MODELS_REPLY, ANSWER_REPLY = _whole(_MODELS), _whole(_ANSWER)
 STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
@@ -78,7 +86,7 @@ class MockEngine(asyncio.Protocol):
     def stream(self, left: int) -> None:
         if self.transport.is_closing():
             return
-        self.transport.write(TOKEN if left else STREAM_END)
+        self.transport.write(token() if left else STREAM_END)
         if left:
             asyncio.get_running_loop().call_later(STREAM_INTERVAL_S, self.stream, left - 1)
 

@@ -1,4 +1,4 @@
-"""The gateway as it is measured: keys, a policy, and mock engines on the given ports."""
+"""The gateway as it is measured: keys, a place for the queue, and mock engines on the given ports."""
 
 import sys
 
@@ -8,12 +8,12 @@ from fairlead.gateway.settings import make
 CLIENTS = 8
 
 if __name__ == "__main__":
-    policy, port, *engines = sys.argv[1:]
+    queue, port, *engines = sys.argv[1:]
     sys.exit(
         run(
             make(
                 {
-                    "policy": policy,
+                    "queue": queue,
                     "port": int(port),
                     "worker_urls": [f"http://127.0.0.1:{engine}" for engine in engines],
                     "tenant_api_key": [f"tenant-{n}:key-{n}" for n in range(CLIENTS)],

@@ -61,6 +61,7 @@ class Rig:
         keys = [f"tenant-{n}:key-{n}" for n in range(CLIENTS)]
         self.gateway = Gateway(make({"tenant_api_key": keys}, where="benchmark"))
         self.connections: dict[Nowhere, EngineConnection] = {}
+        self.tokens = [mock_engine.token() for _ in range(EVENTS)]
 
     async def open(self) -> None:
         """Engines are known and up without having been asked."""
@@ -91,9 +92,9 @@ class Rig:
 
     def stream(self, pieces: list[bytes]) -> None:
         connection = self.ask(pieces)
-        connection.data_received(mock_engine.STREAM_HEAD + mock_engine.TOKEN)
-        for _ in range(EVENTS - 1):
-            connection.data_received(mock_engine.TOKEN)
+        connection.data_received(mock_engine.STREAM_HEAD + self.tokens[0])
+        for token in self.tokens[1:]:
+            connection.data_received(token)
         connection.data_received(mock_engine.STREAM_END)
 
 
