@@ -21,7 +21,10 @@ _NUMBER_BYTES = 8
 
 
 class Subscription:
-    """Keeps `feed` up to date with the publisher at `endpoint`, as long as it is not closed."""
+    """Keeps `feed` up to date with the publisher at `endpoint`, as long as it is not closed.
+
+    Raises zmq.ZMQError for an endpoint that is none.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,11 @@ class Subscription:
         self._socket = socket
         self._replay: _Replay | None = None
         self._silence: asyncio.TimerHandle | None = None
-        socket.connect(endpoint)
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Hear no more."""
