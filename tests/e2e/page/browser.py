@@ -1,4 +1,4 @@
-"""A real Chromium, driven by Selenium: nothing but files can reach it, and what it says is kept."""
+"""A real Chromium, driven by Selenium: it reaches files and one server at most; what it says is kept."""
 
 import json
 import os
@@ -15,20 +15,27 @@ FLAGS = (
     "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-extensions", "--disable-default-apps",
     # Whatever a page asks of a network goes to a port nobody listens on.
-    "--proxy-server=127.0.0.1:9", "--proxy-bypass-list=<-loopback>",
+    "--proxy-server=127.0.0.1:9",
 )  # fmt: skip
 REASON = "needs chromium and chromedriver: scripts/install_chromium.py installs Debian's"
 
 
 @contextmanager
-def browser(profile: Path, *, width: int, height: int = 900, dark: bool = False) -> Iterator[Any]:
-    """A window of that size on an empty profile."""
+def browser(
+    profile: Path, *, width: int, height: int = 900, dark: bool = False, reaches: str = ""
+) -> Iterator[Any]:
+    """A window of that size on an empty profile; `reaches`: the one HOST:PORT that it can."""
     from selenium import webdriver
 
     os.environ["SE_OFFLINE"] = "true"  # it looks for no driver but ours
     options = webdriver.ChromeOptions()
     options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
+    own = (
+        f"--proxy-bypass-list=<-loopback>;{reaches}",
+        f"--user-data-dir={profile}",
+        f"--window-size={width},{height}",
+    )
+    for flag in (*FLAGS, *own):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(DRIVER)))

@@ -1,0 +1,63 @@
+"""Gaps: who waited together, how far apart they got, and what bounds it."""
+
+import pytest
+
+from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
+from fairlead.gateway.seeing.recorder import Largest
+
+
+def test_the_gap_of_two_is_the_widest_over_any_part_of_their_wait():
+    """a gets ahead by 30, then b by 20 of that and 40 more: from the top to the end it is 60."""
+    gaps = Gaps()
+    for a, b in ((100, 500), (130, 500), (130, 520), (130, 560)):
+        found = gaps.look({"a": a, "b": b})
+
+    assert found == [Gap("a", "b", 60)]
+
+
+def test_who_stops_waiting_begins_anew():
+    """A client that had nothing to ask has no claim on what the others got meanwhile."""
+    gaps = Gaps()
+    gaps.look({"a": 0, "b": 0})
+    assert gaps.look({"a": 1000}) == []
+
+    assert gaps.look({"a": 1000, "b": 0}) == [Gap("a", "b", 0)]
+
+
+def test_of_many_the_widest_pair_comes_first():
+    gaps = Gaps()
+    gaps.look({"a": 0, "b": 0, "c": 0})
+
+    found = gaps.look({"a": 5, "b": 9, "c": 2})
+
+    assert [(gap.first + gap.second, gap.tokens) for gap in found] == [
+        ("bc", 7),
+        ("ab", 4),
+        ("ac", 3),
+    ]
+
+
+def test_the_cost_of_a_look_is_bounded():
+    """Ten thousand that wait are compared as the sixteen that have waited longest."""
+    gaps = Gaps()
+    gaps.look({"first": 0})
+    found = gaps.look({f"c{number}": 0 for number in range(10_000)} | {"first": 0})
+
+    assert len(found) == 16 * 15 // 2
+    assert {"first"} <= {gap.first for gap in found}
+
+
+def test_the_bound_is_the_design_s():
+    largest = Largest()
+    largest.extend, largest.output, largest.error, largest.in_flight = 1000, 100, 50, 4
+    owed = debt(largest)
+
+    assert owed == 1000 + 4 * (2 * 100 + 50)
+    assert bound("dlpm", debt=owed, quantum=512, first=1, second=1) == 2 * (owed + 512)
+    assert bound("vtc", debt=owed, quantum=512, first=1, second=1) == 2 * owed
+    assert bound("dlpm", debt=owed, quantum=512, first=2, second=1) == 2 * 512 + owed * 1.5
+
+
+@pytest.mark.parametrize("scheduler", ["fcfs", "lpm", "drr", "lcf"])
+def test_no_bound_is_told_where_none_is_known(scheduler):
+    assert bound(scheduler, debt=1, quantum=1, first=1, second=1) is None
