@@ -185,7 +185,11 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> Service:
         tell=tell,
     )
     urls = [f"http://{local.HOST}:{port}" for port in ports]
-    changes = {"worker_urls": tuple(urls), "port": options.gateway.port or spare}
+    changes: dict[str, object] = {
+        "worker_urls": tuple(urls), "port": options.gateway.port or spare
+    }  # fmt: skip
+    if options.gateway.queue == "auto":  # which would find it out, a few seconds later
+        changes["queue"] = "engine"
     settings = options.gateway.model_copy(update=changes)
     return Service(
         host=settings.host,

@@ -61,7 +61,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     from fairlead.gateway import settings
     from fairlead.schedulers import IN_ENGINES
 
-    settings.add_arguments(parser)
+    # The engines queue, and these flags are theirs here.
+    settings.add_arguments(parser, but=(settings.Waiting,))
     engines = parser.add_argument_group("engines")
     engines.add_argument("--engines", type=count, default=2, metavar="N", help="how many (2)")
     engines.add_argument("--engine", choices=["vllm"], default="vllm", help="which (vllm)")
@@ -69,9 +70,19 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         "--model", default="demo", metavar="DIR|ID", help="demo: small, random weights, made here"
     )
     engines.add_argument(
-        "--scheduler", choices=IN_ENGINES, default="dlpm", help="inside each engine (dlpm)"
+        "--scheduler",
+        dest="engine_scheduler",
+        choices=IN_ENGINES,
+        default="dlpm",
+        help="inside each engine (dlpm)",
     )
-    engines.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u of DLPM (4096)")
+    engines.add_argument(
+        "--quantum",
+        dest="engine_quantum",
+        type=count,
+        metavar="TOKENS",
+        help="Q^u of DLPM (4096)",
+    )
     engines.add_argument(
         FLAGS_FLAG, default="", metavar='"ARGS"', help="more flags for the engine, as one argument"
     )
@@ -100,8 +111,8 @@ def run_serve(options: argparse.Namespace) -> int:
         gateway=gateway,
         engines=options.engines,
         model=options.model,
-        scheduler=options.scheduler,
-        quantum=options.quantum,
+        scheduler=options.engine_scheduler,
+        quantum=options.engine_quantum,
         engine_arguments=serve.split_arguments(options.engine_args),
     )
     return console.serve(wanted)

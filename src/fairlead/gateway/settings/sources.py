@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.settings.declaring import declared
+from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.reading import Layer, read_config
 from fairlead.gateway.settings.whole import GROUPS, GatewaySettings
 
@@ -31,9 +31,14 @@ _FIELDS = GatewaySettings.model_fields
 _OTHER_NAMES = {other: name for name, field in _FIELDS.items() for other in declared(field, "also")}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The gateway's flags, by group; what is not given stays out of the namespace."""
+def add_arguments(parser: argparse.ArgumentParser, *, but: tuple[type[Group], ...] = ()) -> None:
+    """The gateway's flags, by group; what is not given stays out of the namespace.
+
+    A command with flags of its own may do without the groups in `but`.
+    """
     for group in GROUPS:
+        if group in but:
+            continue
         title = (group.__doc__ or "").splitlines()[0].rstrip(".").lower()
         section = parser.add_argument_group(title)
         for name in group.__annotations__:
