@@ -15,6 +15,7 @@ from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
+from fairlead.gateway.unread import Unread
 
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
@@ -121,8 +122,7 @@ class CallerConnection(asyncio.Protocol):
         self._work: Work | None = None
         self._streaming = False
         self._paused = False
-        self._unsent = -1  # bytes waiting for a caller that may be stuck, and since when
-        self._unsent_since = 0.0
+        self._unread = Unread()
 
     # -- from asyncio
 
@@ -135,9 +135,10 @@ class CallerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        if not reader.receiving:
-            self._since = self._loop.time()
+        was_receiving = reader.receiving
         reader.feed(data)
+        if reader.receiving and not was_receiving:  # empty lines alone are no request
+            self._since = self._loop.time()
         if reader.wants_continue:
             self._continue()
         if reader.ready:
@@ -259,16 +260,13 @@ class CallerConnection(asyncio.Protocol):
             self.close()
 
     def _is_stuck(self, now: float) -> bool:
-        """Whether nothing holds the connection but an answer that its caller does not read."""
+        """Whether what has been written is not read: for long, where an engine is kept waiting too."""
         transport = self._transport
-        waits = self._paused and self._work is None
-        if transport is None or not (waits or transport.is_closing()):
-            self._unsent = -1
+        if transport is None or not (self._paused or transport.is_closing()):
+            self._unread.forget()
             return False
-        unsent = transport.get_write_buffer_size()
-        if unsent != self._unsent:
-            self._unsent, self._unsent_since = unsent, now
-        return now - self._unsent_since > _STUCK_S
+        patience_s = _STUCK_S if self._work is None else self._site.client_timeout_s
+        return self._unread.for_s(transport.get_write_buffer_size(), now) > patience_s
 
     def close(self) -> None:
         """Close once what was written has gone out."""

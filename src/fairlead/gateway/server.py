@@ -13,6 +13,7 @@ from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine,
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
+from fairlead.gateway.connections import Connections
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Timer
@@ -92,7 +93,10 @@ class Gateway:
             policy=settings.policy,
             key=settings.admin_api_key,
         )
-        self._connections: set[CallerConnection] = set()
+        self._connections = Connections(
+            limit=lambda: self.settings.max_connections,
+            address_limit=lambda: self.settings.max_address_connections,
+        )
         self._exchanges: dict[Ticket, Exchange] = {}
         self._intake = Intake(
             host=self,
@@ -138,17 +142,17 @@ class Gateway:
         # Who spreads requests over gateways has yet to notice; until then they are served.
         await asyncio.sleep(self.settings.drain_delay_secs)
         self._listeners.close()
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.finish()
         patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
         while self._connections and self._loop.time() < patience_ends:
             await asyncio.sleep(0.02)
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.cut(NoEngine("the gateway is shutting down"))
         patience_ends = self._loop.time() + _LAST_WORDS_S
         while self._connections and self._loop.time() < patience_ends:
             await asyncio.sleep(0.02)
-        for connection in list(self._connections):
+        for connection in self._connections:
             connection.abort()
         self._ticker.cancel()
         self._loads.close()
@@ -219,14 +223,13 @@ class Gateway:
             self._retries.budget.tick(now, self._intake.count)
             self._workers.tick(now)
             self._seeing.tick()
-            for connection in list(self._connections):
+            for connection in self._connections:
                 connection.tick(now)
 
     # -- for the callers' connections
 
     def opened(self, connection: CallerConnection) -> bool:
-        self._connections.add(connection)
-        return len(self._connections) <= self.settings.max_connections
+        return self._connections.add(connection)
 
     def closed(self, connection: CallerConnection) -> None:
         self._connections.discard(connection)

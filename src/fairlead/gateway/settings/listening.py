@@ -75,3 +75,6 @@ class Limits(Group):
         16 << 20, "largest body, then 413 (16 MiB)", "BYTES", live=True, ge=1
     )
     max_connections: int = setting(8192, "connections from callers, then 503", "N", live=True, ge=1)
+    max_address_connections: int | None = setting(
+        None, "of these from one address, where callers connect by themselves", "N", live=True, ge=1
+    )

@@ -1,0 +1,64 @@
+"""The callers' connections: how many there may be, how many of one address, and who reads too slowly."""
+
+from collections.abc import Callable, Iterator
+from ipaddress import ip_address
+
+from fairlead.gateway.caller import CallerConnection
+
+# Whoever has one address of IPv6 has this many of its bits to choose from.
+_OWN_BITS = 64
+
+
+class Connections:
+    """Those that are open. `limit` is for all together, `address_limit` for one address, None for none.
+
+    Both are asked anew for each connection.
+    """
+
+    def __init__(
+        self, *, limit: Callable[[], int], address_limit: Callable[[], int | None]
+    ) -> None:
+        self._limit = limit
+        self._address_limit = address_limit
+        self._open: dict[CallerConnection, str | None] = {}
+        self._of_address: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[CallerConnection]:
+        return iter(self._open.copy())
+
+    def add(self, connection: CallerConnection) -> bool:
+        """It is open; whether it may be. O(1)."""
+        most = self._address_limit()
+        address = None
+        if most is not None and (peer := connection.peer()) is not None:
+            address = owner_of(peer)
+            self._of_address[address] = self._of_address.get(address, 0) + 1
+        self._open[connection] = address
+        of_address = self._of_address[address] if address is not None else 0
+        return len(self._open) <= self._limit() and (most is None or of_address <= most)
+
+    def discard(self, connection: CallerConnection) -> None:
+        """It is closed, if it was open. O(1)."""
+        address = self._open.pop(connection, None)
+        if address is None:
+            return
+        self._of_address[address] -= 1
+        assert self._of_address[address] >= 0
+        if not self._of_address[address]:
+            del self._of_address[address]
+
+
+def owner_of(peer: str) -> str:
+    """What one caller cannot change at will: an address of IPv4, the first half of one of IPv6."""
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if address.version == 4:
+        return str(address)
+    if address.ipv4_mapped is not None:  # as a socket for both shows IPv4
+        return str(address.ipv4_mapped)
+    return f"{int(address) >> _OWN_BITS:x}/{_OWN_BITS}"
