@@ -33,6 +33,10 @@ class Observability(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
+    def add(self, collector: Collector) -> None:
+        """Metrics of somebody else's, to be exposed with these."""
+        self._registry.register(collector)
+
     def count(self, status: int) -> None:
         """An answer with this status begins."""
         self._answers[status] = self._answers.get(status, 0) + 1

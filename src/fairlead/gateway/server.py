@@ -11,6 +11,7 @@ from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
+from fairlead.gateway.cache_metrics import CacheMetrics
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.connections import Connections
@@ -77,6 +78,7 @@ class Gateway:
         self._observability = Observability(
             self.dispatcher, workers=self._workers, retries=self._retries
         )
+        self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
         self._seeing = Seeing(
             dispatcher=self.dispatcher, watches=self._workers.watches, policy=settings.policy
         )

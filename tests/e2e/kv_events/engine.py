@@ -1,0 +1,205 @@
+"""A stock vLLM server that publishes its KV events, and a gateway in this process that hears them."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairlead.core.token_index import Knowledge, TokenIndex
+from fairlead.engines.demo_model import demo_model
+from fairlead.engines.local import CPU_FLAGS, HOST, QUIET, free_ports
+from fairlead.gateway.kv_events.cache_watch import CacheCounts
+from fairlead.gateway.openai import read_call
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.surface import SURFACES
+
+START_TIMEOUT_S = 420.0
+BLOCK_LEN = 32
+BLOCKS = 96  # a small cache: 3,072 tokens
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+_FLAGS = (
+    "--max-num-seqs", "4", "--num-gpu-blocks-override", str(BLOCKS), "--max-model-len", "2048",
+    "--dtype", "float32", "--enable-prefix-caching", "--enable-prompt-tokens-details",
+)  # fmt: skip
+
+
+@dataclass
+class Engine:
+    """The server; `stop` and `start` again keep its ports."""
+
+    folder: Path
+    ports: list[int] = field(default_factory=lambda: free_ports(3))
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.ports[0]}"
+
+    def start(self) -> None:
+        events = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{self.ports[1]}",
+            "replay_endpoint": f"tcp://*:{self.ports[2]}",
+            "topic": "kv",
+        }
+        command = [
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+            "--model", str(demo_model()), "--served-model-name", "demo",
+            "--host", HOST, "--port", str(self.ports[0]), *CPU_FLAGS, *_FLAGS,
+            "--kv-events-config", json.dumps(events),
+        ]  # fmt: skip
+        environment = {
+            **os.environ, **QUIET,
+            "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+        }  # fmt: skip
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait()
+
+    def stop(self) -> None:
+        assert self.process is not None
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def ask(self, path: str, body: dict[str, Any], *, port: int | None = None) -> dict[str, Any]:
+        """An answer, from the engine itself or from who listens at `port`."""
+        connection = http.client.HTTPConnection(HOST, port or self.ports[0], timeout=120)
+        body = {"model": "demo", "max_tokens": 2, "ignore_eos": True, **body}
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", path, json.dumps(body).encode(), headers)
+        answer = connection.getresponse()
+        read: dict[str, Any] = json.loads(answer.read())
+        assert answer.status == 200, read
+        connection.close()
+        return read
+
+    def _wait(self) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            assert self.process is not None and self.process.poll() is None, self._said()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection(HOST, self.ports[0], timeout=10)
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    return
+            time.sleep(0.5)
+        raise AssertionError(self._said())
+
+    def _said(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")[-4000:]
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Engine]:
+    engine = Engine(folder)
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+
+
+@dataclass
+class Pair:
+    """The gateway and its engine."""
+
+    gateway: Gateway
+    engine: Engine
+
+    @property
+    def index(self) -> TokenIndex:
+        index = self.gateway.dispatcher.index
+        assert isinstance(index, TokenIndex)
+        return index
+
+    @property
+    def counts(self) -> CacheCounts:
+        return self.gateway._caches.counts()[self.engine.url]
+
+    @property
+    def knowledge(self) -> Knowledge:
+        return self.index.knowledge(self.engine.url)
+
+    def expected(self, path: str, body: dict[str, Any]) -> int:
+        """How many tokens of the prompt the gateway thinks the engine has."""
+        call = read_call(json.dumps({"model": "demo", **body}).encode(), SURFACES[path.encode()])
+        tokenizer = self.gateway._caches.tokenizer
+        assert tokenizer is not None
+        prompt = tokenizer.prompt(call)
+        assert prompt.exact, body
+        return self.index.match(prompt.reusable)[self.engine.url] * BLOCK_LEN
+
+    async def ask(self, path: str, body: dict[str, Any], *, around: bool = False) -> int:
+        """How many tokens of the prompt the engine says it had; `around` the gateway."""
+        port = None if around else self.gateway.port
+        answer = await asyncio.to_thread(self.engine.ask, path, body, port=port)
+        return int((answer["usage"]["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
+
+    async def heard(self) -> None:
+        """All that the engine has published by now is in the index."""
+        await asyncio.sleep(0.3)
+
+    async def differences(self, *asked: tuple[str, dict[str, Any]]) -> list[int]:
+        """Of each prompt, one after the other: what the engine had, less what was expected."""
+        found = []
+        for path, body in asked:
+            await self.heard()
+            expected = self.expected(path, body)
+            found.append(await self.ask(path, body) - expected)
+        await self.heard()
+        self.index.check()
+        return found
+
+    async def until(self, knowledge: Knowledge) -> None:
+        async with asyncio.timeout(60):
+            while not self.gateway.ready() or self.knowledge is not knowledge:
+                await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def gateway_before(engine: Engine, **settings: Any) -> Any:
+    """A gateway, once it knows the engine's cache."""
+    given: dict[str, Any] = {
+        "kv_events_endpoint": {engine.url: (f"tcp://{HOST}:{engine.ports[1]}",)},
+        "kv_events_replay_endpoint": {engine.url: (f"tcp://{HOST}:{engine.ports[2]}",)},
+        **settings,
+    }
+    gateway = Gateway(
+        GatewaySettings(
+            port=0,
+            worker_urls=(engine.url,),
+            tokenizer=demo_model(),
+            block_size=BLOCK_LEN,
+            kv_events_topic="kv",
+            health_check_interval_secs=0.5,
+            health_failure_threshold=1,
+            shutdown_timeout_secs=1,
+            **given,
+        )
+    )
+    await gateway.start()
+    try:
+        async with asyncio.timeout(60):
+            while not gateway.ready():
+                await asyncio.sleep(0.05)
+        yield Pair(gateway, engine)
+    finally:
+        await gateway.stop()
