@@ -1,6 +1,6 @@
 """The gateway's metrics, read from the dispatcher when somebody asks: requests pay nothing for them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -10,6 +10,7 @@ from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.dispatch import Dispatcher
 from fairlead.gateway.breaker import Phase
 from fairlead.gateway.retry import Retries
+from fairlead.gateway.seeing.exposition import Exposition, family, label
 from fairlead.gateway.upstream import Fault
 from fairlead.gateway.workers import Workers
 from fairlead.routers.d2lpm import D2LPM
@@ -22,11 +23,13 @@ class Observability(Collector):
     def __init__(
         self,
         dispatcher: Dispatcher,
+        more: Exposition | None = None,
         *,
         workers: Workers | None = None,
         retries: Retries | None = None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._more = more
         self._fleet = workers
         self._retries = retries
         self._answers: dict[int, int] = {}
@@ -44,10 +47,14 @@ class Observability(Collector):
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format. O(clients * workers)."""
         per_client = "".join((*self._clients(), self._deficits()))
+        if self._more is not None:
+            per_client += "".join(self._more.of_clients())
         return generate_latest(self._registry) + per_client.encode()
 
     def collect(self) -> Iterator[Metric]:
         yield from self._workers()
+        if self._more is not None:
+            yield from self._more.of_all()
         answers = CounterMetricFamily(
             "fairlead_responses", "Answers to callers, by HTTP status.", labels=["code"]
         )
@@ -89,7 +96,7 @@ class Observability(Collector):
     def _clients(self) -> Iterator[str]:
         labels, accounts = [], []
         for client, account in self._dispatcher.ledger.accounts():
-            labels.append(_label("client", client))
+            labels.append(label("client", client))
             accounts.append(account)
         services = [account.service for account in accounts]
         rows: list[tuple[str, str, str, list[int]]] = [
@@ -106,7 +113,7 @@ class Observability(Collector):
              [s.output_len for s in services]),
         ]  # fmt: skip
         for name, kind, text, values in rows:
-            yield _family(name, kind, text, zip(labels, values, strict=True))
+            yield family(name, kind, text, zip(labels, values, strict=True))
 
     def _deficits(self) -> str:
         """Those of clients that have used some of theirs: most have not been everywhere."""
@@ -114,14 +121,14 @@ class Observability(Collector):
         rows = []
         if isinstance(router, D2LPM):
             up = [name for name, worker in self._dispatcher.workers.items() if worker.up]
-            workers = [(name, _label("worker", name)) for name in up]
+            workers = [(name, label("worker", name)) for name in up]
             for client, _ in self._dispatcher.ledger.accounts():
-                full, label = router.quantum_of(client), _label("client", client)
+                full, own = router.quantum_of(client), label("client", client)
                 for name, worker_label in workers:
                     units = router.deficit(client, name)
                     if units != full:
-                        rows.append((f"{label},{worker_label}", units / UNITS_PER_TOKEN))
-        return _family(
+                        rows.append((f"{own},{worker_label}", units / UNITS_PER_TOKEN))
+        return family(
             "worker_deficit_tokens",
             "gauge",
             "q of D2LPM: what the client may still send there before the others have their share; "
@@ -148,18 +155,3 @@ class Observability(Collector):
             if worker.up and isinstance(router, D2LPM | LeastLoaded):
                 outstanding.add_metric([name], router.outstanding(name))
         yield from (up, exact, outstanding)
-
-
-def _family(name: str, kind: str, text: str, rows: Iterable[tuple[str, float]]) -> str:
-    """What has a line for each client is written here: with a thousand of them on eight engines the
-    library would hold up every request for a tenth of a second.
-    """
-    name = f"fairlead_{name}"
-    lines = [f"{name}{{{labels}}} {float(value)}\n" for labels, value in rows]
-    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n{''.join(lines)}"
-
-
-def _label(name: str, value: str) -> str:
-    """Clients have printable names, so that these two are all there is to escape."""
-    value = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{name}="{value}"'

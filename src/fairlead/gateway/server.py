@@ -59,6 +59,7 @@ class Gateway:
             router=make_router(settings, weights),
             index=self._caches.index,
             max_in_flight=settings.max_client_requests,
+            named=settings.metrics_max_clients,
             rules=queue_rules(settings, weights),
             on_ready=self._send,
         )
@@ -75,13 +76,16 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
+        self._seeing = Seeing(
+            dispatcher=self.dispatcher, watches=self._workers.watches, settings=settings
+        )
         self._observability = Observability(
-            self.dispatcher, workers=self._workers, retries=self._retries
+            self.dispatcher,
+            self._seeing.exposition,
+            workers=self._workers,
+            retries=self._retries,
         )
         self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
-        self._seeing = Seeing(
-            dispatcher=self.dispatcher, watches=self._workers.watches, policy=settings.policy
-        )
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self._workers,

@@ -82,6 +82,7 @@ class Look:
         self._gaps: dict[WorkerId, Gaps] = {}
         self._scheduler = ""
         self.gaps: list[GapSeen] = []  # of each engine, the one nearest to its bound first
+        self.violations = 0  # looks at an engine whose gap was wider than its bound
         self.of_client: dict[ClientId, float] = {}  # the widest gap each is part of, in tokens
 
     def look(self, *, time_s: float, took_s: float) -> dict[str, object]:
@@ -171,6 +172,7 @@ class Look:
             if found:
                 limit = self._bound(name, worker, found[0])
                 self.gaps.append(GapSeen(name, found[0], limit))
+                self.violations += limit is not None and found[0].tokens > limit
             for gap in found:
                 for client in (gap.first, gap.second):
                     self.of_client[client] = max(self.of_client.get(client, 0.0), gap.tokens)

@@ -7,9 +7,11 @@ import orjson
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Worker
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.seeing.exposition import Exposition
 from fairlead.gateway.seeing.look import Look, Watches
 from fairlead.gateway.seeing.recorder import Recorder
 from fairlead.gateway.seeing.ring import Ring
+from fairlead.gateway.settings import GatewaySettings
 
 # What the page says about its gap and bound, by the policy of what waits here.
 _BOUNDS = {
@@ -28,11 +30,14 @@ _UNBOUNDED = (
 class Seeing:
     """Told of every request's end and of every second."""
 
-    def __init__(self, *, dispatcher: Dispatcher, watches: Watches, policy: str) -> None:
+    def __init__(
+        self, *, dispatcher: Dispatcher, watches: Watches, settings: GatewaySettings
+    ) -> None:
         self._dispatcher = dispatcher
-        self._policy = policy
+        self._policy = settings.policy
         self.recorder = Recorder(dispatcher)
         self.look = Look(dispatcher, self.recorder, watches)
+        self.exposition = Exposition(dispatcher, self.recorder, self.look, watches)
         self._ring = Ring()
         self._born = time.time_ns() // 1_000_000
         self._looked_s = time.monotonic()

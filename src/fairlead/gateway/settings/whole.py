@@ -10,10 +10,11 @@ from fairlead.gateway.settings.identifying import Identifying
 from fairlead.gateway.settings.listening import Administering, Limits, Listening
 from fairlead.gateway.settings.queueing import Waiting
 from fairlead.gateway.settings.routing import Routing
+from fairlead.gateway.settings.seeing import Watching
 
 GROUPS: tuple[type[Group], ...] = (
     Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Waiting, Caching, Identifying,
-    Limits, Administering,
+    Limits, Administering, Watching,
 )  # fmt: skip
 
 
@@ -30,6 +31,7 @@ class GatewaySettings(
     Identifying,
     Limits,
     Administering,
+    Watching,
 ):
     """Everything an operator can set; field names are the flags with underscores."""
 
