@@ -23,6 +23,7 @@ class Listeners:
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
         self._servers: list[asyncio.Server] = []
+        self._page: MetricsPage | None = None
         self._certificate: OwnCertificate | None = None
         if settings.tls_cert_path is not None and settings.tls_key_path is not None:
             self._certificate = OwnCertificate(settings.tls_cert_path, settings.tls_key_path)
@@ -36,7 +37,7 @@ class Listeners:
         port = await self._listen("--port", settings.host, settings.port, callers, tls=tls)
         if settings.prometheus_port is None:
             return port, None
-        page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
+        page = self._page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
         host = settings.prometheus_host or settings.host
         more = await self._listen(
             "--prometheus-port", host, settings.prometheus_port, lambda: CallerConnection(page)
@@ -48,10 +49,19 @@ class Listeners:
         if self._certificate is not None:
             self._certificate.refresh()
 
+    def tick(self, now: float) -> None:
+        """A second has passed: who asks for metrics has limits on time, too."""
+        if self._page is not None:
+            for connection in list(self._page.connections):
+                connection.tick(now)
+
     def close(self) -> None:
-        """Take no more connections."""
+        """Take no more connections, and leave those that only ask for metrics."""
         for server in self._servers:
             server.close()
+        if self._page is not None:
+            for connection in list(self._page.connections):
+                connection.close()
 
     async def _listen(
         self,
@@ -85,14 +95,14 @@ class MetricsPage:
         self.arrived = Arrived()
         self.known_heads: KnownHeads[Incoming] = KnownHeads()
         self._metrics = metrics
-        self._connections: set[CallerConnection] = set()
+        self.connections: set[CallerConnection] = set()
 
     def opened(self, connection: CallerConnection) -> bool:
-        self._connections.add(connection)
-        return len(self._connections) <= _MAX_SCRAPERS
+        self.connections.add(connection)
+        return len(self.connections) <= _MAX_SCRAPERS
 
     def closed(self, connection: CallerConnection) -> None:
-        self._connections.discard(connection)
+        self.connections.discard(connection)
 
     def count(self, status: int) -> None:
         """These are not answers to callers."""

@@ -231,6 +231,7 @@ class Gateway:
             self._seeing.tick()
             for connection in self._connections:
                 connection.tick(now)
+            self._listeners.tick(now)
 
     # -- for the callers' connections
 

@@ -139,6 +139,18 @@ def test_metrics_can_have_a_port_of_their_own() -> None:
     play(story, good, prometheus_port=0)
 
 
+def test_who_asks_for_metrics_slowly_is_sent_away() -> None:
+    async def story(world: World) -> None:
+        port = world.gateway.metrics_port
+        assert port is not None
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+        connection.writer.write(b"GET /metrics HTTP/1.1\r\nhost:")
+        assert (await connection.reply()).status == 408
+        assert await connection.reader.read() == b""
+
+    play(story, good, prometheus_port=0, client_timeout_secs=0.2)
+
+
 def test_an_id_is_echoed_and_passed_on_and_made_where_there_is_none() -> None:
     async def story(world: World) -> None:
         given = await world.ask(body=chat(stream=True), x_trace_id="abc-1")
