@@ -1,13 +1,14 @@
-"""What is added to a body on its way: who asks, and for streams the wish to hear what was used.
+"""What is added to a body on its way: who asks, for streams the wish to hear what was used, a salt.
 
-Nothing else of a body changes, and nothing at all where both are switched off, or where the path has
-no place for either.
+Nothing else of a body changes, and nothing at all where all are switched off, or where the path has
+no place for any.
 """
 
 from functools import lru_cache
 from typing import Any
 
 from fairlead.core.request import ClientId
+from fairlead.gateway.isolation import Isolation
 from fairlead.gateway.openai import Call, Fields
 from fairlead.gateway.settings import GatewaySettings
 
@@ -16,10 +17,12 @@ _READY = 4096
 
 
 @lru_cache(_READY)
-def _fields(client: ClientId | None, *, ask_usage: bool) -> Fields:
+def _fields(client: ClientId | None, salt: str | None, *, ask_usage: bool) -> Fields:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
     if client is not None:
         fields["vllm_xargs"] = {"fair_client": client}
+    if salt is not None:
+        fields["cache_salt"] = salt
     return Fields(fields)
 
 
@@ -30,6 +33,14 @@ class Additions:
         self._names_client = settings.identity_field != "none"
         # Where it is not, streamed tokens are counted as they pass.
         self._asks_usage = settings.usage_field != "none"
+        self._isolation = (
+            Isolation(settings.isolation_secret) if settings.isolate_prefixes else None
+        )
+
+    def isolate(self, call: Call, client: ClientId) -> None:
+        """Have nobody else's prefixes match this prompt, here and in the engines, if that is wanted."""
+        if self._isolation is not None and call.surface.charged:
+            call.salt = self._isolation.salt(client, call.salt)
 
     def asks_usage(self, call: Call) -> bool:
         """Whether the engine is asked for usage that its caller has not asked for. Pure."""
@@ -38,4 +49,7 @@ class Additions:
     def to(self, call: Call, client: ClientId, *, ask_usage: bool) -> Fields:
         """The fields for this body. O(1) for who has asked before."""
         named = self._names_client and call.surface.identity
-        return _fields(client if named else None, ask_usage=ask_usage)
+        salted = self._isolation is not None and call.surface.charged
+        return _fields(
+            client if named else None, call.salt if salted else None, ask_usage=ask_usage
+        )

@@ -127,6 +127,7 @@ class Intake:
         """
         call = read_call(request.body, surface)
         client = self._identity.client_of(request.client, call.user)
+        self._additions.isolate(call, client)
         if self._tokenizer is None or not surface.cached:
             return self._send(connection, request, call, client, self._chunked(call))
         if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:

@@ -30,7 +30,7 @@ class Call:
 
     surface: Surface
     document: dict[str, Any]
-    head: str  # what splits an engine's cache: model and cache salt
+    salt: str  # what splits an engine's cache beside the model
     parts: list[str]  # the prompt in canonical form: a prefix of it is a prefix of the prompt
     tokens: bytes | None  # instead of parts, for prompts that come as tokens; 4 bytes each
     answers: int  # how many are asked for: prompts times choices
@@ -39,6 +39,11 @@ class Call:
     asks_usage: bool  # and so is to see it as the engine sends it
     user: str | None
     max_tokens: int  # of one answer
+
+    @property
+    def head(self) -> str:
+        """What splits an engine's cache."""
+        return f"{self.model or ''}{_SEPARATOR}{self.salt}"
 
     def text(self) -> bytes:
         """All that a cached prefix depends on, as bytes."""
@@ -69,7 +74,7 @@ def read_call(body: bytes, surface: Surface) -> Call:
     return Call(
         surface=surface,
         document=document,
-        head=f"{model or ''}{_SEPARATOR}{document.get('cache_salt') or ''}",
+        salt=str(document.get("cache_salt") or ""),
         parts=parts,
         tokens=tokens,
         answers=prompts,

@@ -102,10 +102,9 @@ class Tokenizer:
     # -- inside
 
     def _start(self, call: Call, *, exact: bool) -> BlockedTokens:
-        salt = call.document.get("cache_salt")
         if exact:
             adapter = call.model if call.model and self._is_adapter(call.model) else ""
-            crc = chain_start(adapter, salt if isinstance(salt, str) else "")
+            crc = chain_start(adapter, call.salt)
         else:
             crc = crc32(call.head.encode("utf-8", "surrogatepass"))
         return BlockedTokens(crc=crc, block_len=self._block_len, exact=exact)

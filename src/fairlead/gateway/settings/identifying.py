@@ -47,6 +47,13 @@ class Identifying(Group):
     identity_field: IdentityField = setting(
         "vllm", "none: bodies reach the engine without the client"
     )
+    isolate_prefixes: bool = setting(
+        False, "each client its own prefix cache: cache_salt in every body"
+    )
+    isolation_secret: str | None = setting(
+        None, "what salts are made from; the same for all gateways, or else each has its own", "SECRET",
+        secret=True,
+    )  # fmt: skip
     usage_field: UsageField = setting(
         "stream_options", "none: streams are not asked for usage, their events are counted"
     )
