@@ -1,4 +1,4 @@
-"""[34] Queueing at the gateway, in any order of events: nobody lost, nobody idle, nobody starved."""
+"""[32] Queueing at the gateway, in any order of events: nobody lost, nobody idle, nobody starved."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""[35] The window on an engine: never shut for good, never dry for long, and a short queue behind it."""
+"""[33] The window on an engine: never shut for good, never dry for long, and a short queue behind it."""
 
 import random
 
