@@ -57,6 +57,7 @@ class EngineBlocks:
         self._index = index
         self._worker = worker
         self._block_len = block_len
+        self._size = block_len * TOKEN_BYTES
         self._capacity = capacity
         self._places: dict[EngineHash, _Place] = {}
         self._copies: dict[EngineHash, int] = {}  # more than one
@@ -137,6 +138,10 @@ class EngineBlocks:
         length, crc, _ = place
         if extra is not None:
             crc = crc32(repr(extra).encode("utf-8", "backslashreplace"), crc)
+        if len(block) == self._size and length % self._block_len == 0:  # its blocks are as ours
+            crc = crc32(block, crc)
+            key = block_key(length // self._block_len, crc)
+            return _Place(length + self._block_len, crc, (key,))
         keys = []
         at, end = 0, len(block)
         while at < end:

@@ -209,9 +209,9 @@ class TokenIndex:
         copies = cache.confirmed.get(block, 0)
         cache.confirmed[block] = copies + 1
         if not copies:
-            cache.guessed.pop(block, None)
-            cache.waiting.pop(block, None)
-            cache.due.pop(block, None)
+            for guesses in (cache.guessed, cache.waiting, cache.due):
+                if guesses:
+                    guesses.pop(block, None)
             self._holders[block] = self._holders.get(block, 0) | cache.bit
             for follower in self._followers:
                 follower.stored(worker, block)
