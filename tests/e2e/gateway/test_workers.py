@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Iterable
 
 import jsonschema
 import pytest
@@ -305,3 +306,33 @@ def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
         new.stop()
 
     play(story, good)
+
+
+def test_an_engine_that_was_down_has_to_be_well_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One good probe may be luck; a new engine has no past to make anybody wait."""
+
+    async def story(world: World) -> None:
+        engine, dispatcher = world.engines[0], world.gateway.dispatcher
+        ((_, watch, worker),) = world.gateway._workers.watches()
+        assert (worker.up, watch.successes) == (True, 1)
+        seen: list[int] = []
+        up = dispatcher.worker_up
+
+        def welcomed(name: str, *, models: Iterable[str] | None = None) -> None:
+            seen.append(watch.successes)
+            up(name, models=models)
+
+        monkeypatch.setattr(dispatcher, "worker_up", welcomed)
+        engine.healthy = False
+        await eventually(lambda: not worker.up)
+        assert watch.problem == "status 503"
+        engine.healthy = True
+        await eventually(lambda: worker.up)
+        assert (seen, watch.problem) == ([3], None)
+
+    play(
+        story, good, health_check_interval_secs=0.05, health_failure_threshold=1,
+        health_success_threshold=3,
+    )  # fmt: skip
