@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
-from fairlead.cli import experiment, service, simulate, trace
+from fairlead.cli import experiment, service, simulate, top, trace
 from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
@@ -113,6 +113,6 @@ def make_parser(command: str | None) -> OneLineParser:
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
     service.add(commands, command)
-    for module in (simulate, trace, experiment):
+    for module in (simulate, trace, experiment, top):
         module.add(commands)
     return parser
