@@ -1,0 +1,101 @@
+"""The dispatcher over an index of token blocks: lengths, guesses that end, and what engines say."""
+
+from array import array
+
+from fairlead.core.blocked_tokens import BLOCK_LEN, TOKEN_BYTES, BlockedTokens
+from fairlead.core.request import Request
+from fairlead.core.token_index import Knowledge, TokenIndex
+from fairlead.dispatch import Dispatcher, QueueRules, Ticket, Usage
+from fairlead.routers.d2lpm import D2LPM
+
+PROMPT = BlockedTokens().extended(array("I", range(10 * BLOCK_LEN + 1)).tobytes())
+SECOND_US = 1_000_000
+
+
+def dispatcher(rules: QueueRules | None = None) -> tuple[Dispatcher, TokenIndex]:
+    index = TokenIndex()
+    made = Dispatcher(router=D2LPM(quantum=100_000), index=index, rules=rules)
+    made.covered = lambda blocks: blocks * BLOCK_LEN * TOKEN_BYTES
+    made.worker_up("w")
+    return made, index
+
+
+def send(made: Dispatcher, number: int = 1) -> Ticket:
+    request = Request(
+        id=str(number),
+        client="a",
+        prompt=PROMPT.reusable,
+        input_len=PROMPT.length,
+        max_tokens=5,
+        order=number,
+    )
+    return made.arrive(request, model=None, text_len=0)
+
+
+def known(index: TokenIndex, blocks: int) -> None:
+    index.learn("w", Knowledge.COMPLETE)
+    for block in PROMPT.chunks[:blocks]:
+        index.confirm("w", block)
+
+
+def test_blocks_are_as_many_tokens_as_they_have() -> None:
+    made, index = dispatcher()
+    known(index, 3)
+    ticket = send(made)
+    assert (ticket.matched_len, ticket.extend_len) == (3 * BLOCK_LEN, 7 * BLOCK_LEN + 1)
+
+
+def test_the_error_of_an_estimate_is_what_the_engine_said_less_what_was_thought() -> None:
+    made, index = dispatcher()
+    known(index, 3)
+    length = PROMPT.length
+    made.finished(send(made), Usage(length, 1, 2 * BLOCK_LEN))
+    error = made.estimates.of_each()["w"]
+    assert (error.count, error.over, error.under) == (1, 0, BLOCK_LEN)
+
+    made.finished(send(made, 2), Usage(length, 1, None))  # an engine that left a zero out
+    assert (error.count, error.over) == (2, 0)
+    made.worker_down("w")
+    made.forget_worker("w")
+    assert made.estimates.of_each() == {}
+
+
+def test_an_engine_that_reports_nothing_is_not_compared() -> None:
+    made, _ = dispatcher()
+    made.finished(send(made), Usage(PROMPT.length, 1, None))
+    assert made.estimates.of_each() == {}
+
+
+def test_what_no_event_confirms_after_the_first_byte_is_not_there() -> None:
+    """Whether the answer streams, and says so when it starts, or comes in one piece."""
+    for streams in (True, False):
+        made, index = dispatcher()
+        known(index, 0)
+        ticket = send(made)
+        if streams:
+            made.started(ticket)
+        else:
+            made.finished(ticket, None)
+        index.confirm("w", PROMPT.chunks[0])
+        index.advance(SECOND_US)
+        assert index.match(PROMPT.chunks) == {"w": 10}
+        index.advance(3 * SECOND_US)
+        assert index.match(PROMPT.chunks) == {"w": 1}
+
+
+def test_what_waits_is_kept_in_mind_for_as_long_as_it_may_wait() -> None:
+    made, index = dispatcher()
+    known(index, 0)
+    send(made)
+    index.advance(200 * SECOND_US)
+    assert index.match(PROMPT.chunks) == {"w": 10}
+
+
+def test_schedulers_of_what_waits_here_hear_what_engines_say() -> None:
+    made, index = dispatcher(QueueRules(window=1))
+    queue = made.workers["w"].queue
+    assert queue is not None
+    known(index, 4)
+    assert queue.view.match_len(PROMPT.chunks) == 4
+    index.withdraw("w", PROMPT.chunks[2])
+    assert queue.view.match_len(PROMPT.chunks) == 2
