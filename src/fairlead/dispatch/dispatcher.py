@@ -298,6 +298,8 @@ class Dispatcher:
         """The host hears what is to be sent, but for its own ticket, which it has at hand."""
         if own is not None:
             own.is_told = True
+        if not self.queueing.ready:
+            return
         ready, self.queueing.ready = self.queueing.ready, []
         for ticket in ready:
             if not ticket.is_told and ticket.state is State.WAITING:

@@ -86,9 +86,17 @@ class Queueing:
         self.run()
 
     def changed(self, name: WorkerId) -> None:
-        """Something ended, began or became known at this engine: fill it."""
-        self._changed[name] = None
-        self.run()
+        """Something ended, began or became known at this engine: fill it. O(1) if nobody waits."""
+        if self._size:
+            self._changed[name] = None
+            self.run()
+            return
+        worker = self._workers.get(name)
+        if worker is not None and worker.queue is not None and worker.is_open:
+            if worker.queue.window.has_room:
+                self._roomy[name] = None
+            else:
+                self._roomy.pop(name, None)
 
     def run(self) -> None:
         """Bring everything to where the law holds."""
