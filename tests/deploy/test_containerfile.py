@@ -1,4 +1,4 @@
-"""The container file: by a linter, and by what it copies and starts. Its commands run in tests/e2e/deploy."""
+"""The container file: by a linter, and by what it copies and starts."""
 
 import shutil
 import subprocess
