@@ -46,10 +46,7 @@ class Gateway:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
-        self.max_payload_size = settings.max_payload_size
-        self.client_timeout_s = settings.client_timeout_secs
-        self.first_byte_timeout_s = settings.first_byte_timeout_secs
-        self.idle_timeout_s = settings.idle_timeout_secs
+        self._set_limits(settings)
         self.arrived = Arrived()
         self.known_heads: KnownHeads[Incoming] = KnownHeads()
         self._identity = make_identity(settings, settings.keys())
@@ -64,11 +61,7 @@ class Gateway:
             on_ready=self._send,
         )
         self.dispatcher.covered = self._caches.covered
-        self._workers = Workers(
-            dispatcher=self.dispatcher,
-            move=self._move,
-            settings=settings,
-        )
+        self._workers = Workers(dispatcher=self.dispatcher, move=self._move, settings=settings)
         self._loads = Loads(
             dispatcher=self.dispatcher,
             engine=self._workers.engine,
@@ -76,6 +69,35 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
+        self._make_surfaces(settings)
+        self._connections = Connections(
+            limit=lambda: self.settings.max_connections,
+            address_limit=lambda: self.settings.max_address_connections,
+        )
+        self._exchanges: dict[Ticket, Exchange] = {}
+        self._intake = Intake(
+            host=self,
+            dispatcher=self.dispatcher,
+            identity=self._identity,
+            settings=settings,
+            tokenizer=self._caches.tokenizer,
+            index=self._caches.tokens,
+        )
+        self._stopping = False
+        self._listeners = Listeners(settings)
+        self.metrics_port: int | None = None  # known once it listens, where it is one of its own
+        self._marks = Marks.wanted(settings)
+        self._ticker: asyncio.Task[None] | None = None
+
+    def _set_limits(self, settings: GatewaySettings) -> None:
+        """What connections and exchanges go by, now and after a reload."""
+        self.max_payload_size = settings.max_payload_size
+        self.client_timeout_s = settings.client_timeout_secs
+        self.first_byte_timeout_s = settings.first_byte_timeout_secs
+        self.idle_timeout_s = settings.idle_timeout_secs
+
+    def _make_surfaces(self, settings: GatewaySettings) -> None:
+        """What the gateway says about itself, and what an operator may change."""
         self._seeing = Seeing(
             dispatcher=self.dispatcher, watches=self._workers.watches, settings=settings
         )
@@ -99,24 +121,6 @@ class Gateway:
             policy=settings.policy,
             key=settings.admin_api_key,
         )
-        self._connections = Connections(
-            limit=lambda: self.settings.max_connections,
-            address_limit=lambda: self.settings.max_address_connections,
-        )
-        self._exchanges: dict[Ticket, Exchange] = {}
-        self._intake = Intake(
-            host=self,
-            dispatcher=self.dispatcher,
-            identity=self._identity,
-            settings=settings,
-            tokenizer=self._caches.tokenizer,
-            index=self._caches.tokens,
-        )
-        self._stopping = False
-        self._listeners = Listeners(settings)
-        self.metrics_port: int | None = None  # known once it listens, where it is one of its own
-        self._marks = Marks.wanted(settings)
-        self._ticker: asyncio.Task[None] | None = None
 
     # -- life
 
@@ -194,10 +198,7 @@ class Gateway:
         new = old.model_copy(update={name: getattr(settings, name) for name in different & LIVE})
         self.settings = new
         self._identity = make_identity(new, keys)
-        self.max_payload_size = new.max_payload_size
-        self.client_timeout_s = new.client_timeout_secs
-        self.first_byte_timeout_s = new.first_byte_timeout_secs
-        self.idle_timeout_s = new.idle_timeout_secs
+        self._set_limits(new)
         weights = Weights(new.weights) if "weights" in different else None
         self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
         self._retries.change(new.retry_rules())
