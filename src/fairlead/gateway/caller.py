@@ -89,6 +89,10 @@ class Site(Protocol):
         """An answer with this status begins."""
         ...
 
+    def refused(self, request: Incoming, status: int) -> None:
+        """It is answered with this error, and no engine has heard of it."""
+        ...
+
 
 def _opening(head: Head) -> bytes:
     """Its first line and its headers, made once for all answers that share the head."""
@@ -228,6 +232,11 @@ class CallerConnection(asyncio.Protocol):
             lines = (b"allow: " + error.allow.encode() + b"\r\n",)
         self.write_json(body, status=status, lines=lines)
 
+    def refuse(self, error: Exception, *, status: int | None = None) -> None:
+        """The same for a request that no engine has heard of."""
+        self._site.refused(self._current, status or status_of(error))
+        self.write_error(error, status=status)
+
     def _head(self, status: int, lines: Iterable[bytes], framing: bytes) -> bytes:
         self._site.count(status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
@@ -302,7 +311,7 @@ class CallerConnection(asyncio.Protocol):
         try:
             self._work = begin()
         except FairleadError as error:
-            self.write_error(error)
+            self.refuse(error)
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""
@@ -310,12 +319,12 @@ class CallerConnection(asyncio.Protocol):
         while reader.ready and self._work is None and not self._paused:
             request = self._current = reader.take()
             if request.refusal is not None:
-                self.write_error(request.refusal, status=request.status)
+                self.refuse(request.refusal, status=request.status)
                 continue
             try:
                 self._work = self._site.handle(self, request)
             except FairleadError as error:
-                self.write_error(error)
+                self.refuse(error)
 
     def _continue(self) -> None:
         """The caller waits for a word before it sends its body."""

@@ -16,6 +16,7 @@ from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.breaker import Phase
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
+from fairlead.gateway.seeing.tracing import Trace
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.surface.errors import status_of
 from fairlead.gateway.upstream import Engine, EngineConnection, Fault
@@ -37,6 +38,7 @@ class Exchange:
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
         "_host", "_queue_until", "_remembers", "_silent_since", "_streams", "_target",
         "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s", "surface", "ticket",
+        "trace",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +57,7 @@ class Exchange:
         streams: bool,
         deadline: float,
         queue_until: float,
+        trace: Trace | None = None,
     ) -> None:
         self.ticket = ticket
         # When it came, was last sent, began to be answered; the last two 0 until then.
@@ -69,6 +72,7 @@ class Exchange:
         self._hide_usage = hide_usage
         self.prompt = prompt
         self.surface = surface
+        self.trace = trace
         self._remembers = remembers  # the answer is one that a next turn can begin with
         self._streams = streams
         self._connection: EngineConnection | None = None

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.seeing.tracing import Trace
 from fairlead.gateway.upstream import Engine, Fault
 
 if TYPE_CHECKING:
@@ -69,6 +71,10 @@ class Host(Protocol):
 
     def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> Timer:
         """Call `send` when it is time for the retry."""
+        ...
+
+    def trace(self, request: Incoming) -> Trace | None:
+        """The trace it is part of, None if it is not traced; its headers say so to the engine."""
         ...
 
     def began(self, exchange: "Exchange") -> None:

@@ -55,7 +55,7 @@ class Tokenizing:
             return
         connection = self._end()
         if begin is None:
-            connection.write_error(FairleadError("the prompt could not be tokenized"))
+            connection.refuse(FairleadError("the prompt could not be tokenized"))
         else:
             connection.proceed(begin)
 
@@ -67,7 +67,7 @@ class Tokenizing:
             self.stop(EngineFailed("the prompt was not tokenized in time"), status=504)
 
     def stop(self, error: FairleadError, *, status: int) -> None:
-        self._end().write_error(error, status=status)
+        self._end().refuse(error, status=status)
 
     def _end(self) -> CallerConnection:
         connection, self._connection = self._connection, None
@@ -205,6 +205,7 @@ class Intake:
         hide_usage = self._additions.asks_usage(call)
         fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
+        trace = self._host.trace(request)
         body, lines = fields.added_to(request.body, call.document), self._lines(request)
         self._order += 1
         ticket = self._dispatcher.arrive(
@@ -234,6 +235,7 @@ class Intake:
             streams=call.stream,
             deadline=self._deadline(),
             queue_until=self._loop.time() + self._queue_timeout_s,
+            trace=trace,
         )
         self._host.began(exchange)
         if ticket.state is State.WAITING:

@@ -104,6 +104,9 @@ class MetricsPage:
     def closed(self, connection: CallerConnection) -> None:
         self.connections.discard(connection)
 
+    def refused(self, request: Incoming, status: int) -> None:
+        """Nobody counts these."""
+
     def count(self, status: int) -> None:
         """These are not answers to callers."""
 

@@ -6,9 +6,11 @@ import logging
 import os
 import resource
 import signal
+from collections.abc import Callable
 
 import uvloop
 
+from fairlead.errors import ConfigError
 from fairlead.gateway.notices import Notices, from_environment
 from fairlead.gateway.reload import Reloader
 from fairlead.gateway.server import Gateway
@@ -34,7 +36,7 @@ async def serve(settings: GatewaySettings, sources: Sources | None = None) -> No
             more_files=gateway.named_files,
             apply=gateway.apply,
         )
-        loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices)
+        loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices, gateway.reopen)
         watching = loop.create_task(reloader.watch())
     alive = loop.create_task(notices.watch())
     notices.ready()
@@ -46,8 +48,12 @@ async def serve(settings: GatewaySettings, sources: Sources | None = None) -> No
     alive.cancel()
 
 
-def _reload(reloader: Reloader, notices: Notices) -> None:
+def _reload(reloader: Reloader, notices: Notices, reopen: Callable[[], None]) -> None:
     notices.reloading()
+    try:
+        reopen()
+    except ConfigError as error:
+        _log.warning("the access log stays where it is: %s", error)
     reloader.reload()
     notices.ready()
 

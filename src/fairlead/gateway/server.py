@@ -101,6 +101,8 @@ class Gateway:
         self._seeing = Seeing(
             dispatcher=self.dispatcher, watches=self._workers.watches, settings=settings
         )
+        self.over, self.refused = self._seeing.over, self._seeing.refused
+        self.trace, self.reopen = self._seeing.trace, self._seeing.reopen
         self._observability = Observability(
             self.dispatcher,
             self._seeing.exposition,
@@ -169,6 +171,7 @@ class Gateway:
         self._intake.close()
         await self._workers.close()
         self._caches.close()
+        await self._seeing.close()
 
     def add_worker(self, url: str) -> None:
         """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
@@ -329,9 +332,6 @@ class Gateway:
 
     def ended(self, exchange: Exchange) -> None:
         del self._exchanges[exchange.ticket]
-
-    def over(self, exchange: Exchange, status: int) -> None:
-        self._seeing.over(exchange, status)
 
     def _send(self, ticket: Ticket) -> None:
         """An engine has room for one that waited."""

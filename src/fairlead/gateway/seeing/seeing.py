@@ -1,17 +1,26 @@
 """All that makes the gateway visible, behind one object: what it is told, and what it shows."""
 
+import random
 import time
+from typing import TYPE_CHECKING
 
 import orjson
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Worker
+from fairlead.errors import ConfigError
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.seeing.access_log import AccessLog
 from fairlead.gateway.seeing.exposition import Exposition
 from fairlead.gateway.seeing.look import Look, Watches
 from fairlead.gateway.seeing.recorder import Recorder
 from fairlead.gateway.seeing.ring import Ring
+from fairlead.gateway.seeing.tracing import Trace
 from fairlead.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from fairlead.gateway.seeing.traces import Traces
 
 # What the page says about its gap and bound, by the policy of what waits here.
 _BOUNDS = {
@@ -39,15 +48,47 @@ class Seeing:
         self.look = Look(dispatcher, self.recorder, watches)
         self.exposition = Exposition(dispatcher, self.recorder, self.look, watches)
         self._ring = Ring()
+        self._log = AccessLog(settings.access_log) if settings.access_log else None
+        self._traces = _make_traces(settings)
         self._born = time.time_ns() // 1_000_000
         self._looked_s = time.monotonic()
 
     def over(self, exchange: Exchange, status: int) -> None:
         """It has ended and is settled. O(1): this is on every request's way."""
-        self.recorder.ended(exchange.ticket, exchange, status=status, now_s=time.monotonic())
+        now_s = time.monotonic()
+        self.recorder.ended(exchange.ticket, exchange, status=status, now_s=now_s)
+        if self._log is not None:
+            self._log.over(exchange, status, time_s=time.time(), now_s=now_s)
+        if self._traces is not None and exchange.trace is not None:
+            self._traces.over(exchange.trace, exchange, status, time_s=time.time(), now_s=now_s)
+
+    def refused(self, request: Incoming, status: int) -> None:
+        """It was answered with an error before any engine heard of it. O(1)."""
+        if request.surface is not None:
+            self.recorder.refused(status)
+            if self._log is not None:
+                self._log.refused(request, status, time_s=time.time())
+
+    def trace(self, request: Incoming) -> Trace | None:
+        """The trace it is part of, None if it is not traced; the engine is told by its headers."""
+        return self._traces.begin(request.lines) if self._traces is not None else None
+
+    def reopen(self) -> None:
+        """The access log was moved away: begin a new one. Raises ConfigError, and goes on as before."""
+        if self._log is not None:
+            self._log.reopen()
+
+    async def close(self) -> None:
+        """Write and send what is kept."""
+        for each in (self._log, self._traces):
+            if each is not None:
+                await each.close()
 
     def tick(self) -> None:
         """Take a sample, unless a second has yet to pass. O(clients + requests under way)."""
+        for each in (self._log, self._traces):
+            if each is not None:
+                each.outbox.flush()
         now_s = time.monotonic()
         took_s = now_s - self._looked_s
         if took_s >= 0.95:  # the clock of the loop may be a little ahead
@@ -71,3 +112,18 @@ class Seeing:
         workers: dict[WorkerId, Worker] = self._dispatcher.workers
         queues = any(worker.queue is not None for worker in workers.values())
         return self._dispatcher.queueing.scheduler if queues else None
+
+
+def _make_traces(settings: GatewaySettings) -> "Traces | None":
+    """Raises ConfigError if the packages for it are not there."""
+    endpoint = settings.otlp_traces_endpoint
+    if endpoint is None:
+        return None
+    if not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(f"--otlp-traces-endpoint {endpoint}: expected http://HOST:4318/v1/traces")
+    try:
+        from fairlead.gateway.seeing.traces import Traces
+    except ModuleNotFoundError as error:
+        needs = f"needs {error.name}: pip install 'fairlead[traces]'"
+        raise ConfigError(f"--otlp-traces-endpoint: {needs}") from None
+    return Traces(endpoint, ratio=settings.trace_ratio, rng=random.Random())

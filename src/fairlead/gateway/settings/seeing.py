@@ -9,3 +9,10 @@ class Watching(Group):
     metrics_max_clients: int = setting(
         1000, "clients with a label of their own, the others share `other`", "N", ge=1, le=100_000
     )
+    access_log: str | None = setting(None, "a line of JSON for each request; -: on stdout", "FILE")
+    otlp_traces_endpoint: str | None = setting(
+        None, "send traces there by OTLP over HTTP", "URL", also=("otlp_endpoint",)
+    )
+    trace_ratio: float = setting(
+        0.01, "share of requests traced that come without a trace", "SHARE", ge=0, le=1
+    )

@@ -1,0 +1,133 @@
+"""The access log: a line of JSON for each request. No prompt, no answer, no key is ever in it."""
+
+import os
+import re
+import sys
+import threading
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import orjson
+
+from fairlead.errors import ConfigError, in_words
+from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.seeing.outbox import Outbox
+
+_REQUEST_ID = re.compile(rb"^x-request-id: ?([\x21-\x7e]{1,128})\r$", re.IGNORECASE | re.MULTILINE)
+
+
+class Entry(NamedTuple):
+    """One request, as it is kept until it is written. Seconds are of the clock on the wall."""
+
+    time_s: float
+    number: str  # the gateway's own, "" for one that was refused before it had one
+    lines: bytes  # its headers, which may have an id
+    path: str
+    client: str | None
+    model: str | None
+    worker: str
+    status: int
+    tokens: tuple[int, int, int]  # extend, cached, output
+    wait_s: float | None
+    ttft_s: float | None
+    duration_s: float | None
+
+    def written(self) -> bytes:
+        """As one line."""
+        found = _REQUEST_ID.search(self.lines)
+        extend, cached, output = self.tokens
+        return orjson.dumps(
+            {
+                "time": datetime.fromtimestamp(self.time_s, UTC).isoformat(timespec="milliseconds"),
+                "id": found[1].decode() if found else None,
+                "number": self.number or None,
+                "path": self.path,
+                "client": self.client,
+                "model": self.model,
+                "worker": self.worker or None,
+                "status": self.status,
+                "extend_tokens": extend,
+                "cached_tokens": cached,
+                "output_tokens": output,
+                "wait_s": _rounded(self.wait_s),
+                "ttft_s": _rounded(self.ttft_s),
+                "duration_s": _rounded(self.duration_s),
+            },
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+
+
+class AccessLog:
+    """Writes to a file, or to standard output for "-"."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()  # between the thread that writes and `reopen`
+        self._file = self._open()
+        self.outbox: Outbox[Entry] = Outbox(self._write)
+
+    def over(self, exchange: Exchange, status: int, *, time_s: float, now_s: float) -> None:
+        """It has ended and is settled."""
+        ticket, arrived_s = exchange.ticket, exchange.arrived_s
+        extend_len = ticket.settled_len
+        served = (extend_len, ticket.matched_len, ticket.output_len) if extend_len else (0, 0, 0)
+        entry = Entry(
+            time_s,
+            ticket.request.id,
+            exchange.lines,
+            exchange.surface.name,
+            ticket.request.client,
+            ticket.model,
+            ticket.worker,
+            status,
+            served,
+            (exchange.sent_s or now_s) - arrived_s,
+            exchange.first_s - arrived_s if exchange.first_s else None,
+            now_s - arrived_s,
+        )
+        self.outbox.add(entry)
+
+    def refused(self, request: Incoming, status: int, *, time_s: float) -> None:
+        """It was refused before any engine was thought of."""
+        path = request.surface.name if request.surface is not None else ""
+        lines = b"".join(request.lines)
+        entry = Entry(
+            time_s, "", lines, path, request.client, None, "", status, (0, 0, 0), None, None, None
+        )
+        self.outbox.add(entry)
+
+    def reopen(self) -> None:
+        """The file was moved away: go on in a new one. Raises ConfigError, and keeps the old one."""
+        fresh = self._open()
+        with self._lock:
+            self._file, old = fresh, self._file
+        _close(old)
+
+    async def close(self) -> None:
+        """Write the rest."""
+        await self.outbox.close()
+        _close(self._file)
+
+    def _open(self) -> int:
+        if self._path == "-":
+            return sys.stdout.fileno()
+        try:
+            return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise ConfigError(f"--access-log {self._path}: {in_words(error)}") from None
+
+    def _write(self, entries: list[Entry]) -> None:
+        data = memoryview(b"".join(entry.written() for entry in entries))
+        with self._lock:
+            while data:
+                data = data[os.write(self._file, data) :]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
+
+
+def _close(file: int) -> None:
+    if file != sys.stdout.fileno():
+        os.close(file)
