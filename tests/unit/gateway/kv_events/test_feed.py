@@ -204,3 +204,10 @@ def test_a_guess_that_is_not_confirmed_is_denied(begun: bool) -> None:
     told.index.advance(2_500_000 if begun else 301_000_000)
     assert told.has(1, 2) == 1
     assert told.index.disproved("w") == ((1, 0) if begun else (0, 1))
+
+
+def test_only_whole_blocks_of_the_engines_count() -> None:
+    """Its block of four tokens is four of ours, and no prompt of three finds any of it."""
+    told = Told()
+    told.take(0, ["BlockStored", [70], None, [1, 2, 3, 4], 4, None])
+    assert (told.has(1, 2, 3), told.has(1, 2, 3, 4, 5)) == (0, 4)
