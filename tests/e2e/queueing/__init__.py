@@ -1,0 +1,1 @@
+"""A stock engine behind the gateway that queues for it."""

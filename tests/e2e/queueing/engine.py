@@ -1,0 +1,180 @@
+"""A stock vLLM server with four places, a gateway in this process, and two tenants who ask without end."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fairlead.core.service import Service
+from fairlead.engines.demo_model import demo_model
+from fairlead.engines.local import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import GatewaySettings
+from tests.e2e.gateway.world import Connection, eventually
+
+START_TIMEOUT_S = 420.0
+STOP_TIMEOUT_S = 20.0
+FLOOD, LIGHT = "flood", "light"
+# Requests each keeps open. Both ask for more than half of the four places at all times, one of them
+# for five times as much as the other.
+CALLERS = {FLOOD: 30, LIGHT: 6}
+OUTPUTS = 8
+# Longest wait for so many answers, on a machine that has other things to do.
+PATIENCE_S = 150.0
+SYSTEM = "You are a patient assistant who answers in full sentences. " * 2
+
+
+@contextlib.contextmanager
+def stock_engine(folder: Path) -> Iterator[str]:
+    """Its URL. No plug-in, and so nothing that is fair in it."""
+    (port,) = free_ports(1)
+    command = [
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server",
+        "--model", str(demo_model()), "--served-model-name", "demo",
+        "--host", HOST, "--port", str(port), *CPU_FLAGS, *DEMO_FLAGS,
+        "--enable-prefix-caching", "--enable-prompt-tokens-details",
+    ]  # fmt: skip
+    environment = {
+        **os.environ, **QUIET,
+        "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+    }  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        wait_until_it_answers(port, process, folder / "log")
+        yield f"http://{HOST}:{port}"
+    finally:
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_TIMEOUT_S)
+
+
+def wait_until_it_answers(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        assert process.poll() is None, log.read_text(errors="replace")[-4000:]
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection(HOST, port, timeout=10)
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        time.sleep(0.5)
+    raise AssertionError(log.read_text(errors="replace")[-4000:])
+
+
+@dataclass
+class Outcome:
+    """What came of a run while both tenants were backlogged."""
+
+    served: dict[str, int] = field(default_factory=dict)  # extend + 2 * output tokens
+    passed: list[int] = field(default_factory=list)  # of the flood's, while one of light's waited
+    statuses: set[int] = field(default_factory=set)
+    engine_queue: list[int] = field(default_factory=list)  # sent and not begun, sampled
+    queued_here: list[int] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """How much more the flood got."""
+        return self.served[FLOOD] / self.served[LIGHT]
+
+
+class Traffic:
+    """Both tenants' callers, each asking again as soon as it is answered."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._number = 0
+        self._begun = {FLOOD: 0, LIGHT: 0}
+        self._answers = 0
+        self.outcome = Outcome()
+
+    async def run(self, *, warm: int, answers: int) -> Outcome:
+        """Count from the `warm`-th answer on, until there are `answers` more."""
+        callers = [
+            asyncio.create_task(self._call(tenant))
+            for tenant, number in CALLERS.items()
+            for _ in range(number)
+        ]
+        while self._answers < warm:
+            await asyncio.sleep(0.02)
+            assert not any(caller.done() for caller in callers), self.outcome.statuses
+        before = {tenant: self._service(tenant) for tenant in CALLERS}
+        self.outcome.passed.clear()
+        while self._answers < warm + answers:
+            await asyncio.sleep(0.05)
+            for worker in self._gateway.dispatcher.workers.values():
+                waiting = [t for t in worker.tickets if t.state.name == "WAITING"]
+                self.outcome.engine_queue.append(len(waiting))
+            self.outcome.queued_here.append(len(self._gateway.dispatcher.queueing))
+        self.outcome.served = {tenant: self._service(tenant) - before[tenant] for tenant in CALLERS}
+        for task in callers:
+            task.cancel()
+        await asyncio.gather(*callers, return_exceptions=True)
+        return self.outcome
+
+    def _service(self, tenant: str) -> int:
+        accounts = dict(self._gateway.dispatcher.ledger.accounts())
+        return (
+            accounts[tenant].service.system_view() if tenant in accounts else Service().extend_len
+        )
+
+    async def _call(self, tenant: str) -> None:
+        connection = Connection(*await asyncio.open_connection(HOST, self._gateway.port))
+        try:
+            while True:
+                self._number += 1
+                body = {
+                    "model": "demo",
+                    "prompt": f"{SYSTEM} {tenant} asks question {self._number}",
+                    "max_tokens": OUTPUTS,
+                    "ignore_eos": True,
+                    "stream": True,
+                }
+                begun = self._begun[FLOOD]
+                connection.send(
+                    "/v1/completions",
+                    json.dumps(body).encode(),
+                    x_smg_tenant_id=tenant,
+                    content_type="application/json",
+                )
+                head = (await connection.reader.readuntil(b"\r\n\r\n")).decode()
+                self.outcome.statuses.add(int(head.split()[1]))
+                assert self.outcome.statuses == {200}, head
+                first = True
+                async for _ in connection.chunks():
+                    if first:
+                        self._begun[tenant] += 1
+                        if tenant == LIGHT:
+                            self.outcome.passed.append(self._begun[FLOOD] - begun)
+                    first = False
+                self._answers += 1
+        finally:
+            connection.writer.close()
+
+
+def flood(url: str, *, warm: int, answers: int, **settings: object) -> Outcome:
+    """Two tenants before one engine, under a gateway with these settings."""
+
+    async def run() -> Outcome:
+        made = {"port": 0, "worker_urls": [url], "trust_tenant_header": True, **settings}
+        gateway = Gateway(GatewaySettings.model_validate({**made, "shutdown_timeout_secs": 0.1}))
+        await gateway.start()
+        await eventually(gateway.dispatcher.ready, within=30)
+        async with asyncio.timeout(PATIENCE_S):
+            outcome = await Traffic(gateway).run(warm=warm, answers=answers)
+        await gateway.stop()
+        return outcome
+
+    return asyncio.run(run())
