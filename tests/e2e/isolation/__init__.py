@@ -1,0 +1,1 @@
+"""Caches that clients do not share, with a real engine."""

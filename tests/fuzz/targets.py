@@ -1,0 +1,202 @@
+"""What is fuzzed: each target takes bytes and fails if something is said of them that must not be.
+
+A target is deterministic: how its bytes are cut into pieces is in the first four of them.
+"""
+
+import json
+import random
+import re
+from collections.abc import Callable
+
+import orjson
+
+from fairlead.errors import FairleadError
+from fairlead.gateway.additions import Additions
+from fairlead.gateway.answer_reader import AnswerReader, Head
+from fairlead.gateway.answers import StreamedAnswer, read_whole
+from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.openai import Call, read_call
+from fairlead.gateway.repeated import KnownHeads, Remembered
+from fairlead.gateway.requests import RequestReader
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.surface import SURFACES
+
+SEED_LEN = 4
+MAX_BODY = 300
+_WARM = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
+_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
+_ADDITIONS = Additions(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
+_CUT_EVENTS = (b"\n\n", b"\r\n\r\n")
+
+
+def cut(data: bytes) -> list[bytes]:
+    """The bytes in pieces, sometimes in one."""
+    rng, data = random.Random(data[:SEED_LEN]), data[SEED_LEN:]
+    places = sorted(rng.randrange(len(data) + 1) for _ in range(rng.choice((0, 0, 1, 3, 9))))
+    return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+class _Forgetful(RequestReader):
+    def _learn(self, data: bytes) -> None:
+        """Remembers nothing: the parser reads it all."""
+
+
+def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]:
+    arrived, known = Arrived(), KnownHeads[Incoming]()
+    warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, known=known)
+    warm.feed(_WARM % (5, b"hello"))
+    warm.take()
+    reader = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, known=known)
+    for piece in pieces:
+        reader.feed(piece)
+    seen: list[object] = [reader.receiving, reader.deaf]
+    while reader.ready:
+        one = reader.take()
+        seen.append((one.method, one.target, b"".join(one.lines), one.body, one.shown(), one.tenant,
+                     one.keep_alive, one.http10, one.status, str(one.refusal)))  # fmt: skip
+        if one.refusal is None:
+            check_forwarded(one)
+    reader.drop()
+    assert arrived.length == 0, "bytes of bodies are counted that nobody has"
+    refusals = [one for one in seen[2:] if isinstance(one, tuple) and one[-1] != "None"]
+    assert len(refusals) <= 1 and seen[-len(refusals) :][: len(refusals)] == refusals
+    return seen
+
+
+def check_forwarded(request: Incoming) -> None:
+    """What would be written to an engine is one request, whoever reads it."""
+    assert len(request.body) <= MAX_BODY
+    assert re.fullmatch(rb"[!-~]+", request.target), request.target
+    lines = b"".join(request.lines)
+    assert b"".join(_LINE.findall(lines)) == lines, lines
+    names = [line.partition(b":")[0].lower().replace(b"_", b"-") for line in lines.split(b"\r\n")]
+    for name in (
+        b"content-length",
+        b"transfer-encoding",
+        b"host",
+        b"connection",
+        b"x-smg-tenant-id",
+    ):
+        assert name not in names, lines
+
+
+def requests(data: bytes) -> None:
+    """Neither a request more nor one less than the parser alone would see, nor another one."""
+    pieces = cut(data)
+    assert _requests_of(RequestReader, pieces) == _requests_of(_Forgetful, pieces)
+
+
+class _Hearing(AnswerReader):
+    """A connection that asks again whenever an answer has ended."""
+
+    def __init__(self) -> None:
+        super().__init__((Remembered(), Remembered()))
+        self.heard: list[object] = []
+        self._listener = self
+
+    def on_head(self, head: Head) -> None:
+        lines = b"".join(head.lines)
+        assert b"".join(_LINE.findall(lines)) == lines, lines
+        assert head.status >= 100
+        self.heard += [(head.status, lines, head.content_type, head.framed, head.keep_alive), b""]
+
+    def on_data(self, data: bytes) -> None:
+        self.heard[-1] += data  # type: ignore[operator]
+
+    def on_end(self) -> None:
+        self.heard.append("end")
+
+    def on_lost(self, *, stale: bool) -> None:
+        self.heard.append("lost")
+
+    def abort(self) -> None:
+        self._listener = None
+
+    def _finish(self) -> None:
+        self.on_end()
+        self._reset()
+
+    def _lose(self) -> None:
+        self.on_lost(stale=False)
+        self.abort()
+
+
+class _Forgetting(_Hearing):
+    def _learn(self, data: bytes) -> None:
+        """Remembers nothing."""
+
+
+_ANSWERS = (
+    b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+    (
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"5\r\nhello\r\n0\r\n\r\n"
+    ),
+)
+
+
+def answers(data: bytes) -> None:
+    """An engine's answer is heard the same with a memory of the one before and without."""
+    heard = []
+    for kind in (_Hearing, _Forgetting):
+        reader = kind()
+        for answer in (*_ANSWERS, *cut(data)):
+            reader.data_received(answer)
+        assert reader.heard.count("lost") <= 1
+        heard.append(reader.heard)
+    assert heard[0] == heard[1]
+
+
+def streams(data: bytes) -> None:
+    """What passes of a stream is what came, in order; only whole events are ever left out."""
+    pieces = cut(data)
+    whole = b"".join(pieces)
+    for surface in SURFACES.values():
+        for hide in (False, True):
+            answer = StreamedAnswer(surface, hide_usage=hide)
+            said = b"".join(map(answer.feed, pieces)) + answer.rest()
+            assert said == whole if not hide else is_within(said, whole)
+            assert answer.output_len >= 0
+            answer.text()
+        read_whole(surface, whole)
+
+
+def is_within(part: bytes, whole: bytes) -> bool:
+    """Whether `part` is `whole` without some of its events."""
+    for end in _CUT_EVENTS:
+        events = iter(whole.split(end))
+        if all(event in events for event in part.split(end)):
+            return True
+    return False
+
+
+def bodies(data: bytes) -> None:
+    """Any body is refused in our words, or goes on saying what it said, and who asks."""
+    body = data[SEED_LEN:]
+    for surface in SURFACES.values():
+        try:
+            call = read_call(body, surface)
+            _ADDITIONS.isolate(call, "alice")
+            asks = _ADDITIONS.asks_usage(call)
+            fields = _ADDITIONS.to(call, "alice", ask_usage=asks)
+            sent = b"".join(fields.added_to(body, call.document))
+        except FairleadError:
+            continue
+        check_sent(orjson.loads(sent), call)
+
+
+def check_sent(sent: dict[str, object], call: Call) -> None:
+    """Ours is in it, and the rest is theirs."""
+    ours = {"vllm_xargs", "cache_salt", "stream_options"}
+    before = {name: value for name, value in call.document.items() if name not in ours}
+    assert json.dumps({k: v for k, v in sent.items() if k not in ours}) == json.dumps(before)
+    if call.surface.identity:
+        xargs = sent["vllm_xargs"]
+        assert isinstance(xargs, dict) and xargs["fair_client"] == "alice"
+    if call.surface.charged:
+        assert sent["cache_salt"] == call.salt
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "requests": requests, "answers": answers, "streams": streams, "bodies": bodies
+}  # fmt: skip
