@@ -88,7 +88,7 @@ def sent(body: bytes, additions: Additions = NAMING) -> bytes:
     return b"".join(bytes(piece) for piece in pieces)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=PLAIN)
 def test_only_our_field_is_added(body: bytes) -> None:
     at = body.rindex(b"}")
@@ -99,7 +99,7 @@ def test_only_our_field_is_added(body: bytes) -> None:
     assert json.loads(with_it)["vllm_xargs"] == OURS
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(body=PLAIN | CLAIMING)
 def test_whatever_came_under_our_name_ours_is_what_every_reader_finds(body: bytes) -> None:
     """Readers differ in which of two equal names they believe: there is only one left."""
@@ -119,7 +119,7 @@ def test_whatever_came_under_our_name_ours_is_what_every_reader_finds(body: byte
     assert found == theirs
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(body=PLAIN | CLAIMING)
 def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
     assert sent(body, NAMELESS) == body
@@ -129,7 +129,7 @@ def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
     assert b"".join(pieces.added_to(embedded, call.document)) == embedded
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(body=PLAIN | CLAIMING)
 def test_what_is_read_is_what_the_standard_library_reads(body: bytes) -> None:
     """One reader that believed another value than the engine's would be a way around a limit."""
