@@ -13,6 +13,8 @@ from fairlead.gateway.seeing.histogram import LENGTHS, TIMES_US, TOKEN_TIMES_US,
 
 # Model names that are kept apart; callers write them, and an engine may accept any.
 MAX_MODELS = 100
+# Values that are put into buckets at once: enough to be cheap, too few to hold anybody up.
+_FOLDED = 256
 
 
 class OfModel:
@@ -28,6 +30,11 @@ class OfModel:
         self.input = Histogram(LENGTHS)
         self.cached = Histogram(LENGTHS)
         self.output = Histogram(LENGTHS)
+
+    def fold(self) -> None:
+        """See `Histogram.fold`; 30 microseconds or so for each."""
+        for each in (self.duration, self.ttft, self.tpot, self.input, self.cached, self.output):
+            each.fold()
 
 
 class OfClient:
@@ -76,6 +83,8 @@ class Recorder:
         model.codes[status] = model.codes.get(status, 0) + 1
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
         model.duration.observe(int((now_s - arrived_s) * 1e6))
+        if len(model.duration) >= _FOLDED:
+            model.fold()
         client.wait.observe(int(((sent_s or now_s) - arrived_s) * 1e6))
         extend_len, output_len = ticket.settled_len, ticket.output_len
         if not extend_len:
@@ -102,6 +111,11 @@ class Recorder:
         """A request to an engine's path was refused before any engine was thought of."""
         codes = self._of_model(None).codes
         codes[status] = codes.get(status, 0) + 1
+
+    def tick(self) -> None:
+        """A second has passed. O(clients + their requests since)."""
+        for client in self._clients.values():
+            client.wait.fold()
 
     def models(self) -> Mapping[str | None, OfModel]:
         """By name, None for requests that named none."""

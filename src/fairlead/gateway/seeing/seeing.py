@@ -93,6 +93,7 @@ class Seeing:
         took_s = now_s - self._looked_s
         if took_s >= 0.95:  # the clock of the loop may be a little ahead
             self._looked_s = now_s
+            self.recorder.tick()
             self._ring.add(self.look.look(time_s=time.time(), took_s=took_s))
 
     def data(self, since: int) -> bytes:
