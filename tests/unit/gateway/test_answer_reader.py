@@ -102,7 +102,7 @@ BROKEN = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200, deadline=None)
 @given(
     answers=st.lists(st.sampled_from(USUAL * 3 + BROKEN), min_size=1, max_size=6),
     cuts=st.lists(st.lists(st.integers(0, 1 << 16), max_size=4), min_size=6, max_size=6),
@@ -119,7 +119,7 @@ def test_with_a_memory_the_same_is_heard(
     assert hear(Reader, pieces) == hear(ParserOnly, pieces)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(data=st.lists(st.sampled_from([b"5\r\n", b"0\r\n", b"\r\n", b"5", b"hello", b"a", b";x"])))
 def test_whole_chunks_are_what_the_parser_takes_them_for(data: list[bytes]) -> None:
     came = whole_chunks(b"".join(data))

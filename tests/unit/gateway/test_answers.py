@@ -157,7 +157,7 @@ SAID = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200, deadline=None)
 @given(
     events=st.lists(
         st.tuples(st.sampled_from(SHAPES[:1] * 6 + SHAPES), st.sampled_from(SAID)), max_size=12

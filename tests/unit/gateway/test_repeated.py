@@ -89,7 +89,7 @@ LIKE = [
 ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=200, deadline=None)
 @given(
     messages=st.lists(st.sampled_from(USUAL * 5 + LIKE), min_size=1, max_size=8),
     at=st.lists(st.integers(0, 1 << 16), max_size=12),
@@ -107,7 +107,7 @@ def test_a_reader_with_a_memory_reads_what_one_without_reads(
     assert read(RequestReader, pieces) == read(ParserOnly, pieces)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None)
 @given(
     place=st.integers(0, len(post(b"hello")) - 1),
     byte=st.integers(0, 255),
