@@ -158,6 +158,8 @@ class Exchange:
             if self.ticket.state is State.STARTED and self._caller is not None:
                 if data:
                     self._caller.write_stream(None, data)
+                if answer.output_len - self.ticket.output_len >= _CHARGED:
+                    self._host.dispatcher.emitted(self.ticket, answer.output_len)
             else:
                 self._stream(data)
             return
@@ -249,9 +251,6 @@ class Exchange:
             head = self._head
             self._body = ()  # it will not be sent again
         self._caller.write_stream(head, data)
-        answer, ticket = self._answer, self.ticket
-        if isinstance(answer, StreamedAnswer) and answer.output_len - ticket.output_len >= _CHARGED:
-            self._host.dispatcher.emitted(ticket, answer.output_len)
 
     def _end_stream(self, answer: StreamedAnswer) -> None:
         self._stream(answer.rest())

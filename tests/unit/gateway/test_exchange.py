@@ -1,0 +1,88 @@
+"""A request between a caller and an engine that are both played: what is charged, and to whom."""
+
+from typing import Any, cast
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.request import Request
+from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
+from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
+from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.host import Host
+from fairlead.gateway.surface import surface_of
+from fairlead.routers.d2lpm import D2LPM
+
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"so"}}]}\n\n'
+
+
+class Played:
+    """Stands for caller, host, engine and connection at once; whatever is called is noted."""
+
+    def __init__(self, *workers: str, window: int = 1) -> None:
+        self.calls: list[str] = []
+        rules = QueueRules(window=window)
+        self.dispatcher = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=rules, on_ready=lambda _: None
+        )
+        self.url, self.path, self.fixed_lines, self.is_paused = "w", b"", b"", False
+        self.breaker = CircuitBreaker(BreakerRules())
+        for worker in workers or ("w",):
+            self.dispatcher.worker_up(worker)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*values: Any, **_: Any) -> Any:
+            self.calls.append(name)
+            return self
+
+        return call
+
+    def ticket(self, *, streams: bool) -> Ticket:
+        order = len(self.dispatcher.queueing) + 1
+        prompt = ChunkedText().extended(b"x" * 400).chunks
+        request = Request(
+            id=str(order), client="a", prompt=prompt, input_len=100, max_tokens=500, order=order
+        )
+        return self.dispatcher.arrive(request, model=None, text_len=400, streams=streams)
+
+    def exchange(self, *, streams: bool) -> Exchange:
+        surface = surface_of(b"/v1/chat/completions")
+        assert surface is not None
+        return Exchange(
+            host=cast("Host", self),
+            caller=self,
+            ticket=self.ticket(streams=streams),
+            target=b"/v1/chat/completions",
+            lines=b"",
+            body=(b"{}",),
+            hide_usage=False,
+            prompt=ChunkedText(),
+            surface=surface,
+            remembers=True,
+            streams=streams,
+            deadline=1e9,
+            queue_until=1e9,
+        )
+
+
+def head(content_type: bytes) -> Head:
+    made = Head()
+    made.status, made.content_type = 200, content_type
+    return made
+
+
+def streaming(played: Played) -> Exchange:
+    exchange = played.exchange(streams=True)
+    exchange.send()
+    exchange.on_head(head(b"text/event-stream"))
+    exchange.on_data(EVENT)
+    assert exchange.ticket.state is State.STARTED
+    return exchange
+
+
+def test_outputs_are_charged_while_they_stream() -> None:
+    """Or a client with one endless answer would look as if it had had nothing."""
+    exchange = streaming(Played())
+    for _ in range(100):
+        exchange.on_data(EVENT)
+
+    assert 101 - 16 < exchange.ticket.charged_len <= 101
