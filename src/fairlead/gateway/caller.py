@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, MethodNotAllowed, NoEngine
 from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.first_lines import REASONS, opening_of, without
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
@@ -24,15 +25,6 @@ _IDLE_S = 75.0
 _LINGER_S = 1.0
 # Nothing of an answer has gone out for so long: its caller has stopped reading without leaving.
 _STUCK_S = 10.0
-
-_REASONS = {
-    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 403: b"Forbidden",
-    404: b"Not Found",
-    405: b"Method Not Allowed", 408: b"Request Timeout", 413: b"Content Too Large",
-    429: b"Too Many Requests", 431: b"Request Header Fields Too Large",
-    500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable",
-    504: b"Gateway Timeout",
-}  # fmt: skip
 
 
 class Work(Protocol):
@@ -92,20 +84,6 @@ class Site(Protocol):
     def refused(self, request: Incoming, status: int) -> None:
         """It is answered with this error, and no engine has heard of it."""
         ...
-
-
-def _opening(head: Head) -> bytes:
-    """Its first line and its headers, made once for all answers that share the head."""
-    reason = _REASONS.get(head.status, b"")
-    head.opening = b"HTTP/1.1 %d %b\r\n%b" % (head.status, reason, b"".join(head.lines))
-    return head.opening
-
-
-def _without(lines: bytes, echo: bytes) -> bytes:
-    """Header lines but for those with a name that `echo` has, too: an engine may echo as well."""
-    names = {line.partition(b":")[0] for line in echo.split(b"\r\n") if line}
-    kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() not in names]
-    return b"\r\n".join(kept)
 
 
 class CallerConnection(asyncio.Protocol):
@@ -198,10 +176,10 @@ class CallerConnection(asyncio.Protocol):
         """An answer in one piece."""
         self._site.count(head.status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
-        opening = head.opening or _opening(head)
+        opening = head.opening or opening_of(head)
         echo = self._current.echo
         if echo:
-            opening = _without(opening, echo)
+            opening = without(opening, echo)
         self._write(b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, len(body), echo, close, body))
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
@@ -241,10 +219,10 @@ class CallerConnection(asyncio.Protocol):
         self._site.count(status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         fields = b"".join(lines)
-        reason = _REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
+        reason = REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
         echo = self._current.echo
         if echo:
-            fields = _without(fields, echo)
+            fields = without(fields, echo)
         return b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (status, reason, fields, echo, framing, close)
 
     def _write(self, data: bytes) -> None:
@@ -312,6 +290,10 @@ class CallerConnection(asyncio.Protocol):
             self._work = begin()
         except FairleadError as error:
             self.refuse(error)
+        except Exception:  # our bug: nobody would answer this caller, or go on after it
+            self._work = None
+            self.abort()
+            raise
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""

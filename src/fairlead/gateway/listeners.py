@@ -6,6 +6,7 @@ from ssl import SSLContext
 
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
 from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.guarded import guarded
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.settings import GatewaySettings
@@ -53,7 +54,7 @@ class Listeners:
         """A second has passed: who asks for metrics has limits on time, too."""
         if self._page is not None:
             for connection in list(self._page.connections):
-                connection.tick(now)
+                guarded(connection.tick, now)
 
     def close(self) -> None:
         """Take no more connections, and leave those that only ask for metrics."""

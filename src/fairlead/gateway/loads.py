@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Worker
 from fairlead.errors import EngineFailed
+from fairlead.gateway.guarded import guarded
 from fairlead.gateway.probe import Probe
 from fairlead.gateway.upstream import Engine
 
@@ -93,15 +94,19 @@ class Loads:
 
     async def _tick(self) -> None:
         while True:
-            now = self._loop.time()
-            for name, worker in list(self._dispatcher.workers.items()):
-                if self._is_due(name, worker, now):
-                    task = self._loop.create_task(self._ask(name, begun=now))
-                    self._asking[name] = task
-                    task.add_done_callback(partial(self._asked, name))
-            for name in [name for name in self._due if name not in self._dispatcher.workers]:
-                del self._due[name]
+            guarded(self._look_round)
             await asyncio.sleep(self._interval_s)
+
+    def _look_round(self) -> None:
+        """Ask those whose turn it is."""
+        now = self._loop.time()
+        for name, worker in list(self._dispatcher.workers.items()):
+            if self._is_due(name, worker, now):
+                task = self._loop.create_task(self._ask(name, begun=now))
+                self._asking[name] = task
+                task.add_done_callback(partial(self._asked, name))
+        for name in [name for name in self._due if name not in self._dispatcher.workers]:
+            del self._due[name]
 
     def _is_due(self, name: WorkerId, worker: Worker, now: float) -> bool:
         if not worker.up:

@@ -17,6 +17,7 @@ from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.connections import Connections
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Timer
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.intake import Intake
@@ -230,11 +231,11 @@ class Gateway:
         while True:
             await asyncio.sleep(min(1.0, self.client_timeout_s / 2))
             now = self._loop.time()
-            self._retries.budget.tick(now, self._intake.count)
-            self._workers.tick(now)
-            self._seeing.tick()
+            guarded(self._retries.budget.tick, now, self._intake.count)
+            guarded(self._workers.tick, now)
+            guarded(self._seeing.tick)
             for connection in self._connections:
-                connection.tick(now)
+                guarded(connection.tick, now)
             self._listeners.tick(now)
 
     # -- for the callers' connections

@@ -9,6 +9,7 @@ import zmq
 
 from fairlead.core.request import WorkerId
 from fairlead.core.token_index import Knowledge, TokenIndex
+from fairlead.gateway.guarded import guarded
 from fairlead.gateway.kv_events.feed import Counts, Feed
 from fairlead.gateway.kv_events.subscription import Subscription
 from fairlead.gateway.kv_events.wire import Sockets
@@ -140,8 +141,8 @@ class CacheWatch:
         self._sockets.close()
 
     def _tick(self) -> None:
-        self._index.advance(int(self._loop.time() * 1_000_000))
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
+        guarded(self._index.advance, int(self._loop.time() * 1_000_000))
 
 
 class CacheCounts(NamedTuple):

@@ -321,3 +321,28 @@ def test_an_endpoint_that_is_none_is_said_once(caplog: pytest.LogCaptureFixture)
     uvloop.run(run())
     assert len(caplog.records) == 1
     assert "nonsense" in caplog.text
+
+
+def test_guesses_are_looked_at_again_after_a_look_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fairlead.gateway.kv_events.cache_watch._TICK_S", 0.01)
+
+    async def run() -> None:
+        index, looks, again = TokenIndex(), 0, asyncio.Event()
+
+        def fails(now_us: int) -> None:
+            nonlocal looks
+            looks += 1
+            if looks > 1:
+                again.set()
+            raise ArithmeticError("here")
+
+        index.advance = fails  # type: ignore[method-assign,assignment]
+        watch = CacheWatch(index=index, endpoints={}.get, block_len=1, capacity=1000)
+        watch._tick()
+        async with asyncio.timeout(5):
+            await again.wait()
+        watch.close()
+
+    uvloop.run(run())

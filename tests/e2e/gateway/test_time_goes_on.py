@@ -1,0 +1,86 @@
+"""A bug in one part must not stop the clock of the others."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.incoming import Incoming
+from tests.e2e.gateway.scripts import hang
+from tests.e2e.gateway.world import World, play
+
+
+class Broken(Exception):
+    """What nobody thought of."""
+
+
+def fails(*_: Any) -> None:
+    raise Broken("here")
+
+
+def test_time_limits_hold_although_every_other_part_of_a_second_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(world: World) -> None:
+        gateway = world.gateway
+        gateway._workers.tick = fails  # type: ignore[method-assign]
+        gateway._seeing.tick = fails  # type: ignore[method-assign]
+        await world.connect()  # the first in turn
+        await asyncio.sleep(0.05)
+        for connection in gateway._connections:
+            connection.tick = fails  # type: ignore[method-assign]
+        slow = await world.connect()
+        slow.writer.write(b"POST / HT")
+        assert (await slow.reply()).status == 408
+
+    with caplog.at_level(logging.ERROR, "fairlead"):
+        play(story, hang, client_timeout_secs=0.2)
+    assert "fails: Broken: here" in caplog.messages
+
+
+def test_engines_are_asked_for_their_load_after_a_look_that_failed() -> None:
+    async def story(world: World) -> None:
+        loads, looks = world.gateway._loads, asyncio.Event()
+        is_due = loads._is_due
+
+        def fails_once(*args: Any) -> bool:
+            loads._is_due = lambda *args: looks.set() or is_due(*args)  # type: ignore[method-assign]
+            raise Broken
+
+        loads._is_due = fails_once  # type: ignore[method-assign]
+        async with asyncio.timeout(5):
+            await looks.wait()
+
+    play(story, hang, load_interval_secs=0.01)
+
+
+def test_a_caller_whose_work_cannot_begin_is_let_go() -> None:
+    """What had to come first was done; what stood for it must not stay in its place."""
+
+    async def story(world: World) -> None:
+        gateway = world.gateway
+        made: list[CallerConnection] = []
+
+        class Before:
+            deadline = 1e9
+            caller_gone = tick = stop = pause = resume = fails
+
+        def handle(connection: CallerConnection, request: Incoming) -> Any:
+            made.append(connection)
+            return Before()
+
+        gateway.handle = handle  # type: ignore[method-assign]
+        caller = await world.connect()
+        caller.send("/v1/completions", b"{}")
+        while not made:
+            await asyncio.sleep(0.01)
+        with pytest.raises(Broken):
+            made[0].proceed(fails)  # type: ignore[arg-type]
+        async with asyncio.timeout(5):
+            assert await caller.reader.read() == b""
+            while len(gateway._connections):
+                await asyncio.sleep(0.01)
+
+    play(story, hang)
