@@ -136,8 +136,7 @@ class Workers:
             task.cancel()
         waiting = self._dispatcher.forget_worker(url)
         self._settle()  # first: it may need those that took no requests
-        for ticket in waiting:
-            self._move(ticket)
+        self._move_from(url, waiting)
         watch.engine.close()
 
     async def close(self) -> None:
@@ -161,8 +160,7 @@ class Workers:
             watch.successes = 0
         waiting = self._dispatcher.worker_down(url)
         self._settle()
-        for ticket in waiting:
-            self._move(ticket)
+        self._move_from(url, waiting)
         watch.soon.set()
 
     def failing(self, url: WorkerId, fault: Fault) -> None:
@@ -203,6 +201,12 @@ class Workers:
         return list(merged.values())
 
     # -- inside
+
+    def _move_from(self, url: WorkerId, waiting: list[Ticket]) -> None:
+        """Move those that another engine has not taken from the queue meanwhile."""
+        for ticket in waiting:
+            if ticket.worker in {url, ""}:
+                self._move(ticket)
 
     def _trusting(self) -> SSLContext:
         """Reading the authorities takes 20 ms: once for all engines."""
