@@ -1,9 +1,6 @@
 """Engines that come and go while requests wait for them: who moves, and who has moved already."""
 
 import asyncio
-from collections.abc import Callable
-
-import pytest
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
@@ -28,10 +25,7 @@ def arrive(dispatcher: Dispatcher, order: int) -> Ticket:
     return dispatcher.arrive(request, model=None, text_len=400)
 
 
-@pytest.mark.parametrize("end", [Workers.lost, Workers.remove])
-def test_what_another_engine_took_meanwhile_is_not_moved(
-    end: Callable[[Workers, str], None],
-) -> None:
+def test_what_another_engine_took_meanwhile_is_not_moved() -> None:
     """The engine that rested takes requests again as the other goes, and fills itself from its queue."""
 
     async def story() -> None:
@@ -50,7 +44,7 @@ def test_what_another_engine_took_meanwhile_is_not_moved(
             workers.failing(B, Fault.STATUS)
         assert not dispatcher.workers[B].takes
         under_way, waiting, newest = [arrive(dispatcher, order) for order in (1, 2, 3)]
-        end(workers, A)
+        workers.lost(A)
 
         assert sent == [newest]
         assert (newest.worker, newest.state) == (B, State.WAITING)
