@@ -5,6 +5,7 @@ event is held until the rest of it comes, since the caller could not read it eit
 stream differ in nothing but their text: one that begins and ends like one before is not searched.
 """
 
+import logging
 import re
 from typing import Any
 
@@ -12,6 +13,8 @@ import orjson
 
 from fairlead.dispatch import Usage
 from fairlead.gateway.surface.surface import Surface
+
+_log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
 _BACKSLASH = 0x5C
@@ -179,11 +182,15 @@ class WholeAnswer:
 
 def read_whole(surface: Surface, body: bytes) -> tuple[Usage | None, str | None]:
     """Usage and text of a completed answer; None where it does not say."""
-    if surface.scan_usage is not None:
-        return surface.scan_usage(body), None
-    document = _loads(body)
-    text = surface.read_text(document) if surface.read_text is not None else None
-    return surface.read_usage(document), text
+    try:
+        if surface.scan_usage is not None:
+            return surface.scan_usage(body), None
+        document = _loads(body)
+        text = surface.read_text(document) if surface.read_text is not None else None
+        return surface.read_usage(document), text
+    except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
+        _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
+        return None, None
 
 
 def _after(before: Usage | None, used: Usage) -> Usage:

@@ -1,5 +1,6 @@
 """A request between a caller and an engine that are both played: what is charged, and to whom."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
@@ -9,7 +10,7 @@ from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
-from fairlead.gateway.surface import surface_of
+from fairlead.gateway.surface import Surface, surface_of
 from fairlead.routers.d2lpm import D2LPM
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"so"}}]}\n\n'
@@ -44,7 +45,7 @@ class Played:
         )
         return self.dispatcher.arrive(request, model=None, text_len=400, streams=streams)
 
-    def exchange(self, *, streams: bool) -> Exchange:
+    def exchange(self, *, streams: bool, changed: Surface | None = None) -> Exchange:
         surface = surface_of(b"/v1/chat/completions")
         assert surface is not None
         return Exchange(
@@ -56,7 +57,7 @@ class Played:
             body=(b"{}",),
             hide_usage=False,
             prompt=ChunkedText(),
-            surface=surface,
+            surface=changed or surface,
             remembers=True,
             streams=streams,
             deadline=1e9,
@@ -86,3 +87,23 @@ def test_outputs_are_charged_while_they_stream() -> None:
         exchange.on_data(EVENT)
 
     assert 101 - 16 < exchange.ticket.charged_len <= 101
+
+
+def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
+    """Its caller has it already; what was left behind would keep a place in the engine for ever."""
+
+    def broken(_: object) -> None:
+        raise KeyError("usage")
+
+    played = Played()
+    surface = surface_of(b"/v1/chat/completions")
+    assert surface is not None
+    exchange = played.exchange(streams=False, changed=replace(surface, read_usage=broken))
+    exchange.send()
+    exchange.on_head(head(b"application/json"))
+    exchange.on_data(b"{}")
+    exchange.on_end()
+
+    assert (exchange.ticket.state, played.calls[-1]) == (State.ENDED, "over")
+    assert played.dispatcher.workers["w"].queue.window.in_flight == 0
+    assert played.dispatcher.ledger.in_flight("a") == 0
