@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.settings import LIVE, GatewaySettings
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +48,19 @@ def stamp_of(paths: Sequence[Path]) -> Stamp:
         else:
             found.append((status.st_mtime_ns, status.st_ino, status.st_size))
     return tuple(found)
+
+
+def changed_while_running(
+    old: GatewaySettings, wanted: GatewaySettings
+) -> tuple[GatewaySettings, list[str]]:
+    """`old` with what of `wanted` may change under way, and which settings do; the others are named."""
+    names = type(old).model_fields
+    different = {name for name in names if getattr(old, name) != getattr(wanted, name)}
+    if fixed := sorted(different - LIVE):
+        listed = ", ".join(name.replace("_", "-") for name in fixed)
+        _log.warning("settings: %s cannot change while it runs, and stays as it was", listed)
+    live = sorted(different & LIVE)
+    return old.model_copy(update={name: getattr(wanted, name) for name in live}), live
 
 
 class Reloader:

@@ -26,11 +26,12 @@ from fairlead.gateway.loads import Loads
 from fairlead.gateway.marks import Marks
 from fairlead.gateway.observability import Observability
 from fairlead.gateway.parts import make_identity, make_router, queue_rules
+from fairlead.gateway.reload import changed_while_running
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
 from fairlead.gateway.seeing.dashboard import DATA
 from fairlead.gateway.seeing.seeing import Seeing
-from fairlead.gateway.settings import LIVE, GatewaySettings, parse_worker_url
+from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
@@ -190,20 +191,14 @@ class Gateway:
     def apply(self, settings: GatewaySettings) -> None:
         """Go on by other settings. Raises ConfigError, and has then changed nothing."""
         old = self.settings
-        keys = settings.keys()
+        identity = make_identity(settings, settings.keys())
+        if self._identity.needs_key and not identity.needs_key:
+            raise ConfigError("no tenant has a key any more: only a restart opens it to anybody")
         self._listeners.refresh()
-        different = {
-            name for name in type(old).model_fields
-            if getattr(old, name) != getattr(settings, name)
-        }  # fmt: skip
-        if fixed := sorted(different - LIVE):
-            names = ", ".join(name.replace("_", "-") for name in fixed)
-            _log.warning("settings: %s cannot change while it runs, and stays as it was", names)
-        new = old.model_copy(update={name: getattr(settings, name) for name in different & LIVE})
-        self.settings = new
-        self._identity = make_identity(new, keys)
+        new, changed = changed_while_running(old, settings)
+        self.settings, self._identity = new, identity
         self._set_limits(new)
-        weights = Weights(new.weights) if "weights" in different else None
+        weights = Weights(new.weights) if "weights" in changed else None
         self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
         self._retries.change(new.retry_rules())
         self._intake.change(new, self._identity)
@@ -216,8 +211,7 @@ class Gateway:
         for url in old.worker_urls:
             if url not in new.worker_urls and url in self._workers:
                 self._workers.leave(url)
-        changes = sorted(different & LIVE)
-        _log.info("settings are read again; changed: %s", ", ".join(changes) or "nothing named")
+        _log.info("settings are read again; changed: %s", ", ".join(changed) or "nothing named")
 
     def named_files(self) -> list[Path]:
         """Files that the settings name and whose changes matter."""

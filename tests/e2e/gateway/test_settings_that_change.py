@@ -1,0 +1,28 @@
+"""Settings applied under way: wholly or not at all."""
+
+from typing import Any
+
+import pytest
+
+from fairlead.errors import ConfigError
+from tests.e2e.gateway.scripts import good
+from tests.e2e.gateway.world import World, play
+
+
+def apply(world: World, **changes: Any) -> None:
+    world.gateway.apply(world.gateway.settings.model_copy(update=changes))
+
+
+def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> None:
+    """A file with one wrong line, or a flag that was lost, must not let anybody in."""
+
+    async def story(world: World) -> None:
+        with pytest.raises(ConfigError, match="only a restart opens it"):
+            apply(world, tenant_api_key=(), trust_tenant_header=True)
+        assert not world.gateway.settings.trust_tenant_header
+        assert (await world.ask()).status == 401
+        assert (await world.ask(authorization="Bearer k")).status == 200
+        apply(world, tenant_api_key=("a:other",))
+        assert (await world.ask(authorization="Bearer other")).status == 200
+
+    play(story, good, tenant_api_key=("a:k",))
