@@ -194,6 +194,7 @@ class Gateway:
         identity = make_identity(settings, settings.keys())
         if self._identity.needs_key and not identity.needs_key:
             raise ConfigError("no tenant has a key any more: only a restart opens it to anybody")
+        self._workers.check(settings.worker_urls)
         self._listeners.refresh()
         new, changed = changed_while_running(old, settings)
         self.settings, self._identity = new, identity

@@ -6,7 +6,7 @@ it drains or its circuit breaker is open (it keeps its cache, and what it has be
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
@@ -56,8 +56,7 @@ class Workers:
         self._settings = settings
         self._watches: dict[WorkerId, Watch] = {}
         self._tls: SSLContext | None = None
-        if any(url.startswith("https:") for url in settings.worker_urls):
-            self._trusting()  # what is wrong with it is known at the start
+        self.check(settings.worker_urls)  # what is wrong is known at the start
 
     def __contains__(self, url: WorkerId) -> bool:
         return url in self._watches
@@ -80,6 +79,11 @@ class Workers:
             if settings.disable_circuit_breaker and watch.engine.breaker.phase is not Phase.CLOSED:
                 watch.engine.breaker = CircuitBreaker(settings.breaker_rules())
         self._settle()
+
+    def check(self, urls: Iterable[WorkerId]) -> None:
+        """Whether engines at `urls` can be added. Raises ConfigError."""
+        if any(url.startswith("https:") for url in urls):
+            self._trusting()
 
     # -- coming and going
 

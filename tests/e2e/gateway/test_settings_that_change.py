@@ -1,5 +1,6 @@
 """Settings applied under way: wholly or not at all."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,3 +27,14 @@ def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> N
         assert (await world.ask(authorization="Bearer other")).status == 200
 
     play(story, good, tenant_api_key=("a:k",))
+
+
+def test_an_engine_that_cannot_be_believed_changes_nothing_else(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        engines = (*world.gateway.settings.worker_urls, "https://127.0.0.1:1")
+        with pytest.raises(ConfigError, match="ca-cert-paths"):
+            apply(world, worker_urls=engines, tenant_api_key=("a:k",), max_payload_size=1)
+        assert world.gateway.settings.worker_urls == engines[:1]
+        assert (await world.ask()).status == 200
+
+    play(story, good, ca_cert_paths=(tmp_path / "none.pem",))
