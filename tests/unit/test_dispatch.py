@@ -5,7 +5,7 @@ import pytest
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.dispatch import Dispatcher, State, Ticket, Usage
+from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage
 from fairlead.errors import EngineFailed, NoEngine, NotFound, QueueFull
 from fairlead.routers.d2lpm import D2LPM
 
@@ -110,6 +110,22 @@ def test_a_caller_that_leaves_pays_for_what_it_got_and_no_more() -> None:
     made.gone(reading)
 
     assert spent(made, "a", "w") == reading.extend_len + 2 * 5
+
+
+def test_an_answer_in_one_piece_that_runs_is_not_thrown_away_for_nothing() -> None:
+    """Else a client could have every prompt computed, and leave just before each answer."""
+    made = Dispatcher(router=D2LPM(quantum=100_000), index=ChunkIndex(), rules=QueueRules(window=3))
+    made.worker_up("w")
+    early, later, last = send(made), send(made), send(made)
+    queued = send(made)
+    made.gone(queued)
+    made.finished(later, None)  # engines admit in order: `early` runs
+    made.gone(last)
+    made.gone(early)
+
+    settled = [ticket.settled_len for ticket in (early, last, queued)]
+    assert settled == [early.extend_len, 0, 0]
+    assert spent(made, "a", "w") == early.extend_len + later.extend_len
 
 
 def test_a_failed_request_moves_with_its_charge_once_per_engine() -> None:

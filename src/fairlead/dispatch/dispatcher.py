@@ -138,8 +138,13 @@ class Dispatcher:
         self._end(ticket, extend_len=0)
 
     def gone(self, ticket: Ticket) -> None:
-        """The caller left. It stays charged for what it got, and for that only."""
-        self._end(ticket, extend_len=ticket.extend_len if ticket.state is State.STARTED else 0)
+        """The caller left. It stays charged for what it got, and for its prompt if that is known to run:
+        an answer in one piece, thrown away before it comes, is not for nothing. O(log waiting).
+        """
+        queue, runs = ticket.queue, ticket.state is State.STARTED
+        if queue is not None and ticket.state is State.WAITING:
+            runs = queue.window.runs(ticket.number)
+        self._end(ticket, extend_len=ticket.extend_len if runs else 0)
 
     def failed(self, ticket: Ticket) -> None:
         """Its engine failed. Afterwards it is WAITING at the next to try, the charge moved there, or QUEUED.
