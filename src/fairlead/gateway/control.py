@@ -71,7 +71,9 @@ class Control:
     def authorize(self, request: Incoming, peer: str | None) -> None:
         """Whether this caller may. Raises Unauthorized or Forbidden."""
         self.check_key(request)
-        if self._key is None and (not _is_here(peer) or _comes_through_others(request)):
+        if self._key is None and not (
+            _is_here(peer) and _names_here(request) and not _comes_through_others(request)
+        ):
             raise Forbidden("only from this machine, as no --admin-api-key is set")
 
     def answer(self, request: Incoming, path: bytes) -> Answer:
@@ -178,8 +180,20 @@ def _is_here(peer: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+def _names_here(request: Incoming) -> bool:
+    """Whether it is this machine that was to be asked, by its own name for itself.
+
+    A name that somebody has pointed here is most likely a web page's (DNS rebinding), or a proxy's.
+    """
+    host = request.host.decode("latin-1").lower()
+    name = host.rpartition(":")[0] if host[-1:] != "]" and ":" in host else host
+    return name == "localhost" or _is_here(name.removeprefix("[").removesuffix("]"))
+
+
 def _comes_through_others(request: Incoming) -> bool:
-    return any(line.lower().startswith(_THROUGH_OTHERS) for line in request.lines)
+    """Whether it says so; proxies that say nothing speak HTTP/1.0, as nginx unless told otherwise."""
+    lines = b"".join(request.lines).lower().split(b"\r\n")  # of a head that came again they are one
+    return request.http10 or any(line.startswith(_THROUGH_OTHERS) for line in lines)
 
 
 def _document(request: Incoming, fields: set[str]) -> dict[str, Any]:

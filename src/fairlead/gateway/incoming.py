@@ -16,7 +16,7 @@ class Incoming:
 
     __slots__ = (
         "_shown", "api_key", "authorization", "body", "client", "echo", "framing", "has_host",
-        "http10", "keep_alive", "lines", "method", "refusal", "status", "surface", "target",
+        "host", "http10", "keep_alive", "lines", "method", "refusal", "status", "surface", "target",
         "tenant", "tenant_rank", "tenant_twice",
     )  # fmt: skip
 
@@ -31,6 +31,7 @@ class Incoming:
         self.surface: Surface | None = None  # of the path, if that goes to an engine
         self.echo = b""  # lines for the head of its answer
         self.framing = b""  # the header that says where the body ends
+        self.host = b""
         self.has_host = False
         self.http10 = False
         self.keep_alive = True
@@ -47,7 +48,7 @@ class Incoming:
         """Another request with the same head, which has yet to be admitted."""
         other = Incoming()
         other.method, other.target = self.method, self.target
-        other.lines = self.lines[:]
+        other.lines, other.host = self.lines[:], self.host
         other.authorization, other.api_key = self.authorization, self.api_key
         other._shown = self._shown
         other.tenant, other.tenant_rank = self.tenant, self.tenant_rank

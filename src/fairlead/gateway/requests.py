@@ -309,7 +309,7 @@ class RequestReader:
         elif rule == _HOST:
             if incoming.has_host:
                 self.refuse(BadRequest("more than one Host header"))
-            incoming.has_host = True
+            incoming.has_host, incoming.host = True, value
         elif rule == _ENCODING:
             # Whoever is in front may know other codings, or know them otherwise.
             if value.strip(b" ").lower() != b"chunked":

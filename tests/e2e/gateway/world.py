@@ -108,7 +108,7 @@ class Connection:
 
     def send(self, path: str, body: bytes = b"", **headers: str) -> None:
         method = "POST" if body else "GET"
-        lines = [f"{method} {path} HTTP/1.1", "host: gateway", f"content-length: {len(body)}"]
+        lines = [f"{method} {path} HTTP/1.1", "host: localhost", f"content-length: {len(body)}"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
