@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from fairlead.gateway.control import PATHS
+from tests.e2e.gateway.operators import operate
 from tests.e2e.gateway.scripts import (
     Received,
     begin_stream,
@@ -18,23 +19,7 @@ from tests.e2e.gateway.scripts import (
     good,
     hang,
 )
-from tests.e2e.gateway.world import CHAT, FakeEngine, Reply, World, eventually, play
-
-
-async def operate(
-    world: World, method: str, path: str, document: object = None, **headers: str
-) -> Reply:
-    body = b"" if document is None else json.dumps(document).encode()
-    lines = [f"{method} {path} HTTP/1.1", f"content-length: {len(body)}"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    if "host" not in headers:
-        lines.append(f"host: 127.0.0.1:{world.gateway.port}")
-    connection = await world.connect()
-    connection.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
-    try:
-        return await connection.reply()
-    finally:
-        connection.writer.close()
+from tests.e2e.gateway.world import CHAT, FakeEngine, World, eventually, play
 
 
 async def states(world: World) -> dict[str, dict[str, object]]:
@@ -174,50 +159,6 @@ def test_with_an_admin_key_only_who_shows_it_may() -> None:
         assert (await world.ask()).status == 200
 
     play(story, good, admin_api_key="secret-of-ops")
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"x_forwarded_for": "10.0.0.1"},
-        {"origin": "http://evil.test"},
-        {"via": "1.1 p"},
-        {"host": "gateway"},
-        {"host": "evil.test:8000"},
-        {"host": "127.0.0.1.evil.test"},
-        {"host": ""},
-    ],
-)
-def test_without_an_admin_key_nobody_may_through_a_proxy_or_a_web_page(
-    headers: dict[str, str],
-) -> None:
-    async def story(world: World) -> None:
-        for _ in range(3):  # a head that came before is not read again
-            reply = await operate(world, "POST", "/workers", {"url": "http://e:1"}, **headers)
-            assert (reply.status, reply.error()["code"]) == (403, "forbidden")
-        assert (await operate(world, "GET", "/dashboard/data", **headers)).status == 403
-        assert (await operate(world, "GET", "/workers")).status == 200
-
-    play(story, good)
-
-
-def test_without_an_admin_key_nobody_may_by_http_1_0_as_silent_proxies_speak_it() -> None:
-    async def story(world: World) -> None:
-        connection = await world.connect()
-        connection.writer.write(b"GET /workers HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")
-        assert (await connection.reply()).status == 403
-
-    play(story, good)
-
-
-@pytest.mark.parametrize("host", ["localhost", "LocalHost:8000", "127.0.0.1", "[::1]", "[::1]:80"])
-def test_without_an_admin_key_this_machine_may_by_its_own_names(host: str) -> None:
-    async def story(world: World) -> None:
-        for _ in range(3):
-            reply = await operate(world, "POST", "/scheduler", {"scheduler": "fcfs"}, host=host)
-            assert reply.status == 200
-
-    play(story, good)
 
 
 def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_well() -> None:
