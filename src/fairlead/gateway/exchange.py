@@ -4,6 +4,7 @@ The caller gets nothing before the engine's first piece of body, so that until t
 can take over unnoticed. An answer in one piece is held until it is complete, for the same reason.
 """
 
+from asyncio import get_running_loop
 from collections.abc import Sequence
 from time import monotonic
 
@@ -36,9 +37,9 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_queue_until", "_remembers", "_silent_since", "_streams", "_target",
-        "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s", "surface", "ticket",
-        "trace",
+        "_host", "_queue_timeout_s", "_queue_until", "_remembers", "_silent_since", "_streams",
+        "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s", "surface",
+        "ticket", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -56,14 +57,16 @@ class Exchange:
         remembers: bool,
         streams: bool,
         deadline: float,
-        queue_until: float,
+        queue_timeout_s: float,
         trace: Trace | None = None,
     ) -> None:
         self.ticket = ticket
         # When it came, was last sent, began to be answered; the last two 0 until then.
         self.arrived_s, self.sent_s, self.first_s = monotonic(), 0.0, 0.0
         self.deadline = deadline
-        self._queue_until = queue_until  # it gives up if it still waits for an engine with room
+        self._queue_timeout_s = queue_timeout_s
+        # It gives up if it still waits for an engine with room.
+        self._queue_until = get_running_loop().time() + queue_timeout_s
         self._host = host
         self._caller: Caller | None = caller
         self._target = target
@@ -293,6 +296,8 @@ class Exchange:
     def _fail(self) -> None:
         """The engine is given up, and the next is asked, where there is one."""
         dispatcher = self._host.dispatcher
+        if self.ticket.state is State.WAITING:  # should it have to queue again, it begins anew
+            self._queue_until = get_running_loop().time() + self._queue_timeout_s
         if isinstance(self._answer, StreamedAnswer):
             self.ticket.output_len = self._answer.output_len
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):

@@ -234,7 +234,7 @@ class Intake:
             remembers=call.answers == 1,
             streams=call.stream,
             deadline=self._deadline(),
-            queue_until=self._loop.time() + self._queue_timeout_s,
+            queue_timeout_s=self._queue_timeout_s,
             trace=trace,
         )
         self._host.began(exchange)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
@@ -16,11 +18,28 @@ from fairlead.routers.d2lpm import D2LPM
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"so"}}]}\n\n'
 
 
+class Clock:
+    """The loop, as far as an exchange asks it."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr("fairlead.gateway.exchange.get_running_loop", lambda: made)
+    return made
+
+
 class Played:
     """Stands for caller, host, engine and connection at once; whatever is called is noted."""
 
     def __init__(self, *workers: str, window: int = 1) -> None:
         self.calls: list[str] = []
+        self.order = 0
         rules = QueueRules(window=window)
         self.dispatcher = Dispatcher(
             router=D2LPM(), index=ChunkIndex(), rules=rules, on_ready=lambda _: None
@@ -38,7 +57,8 @@ class Played:
         return call
 
     def ticket(self, *, streams: bool) -> Ticket:
-        order = len(self.dispatcher.queueing) + 1
+        self.order += 1
+        order = self.order
         prompt = ChunkedText().extended(b"x" * 400).chunks
         request = Request(
             id=str(order), client="a", prompt=prompt, input_len=100, max_tokens=500, order=order
@@ -61,7 +81,7 @@ class Played:
             remembers=True,
             streams=streams,
             deadline=1e9,
-            queue_until=1e9,
+            queue_timeout_s=30.0,
         )
 
 
@@ -107,3 +127,30 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
     assert (exchange.ticket.state, played.calls[-1]) == (State.ENDED, "over")
     assert played.dispatcher.workers["w"].queue.window.in_flight == 0
     assert played.dispatcher.ledger.in_flight("a") == 0
+
+
+def test_who_must_queue_again_is_not_too_late_at_once(clock: Clock) -> None:
+    """It waits for room like anybody else, from when its engine failed it."""
+    played = Played("v", "w")
+    first, second = played.exchange(streams=False), played.exchange(streams=False)
+    first.send()
+    assert State.QUEUED not in {first.ticket.state, second.ticket.state}
+    clock.now = 100.0
+    first.on_lost(stale=False)
+    assert first.ticket.state is State.QUEUED
+    first.tick(129.0)
+    assert first.ticket.state is State.QUEUED
+    first.tick(131.0)
+    assert (first.ticket.state, played.calls[-1]) == (State.ENDED, "over")
+
+
+def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> None:
+    played = Played("v", "w")
+    played.exchange(streams=False), played.exchange(streams=False)
+    queued = played.exchange(streams=False)
+    assert queued.ticket.state is State.QUEUED
+    clock.now = 29.0
+    queued.move()
+    assert queued.ticket.state is State.QUEUED
+    queued.tick(31.0)
+    assert queued.ticket.state is State.ENDED
