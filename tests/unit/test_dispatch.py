@@ -74,6 +74,16 @@ def test_without_a_report_the_estimate_stays() -> None:
     assert spent(made, "a", "w") == 1024 + 1
 
 
+def test_a_report_of_the_outputs_alone_leaves_the_prompt_as_estimated() -> None:
+    """Some engines report a prompt of 0 tokens; nobody's prompt is for nothing."""
+    made = dispatcher("w")
+    ticket = send(made, text=b"x" * 4096)
+    made.finished(ticket, Usage(prompt_len=0, output_len=7, cached_len=0))
+
+    assert (ticket.settled_len, ticket.output_len) == (1024, 7)
+    assert spent(made, "a", "w") == 1024 + 2 * 7
+
+
 def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
     """vLLM leaves the details out where nothing was cached; the index may believe otherwise."""
     made = dispatcher("w")

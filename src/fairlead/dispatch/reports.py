@@ -21,7 +21,15 @@ class Reports:
         self.estimates = estimates
 
     def learn(self, ticket: Ticket, worker: Worker | None, usage: Usage) -> int:
-        """Replace the ticket's estimates by what its engine said; the prompt tokens it computed. O(1)."""
+        """Replace the ticket's estimates by what its engine said; the prompt tokens it computed. O(1).
+
+        No prompt has no tokens: of one the engine said nothing, and the estimate stands.
+        """
+        # Of a batch, each prompt is answered, and each has a token at least.
+        answers = _MAX_CHOICES + ticket.request.input_len
+        ticket.output_len = min(usage.output_len, ticket.request.max_tokens * answers)
+        if not usage.prompt_len:
+            return ticket.extend_len
         if worker is not None and usage.by_flag:
             usage = _completed(worker, usage)
         request, text_len = ticket.request, ticket.text_len
@@ -39,9 +47,6 @@ class Reports:
                 prompt_len=prompt_len,
             )
         ticket.matched_len = max(0, prompt_len - extend_len)
-        # Of a batch, each prompt is answered, and each has a token at least.
-        answers = _MAX_CHOICES + request.input_len
-        ticket.output_len = min(usage.output_len, request.max_tokens * answers)
         return extend_len
 
 
