@@ -1,4 +1,4 @@
-"""Who may operate a gateway that has no admin key: who is at this machine, and nobody who speaks for others."""
+"""Who may operate a gateway without an admin key: who is at this machine and speaks for nobody else."""
 
 import pytest
 
