@@ -21,11 +21,12 @@ from fairlead.gateway.seeing.tracing import Trace
 
 # W3C Trace Context, level 1; ids of zeros only are none.
 _CONTEXT = re.compile(
-    rb"^traceparent:[ \t]*(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
-    rb"(?:-[^\r]*)?[ \t]*\r$",
+    rb"[ \t]*(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
+    rb"(?:-[^\r]*)?[ \t]*",
     re.IGNORECASE,
 )
-_NAME = b"traceparent:"
+# Some lines, or all of them, may have been joined: in a head that came before, or with marks.
+_LINE = re.compile(rb"^traceparent:([^\r\n]*)\r\n", re.IGNORECASE | re.MULTILINE)
 _SAMPLED = 1
 _EXPORT_S = 10.0
 
@@ -59,12 +60,10 @@ class Traces:
         The engine gets a context in any case, in the place of the caller's: that of the span that it is
         to be under, where there is one.
         """
-        found = None
-        for at, line in enumerate(lines):
-            if line[: len(_NAME)].lower() == _NAME:
-                found = _CONTEXT.match(line.rstrip(b"\n"))
-                del lines[at]
-                break
+        joined = b"".join(lines)
+        said = _LINE.findall(joined)
+        lines[:] = [_LINE.sub(b"", joined) if said else joined]
+        found = _CONTEXT.fullmatch(said[0]) if len(said) == 1 else None
         draw = self._rng.getrandbits
         if found is not None:
             trace_id, parent = int(found[1], 16), int(found[2], 16)
