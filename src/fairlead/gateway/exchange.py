@@ -6,6 +6,7 @@ can take over unnoticed. An answer in one piece is held until it is complete, fo
 
 from asyncio import get_running_loop
 from collections.abc import Sequence
+from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from time import monotonic
 
 from fairlead.core.blocked_tokens import BlockedTokens
@@ -30,6 +31,8 @@ _CHARGED = 16
 LEFT = 499
 # What an engine answers when it is broken or full rather than asked something wrong.
 _ENGINE_FAULTS = frozenset((500, 502, 503, 504))
+# What says that this machine has no more sockets, ports or memory; no engine is to blame.
+_OUR_FAULTS = frozenset((EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM))
 
 
 class Exchange:
@@ -104,15 +107,23 @@ class Exchange:
     async def _connect(self, engine: Engine) -> None:
         try:
             connection = await engine.connect()
-        except (OSError, ValueError):  # ValueError: a name no resolver accepts
+        except (OSError, ValueError) as error:  # ValueError: a name no resolver accepts
             if self._awaits(engine):
-                self._host.failing(engine.url, Fault.CONNECT)
-                self._host.unreachable(engine.url)
+                self._unconnected(engine, error)
             return
         if self._awaits(engine):
             self._ask(engine, connection)
         else:
             engine.give_back(connection)
+
+    def _unconnected(self, engine: Engine, error: Exception) -> None:
+        is_ours = isinstance(error, OSError) and error.errno in _OUR_FAULTS
+        if not is_ours:
+            self._host.failing(engine.url, Fault.CONNECT)
+        if is_ours or isinstance(error, TimeoutError):  # once late is not down: probes will tell
+            self._fail()
+        else:
+            self._host.unreachable(engine.url)
 
     def _awaits(self, engine: Engine) -> bool:
         """Whether a connection to `engine` is still what is missing."""

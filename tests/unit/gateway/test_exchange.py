@@ -1,6 +1,8 @@
 """A request between a caller and an engine that are both played: what is charged, and to whom."""
 
+from collections.abc import Coroutine
 from dataclasses import replace
+from errno import ECONNREFUSED, EMFILE
 from typing import Any, cast
 
 import pytest
@@ -154,3 +156,35 @@ def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> 
     assert queued.ticket.state is State.QUEUED
     queued.tick(31.0)
     assert queued.ticket.state is State.ENDED
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(EMFILE, "too many open files"), []),
+        (TimeoutError(), ["failing"]),
+        (ConnectionRefusedError(ECONNREFUSED, "refused"), ["failing", "unreachable"]),
+    ],
+)
+def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[str]) -> None:
+    """A gateway out of sockets must not take all engines for down, and forget their caches."""
+
+    class Unconnected(Played):
+        def take(self) -> None:
+            """No connection is idle."""
+
+        async def connect(self) -> None:
+            raise error
+
+        def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+            with pytest.raises(StopIteration):
+                work.send(None)
+
+    played = Unconnected("v", "w")
+    exchange = played.exchange(streams=False)
+    first = played.url = exchange.ticket.worker
+    exchange.send()
+
+    assert [call for call in played.calls if call in {"failing", "unreachable"}] == told
+    moved = exchange.ticket.worker != first
+    assert moved != ("unreachable" in told)  # then the host moves it, and all others there
