@@ -11,6 +11,18 @@ from collections.abc import Callable
 import httptools
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
+from fairlead.gateway.header_rules import (
+    API_KEY,
+    AUTHORIZATION,
+    CONNECTION,
+    DROPPED,
+    ENCODING,
+    EXPECT,
+    HEADERS,
+    HOST,
+    LENGTH,
+    TENANT,
+)  # fmt: skip
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.repeated import KnownHeads
@@ -20,25 +32,7 @@ MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
-_AUTHORIZATION, _API_KEY, _TENANT, _DROPPED, _LENGTH, _ENCODING, _EXPECT, _HOST = range(8)
-# Not passed on: what belongs to one connection, what the gateway sets, and compression, because the
-# answer is read on its way. Every other header is passed on as it came.
-_HEADERS: dict[bytes, int] = {
-    b"authorization": _AUTHORIZATION,
-    b"x-api-key": _API_KEY,
-    **dict.fromkeys(TENANT_HEADERS, _TENANT),
-    **dict.fromkeys(
-        (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"), _DROPPED
-    ),
-    b"x-smg-routing-key": _DROPPED,  # what SGLang takes for the client
-    **dict.fromkeys(
-        (b"connection", b"upgrade", b"accept-encoding", b"proxy-authorization"), _DROPPED
-    ),
-    b"host": _HOST,
-    b"content-length": _LENGTH,
-    b"transfer-encoding": _ENCODING,
-    b"expect": _EXPECT,
-}
+_USUAL_CONNECTION = (b"keep-alive", b"close")
 
 
 class RequestReader:
@@ -67,6 +61,7 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._incoming = Incoming()
         self._in_head = False
+        self._of_connection = b""  # what its Connection headers list, where that is unusual
         self._again = False  # the head that comes is only the framing of one that has been read
         self._keeps_body = False
         self._other_len = 0  # since the head began or the last chunk did, without bodies
@@ -199,6 +194,7 @@ class RequestReader:
         self._begun += 1
         self._incoming = Incoming()
         self._in_head = self.receiving = True
+        self._of_connection = b""
         self._pieces.clear()
         self._body_len = 0
 
@@ -210,14 +206,14 @@ class RequestReader:
         if not self._in_head:  # a trailer, or read before
             return
         lowered = name.lower()
-        rule = _HEADERS.get(lowered)
+        rule = HEADERS.get(lowered)
         if rule is None:
             # Some servers read an underscore as a dash: what is said that way is neither heard here
             # nor passed on.
-            if b"_" in lowered and lowered.replace(b"_", b"-") in _HEADERS:
+            if b"_" in lowered and lowered.replace(b"_", b"-") in HEADERS:
                 return
             self._incoming.lines.append(name + b": " + value + b"\r\n")
-        elif rule != _DROPPED:
+        elif rule != DROPPED:
             self._note_header(rule, lowered, value)
 
     def on_headers_complete(self) -> None:
@@ -225,6 +221,8 @@ class RequestReader:
             self._again = False
             return
         incoming = self._incoming
+        if self._of_connection:
+            self._drop_of_connection()
         self._in_head = False
         self._other_len = 0
         incoming.method = self._parser.get_method()
@@ -293,41 +291,49 @@ class RequestReader:
             self.refuse(BadRequest(f"not a valid HTTP request: {error}"))
         return b""
 
+    def _drop_of_connection(self) -> None:
+        """Headers that the caller says are of this connection go no further (RFC 9110, 7.6.1)."""
+        names = {name.strip(b" \t") for name in self._of_connection.split(b",")}
+        lines = self._incoming.lines
+        lines[:] = [line for line in lines if line.partition(b":")[0].lower() not in names]
+
     def _hold(self, length: int) -> None:
         self._held += length
         self._arrived.length += length
 
     def _note_header(self, rule: int, name: bytes, value: bytes) -> None:
         incoming = self._incoming
-        if rule <= _API_KEY:
+        if rule <= API_KEY:
             self._note_key(rule, value)
-        elif rule == _TENANT:
+        elif rule == TENANT:
             rank = TENANT_HEADERS.index(name)
             incoming.tenant_twice |= rank == incoming.tenant_rank
             if rank < incoming.tenant_rank:
                 incoming.tenant, incoming.tenant_rank = value, rank
-        elif rule == _HOST:
+        elif rule == HOST:
             if incoming.has_host:
                 self.refuse(BadRequest("more than one Host header"))
             incoming.has_host, incoming.host = True, value
-        elif rule == _ENCODING:
+        elif rule == ENCODING:
             # Whoever is in front may know other codings, or know them otherwise.
             if value.strip(b" ").lower() != b"chunked":
                 self.refuse(BadRequest("the only Transfer-Encoding understood here is chunked"))
             incoming.framing += b"transfer-encoding: " + value + b"\r\n"
-        elif rule == _LENGTH:
+        elif rule == LENGTH:
             incoming.framing = b"content-length: " + value + b"\r\n"
             # The parser has checked that it is a number, or will refuse it.
             if value.isdigit() and int(value[:20]) > self._max_body_len:
                 self._refuse_body()
-        elif rule == _EXPECT:
+        elif rule == EXPECT:
             self.wants_continue = True
+        elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:
+            self._of_connection += b"," + value.lower()
 
     def _note_key(self, rule: int, value: bytes) -> None:
         incoming = self._incoming
-        if incoming.authorization if rule == _AUTHORIZATION else incoming.api_key:
+        if incoming.authorization if rule == AUTHORIZATION else incoming.api_key:
             self.refuse(BadRequest("more than one Authorization or x-api-key header"))
-        elif rule == _AUTHORIZATION:
+        elif rule == AUTHORIZATION:
             incoming.authorization = value
         else:
             incoming.api_key = value

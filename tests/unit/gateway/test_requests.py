@@ -164,3 +164,16 @@ def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
     other = twice.replace(b"x-smg-tenant-id: b", b"x-gateway-inference-fairness-id: b")
 
     assert [one.tenant_twice for one in read([twice, other]).ready] == [True, False]
+
+
+def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
+    """Also in a head that came before, which is not read again; those without it keep theirs."""
+    named = (
+        b"POST / HTTP/1.1\r\nX-Hop: 1\r\nConnection: keep-alive, x-hop\r\nX-Other: 2\r\nx-also: 3\r\n"
+        b"connection:  X-Also\t\r\nContent-Length: 1\r\n\r\na"
+    )
+    plain = b"POST / HTTP/1.1\r\nX-Hop: 1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na"
+    requests = read([named, named, plain, plain]).ready
+
+    lines = [b"".join(one.lines) for one in requests]
+    assert lines == [b"X-Other: 2\r\n"] * 2 + [b"X-Hop: 1\r\n"] * 2

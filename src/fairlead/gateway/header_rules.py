@@ -1,0 +1,22 @@
+"""The headers of requests that the gateway has a use for, and those it does not pass on."""
+
+from fairlead.gateway.identity import TENANT_HEADERS
+
+AUTHORIZATION, API_KEY, TENANT, DROPPED, LENGTH, ENCODING, EXPECT, HOST, CONNECTION = range(9)
+# Not passed on: what belongs to one connection, what the gateway sets, and compression, because the
+# answer is read on its way. Every other header is passed on as it came.
+HEADERS: dict[bytes, int] = {
+    b"authorization": AUTHORIZATION,
+    b"x-api-key": API_KEY,
+    **dict.fromkeys(TENANT_HEADERS, TENANT),
+    **dict.fromkeys(
+        (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"), DROPPED
+    ),
+    b"x-smg-routing-key": DROPPED,  # what SGLang takes for the client
+    **dict.fromkeys((b"upgrade", b"accept-encoding", b"proxy-authorization"), DROPPED),
+    b"host": HOST,
+    b"connection": CONNECTION,
+    b"content-length": LENGTH,
+    b"transfer-encoding": ENCODING,
+    b"expect": EXPECT,
+}
