@@ -40,9 +40,9 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_queue_timeout_s", "_queue_until", "_remembers", "_silent_since", "_streams",
-        "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s", "surface",
-        "ticket", "trace",
+        "_host", "_paused", "_queue_timeout_s", "_queue_until", "_remembers", "_silent_since",
+        "_streams", "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s",
+        "surface", "ticket", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +84,7 @@ class Exchange:
         self._connection: EngineConnection | None = None
         self._engine: Engine | None = None  # the one that was asked last
         self._timer: Timer | None = None  # until the next is
+        self._paused = False  # the caller reads slowly
         self._heard = False  # something, since the last tick
         self._silent_since = 0.0
         self._head: Head | None = None
@@ -144,6 +145,8 @@ class Exchange:
             sum(map(len, self._body)),
         )
         connection.send(self, [head, *self._body])
+        if self._paused:
+            connection.pause()
 
     def move(self) -> None:
         """The engine is down, and had not begun to answer: try the next."""
@@ -244,11 +247,13 @@ class Exchange:
 
     def pause(self) -> None:
         """The caller reads slowly, so the engine is read slowly."""
+        self._paused = True
         if self._connection is not None:
             self._connection.pause()
 
     def resume(self) -> None:
         """The caller has caught up."""
+        self._paused = False
         if self._connection is not None:
             self._connection.resume()
 
@@ -300,9 +305,8 @@ class Exchange:
             self.stop(EngineFailed("the engine has fallen silent"), status=504)
 
     def _may_retry(self, *, spends: bool) -> bool:
-        ticket = self.ticket
-        can = self._host.dispatcher.can_retry(ticket)
-        return can and self._host.may_retry(ticket, spends=spends)
+        can = self._host.dispatcher.can_retry(self.ticket)
+        return can and self._host.may_retry(self.ticket, spends=spends)
 
     def _fail(self) -> None:
         """The engine is given up, and the next is asked, where there is one."""

@@ -188,3 +188,18 @@ def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[
     assert [call for call in played.calls if call in {"failing", "unreachable"}] == told
     moved = exchange.ticket.worker != first
     assert moved != ("unreachable" in told)  # then the host moves it, and all others there
+
+
+@pytest.mark.parametrize(("caught_up", "told"), [(False, ["send", "pause"]), (True, ["send"])])
+def test_a_caller_that_read_slowly_before_its_engine_was_asked_still_does(
+    caught_up: bool, told: list[str]
+) -> None:
+    """The rest of an answer before may still be in its way."""
+    played = Played()
+    exchange = played.exchange(streams=True)
+    exchange.pause()
+    if caught_up:
+        exchange.resume()
+    exchange.send()
+
+    assert played.calls[-len(told) :] == told
