@@ -99,6 +99,8 @@ def make(
         if fault["type"] == "extra_forbidden":
             raise ConfigError(f"{source}: no such setting{_nearest(name, _FIELDS)}") from None
         message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "literal_error":  # a choice is no secret
+            message += f", got {fault['input']!r}"
         raise ConfigError(f"{source}: {message[0].lower()}{message[1:]}") from None
 
 
