@@ -22,7 +22,7 @@ from fairlead.gateway.header_rules import (
     HOST,
     LENGTH,
     TENANT,
-)  # fmt: skip
+)
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import Arrived, Incoming
 from fairlead.gateway.repeated import KnownHeads
