@@ -51,6 +51,23 @@ def test_each_request_is_a_line(tmp_path):
     assert SECRET not in text and "its-key" not in text
 
 
+def test_the_id_is_in_the_headers_that_are_named_for_it(tmp_path):
+    """Also the one that the gateway made, and that of a request that was refused."""
+    log = tmp_path / "access.log"
+    echoed: list[str] = []
+
+    async def story(world: World) -> None:
+        for headers in ({"x_trace": "one"}, {"x_other": "two"}, {"x_request_id": "no"}, {}):
+            echoed.append((await world.ask(**headers, authorization="Bearer k")).headers["x-trace"])
+        echoed.append((await world.ask()).headers["x-trace"])
+
+    names = ("x-trace", "x-other")
+    play(story, good, access_log=str(log), request_id_headers=names, tenant_api_key=("a:k",))
+
+    assert echoed[:2] == ["one", "two"]
+    assert [line["id"] for line in logged(log)] == echoed
+
+
 def test_a_caller_that_leaves_and_an_engine_that_breaks_are_lines_too(tmp_path):
     log = tmp_path / "access.log"
 

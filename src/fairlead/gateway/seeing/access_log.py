@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,7 +15,19 @@ from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.seeing.outbox import Outbox
 
-_REQUEST_ID = re.compile(rb"^x-request-id: ?([\x21-\x7e]{1,128})\r$", re.IGNORECASE | re.MULTILINE)
+# Where no header is named for it.
+_USUAL = ("x-request-id",)
+
+
+def id_patterns(names: Sequence[str]) -> list[re.Pattern[bytes]]:
+    """What finds a request's id among its headers, in the order of their `names`."""
+    return [
+        re.compile(
+            rb"^" + re.escape(name.encode()) + rb": *([!-~]{1,200}) *\r$",
+            re.IGNORECASE | re.MULTILINE,
+        )
+        for name in names or _USUAL
+    ]
 
 
 class Entry(NamedTuple):
@@ -33,9 +46,9 @@ class Entry(NamedTuple):
     ttft_s: float | None
     duration_s: float | None
 
-    def written(self) -> bytes:
+    def written(self, ids: Sequence[re.Pattern[bytes]]) -> bytes:
         """As one line."""
-        found = _REQUEST_ID.search(self.lines)
+        found = next(filter(None, (pattern.search(self.lines) for pattern in ids)), None)
         extend, cached, output = self.tokens
         return orjson.dumps(
             {
@@ -61,7 +74,8 @@ class Entry(NamedTuple):
 class AccessLog:
     """Writes to a file, or to standard output for "-"."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, id_headers: Sequence[str] = ()) -> None:
+        self._ids = id_patterns(id_headers)
         self._path = path
         self._lock = threading.Lock()  # between the thread that writes and `reopen`
         self._file = self._open()
@@ -91,7 +105,7 @@ class AccessLog:
     def refused(self, request: Incoming, status: int, *, time_s: float) -> None:
         """It was refused before any engine was thought of."""
         path = request.surface.name if request.surface is not None else ""
-        lines = b"".join(request.lines)
+        lines = request.echo + b"".join(request.lines)  # an id of ours is only in what is echoed
         entry = Entry(
             time_s, "", lines, path, request.client, None, "", status, (0, 0, 0), None, None, None
         )
@@ -118,7 +132,7 @@ class AccessLog:
             raise ConfigError(f"--access-log {self._path}: {in_words(error)}") from None
 
     def _write(self, entries: list[Entry]) -> None:
-        data = memoryview(b"".join(entry.written() for entry in entries))
+        data = memoryview(b"".join(entry.written(self._ids) for entry in entries))
         with self._lock:
             while data:
                 data = data[os.write(self._file, data) :]

@@ -48,7 +48,7 @@ class Seeing:
         self.look = Look(dispatcher, self.recorder, watches)
         self.exposition = Exposition(dispatcher, self.recorder, self.look, watches)
         self._ring = Ring()
-        self._log = AccessLog(settings.access_log) if settings.access_log else None
+        self._log = _make_log(settings)
         self._traces = _make_traces(settings)
         self._born = time.time_ns() // 1_000_000
         self._looked_s = time.monotonic()
@@ -113,6 +113,11 @@ class Seeing:
         workers: dict[WorkerId, Worker] = self._dispatcher.workers
         queues = any(worker.queue is not None for worker in workers.values())
         return self._dispatcher.queueing.scheduler if queues else None
+
+
+def _make_log(settings: GatewaySettings) -> AccessLog | None:
+    path = settings.access_log
+    return AccessLog(path, id_headers=settings.request_id_headers) if path else None
 
 
 def _make_traces(settings: GatewaySettings) -> "Traces | None":
