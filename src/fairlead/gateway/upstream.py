@@ -160,7 +160,8 @@ class Engine:
         self._address = (parts.hostname, parts.port or default)
         assert tls is not None or parts.scheme != "https", "it says whom to believe"
         self._tls = tls
-        self._idle: list[EngineConnection] = []
+        self._idle: dict[EngineConnection, None] = {}  # the last to come is the first to go
+        self._closed = False
         self._connecting: set[asyncio.Task[None]] = set()
         self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
@@ -172,7 +173,7 @@ class Engine:
         """An idle connection that the engine has most likely not closed yet."""
         now = asyncio.get_running_loop().time()
         while self._idle:
-            connection = self._idle.pop()
+            connection = self._idle.popitem()[0]
             if connection.is_open and now - connection.idle_since < _IDLE_S:
                 return connection
             connection.abort()
@@ -180,16 +181,15 @@ class Engine:
 
     def give_back(self, connection: EngineConnection) -> None:
         """`connection` is idle."""
-        if len(self._idle) >= _MAX_IDLE:
+        if self._closed or len(self._idle) >= _MAX_IDLE:
             connection.abort()
             return
         connection.idle_since = asyncio.get_running_loop().time()
-        self._idle.append(connection)
+        self._idle[connection] = None
 
     def forget(self, connection: EngineConnection) -> None:
-        """`connection` is closed. O(idle), and rare."""
-        if connection in self._idle:
-            self._idle.remove(connection)
+        """`connection` is closed. O(1)."""
+        self._idle.pop(connection, None)
 
     async def connect(self) -> EngineConnection:
         """A new connection. Raises OSError, TimeoutError included."""
@@ -208,7 +208,8 @@ class Engine:
 
     def close(self) -> None:
         """Close what is idle and give up what is connecting; requests under way go on."""
-        for connection in self._idle[:]:
+        self._closed = True  # who has an answer yet to come gives its connection back later
+        for connection in list(self._idle):
             connection.abort()
         self._idle.clear()
         for task in self._connecting:

@@ -140,3 +140,21 @@ def test_a_connection_paused_by_a_slow_caller_reads_again_for_the_next() -> None
 
     connection, wire = asyncio.run(connect())
     asyncio.run(story())
+
+
+def test_a_connection_that_comes_back_to_an_engine_that_is_gone_is_closed() -> None:
+    """Nobody would take it again, nor close it."""
+
+    async def story() -> None:
+        engine = Engine("http://127.0.0.1:1")
+        connection, wire = connected(engine)
+        asker = Asker()
+        connection.send(asker, [b"GET"])
+        engine.close()
+        assert not wire.closed
+        connection.data_received(ANSWER)
+
+        assert asker.heard == [200, b"hi", "end"]
+        assert wire.closed
+
+    asyncio.run(story())
