@@ -27,6 +27,8 @@ async def serve(settings: GatewaySettings, sources: Sources | None = None) -> No
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await gateway.start()
+    for line in settings.without_effect():
+        _log.warning("settings: %s", line)
     _log.info("listening on http://%s:%d", settings.host, gateway.port)
     watching = None
     if sources is not None:

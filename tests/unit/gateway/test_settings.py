@@ -200,3 +200,18 @@ def test_a_child_gets_its_settings_in_a_file_only(monkeypatch: pytest.MonkeyPatc
 
     assert "FAIRLEAD_GATEWAY_PORT" not in left
     assert left["FAIRLEAD_OTHER"] == "kept"
+
+
+def test_settings_that_do_nothing_by_themselves_are_named() -> None:
+    idle = {"isolation_secret": "s", "trace_ratio": 0.5, "prometheus_host": "::1"}
+    queue = {"queue": "engine", "queue_size": 9, "queue_timeout_secs": 9}
+
+    lines = GatewaySettings.model_validate({**idle, **queue}).without_effect()
+    assert [line.split()[0] for line in lines] == [
+        "--isolation-secret", "--trace-ratio", "--prometheus-host", "--queue-size", "--queue-timeout-secs",
+    ]  # fmt: skip
+    assert lines[1] == "--trace-ratio has no effect without --otlp-traces-endpoint"
+
+    needed = {"isolate_prefixes": True, "otlp_traces_endpoint": "http://a", "prometheus_port": 1}
+    effective = GatewaySettings.model_validate({**idle, **needed, **queue, "queue": "auto"})
+    assert effective.without_effect() == GatewaySettings().without_effect() == []

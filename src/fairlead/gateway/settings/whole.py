@@ -40,6 +40,24 @@ class GatewaySettings(
         named = (self.keys_file, self.tls_cert_path, self.tls_key_path)
         return [path for path in named if path is not None]
 
+    def without_effect(self) -> list[str]:
+        """A line for each setting that was changed and needs another one to do anything."""
+        needs = {
+            "isolation_secret": (self.isolate_prefixes, "--isolate-prefixes"),
+            "trace_ratio": (self.otlp_traces_endpoint is not None, "--otlp-traces-endpoint"),
+            "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
+            **dict.fromkeys(
+                Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")
+            ),
+        }
+        return [
+            f"--{name.replace('_', '-')} has no effect without {needed}"
+            for name, (effective, needed) in needs.items()
+            if name != "queue"
+            and not effective
+            and getattr(self, name) != type(self).model_fields[name].default
+        ]
+
 
 LIVE = frozenset(
     name for name, field in GatewaySettings.model_fields.items() if declared(field, "live")
