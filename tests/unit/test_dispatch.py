@@ -260,3 +260,19 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
     made.set_taking(there, taking=True)
     again = send(made, text=text)
     assert (again.worker, again.matched_len > 0) == (there, True)
+
+
+def test_nobody_waits_for_room_at_engines_that_queue_themselves() -> None:
+    """Who waits bound to no engine would wait for ever once none fetches from here."""
+    sent: list[Ticket] = []
+    rules = QueueRules(window=1, places=1)
+    made = Dispatcher(router=D2LPM(), index=ChunkIndex(), rules=rules, on_ready=sent.append)
+    made.worker_up("v")
+    made.worker_up("w")
+    tickets = [send(made) for _ in range(6)]
+    assert [ticket.state for ticket in tickets if not ticket.worker] == [State.QUEUED] * 2
+    made.set_queueing("v", queues=False)
+    made.set_queueing("w", queues=False)
+
+    assert {ticket.state for ticket in tickets} == {State.WAITING}
+    assert len(sent) == 4

@@ -212,6 +212,7 @@ class Dispatcher:
             self.router.remove_worker(name)
             self.index.drop_worker(name)
             waiting += self.queueing.close(name, lost=True)
+            self._tell()
         return sorted(waiting, key=lambda ticket: ticket.request.order)
 
     def forget_worker(self, name: WorkerId) -> list[Ticket]:

@@ -118,6 +118,7 @@ class Queueing:
             for ticket in _by_age(queue.waiting):
                 self._unbind(ticket)
                 self._bind(ticket, name, self._placing.matches(ticket).get(name, 0))
+        self._place_late()
         self.changed(name)
 
     def close(self, name: WorkerId, *, lost: bool) -> list[Ticket]:
@@ -132,8 +133,10 @@ class Queueing:
             waiting = queue.waiting if queue is not None else ()
             self._move(ticket for ticket in waiting if self._fleet.untried(ticket))
             self._adopt(name)
+            self._place_late()
             self.changed(name)
             return []
+        self._place_late()
         stuck = [ticket for ticket in self.late if not self._fleet.untried(ticket)]
         if queue is None:
             return stuck
@@ -258,6 +261,15 @@ class Queueing:
             self._unbind(ticket)
             self._unwait(ticket)
             self.place(ticket, self._fleet.untried(ticket))
+
+    def _place_late(self) -> None:
+        """Engines that queue here fetch the late bound; what could go to another is placed again."""
+        for ticket in list(self.late):
+            candidates = self._fleet.untried(ticket)
+            if not ticket.worker and any(self._workers[name].queue is None for name in candidates):
+                self.late.remove(ticket)
+                self._unwait(ticket)
+                self.place(ticket, candidates)
 
     def _adopt(self, name: WorkerId) -> None:
         """Who waits late bound for a worker like this one only, waits for it."""
