@@ -274,10 +274,17 @@ class CallerConnection(asyncio.Protocol):
         """There is no more time for what is under way: tell the caller, and close."""
         if self._work is not None:
             self._work.stop(error, status=503)
+        elif self._reader.receiving:
+            self._reader.refuse(error, status=503)
+            self._advance()  # and closes after a while: its caller may still be sending
+            return
         self.close()
 
     def finish(self) -> None:
-        """Answer what is under way, then close: the gateway is shutting down."""
+        """Answer what is under way or half here, then close: the gateway is shutting down."""
+        if self._work is None and not self._reader.ready and self._reader.receiving:
+            self._reader.end()
+            return
         self._reader.deaf = True
         self._current.keep_alive = False
         if self._work is None and not self._reader.ready:

@@ -164,6 +164,11 @@ class RequestReader:
         self._hold(-len(request.body))
         return request
 
+    def end(self) -> None:
+        """What is arriving is the last."""
+        self._closed = True
+        self._incoming.keep_alive = False
+
     def drop(self) -> None:
         """Forget what waits, and read no more."""
         self.deaf = True

@@ -124,3 +124,35 @@ def test_shutting_down_finishes_what_is_under_way() -> None:
             await world.connect()
 
     play(story, finish_later)
+
+
+def test_shutting_down_answers_what_is_half_here() -> None:
+    """In its head, in its body: what comes whole is served, and the connection then ends."""
+
+    async def story(world: World) -> None:
+        body = chat()
+        head = b"POST %b HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % (
+            CHAT.encode(),
+            len(body),
+        )
+        whole = head + body
+        callers = {cut: await world.connect() for cut in (9, len(head), len(whole) - 1)}
+        never = await world.connect()
+        for cut, caller in callers.items():
+            caller.writer.write(whole[:cut])
+        never.writer.write(whole[:-1])
+        here = world.gateway._connections
+        await eventually(lambda: sum(one._reader.receiving for one in here) == 4)
+        stopping = asyncio.ensure_future(world.gateway.stop())
+        await asyncio.sleep(0.05)
+        for cut, caller in callers.items():
+            caller.writer.write(whole[cut:] + whole)
+        for caller in callers.values():
+            reply = await caller.reply()
+            assert (reply.status, reply.headers["connection"]) == (200, "close")
+            assert await caller.reader.read() == b""
+        assert (await never.reply()).status == 503
+        await stopping
+        assert len(world.received()) == len(callers)
+
+    play(story, good)
