@@ -1,6 +1,7 @@
 """Subscriptions over real sockets, to a publisher that is no engine: gaps, replays, restarts, lost lines."""
 
 import asyncio
+import time
 from array import array
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -39,7 +40,13 @@ class Publisher:
 
     def _bind(self, socket: Any, port: int) -> int:
         socket.set(zmq.LINGER, 0)
-        socket.bind(f"tcp://127.0.0.1:{port or '*'}")
+        for _ in range(200):  # a closed socket leaves its port a moment later, in a thread of ZMQ's
+            try:
+                socket.bind(f"tcp://127.0.0.1:{port or '*'}")
+                break
+            except zmq.ZMQError as error:
+                assert error.errno == zmq.EADDRINUSE, error
+                time.sleep(0.02)
         return int(socket.get(zmq.LAST_ENDPOINT).decode().rpartition(":")[2])
 
     def say(self, *events: Any, lost: bool = False) -> None:
