@@ -1,6 +1,7 @@
 """The same few thousand inputs each time; `make fuzz` goes on from there for as long as one likes."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,4 +38,5 @@ def test_a_short_run_of_the_fuzzer_finds_nothing(name: str, tmp_path: Path) -> N
         cwd=ROOT, capture_output=True, timeout=500, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:].decode(errors="replace")
-    assert f"Done {RUNS} runs".encode() in ran.stderr
+    done = re.search(rb"Done (\d+) runs", ran.stderr)
+    assert done is not None and int(done[1]) >= RUNS  # more where the corpus is larger
