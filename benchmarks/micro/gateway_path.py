@@ -74,6 +74,7 @@ class Rig:
         for url in urls:
             gateway.dispatcher.worker_up(url, models=["mock"])
             engine, wire = gateway.engine(url), Nowhere(self.used)
+            engine._closed = False  # with the probes went the engines
             connection = EngineConnection(engine)
             connection.connection_made(wire)
             self.connections[wire] = connection
