@@ -96,7 +96,8 @@ def bench() -> str:
     }
     note = (
         "Medians on a busy machine: compare within a row, and where the spreads overlap (2 KB) call "
-        "them level. Plain Python, not compiled. The runs with their spread are in "
+        "them level. Plain Python, not compiled; the gateway is of a commit before it queued, to be "
+        "measured anew. The runs with their spread are in "
         "[benchmarks/results](benchmarks/results), made by `make bench`. "
         f"{provenance(decision)}; the gateways: `{gateway['commit']}`, `{gateway['command']}`."
     )
