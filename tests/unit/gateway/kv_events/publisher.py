@@ -32,11 +32,15 @@ class Publisher:
 
     def _bind(self, socket: Any, port: int) -> int:
         socket.set(zmq.LINGER, 0)
-        for _ in range(200):  # a closed socket leaves its port a moment later, in a thread of ZMQ's
+        until = time.monotonic() + 4
+        while True:
             try:
                 socket.bind(f"tcp://127.0.0.1:{port or '*'}")
                 break
-            except zmq.ZMQError:
+            except zmq.ZMQError as error:
+                # A closed socket leaves its port a moment later, in a thread of ZMQ's.
+                if error.errno != zmq.EADDRINUSE or time.monotonic() > until:
+                    raise
                 time.sleep(0.02)
         return int(socket.get(zmq.LAST_ENDPOINT).decode().rpartition(":")[2])
 
