@@ -1,76 +1,18 @@
 """The gateway as a process: signals and files while callers stream."""
 
 import asyncio
-import contextlib
 import json
-import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairlead.engines.local import free_ports
+from tests.e2e.gateway.process import Process, running
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, events, good
-from tests.e2e.gateway.world import CHAT, Connection, FakeEngine, eventually
-
-
-class Process:
-    """`fairlead gateway` with a settings file, and what it has said."""
-
-    def __init__(self, config: Path, port: int) -> None:
-        self.config, self.port = config, port
-        self.said = ""
-        self.child: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")
-        }
-        self.child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fairlead", "gateway", "--config", str(self.config),
-            "--port", str(self.port), stderr=asyncio.subprocess.PIPE, env=environment,
-        )  # fmt: skip
-        self.reading = asyncio.ensure_future(self.read())
-        await eventually(lambda: " is up" in self.said, within=30)
-
-    async def read(self) -> None:
-        assert self.child is not None and self.child.stderr is not None
-        async for line in self.child.stderr:
-            self.said += line.decode()
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self.child is not None
-        self.child.send_signal(number)
-
-    async def connect(self) -> Connection:
-        return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
-
-    async def ask(self, path: str, body: bytes = b"", **headers: str) -> Any:
-        connection = await self.connect()
-        connection.send(path, body, **headers)
-        try:
-            return await connection.reply()
-        finally:
-            connection.writer.close()
-
-
-@contextlib.asynccontextmanager
-async def running(tmp_path: Path, **settings: object) -> AsyncIterator[Process]:
-    config = tmp_path / "gateway.yaml"
-    config.write_text(json.dumps(settings))
-    process = Process(config, free_ports(1)[0])
-    await process.start()
-    try:
-        yield process
-    finally:
-        assert process.child is not None
-        if process.child.returncode is None:
-            process.signal(signal.SIGKILL)
-        await process.child.wait()
-        await process.reading
+from tests.e2e.gateway.world import CHAT, FakeEngine, eventually
 
 
 def story(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
