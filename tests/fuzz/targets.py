@@ -46,6 +46,7 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
     warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, known=known)
     warm.feed(_WARM % (5, b"hello"))
     warm.take()
+    warm.release()
     reader = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, known=known)
     for piece in pieces:
         reader.feed(piece)
@@ -56,6 +57,7 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
                      one.keep_alive, one.http10, one.status, str(one.refusal)))  # fmt: skip
         if one.refusal is None:
             check_forwarded(one)
+        reader.release()
     reader.drop()
     assert arrived.length == 0, "bytes of bodies are counted that nobody has"
     refusals = [one for one in seen[2:] if isinstance(one, tuple) and one[-1] != "None"]

@@ -157,6 +157,7 @@ class CallerConnection(asyncio.Protocol):
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if head is not None:
             self._streaming = True
+            self._let_go()
             framing = b"" if self._current.http10 else b"transfer-encoding: chunked\r\n"
             data = self._head(head.status, head.lines, framing) + data
         if self._transport is not None:
@@ -325,12 +326,18 @@ class CallerConnection(asyncio.Protocol):
     def _answered(self) -> None:
         waited = self._work is not None
         self._work = None
+        self._let_go()
         self._since = self._loop.time()
         if not self._current.keep_alive:
             self._reader.drop()
             self._hang_up()
         elif waited:
             self._advance()
+
+    def _let_go(self) -> None:
+        """No engine will be sent the body of the request being answered again."""
+        self._current.body = b""
+        self._reader.release()
 
     def _hang_up(self) -> None:
         if self._reader.receiving:

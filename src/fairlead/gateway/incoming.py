@@ -6,8 +6,8 @@ from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.keys import shown_digest
 from fairlead.gateway.surface import Surface
 
-# Bodies that have come and wait for their turn, over all connections: what a machine that runs
-# engines can spare for callers' prompts, and a thousand of a megabyte each.
+# Bodies that are kept, over all connections: what a machine that runs engines can spare for
+# callers' prompts, and a thousand of a megabyte each.
 _MAX_ARRIVED = 1 << 30
 
 
@@ -57,7 +57,7 @@ class Incoming:
 
 
 class Arrived:
-    """How many bytes of bodies wait for their turn, over all connections."""
+    """How many bytes of bodies are kept, over all connections: until no engine is sent them again."""
 
     __slots__ = ("length", "limit")
 

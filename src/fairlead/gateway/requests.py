@@ -67,7 +67,7 @@ class RequestReader:
         self._other_len = 0  # since the head began or the last chunk did, without bodies
         self._pieces: list[bytes] = []
         self._body_len = 0
-        self._ahead_len = 0
+        self._ahead_len = self._taken_len = 0  # of `ready`, and of who was taken
         self._begun = 0  # messages that the parser has begun
         self._known: KnownHeads[Incoming] = KnownHeads() if known is None else known
         self._closed = False  # the parser accepts nothing more
@@ -139,8 +139,6 @@ class RequestReader:
         if self._missing or self._pieces:
             self._pieces.append(piece)
         self._hold(len(piece))
-        if self._arrived.length > self._arrived.limit:
-            self.refuse(NoEngine("too much is arriving at once"))
 
     def _complete(self, body: bytes) -> None:
         """The request that was arriving is there."""
@@ -158,11 +156,16 @@ class RequestReader:
             self.deaf = True
 
     def take(self) -> Incoming:
-        """The request whose turn it is."""
+        """The request whose turn it is; its body counts until `release`."""
         request = self.ready.popleft()
-        self._ahead_len -= len(request.body)
-        self._hold(-len(request.body))
+        self._taken_len = len(request.body)
+        self._ahead_len -= self._taken_len
         return request
+
+    def release(self) -> None:
+        """Nobody keeps the body of the request whose turn it was."""
+        self._hold(-self._taken_len)
+        self._taken_len = 0
 
     def end(self) -> None:
         """What is arriving is the last."""
@@ -174,7 +177,7 @@ class RequestReader:
         self.deaf = True
         self.ready.clear()
         self._pieces.clear()
-        self._ahead_len = 0
+        self._ahead_len = self._taken_len = 0
         self._hold(-self._held)
 
     def refuse(self, error: FairleadError, *, status: int | None = None) -> None:
@@ -188,7 +191,7 @@ class RequestReader:
         self._incoming.status = status
         self._incoming.keep_alive = False
         self._pieces.clear()
-        self._hold(self._ahead_len - self._held)
+        self._hold(self._ahead_len + self._taken_len - self._held)
         self.ready.append(self._incoming)
 
     # -- from the parser
@@ -260,8 +263,6 @@ class RequestReader:
         elif self._keeps_body and not self.deaf:
             self._pieces.append(body)
             self._hold(length)
-            if self._arrived.length > self._arrived.limit:
-                self.refuse(NoEngine("too much is arriving at once"))
 
     def on_message_complete(self) -> None:
         if self.deaf or self._again:
@@ -305,6 +306,8 @@ class RequestReader:
     def _hold(self, length: int) -> None:
         self._held += length
         self._arrived.length += length
+        if self._arrived.length > self._arrived.limit and length > 0:
+            self.refuse(NoEngine("too many bytes of requests are waiting"))
 
     def _note_header(self, rule: int, name: bytes, value: bytes) -> None:
         incoming = self._incoming

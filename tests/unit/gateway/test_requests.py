@@ -153,9 +153,28 @@ def test_all_connections_together_hold_so_much_and_no_more() -> None:
 
     first.feed(b"x" * 100)
     assert len(first.take().body) == 1000
-    third = read([head + b"x" * 1000, head + b"x" * 400], arrived=arrived)
-    assert arrived.length == 1400
+    assert arrived.length == 1000  # it is waiting for an engine
+    third = read([head, b"x" * 500], arrived=arrived)
+    assert arrived.length == 1500
     third.drop()
+    assert arrived.length == 1000
+    first.release()
+    first.release()
+    assert arrived.length == 0
+
+
+def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
+    arrived = Arrived(limit=2500)
+    head = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n"
+    reader = read([head + b"x" * 1000], arrived=arrived)
+    reader.take()
+    reader.feed(head + b"x" * 1000 + b"this is no HTTP\r\n\r\n")
+    assert arrived.length == 2000
+
+    reader.release()
+    reader.take()
+    assert arrived.length == 1000
+    reader.drop()
     assert arrived.length == 0
 
 
