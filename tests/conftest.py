@@ -1,9 +1,12 @@
-"""For every test: the slow ones come last, and in CI nothing is skipped in silence."""
+"""For every test: where it runs, the slow ones last, and in CI nothing is skipped in silence."""
 
 import os
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -11,6 +14,26 @@ IN_CI = os.environ.get("CI") == "true"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Real engines take minutes: what fails in seconds is known first."""
     items.sort(key=lambda item: item.get_closest_marker("e2e") is not None)
+
+
+class TogetherOrApart(LoadScopeScheduling):
+    """Each process takes whole files, whose tests may share a server; one takes all that drive engines.
+
+    Two engines fill the cores of a small machine: beside others their tests would measure those.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "engines" if _drives_engines(self.config.rootpath / path) else path
+
+
+@cache
+def _drives_engines(path: Path) -> bool:
+    return "pytest.mark.e2e" in path.read_text()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    return TogetherOrApart(config, log)
 
 
 def unwanted(terminalreporter: pytest.TerminalReporter) -> Iterator[str]:
