@@ -68,16 +68,23 @@ class Ledger:
         """The name its numbers are told under: its own, or OTHER. O(1)."""
         return client if client in self._named else OTHER
 
-    def accounts(self) -> Iterator[tuple[ClientId, Account]]:
-        """The clients kept by name, then all the others as one if there are any."""
+    def account(self, label: ClientId) -> Account:
+        """What is told under `label`. O(1), but for OTHER O(those without a name that are in flight)."""
+        if label != OTHER:
+            return self._named[label]
         rest = Account()
         rest.absorb(self._others)
         for account in self._passing.values():
             rest.absorb(account)
+        if OTHER in self._named:  # a client may really be called that; it then shares the label
+            rest.absorb(self._named[OTHER])
+        return rest
+
+    def accounts(self) -> Iterator[tuple[ClientId, Account]]:
+        """The clients kept by name, then all the others as one if there are any."""
         for client, account in self._named.items():
-            if client == OTHER:  # a client may really be called that; it then shares the label
-                rest.absorb(account)
-            else:
+            if client != OTHER:
                 yield client, account
+        rest = self.account(OTHER)
         if rest.requests:
             yield OTHER, rest

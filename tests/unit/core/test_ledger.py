@@ -29,6 +29,7 @@ def test_a_client_called_other_shares_the_label() -> None:
 
     ((name, account),) = ledger.accounts()
     assert (name, account.requests, account.service.extend_len) == (OTHER, 2, 12)
+    assert ledger.account(OTHER) == account
 
 
 def test_totals_agree_whoever_is_named() -> None:

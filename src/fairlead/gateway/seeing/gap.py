@@ -4,8 +4,8 @@ Pure: looks come in, once a second, and the widest gap comes out. What happens b
 not seen: a client counts as waiting throughout if it did at every look.
 """
 
-from collections.abc import Mapping
-from itertools import combinations
+from collections.abc import Callable, Collection
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from fairlead.core.request import ClientId
@@ -31,17 +31,22 @@ class Gaps:
         self._waiting: dict[ClientId, None] = {}
         self._ranges: dict[tuple[ClientId, ClientId], tuple[float, float]] = {}
 
-    def look(self, received: Mapping[ClientId, float]) -> list[Gap]:
-        """`received` is what each client that waits now has had so far. Widest first.
-
-        O(clients), and O(1) for each of the pairs, of which there are 120 at most.
+    def look(
+        self, waiting: Collection[ClientId], received: Callable[[ClientId], float | None]
+    ) -> list[Gap]:
+        """`waiting` are those that wait now, `received` says what one has had so far, None if it is
+        not known by name. Widest first. O(1), for 120 pairs at most, and O(those not known by name).
         """
-        stays = [client for client in self._waiting if client in received]
-        joins = (client for client in received if client not in self._waiting)
-        self._waiting = dict.fromkeys([*stays, *joins][:_MOST])
+        compared: dict[ClientId, float] = {}
+        for client in chain((one for one in self._waiting if one in waiting), waiting):
+            if len(compared) == _MOST:
+                break
+            if client not in compared and (had := received(client)) is not None:
+                compared[client] = had
+        self._waiting = dict.fromkeys(compared)
         ranges = {}
-        for pair in combinations(self._waiting, 2):
-            apart = received[pair[0]] - received[pair[1]]
+        for pair in combinations(compared, 2):
+            apart = compared[pair[0]] - compared[pair[1]]
             least, most = self._ranges.get(pair, (apart, apart))
             ranges[pair] = min(least, apart), max(most, apart)
         self._ranges = ranges

@@ -1,11 +1,13 @@
 """One look a second at who is served, who waits and what the engines do: a sample for the page.
 
-It reads what others keep and changes nothing of theirs. Its cost does not depend on how many requests
-there were since the last one, only on how many are under way, on clients known by name and on engines.
+It reads what others keep and changes nothing of theirs. Its cost depends on the clients that had a
+request under way now or since the last one, and on engines; not on how many clients are known.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 
 from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, WorkerId
@@ -13,7 +15,7 @@ from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE
 from fairlead.dispatch import Dispatcher, State, Worker
 from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.ranking import Ranking
-from fairlead.gateway.seeing.recorder import Recorder
+from fairlead.gateway.seeing.recorder import Recorder, service
 from fairlead.gateway.workers import Watch
 from fairlead.schedulers.dlpm import DLPM
 
@@ -21,6 +23,10 @@ from fairlead.schedulers.dlpm import DLPM
 MOST_CLIENTS = 12
 # Engines shown; those that come after them are left out, and the page says so.
 MOST_WORKERS = 64
+# Waiting clients looked at though they have nothing with an engine: those that go longest without.
+MOST_WAITING = 250
+# The change of one that was not busy.
+_NOTHING = [0] * 6
 
 Watches = Callable[[], list[tuple[WorkerId, Watch, Worker]]]
 
@@ -36,14 +42,10 @@ class _Totals:
     waiting: int = 0
     in_flight: int = 0
 
-    def add(self, other: "_Totals") -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     def since(self, before: "_Totals") -> list[int]:
-        """As the sample has it. What was estimated too high is not taken back: it comes later."""
+        """As the sample has it."""
         return [
-            max(0, self.service - before.service),
+            self.service - before.service,
             self.extend - before.extend,
             self.cached - before.cached,
             self.output - before.output,
@@ -78,7 +80,8 @@ class Look:
         self._recorder = recorder
         self._watches = watches
         self._ranking = Ranking(MOST_CLIENTS)
-        self._before: dict[ClientId, _Totals] = {}
+        self._known: dict[ClientId, _Totals] = {}  # as each was when it was last looked at
+        self._service = 0  # of all these
         self._gaps: dict[WorkerId, Gaps] = {}
         self._scheduler = ""
         self.gaps: list[GapSeen] = []  # of each engine, the one nearest to its bound first
@@ -86,51 +89,64 @@ class Look:
         self.of_client: dict[ClientId, float] = {}  # the widest gap each is part of, in tokens
 
     def look(self, *, time_s: float, took_s: float) -> dict[str, object]:
-        """The sample; `took_s` have passed since the one before. O(clients + requests under way)."""
+        """The sample; `took_s` have passed since the one before. O(clients that were busy + engines)."""
         under_way = self._under_way()
         self._compare(under_way)
-        totals = self._totals(under_way)
-        before = self._before
-        none = _Totals()
-        served = {
-            name: max(0, each.service - before.get(name, none).service)
-            for name, each in totals.items()
-        }
-        waiting = {name: each.waiting for name, each in totals.items() if each.waiting}
-        self._ranking.look(served, waiting)
-        self._before = totals
-        shown = [name for name in self._ranking.shown if name in totals and name != OTHER]
-        rest, rest_before = _Totals(), _Totals()
-        for name, each in totals.items():
-            if name not in shown:
-                rest.add(each)
-                rest_before.add(before.get(name, none))
-        # Those that the ledger does not name wait here, too.
-        rest.waiting = len(self._dispatcher.queueing) - sum(totals[n].waiting for n in shown)
+        changes = self._changes(under_way)
+        self._ranking.look(
+            {name: change[0] for name, change in changes.items()},
+            {name: change[4] for name, change in changes.items() if change[4]},
+        )
+        shown = [name for name in self._ranking.shown if name != OTHER]
         return {
             "t": round(time_s, 3),
             "s": round(took_s, 3),
-            "clients": {name: totals[name].since(before.get(name, none)) for name in shown},
-            "other": rest.since(rest_before) if rest.service or rest.waiting > 0 else None,
+            "clients": {name: changes.get(name, _NOTHING) for name in shown},
+            "other": self._rest(changes, shown),
             "gap": self._worst(),
             "waiting": len(self._dispatcher.queueing),
             "workers": dict(map(self._worker, self._watches()[:MOST_WORKERS])),
         }
 
-    def _totals(self, under_way: _UnderWay) -> dict[ClientId, _Totals]:
-        queueing = self._dispatcher.queueing
-        totals = {}
-        for name, account in self._dispatcher.ledger.accounts():
-            got = account.service
-            totals[name] = _Totals(
-                got.system_view() + under_way.clients.get(name, 0),
-                got.extend_len, got.cached_len, got.output_len,
-                queueing.count(name), account.in_flight,
-            )  # fmt: skip
-        for name, before in self._before.items():
-            if name in totals and totals[name].service < before.service:
-                totals[name].service = before.service
-        return totals
+    def _changes(self, under_way: _UnderWay) -> dict[ClientId, list[int]]:
+        """Of whoever has a request at this look, or had one since the last."""
+        label = self._dispatcher.ledger.label
+        waiting = islice(self._dispatcher.queueing.counts(), MOST_WAITING)
+        busy = dict.fromkeys((*under_way.clients, *map(label, waiting), *self._ranking.shown))
+        changes = {}
+        for name in {**self._recorder.lately, **busy}:
+            before = self._known.get(name) or _Totals()
+            now = self._known[name] = self._totals(name, under_way)
+            # What was estimated too high is not taken back: it comes later.
+            now.service = max(now.service, before.service)
+            self._service += now.service - before.service
+            changes[name] = now.since(before)
+        return changes
+
+    def _totals(self, name: ClientId, under_way: _UnderWay) -> _Totals:
+        account = self._dispatcher.ledger.account(name)
+        got = account.service
+        return _Totals(
+            got.system_view() + under_way.clients.get(name, 0),
+            got.extend_len, got.cached_len, got.output_len,
+            self._dispatcher.queueing.count(name), account.in_flight,
+        )  # fmt: skip
+
+    def _rest(
+        self, changes: Mapping[ClientId, list[int]], shown: Sequence[ClientId]
+    ) -> list[int] | None:
+        """All that are not shown, as one. Who waits or is in flight is counted as a whole: the
+        ledger does not name all of them.
+        """
+        known = [self._known[name] for name in shown]
+        waiting = len(self._dispatcher.queueing)
+        in_flight = waiting + sum(len(one.tickets) for one in self._dispatcher.workers.values())
+        waiting -= sum(each.waiting for each in known)
+        if self._service == sum(each.service for each in known) and waiting <= 0:
+            return None
+        rest = [change for name, change in changes.items() if name not in shown]
+        served = [sum(column) for column in zip(*rest, strict=True)][:4] or _NOTHING[:4]
+        return [*served, waiting, in_flight - sum(each.in_flight for each in known)]
 
     def _under_way(self) -> _UnderWay:
         found = _UnderWay()
@@ -145,16 +161,18 @@ class Look:
                 client = label(ticket.request.client)
                 if ticket.queue is None and ticket.state is State.WAITING:
                     waiting[client] = waiting.get(client, 0) + 1
+                    found.clients.setdefault(client, 0)
                     continue
-                largest.extend = max(largest.extend, ticket.extend_len)
-                largest.output = max(largest.output, ticket.output_len)
-                tokens = ticket.extend_len + 2 * ticket.output_len
+                extend_len, output_len = ticket.extend_len, ticket.output_len
+                largest.extend = max(largest.extend, extend_len)
+                largest.output = max(largest.output, output_len)
+                tokens = service(extend_len, output_len)
                 at[client] = at.get(client, 0) + tokens
                 found.clients[client] = found.clients.get(client, 0) + tokens
         return found
 
     def _compare(self, under_way: _UnderWay) -> None:
-        """Those that wait at each engine. O(clients that wait), O(1) for each engine's pairs."""
+        """Those that wait at each engine. O(1) for each engine."""
         queueing = self._dispatcher.queueing
         if queueing.scheduler != self._scheduler:  # another policy knows nothing of the past
             self._scheduler = queueing.scheduler
@@ -168,7 +186,8 @@ class Look:
             waits = (
                 under_way.waiting[name] if worker.queue is None else worker.queue.waiting.counts()
             )
-            found = gaps.look(self._received(name, waits, under_way.at[name]) if worker.up else {})
+            received = partial(self._received, name, under_way.at[name])
+            found = gaps.look(waits if worker.up else (), received)
             if found:
                 limit = self._bound(name, worker, found[0])
                 self.gaps.append(GapSeen(name, found[0], limit))
@@ -179,17 +198,14 @@ class Look:
         self.gaps.sort(key=lambda seen: -(seen.gap.tokens / (seen.bound or 1e12)))
 
     def _received(
-        self, worker: WorkerId, waits: Mapping[ClientId, int], at: Mapping[ClientId, int]
-    ) -> dict[ClientId, float]:
-        """What each client that waits there has had there, divided by its weight."""
-        clients = self._recorder.clients()
-        received = {}
-        for name in waits:
-            known = clients.get(name)
-            had = known.received.get(worker, 0) if known else 0
-            if self._dispatcher.ledger.label(name) != OTHER:
-                received[name] = (had + at.get(name, 0)) / self._weight(name)
-        return received
+        self, worker: WorkerId, at: Mapping[ClientId, int], client: ClientId
+    ) -> float | None:
+        """What one that waits there has had there, divided by its weight; None if it has no name."""
+        if self._dispatcher.ledger.label(client) == OTHER:
+            return None
+        known = self._recorder.clients().get(client)
+        had = known.received.get(worker, 0) if known else 0
+        return (had + at.get(client, 0)) / self._weight(client)
 
     def _bound(self, name: WorkerId, worker: Worker, gap: Gap) -> float | None:
         if worker.queue is None:

@@ -40,11 +40,12 @@ class OfModel:
 class OfClient:
     """The requests of one client."""
 
-    __slots__ = ("received", "wait")
+    __slots__ = ("name", "received", "wait")
 
-    def __init__(self) -> None:
+    def __init__(self, name: ClientId) -> None:
+        self.name = name
         self.wait = Histogram(TIMES_US)  # at the gateway, until sent to an engine
-        self.received: dict[WorkerId, int] = {}  # extend + 2 * output tokens, of those that ended
+        self.received: dict[WorkerId, int] = {}  # `service` of those that ended
 
 
 class Largest:
@@ -57,6 +58,11 @@ class Largest:
         self.output = 0  # tokens of one answer
         self.error = 0  # tokens that the estimate of one request's extend was off
         self.in_flight = 0  # requests at once
+
+
+def service(extend_len: int, output_len: int) -> int:
+    """What DLPM equalises, in tokens (DESIGN 2)."""
+    return extend_len + 2 * output_len
 
 
 class Times(Protocol):
@@ -74,12 +80,16 @@ class Recorder:
         self._label = dispatcher.ledger.label
         self._models: dict[str | None, OfModel] = {}
         self._clients: dict[ClientId, OfClient] = {}
+        self.lately: dict[
+            ClientId, OfClient
+        ] = {}  # those of whom a request ended since the last tick
         self.largest: dict[WorkerId, Largest] = {}
 
     def ended(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
         """`ticket` is settled, and its caller has been told `status`. O(1)."""
         model = self._models.get(ticket.model) or self._of_model(ticket.model)
         client = self._clients.get(ticket.request.client) or self._of_client(ticket.request.client)
+        self.lately[client.name] = client
         model.codes[status] = model.codes.get(status, 0) + 1
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
         model.duration.observe(int((now_s - arrived_s) * 1e6))
@@ -97,7 +107,7 @@ class Recorder:
             if output_len > 1:
                 model.tpot.observe(int((now_s - first_s) * 1e6) // (output_len - 1))
         worker, received = ticket.worker, client.received
-        received[worker] = received.get(worker, 0) + extend_len + 2 * output_len
+        received[worker] = received.get(worker, 0) + service(extend_len, output_len)
         largest = self.largest.get(worker) or self.largest_at(worker)
         if extend_len > largest.extend:  # noqa: PLR1730 - max costs three times that
             largest.extend = extend_len
@@ -113,9 +123,10 @@ class Recorder:
         codes[status] = codes.get(status, 0) + 1
 
     def tick(self) -> None:
-        """A second has passed. O(clients + their requests since)."""
-        for client in self._clients.values():
+        """A second has passed. O(requests since)."""
+        for client in self.lately.values():
             client.wait.fold()
+        self.lately = {}
 
     def models(self) -> Mapping[str | None, OfModel]:
         """By name, None for requests that named none."""
@@ -142,4 +153,5 @@ class Recorder:
 
     def _of_client(self, name: ClientId) -> OfClient:
         """The ledger says which clients have a name of their own: the two must agree."""
-        return self._clients.setdefault(self._label(name), OfClient())
+        label = self._label(name)
+        return self._clients.setdefault(label, OfClient(label))

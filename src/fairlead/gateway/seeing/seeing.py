@@ -85,7 +85,7 @@ class Seeing:
                 await each.close()
 
     def tick(self) -> None:
-        """Take a sample, unless a second has yet to pass. O(clients + requests under way)."""
+        """Take a sample, unless a second has yet to pass. O(requests since the last or under way)."""
         for each in (self._log, self._traces):
             if each is not None:
                 each.outbox.flush()
@@ -93,8 +93,8 @@ class Seeing:
         took_s = now_s - self._looked_s
         if took_s >= 0.95:  # the clock of the loop may be a little ahead
             self._looked_s = now_s
-            self.recorder.tick()
             self._ring.add(self.look.look(time_s=time.time(), took_s=took_s))
+            self.recorder.tick()
 
     def data(self, since: int) -> bytes:
         """What the page and `fairlead top` show: the samples after number `since`, as JSON."""

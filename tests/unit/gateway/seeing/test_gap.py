@@ -6,11 +6,15 @@ from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.recorder import Largest
 
 
+def look(gaps: Gaps, received: dict[str, float]) -> list[Gap]:
+    return gaps.look(received, received.get)
+
+
 def test_the_gap_of_two_is_the_widest_over_any_part_of_their_wait():
     """a gets ahead by 30, then b by 20 of that and 40 more: from the top to the end it is 60."""
     gaps = Gaps()
     for a, b in ((100, 500), (130, 500), (130, 520), (130, 560)):
-        found = gaps.look({"a": a, "b": b})
+        found = look(gaps, {"a": a, "b": b})
 
     assert found == [Gap("a", "b", 60)]
 
@@ -18,17 +22,17 @@ def test_the_gap_of_two_is_the_widest_over_any_part_of_their_wait():
 def test_who_stops_waiting_begins_anew():
     """A client that had nothing to ask has no claim on what the others got meanwhile."""
     gaps = Gaps()
-    gaps.look({"a": 0, "b": 0})
-    assert gaps.look({"a": 1000}) == []
+    look(gaps, {"a": 0, "b": 0})
+    assert look(gaps, {"a": 1000}) == []
 
-    assert gaps.look({"a": 1000, "b": 0}) == [Gap("a", "b", 0)]
+    assert look(gaps, {"a": 1000, "b": 0}) == [Gap("a", "b", 0)]
 
 
 def test_of_many_the_widest_pair_comes_first():
     gaps = Gaps()
-    gaps.look({"a": 0, "b": 0, "c": 0})
+    look(gaps, {"a": 0, "b": 0, "c": 0})
 
-    found = gaps.look({"a": 5, "b": 9, "c": 2})
+    found = look(gaps, {"a": 5, "b": 9, "c": 2})
 
     assert [(gap.first + gap.second, gap.tokens) for gap in found] == [
         ("bc", 7),
@@ -40,11 +44,17 @@ def test_of_many_the_widest_pair_comes_first():
 def test_the_cost_of_a_look_is_bounded():
     """Ten thousand that wait are compared as the sixteen that have waited longest."""
     gaps = Gaps()
-    gaps.look({"first": 0})
-    found = gaps.look({f"c{number}": 0 for number in range(10_000)} | {"first": 0})
+    look(gaps, {"first": 0})
+    found = look(gaps, {f"c{number}": 0 for number in range(10_000)} | {"first": 0})
 
     assert len(found) == 16 * 15 // 2
     assert {"first"} <= {gap.first for gap in found}
+
+
+def test_who_is_not_known_by_name_takes_nobody_s_place():
+    waiting = [*(f"passing{number}" for number in range(100)), "a", "b"]
+
+    assert Gaps().look(waiting, {"a": 0.0, "b": 0.0}.get) == [Gap("a", "b", 0)]
 
 
 def test_the_bound_is_the_design_s():

@@ -1,0 +1,94 @@
+"""A look a second: what it adds up to, and that it costs what is busy, not what is known."""
+
+import random
+
+from tests.unit.gateway.seeing.watched import Times, Watched
+
+from fairlead.core.request import ClientId
+from fairlead.dispatch import Ticket
+from fairlead.gateway.seeing.look import MOST_CLIENTS
+from fairlead.gateway.seeing.ranking import Ranking
+
+
+def test_the_samples_of_a_run_add_up_to_the_ledger():
+    """Forty clients come and go, ten of them without a name; twelve at most are shown at a time."""
+    rng, watched, under_way = random.Random(1), Watched(named=30, room=20), list[Ticket]()
+    seen = [0] * 4
+    for second in range(60):
+        for _ in range(rng.randrange(8)):
+            under_way.append(watched.arrive(f"c{rng.randrange(40) if second < 50 else 1}"))
+        for ticket in rng.sample([t for t in under_way if t.number], k=rng.randrange(3)):
+            under_way.remove(ticket)
+            if rng.random() < 0.2:
+                watched.dispatcher.gone(ticket)
+                watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
+            else:
+                watched.finish(ticket, output_len=rng.randrange(1, 50))
+        if rng.random() < 0.7:
+            sample = watched.look.look(time_s=second, took_s=1.0)
+            watched.recorder.tick()
+            rows = [*sample["clients"].values(), *([sample["other"]] if sample["other"] else [])]
+            seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
+            assert sum(row[4] for row in rows) == len(watched.dispatcher.queueing)
+            assert sum(row[5] for row in rows) == len(under_way)
+    for ticket in sorted(under_way, key=lambda t: t.number == 0):
+        watched.dispatcher.gone(ticket)
+        watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
+    sample = watched.look.look(time_s=61, took_s=1.0)
+    rows = [*sample["clients"].values(), sample["other"] or [0] * 6]
+    seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
+    accounts = [account.service for _, account in watched.dispatcher.ledger.accounts()]
+
+    assert len(sample["clients"]) <= MOST_CLIENTS
+    assert seen[1:] == [
+        sum(got.extend_len for got in accounts),
+        sum(got.cached_len for got in accounts),
+        sum(got.output_len for got in accounts),
+    ]
+
+
+def test_who_only_waits_is_seen():
+    watched = Watched(room=1)
+    watched.arrive("a")
+    watched.arrive("b")
+    sample = watched.look.look(time_s=0, took_s=1.0)
+
+    assert sample["clients"] == {"a": [50, 0, 0, 0, 0, 1], "b": [0, 0, 0, 0, 1, 1]}
+
+
+def test_a_look_reads_nobody_who_was_not_busy(monkeypatch):
+    """Twenty thousand clients that asked once would hold up everybody for half a second, each second."""
+    watched, read = Watched(), list[ClientId]()
+    for number in range(100):
+        watched.finish(watched.arrive(f"c{number}"))
+    for second in range(3):
+        watched.look.look(time_s=second, took_s=1.0)
+        watched.recorder.tick()
+    account = watched.dispatcher.ledger.account
+    monkeypatch.setattr(
+        watched.dispatcher.ledger, "account", lambda name: read.append(name) or account(name)
+    )
+    watched.finish(watched.arrive("c50"))
+    sample = watched.look.look(time_s=3, took_s=1.0)
+
+    assert "c50" in read and len(set(read)) <= MOST_CLIENTS + 1
+    assert sample["clients"]["c50"][1] == 18
+
+
+def test_who_is_shown_is_who_would_be_if_all_were_looked_at():
+    """The ranking looks at those that did something; this one fades and sorts everybody."""
+    rng, ranking = random.Random(2), Ranking(4)
+    scores, shown = dict[ClientId, float](), list[ClientId]()
+    for look in range(3000):
+        busy = rng.sample(range(20), k=rng.randrange(4)) if look % 1000 < 300 else []
+        served = {f"c{client}": rng.randrange(1000) for client in busy}
+        waiting = {f"c{client}": 1 for client in busy[:1]}
+        ranking.look(served, waiting)
+        scores = {name: score * 0.9836 for name, score in scores.items()}
+        for name, tokens in served.items():
+            scores[name] = scores.get(name, 0.0) + tokens + 50 * waiting.get(name, 0)
+        scores = {name: score for name, score in scores.items() if score >= 1}
+        best = sorted(scores, key=lambda n: (-scores[n] * (1.3 if n in shown else 1), n))
+        shown = sorted(best[:4])
+
+        assert ranking.shown == shown, look
