@@ -1,7 +1,7 @@
 """What waits at the gateway: bound to an engine or to none yet, sent on when an engine has room.
 
-The law, after every event: no engine has room while a ticket waits that it could take, unless it is the
-turn of somebody who waits at another gateway (sharing.py). Bound to an engine are only a few tickets of each client, for its scheduler to choose from; the others wait *late
+The law, after every event: no engine has room while a ticket waits that it could take. Bound to an
+engine are only a few tickets of each client, for its scheduler to choose from; the others wait *late
 bound*, so that they go where the cache and the room are when their turn comes.
 """
 
@@ -148,20 +148,6 @@ class Queueing:
         queue.lose()
         return stuck
 
-    def remodelled(self, name: WorkerId) -> list[Ticket]:
-        """It is up and serves other models than it did; the tickets that nobody can take any longer.
-
-        What it does not serve any more goes elsewhere, where there is an elsewhere. O(waiting).
-        """
-        worker = self._workers[name]
-        waiting = worker.queue.waiting if worker.queue is not None else ()
-        left = [ticket for ticket in waiting if not worker.serves(ticket.model)]
-        self._move(ticket for ticket in left if self._fleet.untried(ticket))
-        self._place_late()
-        self.changed(name)
-        stuck = [ticket for ticket in left if not self._fleet.untried(ticket)]
-        return stuck + [ticket for ticket in self.late if not self._fleet.untried(ticket)]
-
     def change_weights(self, weights: Weights) -> None:
         """Other shares from now on, and no debts. O(tickets)."""
         self.rules = replace(self.rules, weights=weights)
@@ -190,7 +176,7 @@ class Queueing:
             self._send(ticket, worker)
             return
         worker.queue.bind(ticket)
-        if worker.queue.window.has_room:
+        if name in self._roomy:
             self._changed[name] = None
 
     def _unbind(self, ticket: Ticket) -> None:
@@ -205,17 +191,14 @@ class Queueing:
             return
         queue = worker.queue
         while queue.window.has_room:
-            ticket = queue.next()
-            if ticket is None and worker.takes and self._pull(name, worker):
-                ticket = queue.next()
-            if ticket is None:
+            if not queue.waiting and not (worker.takes and self._pull(name, worker)):
                 break
-            self._dispatch(ticket, worker, queue)
-        if queue.window.has_room and worker.takes and not queue.waiting:
+            self._dispatch(queue.next(), worker, queue)
+        if queue.window.has_room and worker.takes:
             self._roomy[name] = None
         else:
             self._roomy.pop(name, None)
-            if self._size and not queue.window.has_room:
+            if self._size:
                 queue.window.turn_away()
 
     def _dispatch(self, ticket: Ticket, worker: Worker, queue: WorkerQueue) -> None:
@@ -244,8 +227,7 @@ class Queueing:
             return False
         assert worker.queue is not None
         offers = self.late.offers(name, worker)
-        queues = [each.queue for each in self._workers.values() if each.queue is not None]
-        others = [queue for queue in queues if queue is not worker.queue]
+        others = [each.queue for each in self._workers.values() if each.queue is not None]
         for queue in sorted(others, key=lambda queue: -len(queue.waiting)):
             bound = queue.waiting.offers(name, worker, newest=True) if queue.waiting else []
             if bound:
@@ -255,8 +237,6 @@ class Queueing:
             return False
         credit = worker.queue.scheduler.policy.credit
         best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
-        if worker.queue.waiting and credit(best.request.client) <= 0:
-            return False  # it would only wait here with those for whom it is not the turn, either
         if best.worker:
             self._unbind(best)
         else:
