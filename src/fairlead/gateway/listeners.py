@@ -1,7 +1,11 @@
 """The ports: one for callers, perhaps with TLS, and perhaps one of its own for metrics."""
 
 import asyncio
+import contextlib
+import os
+import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from ssl import SSLContext
 
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
@@ -15,7 +19,33 @@ from fairlead.gateway.tls import OwnCertificate
 
 # Scrapers and probes; whoever opens more is neither.
 _MAX_SCRAPERS = 64
+# Connected, and not let in yet.
+_BACKLOG = 1024
+# For the last of them to be let in, where only a slow handshake takes any time; and for what they sent
+# at once to be read.
+_DOOR_S, _READING_S = 1.0, 0.02
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True)
+class _Door:
+    """One address that is listened on, and who meets those that come in."""
+
+    server: asyncio.Server
+    protocol: Callable[[], asyncio.Protocol]
+    tls: SSLContext | None
+
+    def shut(self) -> list[socket.socket]:
+        """Take no more; those who have connected already, whom closing alone would cut off."""
+        last: list[socket.socket] = []
+        for listening in self.server.sockets:
+            with socket.socket(fileno=os.dup(listening.fileno())) as own:
+                own.setblocking(False)
+                with contextlib.suppress(OSError):  # there are no more
+                    while len(last) < _BACKLOG:
+                        last.append(own.accept()[0])
+        self.server.close()
+        return last
 
 
 class Listeners:
@@ -23,7 +53,7 @@ class Listeners:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[_Door] = []
         self._page: MetricsPage | None = None
         self._certificate: OwnCertificate | None = None
         if settings.tls_cert_path is not None and settings.tls_key_path is not None:
@@ -56,10 +86,18 @@ class Listeners:
             for connection in list(self._page.connections):
                 guarded(connection.tick, now)
 
-    def close(self) -> None:
-        """Take no more connections, and leave those that only ask for metrics."""
-        for server in self._servers:
-            server.close()
+    async def close(self) -> None:
+        """Take no more connections, and leave those that only ask for metrics.
+
+        Who has connected, and perhaps asked, before it begins is let in, and heard when it ends.
+        """
+        enter = asyncio.get_running_loop().connect_accepted_socket
+        last = [(door, one) for door in self._doors for one in door.shut()]
+        entering = [enter(door.protocol, one, ssl=door.tls) for door, one in last]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DOOR_S):
+                await asyncio.gather(*entering, return_exceptions=True)
+        await asyncio.sleep(_READING_S)
         if self._page is not None:
             for connection in list(self._page.connections):
                 connection.close()
@@ -77,12 +115,12 @@ class Listeners:
         patience_s = self._settings.client_timeout_secs if tls is not None else None
         try:
             server = await loop.create_server(
-                protocol, host, port, backlog=1024, ssl=tls, ssl_handshake_timeout=patience_s
+                protocol, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=patience_s
             )
         except OSError as error:
-            self.close()
+            await self.close()
             raise ConfigError(f"{flag}: cannot listen on {host}:{port}: {error.strerror}") from None
-        self._servers.append(server)
+        self._doors.append(_Door(server, protocol, tls))
         return int(server.sockets[0].getsockname()[1])
 
 

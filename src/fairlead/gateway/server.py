@@ -155,7 +155,7 @@ class Gateway:
         self._stopping = True
         # Who spreads requests over gateways has yet to notice; until then they are served.
         await asyncio.sleep(self.settings.drain_delay_secs)
-        self._listeners.close()
+        await self._listeners.close()
         for connection in self._connections:
             connection.finish()
         patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
