@@ -1,0 +1,85 @@
+"""Engines as processes that can be killed and stopped, and how much memory a process has."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+
+from fairlead.engines.local import free_ports
+from tests.e2e.faults.caller import HOST
+from tests.e2e.gateway.process import Process
+from tests.e2e.gateway.world import Connection
+
+START_S = 30.0
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class EngineProcess:
+    """One engine of `engine.py`; `flags` are its own."""
+
+    def __init__(self, port: int, *flags: str) -> None:
+        self.port = port
+        self.url = f"http://{HOST}:{port}"
+        self._flags = flags
+        self._child: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Once it answers; for the first time, or again after `kill`."""
+        command = [sys.executable, "-m", "tests.e2e.faults.engine", str(self.port), *self._flags]
+        self._child = subprocess.Popen(command, cwd=ROOT)
+        async with asyncio.timeout(START_S):
+            while True:
+                with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                    await self.census()
+                    return
+                await asyncio.sleep(0.02)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        self._child.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, which also ends one that is stopped."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    async def census(self) -> dict[str, int]:
+        """What it did since it was started last."""
+        connection = Connection(*await asyncio.open_connection(HOST, self.port))
+        connection.send("/census")
+        try:
+            reply: dict[str, int] = json.loads((await connection.reply()).body)
+            return reply
+        finally:
+            connection.writer.close()
+
+
+@contextlib.asynccontextmanager
+async def engines(count: int, *flags: str) -> AsyncIterator[list[EngineProcess]]:
+    """So many, all up; killed in the end."""
+    made = [EngineProcess(port, *flags) for port in free_ports(count)]
+    try:
+        await asyncio.gather(*(one.start() for one in made))
+        yield made
+    finally:
+        for one in made:
+            one.kill()
+
+
+async def retries(process: Process) -> int:
+    """Requests that it sent to another engine so far."""
+    page = (await process.ask("/metrics")).body.decode()
+    (line,) = (line for line in page.splitlines() if line.startswith("fairlead_retries_total "))
+    return int(float(line.split()[1]))
+
+
+def rss_mb(pid: int) -> float:
+    """Memory that the process has, in megabytes."""
+    return float(psutil.Process(pid).memory_info().rss) / 1e6

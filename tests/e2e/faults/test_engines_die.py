@@ -1,0 +1,82 @@
+"""Engines that are killed, stopped and started again under load: nobody is left without a word."""
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+from tests.e2e.faults.census import Fate
+from tests.e2e.faults.conftest import Say
+from tests.e2e.faults.crowd import asking, mixed
+from tests.e2e.faults.processes import engines, retries
+from tests.e2e.gateway.process import running
+from tests.e2e.gateway.world import eventually
+
+CALLERS = 24
+# What runs at an engine when it dies: streams that have begun cannot be begun again.
+PLACES = 4
+# An engine that is stopped is noticed by its silence.
+PATIENCE = {
+    "health_check_interval_secs": 0.1,
+    "health_check_timeout_secs": 0.5,
+    "first_byte_timeout_secs": 3.0,
+    "idle_timeout_secs": 3.0,
+}
+
+
+def test_an_engine_that_is_killed_takes_only_what_it_had_begun(tmp_path: Path, say: Say) -> None:
+    """kill -9, three times; it comes back at the same address each time."""
+
+    async def run() -> None:
+        async with (
+            engines(2, "--places", str(PLACES)) as (first, second),
+            running(tmp_path, worker_urls=[first.url, second.url], **PATIENCE) as process,
+            asking(process.port, mixed(random.Random(1)), callers=CALLERS) as crowd,
+        ):
+            for _ in range(3):
+                await crowd.more(150)
+                downs = process.said.count(f"{first.url} is down")
+                first.kill()
+                await eventually(lambda n=downs: process.said.count(f"{first.url} is down") > n)
+                await crowd.more(100)
+                ups = process.said.count(f"{first.url} is up")
+                await first.start()
+                await eventually(lambda n=ups: process.said.count(f"{first.url} is up") > n)
+            await crowd.more(100)
+            assert (await first.census())["answer"] > 0
+            retried = await retries(process)
+        census = crowd.census
+        assert census.lost == 0, census
+        assert census[Fate.REFUSED] == 0, census
+        assert census[Fate.FAILED] <= 3 * PLACES, census
+        say(f"{census}; {retried} retried")
+
+    asyncio.run(run())
+
+
+def test_an_engine_that_stops_for_a_while_delays_what_it_has_and_no_more(
+    tmp_path: Path, say: Say
+) -> None:
+    """SIGSTOP: its connections stay, and say nothing. SIGCONT: what it then says reaches nobody else."""
+
+    async def run() -> None:
+        async with (
+            engines(2, "--places", str(PLACES)) as (first, second),
+            running(tmp_path, worker_urls=[first.url, second.url], **PATIENCE) as process,
+            asking(process.port, mixed(random.Random(2)), callers=CALLERS) as crowd,
+        ):
+            await crowd.more(100)
+            first.signal(signal.SIGSTOP)
+            await eventually(lambda: f"{first.url} is down" in process.said)
+            await crowd.more(200)
+            first.signal(signal.SIGCONT)
+            await eventually(lambda: process.said.count(f"{first.url} is up") == 2)
+            await crowd.more(200)
+            retried = await retries(process)
+        census = crowd.census
+        assert census.lost == 0, census
+        assert census[Fate.REFUSED] == 0, census
+        assert census[Fate.FAILED] <= PLACES, census
+        say(f"{census}; {retried} retried")
+
+    asyncio.run(run())

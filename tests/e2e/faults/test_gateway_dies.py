@@ -1,0 +1,83 @@
+"""The gateway itself is killed, started again and told to end, under load."""
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+from tests.e2e.faults.census import Fate
+from tests.e2e.faults.conftest import Say
+from tests.e2e.faults.crowd import asking, mixed
+from tests.e2e.faults.processes import EngineProcess, engines
+from tests.e2e.gateway.process import running
+from tests.e2e.gateway.world import eventually
+
+CALLERS = 24
+
+
+async def idle(engine: EngineProcess) -> bool:
+    census = await engine.census()
+    return census["running"] == census["waiting"] == 0
+
+
+async def soon_idle(engine: EngineProcess, *, within_s: float = 1.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not await idle(engine):
+            await asyncio.sleep(0.02)
+
+
+def test_a_gateway_that_is_killed_leaves_nobody_waiting_and_no_engine_working(
+    tmp_path: Path, say: Say
+) -> None:
+    """
+    Each caller's connection breaks, which is an error to it; engines stop within a second what
+    nobody will hear; the gateway that is started at the same address serves the same callers.
+    """
+
+    async def run() -> None:
+        slowly = ("--places", "8", "--token-s", "0.05")
+        async with (
+            engines(2, *slowly) as both,
+            running(tmp_path, worker_urls=[one.url for one in both]) as process,
+            asking(process.port, mixed(random.Random(3)), callers=CALLERS) as crowd,
+        ):
+            await crowd.more(100)
+            process.signal(signal.SIGKILL)
+            assert process.child is not None
+            await process.child.wait()
+            await asyncio.gather(*(soon_idle(one) for one in both))
+            assert crowd.census[Fate.CUT] >= CALLERS // 2, crowd.census
+            await process.start()
+            answered = crowd.census[Fate.ANSWERED]
+            await crowd.until(lambda census: census[Fate.ANSWERED] >= answered + 100)
+        census = crowd.census
+        assert census[Fate.SILENT] == census[Fate.WRONG] == census[Fate.FAILED] == 0, census
+        say(census)
+
+    asyncio.run(run())
+
+
+def test_a_gateway_that_is_told_to_end_answers_all_it_has_accepted(
+    tmp_path: Path, say: Say
+) -> None:
+    """Under load, SIGTERM: who is in is served, who comes later finds a closed door."""
+
+    async def run() -> None:
+        async with (
+            engines(2) as both,
+            running(tmp_path, worker_urls=[one.url for one in both]) as process,
+            asking(process.port, mixed(random.Random(4)), callers=CALLERS) as crowd,
+        ):
+            await crowd.more(100)
+            process.signal(signal.SIGTERM)
+            assert process.child is not None
+            async with asyncio.timeout(10):
+                assert await process.child.wait() == 0
+            await eventually(lambda: crowd.census[Fate.UNREACHED] > CALLERS)
+            assert all([await idle(one) for one in both])
+        census = crowd.census
+        assert census.lost == census[Fate.UNREACHED], census
+        assert census[Fate.FAILED] == census[Fate.REFUSED] == 0, census
+        say(census)
+
+    asyncio.run(run())
