@@ -18,6 +18,7 @@ EXTRAS = {
     "uvloop": "gateway",
     "httptools": "gateway",
     "pydantic": "gateway",
+    "xxhash": "gateway",
     "rich": "gateway",
     "matplotlib": "experiments",
     "numpy": "experiments",

@@ -2,16 +2,16 @@
 
 The gateway's stand-in for the engines' caches where nobody tells it their contents: approximate,
 least recently used first, never confirmed (DESIGN 3.4). A text is cut at fixed positions, and each
-chunk stands for the text up to its end: its depth and the CRC-32 of that prefix. CRC-32 chains by
-itself and costs a third of Python's keyed hash. Two texts that collide, by chance or on purpose,
-send a request to an engine that has less of it cached than thought; no answer depends on it.
+chunk stands for the text up to its end: its depth, and a checksum that is chained from chunk to chunk.
+Two texts that collide, by chance or on purpose, send a request to an engine that has less of it cached
+than thought; no answer depends on it.
 """
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 from fairlead.core.request import Unit, WorkerId
@@ -22,8 +22,13 @@ from fairlead.core.request import Unit, WorkerId
 _SIZES = (256,) * 4 + (512,) * 6 + (1024,) * 16 + (4096,) * 4091
 _ENDS = tuple(accumulate(_SIZES))
 # Depth in the high bits, where a chunk begins, where it ends.
-_CRC_BITS = 32
-_CUTS = tuple((n << _CRC_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
+_SUM_BITS = 64
+_CUTS = tuple((n << _SUM_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
+# From here on a slice that is a view costs less than a copy.
+_LONG = 8192
+
+# Of a piece, begun with the checksum of what is before it; 64 bits at most.
+Checksum: TypeAlias = Callable[[bytes | memoryview, int], int]
 
 
 class ChunkedText(NamedTuple):
@@ -35,17 +40,18 @@ class ChunkedText(NamedTuple):
     chunks: tuple[int, ...] = ()
     tail: bytes = b""
 
-    def extended(self, more: bytes) -> "ChunkedText":
-        """The text with `more` after it. O(more)."""
+    def extended(self, more: bytes, checksum: Checksum = crc32) -> "ChunkedText":
+        """The text with `more` after it, by the same `checksum` as ever. O(more)."""
         text = self.tail + more if self.tail else more
         known = self.chunks
-        begin = chunks_len(len(known))
+        begin = _ENDS[len(known) - 1] if known else 0
         count = bisect_right(_ENDS, begin + len(text))
         if count == len(known):
             return ChunkedText(known, text)
-        crc = known[-1] & ((1 << _CRC_BITS) - 1) if known else 0
+        value = known[-1] & ((1 << _SUM_BITS) - 1) if known else 0
+        data = text if len(text) < _LONG else memoryview(text)
         added = [
-            depth | (crc := crc32(text[start - begin : end - begin], crc))
+            depth | (value := checksum(data[start - begin : end - begin], value))
             for depth, start, end in _CUTS[len(known) : count]
         ]
         return ChunkedText((*known, *added), text[_ENDS[count - 1] - begin :])

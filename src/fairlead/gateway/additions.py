@@ -17,7 +17,7 @@ _READY = 4096
 
 
 @lru_cache(_READY)
-def _fields(client: ClientId | None, salt: str | None, *, ask_usage: bool) -> Fields:
+def _fields(client: ClientId | None, salt: str | None, ask_usage: bool) -> Fields:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
     if client is not None:
         fields["vllm_xargs"] = {"fair_client": client}
@@ -48,8 +48,7 @@ class Additions:
 
     def to(self, call: Call, client: ClientId, *, ask_usage: bool) -> Fields:
         """The fields for this body. O(1) for who has asked before."""
-        named = self._names_client and call.surface.identity
-        salted = self._isolation is not None and call.surface.charged
-        return _fields(
-            client if named else None, call.salt if salted else None, ask_usage=ask_usage
-        )
+        surface = call.surface
+        named = client if self._names_client and surface.identity else None
+        salt = call.salt if self._isolation is not None and surface.charged else None
+        return _fields(named, salt, ask_usage)  # keywords would cost more than the look-up

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from xxhash import xxh3_64_intdigest
+
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.core.request import ClientId, Request, WorkerId
@@ -28,6 +30,7 @@ from fairlead.gateway.tokenizer import Tokenizer
 
 # Bytes of tokens that are cut into blocks on the event loop; a millisecond's work.
 _BLOCKED_AT_ONCE = 1 << 16
+_EMPTY = ChunkedText()
 
 
 class Tokenizing:
@@ -146,7 +149,7 @@ class Intake:
                 self._dispatcher.remember(worker, added)
 
         if isinstance(prompt, ChunkedText):
-            remember(prompt.extended(answer_text(answer, exchange.surface)))
+            remember(prompt.extended(answer_text(answer, exchange.surface), xxh3_64_intdigest))
         # A completion's text and its prompt's may meet within a token.
         elif exchange.surface.turns and not self._is_told(worker, prompt):
             assert self._tokenizer is not None, "who else made blocks of tokens"
@@ -244,7 +247,7 @@ class Intake:
 
     def _chunked(self, call: Call) -> _Read:
         text = call.text()
-        prompt = ChunkedText().extended(text) if call.surface.cached else ChunkedText()
+        prompt = _EMPTY.extended(text, xxh3_64_intdigest) if call.surface.cached else _EMPTY
         if call.tokens is not None:
             return _Read(prompt, prompt.chunks, len(text) // TOKEN_BYTES, 0)
         return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(len(text)), len(text))

@@ -71,18 +71,18 @@ def read_call(body: bytes, surface: Surface) -> Call:
     choices = document.get("n")
     if choices is not None:
         prompts *= _choices(choices)
-    return Call(
-        surface=surface,
-        document=document,
-        salt=str(document.get("cache_salt") or ""),
-        parts=parts,
-        tokens=tokens,
-        answers=prompts,
-        model=model,
-        stream=bool(stream),
-        asks_usage=not surface.usage_option or _asks_usage(document),
-        user=user,
-        max_tokens=_max_tokens(document, surface),
+    return Call(  # in order: names would cost as much as all the reading
+        surface,
+        document,
+        str(document.get("cache_salt") or ""),
+        parts,
+        tokens,
+        prompts,
+        model,
+        bool(stream),
+        not surface.usage_option or _asks_usage(document),
+        user,
+        _max_tokens(document, surface),
     )
 
 
@@ -100,11 +100,12 @@ def answer_text(answer: str, surface: Surface) -> bytes:
 class Fields:
     """What the gateway adds to a body; made once for many requests."""
 
-    __slots__ = ("_encoded", "_fields")
+    __slots__ = ("_fields", "_more", "_names")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
-        self._encoded = orjson.dumps(fields)[1:-1]
+        self._names = frozenset(fields)
+        self._more = b"," + orjson.dumps(fields)[1:-1]
 
     def added_to(self, body: bytes, document: dict[str, Any]) -> tuple[Buffer, ...]:
         """`body` with the fields, in pieces; byte for byte where it has none of them.
@@ -112,12 +113,12 @@ class Fields:
         `document` is the parsed body: a name that came escaped or twice is found there too. Where
         the caller sent a field of the same name, ours wins inside it and the rest of it stays.
         """
-        if not self._fields:
+        if not self._names:
             return (body,)
-        if document.keys().isdisjoint(self._fields):
+        if self._names.isdisjoint(document):
             end = body.rindex(b"}")
-            comma = b"," if document else b""
-            return memoryview(body)[:end], comma + self._encoded + body[end:]
+            more = self._more if document else self._more[1:]
+            return memoryview(body)[:end], more + body[end:]
         return (self._merged(body),)
 
     def _merged(self, body: bytes) -> bytes:
