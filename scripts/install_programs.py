@@ -1,4 +1,4 @@
-"""Makes sure of nginx and systemd-analyze for the tests of deploy/: Debian's packages, unpacked beside us.
+"""Makes sure of nginx, systemd-analyze and faketime for the tests: Debian's packages, unpacked beside us.
 
 Unpacked, not installed: Debian would start nginx, and nothing of the machine is to change. Where that cannot
 be done it says so and succeeds: their tests are then skipped with a reason, which CI does not accept.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 # Each program, and the package that it is in.
-PACKAGES = {"nginx": "nginx", "systemd-analyze": "systemd"}
+PACKAGES = {"nginx": "nginx", "systemd-analyze": "systemd", "faketime": "faketime"}
 UNPACKED = Path(__file__).resolve().parents[1] / ".venvs" / "debian"
 TRIES = 3  # mirrors have bad moments
 
@@ -96,7 +96,7 @@ def main() -> int:
         return 0
     reason = obstacle()
     if reason is None:
-        print(f"install: {' and '.join(absent)}, for the tests of deploy/", flush=True)
+        print(f"install: {' and '.join(absent)}, for the tests", flush=True)
         reason = fetch([PACKAGES[program] for program in absent])
         absent = missing()
     if absent:

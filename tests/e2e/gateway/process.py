@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,12 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def running(tmp_path: Path, **settings: object) -> AsyncIterator[Process]:
+async def running(
+    tmp_path: Path, environment: Mapping[str, str] | None = None, **settings: object
+) -> AsyncIterator[Process]:
     config = tmp_path / "gateway.yaml"
     config.write_text(json.dumps(settings))
-    process = Process(config, free_ports(1)[0])
+    process = Process(config, free_ports(1)[0], **(environment or {}))
     await process.start()
     try:
         yield process
