@@ -8,7 +8,7 @@ bytes. With `--queue auto` every engine is also looked at now and then for the m
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -27,13 +27,12 @@ _PATIENCE_S = 1.0
 # At most this part of the time is spent on asking one engine, whose metrics may be long.
 _SHARE = 0.05
 # vLLM and SGLang; several lines where an engine has several ranks or models.
-_NUMBERS = re.compile(
-    rb"^(?:(vllm:num_requests_running|sglang:num_running_reqs)"
-    rb"|(?:vllm:num_requests_waiting|sglang:num_queue_reqs))(?:\{[^}\n]*\})? ([0-9.eE+]+)\s*$",
-    re.MULTILINE,
-)
+_RUNNING = (b"\nvllm:num_requests_running", b"\nsglang:num_running_reqs")
+_WAITING = (b"\nvllm:num_requests_waiting", b"\nsglang:num_queue_reqs")
+# What follows the name, up to the end of the line.
+_NUMBER = re.compile(rb"(?:\{[^}\n]*\})? ([0-9.eE+]+)[ \t\r]*(?:\n|\Z)")
 # What only the plug-in counts: see `fairlead.engines.vllm.metrics`.
-_PLUG_IN = re.compile(rb"^fairlead_(?:refill_rounds|cut_looks)(?:_total)?[ {]", re.MULTILINE)
+_PLUG_IN = (b"\nfairlead_refill_rounds", b"\nfairlead_cut_looks")
 
 
 class Load(NamedTuple):
@@ -44,22 +43,35 @@ class Load(NamedTuple):
 
 
 def read_load(body: bytes) -> Load | None:
-    """What an engine's metrics say; None unless they say both."""
-    running: list[float] = []
-    waiting: list[float] = []
-    for runs, number in _NUMBERS.findall(body):
-        try:
-            (running if runs else waiting).append(float(number))
-        except ValueError:
-            return None
+    """What an engine's metrics, from their second line on, say; None unless they say both. O(body).
+
+    They may be 100 KB, a few times a second: an expression that looks at each line takes a millisecond.
+    """
+    try:
+        running, waiting = _numbers(body, _RUNNING), _numbers(body, _WAITING)
+    except ValueError:
+        return None
     if not running or not waiting or max(*running, *waiting) > 1e9:
         return None
     return Load(running=int(sum(running)), waiting=int(sum(waiting)))
 
 
+def _numbers(body: bytes, names: Sequence[bytes]) -> list[float]:
+    """The values of the lines with the first of these names that is there. Raises ValueError."""
+    numbers: list[float] = []
+    for name in names:
+        at = -1 if numbers else body.find(name)
+        while at >= 0:
+            at += len(name)
+            if found := _NUMBER.match(body, at):
+                numbers.append(float(found[1]))
+            at = body.find(name, at)
+    return numbers
+
+
 def has_plug_in(body: bytes) -> bool:
     """Whether these are the metrics of an engine that runs our scheduler."""
-    return _PLUG_IN.search(body) is not None
+    return any(name in body for name in _PLUG_IN)
 
 
 class Loads:
@@ -131,7 +143,7 @@ class Loads:
         body = b""
         try:
             status, answer = await Probe().get(
-                self._engine(name), b"/metrics", timeout_s=_PATIENCE_S
+                self._engine(name), b"/metrics", timeout_s=_PATIENCE_S, keeps=True
             )
             body = answer if status == 200 else b""
         except (OSError, ValueError, KeyError, EngineFailed):

@@ -40,13 +40,19 @@ class Probe:
         if not self._answer.done():
             self._answer.set_exception(EngineFailed("the engine broke the connection"))
 
-    async def get(self, engine: Engine, path: bytes, *, timeout_s: float) -> tuple[int, bytes]:
-        """Status and body. Raises OSError or EngineFailed."""
+    async def get(
+        self, engine: Engine, path: bytes, *, timeout_s: float, keeps: bool = False
+    ) -> tuple[int, bytes]:
+        """Status and body; `keeps`: over a connection that others used and will. Raises OSError or
+        EngineFailed.
+        """
         async with asyncio.timeout(timeout_s):
-            connection: EngineConnection = await engine.connect()
-            head = b"GET %b%b HTTP/1.1\r\n%bconnection: close\r\n\r\n"
-            filled = head % (engine.path, path, engine.fixed_lines)
-            connection.send(self, [filled], last=True)
+            used = engine.take() if keeps else None
+            connection: EngineConnection = used or await engine.connect()
+            close = b"" if keeps else b"connection: close\r\n"
+            head = b"GET %b%b HTTP/1.1\r\n%b%b\r\n"
+            filled = head % (engine.path, path, engine.fixed_lines, close)
+            connection.send(self, [filled], last=not keeps)
             try:
                 return await self._answer
             finally:
