@@ -82,6 +82,7 @@ class World:
     # -- engines
 
     def send(self, ticket: Ticket) -> None:
+        assert self.dispatcher.workers[ticket.worker].serves(ticket.model), ticket
         self.engines[ticket.worker].queue.append(Asked(ticket, self.outputs[ticket]))
 
     def step(self, name: str) -> None:
@@ -134,7 +135,8 @@ class World:
                 self._failed(ticket)
 
     def up(self, name: str, *models: str) -> None:
-        self.dispatcher.worker_up(name, models=models or None)
+        for ticket in self.dispatcher.worker_up(name, models=models or None):
+            self._failed(ticket)
 
     def _failed(self, ticket: Ticket) -> None:
         if ticket.state is State.ENDED:
@@ -161,6 +163,11 @@ class World:
         assert len(dispatcher.queueing) == len(queued)
         for client, count in Counter(ticket.request.client for ticket in queued).items():
             assert dispatcher.queueing.count(client) == count
+        for ticket in queued:
+            assert any(
+                worker.up and worker.serves(ticket.model) and name not in ticket.tried
+                for name, worker in dispatcher.workers.items()
+            ), ticket
         for name, worker in dispatcher.workers.items():
             queue = worker.queue
             sent = [asked.ticket for engine in [self.engines[name]]

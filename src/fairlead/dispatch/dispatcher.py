@@ -183,10 +183,11 @@ class Dispatcher:
 
     # -- workers
 
-    def worker_up(self, name: WorkerId, *, models: Iterable[str] | None = None) -> None:
-        """`name` answers and serves `models`: new, back, or still there. O(workers)."""
+    def worker_up(self, name: WorkerId, *, models: Iterable[str] | None = None) -> list[Ticket]:
+        """`name` is up with these; tickets that wait in vain for others, to be `failed`. O(waiting)."""
         worker = self.workers.setdefault(name, Worker())
         self.fleet.set_models(name, models)
+        stuck = self.queueing.remodelled(name) if worker.up else []
         if not worker.up:
             worker.up = True
             self.fleet.up += 1
@@ -194,9 +195,8 @@ class Dispatcher:
             self.router.add_worker(name)
             self.index.add_worker(name)
             self.queueing.open(name, queues=self._queues)
-        else:
-            self.queueing.changed(name)
         self._tell()
+        return stuck
 
     def worker_down(self, name: WorkerId) -> list[Ticket]:
         """`name` is lost with its cache; the tickets it had not begun to answer, to be `failed`.

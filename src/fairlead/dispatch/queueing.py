@@ -148,6 +148,20 @@ class Queueing:
         queue.lose()
         return stuck
 
+    def remodelled(self, name: WorkerId) -> list[Ticket]:
+        """It is up and serves other models than it did; the tickets that nobody can take any longer.
+
+        What it does not serve any more goes elsewhere, where there is an elsewhere. O(waiting).
+        """
+        worker = self._workers[name]
+        waiting = worker.queue.waiting if worker.queue is not None else ()
+        left = [ticket for ticket in waiting if not worker.serves(ticket.model)]
+        self._move(ticket for ticket in left if self._fleet.untried(ticket))
+        self._place_late()
+        self.changed(name)
+        stuck = [ticket for ticket in left if not self._fleet.untried(ticket)]
+        return stuck + [ticket for ticket in self.late if not self._fleet.untried(ticket)]
+
     def change_weights(self, weights: Weights) -> None:
         """Other shares from now on, and no debts. O(tickets)."""
         self.rules = replace(self.rules, weights=weights)

@@ -287,11 +287,12 @@ class Workers:
     def _welcome(self, watch: Watch) -> None:
         url, breaker = watch.engine.url, watch.engine.breaker
         names = [watch.declared] if watch.declared else [str(m["id"]) for m in watch.models]
-        self._dispatcher.worker_up(url, models=names or None)
+        stuck = self._dispatcher.worker_up(url, models=names or None)
         watch.was_up = True
         if breaker.phase is Phase.OPEN:  # most likely another process, which may be well
             breaker.half_open(asyncio.get_running_loop().time())
         self._settle()
+        self._move_from(url, stuck)
         _log.info("engine %s is up, with %s", url, ", ".join(names) or "models it does not list")
 
     async def _probe(self, watch: Watch) -> bool:

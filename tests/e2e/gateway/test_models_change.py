@@ -1,0 +1,66 @@
+"""An operator says that an engine has another model than it had; what waits for it heeds that."""
+
+import asyncio
+
+from tests.e2e.gateway.operators import operate
+from tests.e2e.gateway.scripts import Received, chat, good
+from tests.e2e.gateway.world import CHAT, Connection, World, eventually, play
+
+# One at a time at each engine, and a few bound to each: the rest waits unbound.
+ONE_AT_A_TIME = {"queue": "gateway", "max_engine_requests": 1, "disable_retries": True}
+WAITING = 12
+
+
+async def slow(received: Received) -> None:
+    """Long enough that the others wait."""
+    if received.json().get("user") == "first":
+        await asyncio.sleep(0.5)
+    await good(received)
+
+
+async def crowd(world: World) -> list[Connection]:
+    """Each engine has one request for "a", and more wait than it may have bound to it."""
+    callers = []
+    for number in range(len(world.engines) + WAITING):
+        caller = await world.connect()
+        first = number < len(world.engines)
+        caller.send(CHAT, chat(model="a", user="first" if first else "later"))
+        if first:
+            await eventually(lambda wanted=number + 1: len(world.received()) == wanted)
+        callers.append(caller)
+    queueing = world.gateway.dispatcher.queueing
+    await eventually(lambda: len(queueing) == WAITING and len(queueing.late) > 0)
+    return callers
+
+
+async def rename(world: World, number: int) -> None:
+    engine = {"url": world.engines[number].url, "model": "b"}
+    assert (await operate(world, "POST", "/workers", engine)).status == 200
+
+
+def test_what_waits_for_a_model_goes_to_who_still_has_it() -> None:
+    async def story(world: World) -> None:
+        callers = await crowd(world)
+        await rename(world, 0)
+        statuses = [(await caller.reply()).status for caller in callers]
+
+        assert statuses == [200] * len(callers)
+        assert [len(engine.received) for engine in world.engines] == [1, 1 + WAITING]
+        assert (await world.ask(body=chat(model="b"))).status == 200
+        assert len(world.engines[0].received) == 2
+
+    play(story, slow, slow, static_models=("a", "a"), **ONE_AT_A_TIME)
+
+
+def test_what_waits_for_a_model_that_nobody_has_any_more_is_told_so() -> None:
+    async def story(world: World) -> None:
+        callers = await crowd(world)
+        await rename(world, 0)
+        await rename(world, 1)
+        statuses = [(await caller.reply()).status for caller in callers]
+
+        assert statuses == [200, 200] + [503] * WAITING
+        assert len(world.received()) == 2
+        assert (await world.ask(body=chat(model="a"))).status == 404
+
+    play(story, slow, slow, static_models=("a", "a"), **ONE_AT_A_TIME)
