@@ -102,6 +102,30 @@ class Calm(Protocol):
         ...
 
 
+@runtime_checkable
+class Sharing(Protocol):
+    """A policy whose clients are served by other hosts, too; `next` holds back who must wait for them.
+
+    While somebody with credit waits elsewhere, nobody without any goes here.
+    """
+
+    def report(self) -> Mapping[ClientId, int]:
+        """What it charged since the last report, in units."""
+        ...
+
+    def take_back(self, report: Mapping[ClientId, int]) -> None:
+        """That report did not arrive; it is part of the next."""
+        ...
+
+    def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
+        """Each client's credit, of what all hosts have charged, that report included; who waits elsewhere."""
+        ...
+
+    def quantum_of(self, client: ClientId) -> int:
+        """What a round of refill gives the client, in units."""
+        ...
+
+
 class Policy(Ordering, Charging, Protocol):
     """One scheduling algorithm."""
 

@@ -109,7 +109,7 @@ class Dispatcher:
         self._admitted(ticket)
         if ticket.queue is not None:
             ticket.queue.window.started(ticket.number)
-            self._changed(ticket.worker)
+            self.changed(ticket.worker)
 
     def emitted(self, ticket: Ticket, output_len: int) -> None:
         """So many outputs have passed by: for long answers, a few times before the end. O(log clients)."""
@@ -241,10 +241,7 @@ class Dispatcher:
         self._tell()
 
     def set_scheduler(self, name: str) -> None:
-        """What waits here waits under another policy, "fcfs" for one; debts are forgotten. O(waiting).
-
-        Raises ConfigError for one that cannot queue at a gateway.
-        """
+        """Queue under another policy; debts are forgotten. O(waiting). Raises ConfigError if it cannot."""
         self.queueing.switch(name)
 
     def observed(self, name: WorkerId, *, running: int, waiting: int) -> None:
@@ -252,14 +249,19 @@ class Dispatcher:
         worker = self.workers.get(name)
         if worker is not None and worker.queue is not None and worker.up:
             worker.queue.window.observed(running=running, waiting=waiting)
-            self._changed(name)
+            self.changed(name)
 
     def unobserved(self, name: WorkerId) -> None:
         """It has not said so for a while; this never stops anything. O(1) and what is sent for it."""
         worker = self.workers.get(name)
         if worker is not None and worker.queue is not None and worker.queue.window.is_observed:
             worker.queue.window.unobserved()
-            self._changed(name)
+            self.changed(name)
+
+    def changed(self, name: WorkerId) -> None:
+        """Something about this engine or its clients' credit. O(1) and what is sent for it."""
+        self.queueing.changed(name)
+        self._tell()
 
     def stored(self, worker: WorkerId, block: Unit) -> None:
         """An engine's own events say so: see `TokenFollower`."""
@@ -295,10 +297,6 @@ class Dispatcher:
         in_flight = self.ledger.in_flight(client) + self._reserved.get(client, 0)
         if in_flight >= self._max_in_flight:
             raise QueueFull(f"you have {in_flight} requests in flight, and may have no more")
-
-    def _changed(self, name: WorkerId) -> None:
-        self.queueing.changed(name)
-        self._tell()
 
     def _tell(self, own: Ticket | None = None) -> None:
         """The host hears what is to be sent, but for its own ticket, which it has at hand."""

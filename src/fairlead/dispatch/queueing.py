@@ -1,8 +1,9 @@
 """What waits at the gateway: bound to an engine or to none yet, sent on when an engine has room.
 
-The law, after every event: no engine has room while a ticket waits that it could take. Bound to an
-engine are only a few tickets of each client, for its scheduler to choose from; the others wait *late
-bound*, so that they go where the cache and the room are when their turn comes.
+The law, after every event: no engine has room while a ticket waits that it could take, unless it is
+the turn of somebody who waits at another gateway (sharing.py). Bound to an engine are only a few
+tickets of each client, for its scheduler to choose from; the others wait *late bound*, so that they go
+where the cache and the room are when their turn comes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -190,7 +191,7 @@ class Queueing:
             self._send(ticket, worker)
             return
         worker.queue.bind(ticket)
-        if name in self._roomy:
+        if worker.queue.window.has_room:
             self._changed[name] = None
 
     def _unbind(self, ticket: Ticket) -> None:
@@ -205,14 +206,17 @@ class Queueing:
             return
         queue = worker.queue
         while queue.window.has_room:
-            if not queue.waiting and not (worker.takes and self._pull(name, worker)):
+            ticket = queue.next()
+            if ticket is None and worker.takes and self._pull(name, worker):
+                ticket = queue.next()
+            if ticket is None:
                 break
-            self._dispatch(queue.next(), worker, queue)
-        if queue.window.has_room and worker.takes:
+            self._dispatch(ticket, worker, queue)
+        if queue.window.has_room and worker.takes and not queue.waiting:
             self._roomy[name] = None
         else:
             self._roomy.pop(name, None)
-            if self._size:
+            if self._size and not queue.window.has_room:
                 queue.window.turn_away()
 
     def _dispatch(self, ticket: Ticket, worker: Worker, queue: WorkerQueue) -> None:
@@ -241,7 +245,8 @@ class Queueing:
             return False
         assert worker.queue is not None
         offers = self.late.offers(name, worker)
-        others = [each.queue for each in self._workers.values() if each.queue is not None]
+        queues = [each.queue for each in self._workers.values() if each.queue is not None]
+        others = [queue for queue in queues if queue is not worker.queue]
         for queue in sorted(others, key=lambda queue: -len(queue.waiting)):
             bound = queue.waiting.offers(name, worker, newest=True) if queue.waiting else []
             if bound:
@@ -251,6 +256,8 @@ class Queueing:
             return False
         credit = worker.queue.scheduler.policy.credit
         best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
+        if worker.queue.waiting and credit(best.request.client) <= 0:
+            return False  # it would only wait here with those for whom it is not the turn, either
         if best.worker:
             self._unbind(best)
         else:

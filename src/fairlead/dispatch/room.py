@@ -49,6 +49,12 @@ class Room:
         """How many wait of each client of whom any do; no copy. O(1)."""
         return self._counts
 
+    def clients(self, its: Serving) -> Iterator[ClientId]:
+        """Who waits for what that worker serves, some perhaps twice. O(clients)."""
+        for model, ring in self._rings.items():
+            if its.serves(model):
+                yield from ring
+
     def add(self, ticket: Ticket) -> None:
         """It waits behind its client's others. O(1)."""
         client = ticket.request.client

@@ -12,6 +12,7 @@ from fairlead.dispatch.window import Window
 from fairlead.dispatch.worker_queue import MakeScheduler
 from fairlead.errors import ConfigError
 from fairlead.schedulers import IN_ENGINES, SCHEDULERS, make_policy
+from fairlead.schedulers.dlpm_shared import DLPMShared
 
 # Its groups are hit ratios in tokens; a gateway's view of a cache counts chunks.
 QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
@@ -25,7 +26,8 @@ class QueueRules:
 
     A client may have `queue_size` requests waiting, all clients together `queue_total`. At most
     `places` of a client's are bound to one engine, where others could take them; the rest are bound
-    when a place comes free.
+    when a place comes free. `shared`: other gateways serve the same clients; under another policy than
+    dlpm each gateway is fair by itself.
     """
 
     scheduler: str = "dlpm"
@@ -35,6 +37,7 @@ class QueueRules:
     queue_total: int = 65_536
     places: int = 4
     window: int | None = None
+    shared: bool = False
 
     def make_window(self) -> Window:
         """One engine's."""
@@ -58,6 +61,9 @@ class QueueRules:
             raise ConfigError(f"quantum: the scheduler {chosen} has none")
 
         def make(view: BlockCache) -> Scheduler:
+            if self.shared and chosen == "dlpm":
+                own = {key: value for key, value in given.items() if value is not None}
+                return Scheduler(DLPMShared(cache=view, **own))
             return Scheduler(make_policy(chosen, cache=view, **given))
 
         make(BlockCache(block_size=1))  # a wrong value is wrong now

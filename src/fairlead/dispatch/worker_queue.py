@@ -47,12 +47,13 @@ class WorkerQueue:
         self.scheduler.cancel(ticket.booked)
         self._forget(ticket)
 
-    def next(self) -> Ticket:
-        """Whose turn it is; somebody waits."""
+    def next(self) -> Ticket | None:
+        """Whose turn it is. None: nobody waits here, or it is the turn of those who wait elsewhere."""
+        if not self.waiting:
+            return None
         self.scheduler.begin()
         request = self.scheduler.propose()
-        assert request is not None, "every policy has a next while somebody waits"
-        return self._tickets[request.id]
+        return None if request is None else self._tickets[request.id]
 
     # -- those that are sent
 

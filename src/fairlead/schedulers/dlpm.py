@@ -155,6 +155,12 @@ class DLPM:
         if self._ageing:
             self._ageing.open(client)
 
+    def _close(self, client: ClientId) -> None:
+        """q_i <= 0."""
+        self._index.close(client)
+        if self._ageing:
+            self._ageing.close(client)
+
     def _pays(self, client: ClientId) -> bool:
         """Whether q_i > 0 with all that the client has emitted; if not, it is closed now."""
         self.settle(client)
@@ -180,9 +186,7 @@ class DLPM:
 
     def _spend(self, client: ClientId, units: int) -> None:
         if not self._deficits.charge(client, units):
-            self._index.close(client)
-            if self._ageing:
-                self._ageing.close(client)
+            self._close(client)
 
     def _overtaken(self) -> Request | None:
         """Ageing: the oldest request of the first client with q_i > 0 whose oldest is due."""

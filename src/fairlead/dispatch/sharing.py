@@ -1,0 +1,73 @@
+"""One gateway's part in an account that several keep: what it tells of its queues, and what it hears.
+
+Only engines whose requests wait here, under a policy that can be shared, are told of; the others'
+requests go to the engines at once, and what is fair there is so whoever sends them.
+"""
+
+from collections.abc import Mapping
+from itertools import chain, islice
+
+from fairlead.core.protocols import Sharing
+from fairlead.core.request import ClientId, WorkerId
+from fairlead.dispatch.accounts import News, Report
+from fairlead.dispatch.dispatcher import Dispatcher
+
+# Clients that one report names as waiting, and as charged: with more, some count at this gateway only.
+MAX_TOLD = 1024
+
+
+class Shared:
+    """The shared account as one gateway's queues know it. Who exchanges it, and when, is the host's."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def reports(self) -> dict[WorkerId, Report]:
+        """What has been charged since the last ones, and who waits now. O(clients that wait)."""
+        fleet = self._dispatcher.fleet.workers
+        rooms = [self._dispatcher.queueing.late]
+        rooms += [worker.queue.waiting for worker in fleet.values() if worker.queue is not None]
+        waiting: dict[frozenset[str] | None, tuple[ClientId, ...]] = {}
+        reports = {}
+        for name, policy in self._policies().items():
+            worker = fleet[name]
+            if worker.models not in waiting:
+                clients = chain.from_iterable([room.clients(worker) for room in rooms])
+                waiting[worker.models] = tuple(islice(dict.fromkeys(clients), MAX_TOLD))
+            reports[name] = Report(
+                charged=policy.report(),
+                waiting=waiting[worker.models] if worker.is_open else (),
+            )
+        return reports
+
+    def quantum_of(self, client: ClientId) -> int:
+        """Q_i in units, the same for every engine; there is one that is shared."""
+        return next(iter(self._policies().values())).quantum_of(client)
+
+    def adopt(self, news: Mapping[WorkerId, News]) -> None:
+        """Go on by what the account says, the last reports included. O(clients in it)."""
+        for name, policy in self._policies().items():
+            heard = news.get(name)
+            if heard is not None:
+                policy.adopt(heard.deficits, heard.elsewhere)
+                self._dispatcher.changed(name)
+
+    def take_back(self, reports: Mapping[WorkerId, Report]) -> None:
+        """They did not arrive: tell it all with the next. O(clients in them)."""
+        for name, policy in self._policies().items():
+            if name in reports:
+                policy.take_back(reports[name].charged)
+
+    def stand_alone(self) -> None:
+        """Nobody can be heard: nobody waits elsewhere, and what was charged till now is not told."""
+        for name, policy in self._policies().items():
+            policy.report()
+            policy.adopt({}, ())
+            self._dispatcher.changed(name)
+
+    def _policies(self) -> dict[WorkerId, Sharing]:
+        return {
+            name: worker.queue.scheduler.policy
+            for name, worker in self._dispatcher.fleet.workers.items()
+            if worker.queue is not None and isinstance(worker.queue.scheduler.policy, Sharing)
+        }

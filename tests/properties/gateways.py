@@ -1,0 +1,140 @@
+"""Several gateways in front of the same engines, each with its own queue, and an account now and then."""
+
+import random
+from collections import Counter, deque
+from collections.abc import Mapping
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.request import Request
+from fairlead.core.service import Weights
+from fairlead.dispatch import Accounts, Dispatcher, News, QueueRules, Report, Shared, Ticket, Usage
+from fairlead.routers.d2lpm import D2LPM
+
+PROMPT = 40  # tokens, none of them cached
+
+
+class Gateways:
+    """`count` dispatchers and `engines` first-come-first-served engines of `slots` each.
+
+    Every `period` steps each gateway exchanges with the account; what it hears reaches it `delay` steps
+    later. 0: they never do.
+    """
+
+    def __init__(
+        self, *, count: int, engines: int, slots: int, quantum: int, weights: Mapping[str, object],
+        period: int, delay: int = 0, window: int | None = None,
+    ) -> None:  # fmt: skip
+        rules = QueueRules(
+            quantum=quantum, weights=Weights(weights), shared=period > 0, window=window
+        )
+        self.slots, self.period, self.delay = slots, period, delay
+        self.accounts = Accounts()
+        self.queues: dict[str, deque[tuple[int, Ticket]]] = {}
+        self.running: dict[str, list[list]] = {}
+        for number in range(engines):
+            self.queues[f"w{number}"], self.running[f"w{number}"] = deque(), []
+        self.gateways = [self._gateway(number, rules) for number in range(count)]
+        self.shared = [Shared(gateway) for gateway in self.gateways]
+        self.news: deque[tuple[int, int, Mapping[str, News]]] = deque()
+        self.served: Counter[str] = Counter()
+        self.lengths: dict[Ticket, int] = {}
+        self.step_number = self.asked = 0
+        self.idle = 0  # slots of a step that were empty while somebody waited somewhere
+        self.work: list[Counter[str]] = []  # tokens of service that each engine gave, step by step
+
+    def _gateway(self, number: int, rules: QueueRules) -> Dispatcher:
+        gateway = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=rules, max_in_flight=10**6,
+            on_ready=lambda ticket: self._send(number, ticket),
+        )  # fmt: skip
+        for name in self.queues:
+            gateway.worker_up(name)
+        return gateway
+
+    def ask(self, client: str, at: int, *, output_len: int) -> None:
+        """A request of the client comes to the gateway `at`."""
+        self.asked += 1
+        text = b"%016d" % self.asked * (PROMPT // 4)
+        request = Request(
+            id=str(self.asked), client=client, prompt=ChunkedText().extended(text).chunks,
+            input_len=PROMPT, max_tokens=output_len, order=self.asked,
+        )  # fmt: skip
+        ticket = self.gateways[at].arrive(request, model=None, text_len=len(text), streams=True)
+        self.lengths[ticket] = output_len
+        if ticket.worker and ticket.state.name == "WAITING":
+            self._send(at, ticket)
+
+    def backlog(self, client: str, at: int, *, depth: int, output_len: int) -> None:
+        """So many of the client's wait there."""
+        while self.gateways[at].queueing.count(client) < depth:
+            self.ask(client, at, output_len=output_len)
+
+    def step(self, rng: random.Random) -> None:
+        """The engines emit a token of each that runs; gateways talk where it is time."""
+        self.step_number += 1
+        self.work.append(Counter())
+        for name in self.queues:
+            self._step_engine(name, rng)
+        if self.period:
+            for number in range(len(self.gateways)):
+                if (self.step_number + number) % self.period == 0:
+                    self._exchange(number)
+        while self.news and self.news[0][0] <= self.step_number:
+            _, number, heard = self.news.popleft()
+            self.shared[number].adopt(heard)
+
+    def most_in_flight(self) -> int:
+        """At one engine, ever, of all gateways."""
+        return max(
+            sum(
+                worker.queue.window.most_in_flight
+                for gateway in self.gateways
+                if (worker := gateway.workers[name]).queue is not None
+            )
+            for name in self.queues
+        )
+
+    def most_unheard(self) -> int:
+        """What one engine ever gave in the time that a charge takes to be known at every gateway."""
+        steps = 2 * (self.period + self.delay)
+        return max(
+            sum(step[name] for step in self.work[at : at + steps])
+            for name in self.queues
+            for at in range(len(self.work))
+        )
+
+    def _exchange(self, number: int) -> None:
+        shared = self.shared[number]
+        reports: Mapping[str, Report] = shared.reports()
+        heard = self.accounts.exchange(str(number), reports, shared.quantum_of)
+        self.news.append((self.step_number + self.delay, number, heard))
+
+    def _send(self, number: int, ticket: Ticket) -> None:
+        self.queues[ticket.worker].append((number, ticket))
+
+    def _step_engine(self, name: str, rng: random.Random) -> None:
+        queue, running = self.queues[name], self.running[name]
+        while queue and len(running) < self.slots:
+            number, ticket = queue.popleft()
+            running.append([number, ticket, 0])
+            self._serve(name, ticket.request.client, PROMPT)
+        if len(running) < self.slots and any(len(each.queueing) for each in self.gateways):
+            self.idle += self.slots - len(running)
+        for seat in list(running):
+            number, ticket, emitted = seat
+            gateway, seat[2] = self.gateways[number], emitted + 1
+            self._serve(name, ticket.request.client, 2)
+            if emitted == 0:
+                gateway.started(ticket)
+            else:
+                gateway.emitted(ticket, emitted + 1)
+            if emitted + 1 == self.lengths[ticket]:
+                running.remove(seat)
+                gateway.finished(ticket, Usage(PROMPT, emitted + 1, 0))
+        if rng.random() < 0.3:
+            for gateway in self.gateways:
+                gateway.observed(name, running=len(running), waiting=len(queue))
+
+    def _serve(self, name: str, client: str, tokens: int) -> None:
+        self.served[client] += tokens
+        self.work[-1][name] += tokens
