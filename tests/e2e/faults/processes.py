@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -21,18 +21,20 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class EngineProcess:
-    """One engine of `engine.py`; `flags` are its own."""
+    """One engine of `engine.py`; `flags` are its own, and `inside` begins the command."""
 
-    def __init__(self, port: int, *flags: str) -> None:
-        self.port = port
-        self.url = f"http://{HOST}:{port}"
-        self._flags = flags
+    def __init__(
+        self, port: int, *flags: str, host: str = HOST, inside: Sequence[str] = ()
+    ) -> None:
+        self._address = (host, port)
+        self.url = f"http://{host}:{port}"
+        module = [sys.executable, "-m", "tests.e2e.faults.engine", str(port), "--host", host]
+        self._command = [*inside, *module, *flags]
         self._child: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
         """Once it answers; for the first time, or again after `kill`."""
-        command = [sys.executable, "-m", "tests.e2e.faults.engine", str(self.port), *self._flags]
-        self._child = subprocess.Popen(command, cwd=ROOT)
+        self._child = subprocess.Popen(self._command, cwd=ROOT)
         async with asyncio.timeout(START_S):
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -52,13 +54,20 @@ class EngineProcess:
 
     async def census(self) -> dict[str, int]:
         """What it did since it was started last."""
-        connection = Connection(*await asyncio.open_connection(HOST, self.port))
+        connection = Connection(*await asyncio.open_connection(*self._address))
         connection.send("/census")
         try:
             reply: dict[str, int] = json.loads((await connection.reply()).body)
             return reply
         finally:
             connection.writer.close()
+
+
+async def soon_idle(engine: EngineProcess, *, within_s: float = 1.0) -> None:
+    """It works for nobody any more."""
+    async with asyncio.timeout(within_s):
+        while (did := await engine.census())["running"] or did["waiting"]:
+            await asyncio.sleep(0.02)
 
 
 @contextlib.asynccontextmanager

@@ -8,22 +8,11 @@ from pathlib import Path
 from tests.e2e.faults.census import Fate
 from tests.e2e.faults.conftest import Say
 from tests.e2e.faults.crowd import asking, mixed
-from tests.e2e.faults.processes import EngineProcess, engines
+from tests.e2e.faults.processes import engines, soon_idle
 from tests.e2e.gateway.process import running
 from tests.e2e.gateway.world import eventually
 
 CALLERS = 24
-
-
-async def idle(engine: EngineProcess) -> bool:
-    census = await engine.census()
-    return census["running"] == census["waiting"] == 0
-
-
-async def soon_idle(engine: EngineProcess, *, within_s: float = 1.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await idle(engine):
-            await asyncio.sleep(0.02)
 
 
 def test_a_gateway_that_is_killed_leaves_nobody_waiting_and_no_engine_working(
@@ -74,7 +63,7 @@ def test_a_gateway_that_is_told_to_end_answers_all_it_has_accepted(
             async with asyncio.timeout(10):
                 assert await process.child.wait() == 0
             await eventually(lambda: crowd.census[Fate.UNREACHED] > CALLERS)
-            assert all([await idle(one) for one in both])
+            await asyncio.gather(*(soon_idle(one, within_s=0.1) for one in both))
         census = crowd.census
         assert census.lost == census[Fate.UNREACHED], census
         assert census[Fate.FAILED] == census[Fate.REFUSED] == 0, census
