@@ -1,4 +1,4 @@
-"""The callers' connections: how many there may be, how many of one address, and who reads too slowly."""
+"""The callers' connections: how many there may be, how many of one address, and whose turn it is."""
 
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
@@ -7,6 +7,8 @@ from fairlead.gateway.caller import CallerConnection
 
 # Whoever has one address of IPv6 has this many of its bits to choose from.
 _OWN_BITS = 64
+# Parts of a second: all at once, ten thousand would hold up every answer for ten milliseconds.
+TURNS = 32
 
 
 class Connections:
@@ -22,12 +24,22 @@ class Connections:
         self._address_limit = address_limit
         self._open: dict[CallerConnection, str | None] = {}
         self._of_address: dict[str, int] = {}
+        self._round: list[CallerConnection] = []
 
     def __len__(self) -> int:
         return len(self._open)
 
     def __iter__(self) -> Iterator[CallerConnection]:
         return iter(self._open.copy())
+
+    def at(self, turn: int) -> list[CallerConnection]:
+        """Those of whom it is the turn: in TURNS turns, from 0 on, each that was open then has one.
+
+        O(connections / TURNS).
+        """
+        if turn == 0:
+            self._round = list(self._open)
+        return [connection for connection in self._round[turn::TURNS] if connection in self._open]
 
     def add(self, connection: CallerConnection) -> bool:
         """It is open; whether it may be. O(1)."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 from fairlead.core.request import WorkerId
@@ -14,7 +15,7 @@ from fairlead.gateway.admin import Admin
 from fairlead.gateway.cache_metrics import CacheMetrics
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
-from fairlead.gateway.connections import Connections
+from fairlead.gateway.connections import TURNS, Connections
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.guarded import guarded
@@ -223,15 +224,16 @@ class Gateway:
         return self.dispatcher.ready()
 
     async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(min(1.0, self.client_timeout_s / 2))
+        for turn in cycle(range(TURNS)):
+            await asyncio.sleep(min(1.0, self.client_timeout_s / 2) / TURNS)
             now = self._loop.time()
-            guarded(self._retries.budget.tick, now, self._intake.count)
-            guarded(self._workers.tick, now)
-            guarded(self._seeing.tick)
-            for connection in self._connections:
+            for connection in self._connections.at(turn):
                 guarded(connection.tick, now)
-            self._listeners.tick(now)
+            if turn == 0:
+                guarded(self._retries.budget.tick, now, self._intake.count)
+                guarded(self._workers.tick, now)
+                guarded(self._seeing.tick)
+                self._listeners.tick(now)
 
     # -- for the callers' connections
 

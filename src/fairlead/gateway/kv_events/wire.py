@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from time import monotonic
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-# Messages read at one go: requests are served on the same loop.
-_AT_ONCE = 32
+# Messages are read for so long at one go: requests are served on the same loop.
+_AT_ONCE_S = 0.001
 # A batch is what one step stored: of 100,000 tokens some 500 KB.
 _MAX_MESSAGE = 32 << 20
 # Batches that wait in our process while they cannot be read; the engine then begins to drop.
@@ -57,15 +58,16 @@ class Wire:
         self._loop.call_soon(self._readable)
 
     def _readable(self) -> None:
-        for _ in range(_AT_ONCE):
-            if not self._reading:
-                return
+        ends = monotonic() + _AT_ONCE_S
+        while self._reading:
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
             self._on_frames(frames)
-        self._again()
+            if monotonic() > ends:
+                self._again()
+                return
 
 
 class Sockets:
