@@ -31,7 +31,7 @@ _RUNNING = (b"\nvllm:num_requests_running", b"\nsglang:num_running_reqs")
 _WAITING = (b"\nvllm:num_requests_waiting", b"\nsglang:num_queue_reqs")
 # What follows the name, up to the end of the line.
 _NUMBER = re.compile(rb"(?:\{[^}\n]*\})? ([0-9.eE+]+)[ \t\r]*(?:\n|\Z)")
-# What only the plug-in counts: see `fairlead.engines.vllm.metrics`.
+# What only the plug-in counts: see `fairlead.engines.client_metrics`.
 _PLUG_IN = (b"\nfairlead_refill_rounds", b"\nfairlead_cut_looks")
 
 

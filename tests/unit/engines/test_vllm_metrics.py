@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairlead.engines.vllm.identity import MAX_CLIENT_LEN, client_name, client_of
+from fairlead.engines.client_names import MAX_CLIENT_LEN, client_name
+from fairlead.engines.vllm.identity import client_of
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_who_a_request_belongs_to():
 SCRIPT = """
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from fairlead.engines.vllm import metrics
+from fairlead.engines import client_metrics as metrics
 metrics.MAX_LABELS = 2
 waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
 totals = metrics.Totals(recomputed_len=5, refill_rounds=2, cut_looks=1)

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from fairlead.core.request import ClientId
-from fairlead.engines.vllm.identity import CLIENT_FIELD, client_name
+from fairlead.engines.client_names import client_name
+from fairlead.engines.vllm.identity import CLIENT_FIELD
 from fairlead.errors import BadRequest, CallerError, ConfigError, TooLarge, Unauthorized
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -19,26 +19,29 @@ full-attention group, so the order goes by an upper bound of the match; charges 
 """
 
 import os
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, cast
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
 
+from fairlead.core.block_cache import BlockCache
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
+from fairlead.engines.settings import Settings, read_settings
 from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
-from fairlead.engines.vllm.metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
 from fairlead.engines.vllm.queue import FairQueue
-from fairlead.engines.vllm.settings import Settings, read_settings
 from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
 from fairlead.errors import ConfigError
 from fairlead.schedulers import OWED_ALIKE
 
 logger = init_logger("vllm.fairlead")
+
+SECTION = "fairlead"  # of `--additional-config`
 
 
 class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped here
@@ -53,7 +56,11 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
         try:
-            settings = read_settings(vllm_config.additional_config, os.environ)
+            settings = read_settings(
+                _section(vllm_config.additional_config),
+                os.environ,
+                where=f"additional_config.{SECTION}",
+            )
             if vllm_config.scheduler_config.policy != "fcfs":
                 raise ConfigError(
                     "--scheduling-policy: expected fcfs with FairScheduler, which decides alone"
@@ -68,7 +75,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._group = KVGroup.of(self)
         pool = self.kv_cache_manager.block_pool
         self._blocks = EngineBlocks(pool, block_size=self._group.block_size)
-        self._fair = Scheduler(settings.policy(self._blocks))
+        # Policies only read and listen, and that half of a BlockCache it has.
+        self._fair = Scheduler(settings.policy(cast(BlockCache, self._blocks)))
         self._metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
         )
@@ -238,3 +246,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
 class AsyncFairScheduler(FairScheduler, AsyncScheduler):  # type: ignore[misc]
     """The same over vLLM's `AsyncScheduler`."""
+
+
+def _section(additional_config: object) -> object:
+    """Our part of what vLLM hands on, whatever it is."""
+    return additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}

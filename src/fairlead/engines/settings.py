@@ -1,25 +1,20 @@
-"""What the operator sets: `--additional-config '{"fairlead": {...}}'`, else FAIRLEAD_* in the environment.
+"""What the operator of an engine sets for its plug-in: an object that the engine hands on, and FAIRLEAD_*.
 
-Integration point: `VllmConfig.additional_config` (vLLM 0.15 to 0.32). A key given there wins over
-the environment; an unknown key, a wrong type or an impossible value is a ConfigError of one line
-that names what, where and the expected form.
+A key of the object wins over the environment; an unknown key, a wrong type or an impossible value is
+a ConfigError of one line that names what, where and the expected form.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.protocols import Policy
+from fairlead.core.radix_tree import RadixTree
 from fairlead.core.service import Weights, parse_weight
 from fairlead.errors import ConfigError
 from fairlead.schedulers import IN_ENGINES, make_policy
-
-if TYPE_CHECKING:
-    from fairlead.engines.vllm.blocks import EngineBlocks
-
-SECTION = "fairlead"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,12 +29,11 @@ class Settings:
     max_overtake: int | None = None
     max_clients: int | None = None
 
-    def policy(self, blocks: "EngineBlocks") -> Policy:
-        """The policy set, over the engine's cached blocks. Raises ConfigError."""
+    def policy(self, cache: BlockCache | RadixTree) -> Policy:
+        """The policy set, over what the engine has cached. Raises ConfigError."""
         return make_policy(
             self.scheduler,
-            # Policies only read and listen, and that half of a BlockCache it has.
-            cache=cast(BlockCache, blocks),
+            cache=cache,
             quantum=self.quantum,
             weights=Weights(self.weights) if self.weights else None,
             max_overtake=self.max_overtake,
@@ -51,20 +45,17 @@ class Settings:
         return ", ".join(f"{key} {value}" for key, value in given.items())
 
 
-def read_settings(additional_config: object, environ: Mapping[str, str]) -> Settings:
-    """The settings in force. Raises ConfigError."""
-    section = additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}
+def read_settings(section: object, environ: Mapping[str, str], *, where: str) -> Settings:
+    """The settings in force; `where` names the section in a complaint. Raises ConfigError."""
     if not isinstance(section, Mapping):
-        raise ConfigError(f"additional_config.{SECTION}: expected an object, got {section!r}")
+        raise ConfigError(f"{where}: expected an object, got {section!r}")
     if unknown := sorted(set(section) - set(_READERS)):
-        raise ConfigError(
-            f"additional_config.{SECTION}.{unknown[0]}: unknown; expected one of {', '.join(_READERS)}"
-        )
+        raise ConfigError(f"{where}.{unknown[0]}: unknown; expected one of {', '.join(_READERS)}")
     values: dict[str, Any] = {}
     for key, read in _READERS.items():
         variable = f"FAIRLEAD_{key.upper()}"
         if key in section:
-            values[key] = read(section[key], f"additional_config.{SECTION}.{key}")
+            values[key] = read(section[key], f"{where}.{key}")
         elif text := environ.get(variable):
             values[key] = read(_from_text(key, text, variable), variable)
     return Settings(**values)

@@ -2,7 +2,7 @@
 
 Integration point: the engine's scheduler and its HTTP server are different processes, so this goes
 through prometheus_client's multiprocess directory: PROMETHEUS_MULTIPROC_DIR set for the whole server
-makes vLLM's /metrics collect what every process wrote there. Empty it between runs.
+makes the engine's /metrics collect what every process wrote there. Empty it between runs.
 
 A label costs memory for ever, so the first MAX_LABELS clients have their own and all later ones
 share `other`. Each write is a write to shared memory: they are summed up and flushed once a second,
