@@ -66,10 +66,10 @@ class AnswerReader(asyncio.Protocol):
         self._openings = openings
         self._listener: Listener | None = None
         self._parser = httptools.HttpResponseParser(self)
+        self._head = Head()  # means nothing before `_has_head`
         self._reset()
 
     def _reset(self) -> None:
-        self._head = Head()
         self._unparsed = b""  # the head of an answer that the parser has seen nothing of
         self._pieces: list[bytes] = []
         self._heard = self._has_head = self._told_head = self._complete = False
@@ -188,7 +188,6 @@ class AnswerReader(asyncio.Protocol):
         """Have the parser read `data`, and what it has not seen before it."""
         if self._unparsed:
             head, self._unparsed = self._unparsed, b""
-            self._head = Head()  # the other one is shared
             self._parser.feed_data(head)
         self._parser.feed_data(data)
 
@@ -197,6 +196,7 @@ class AnswerReader(asyncio.Protocol):
     def on_message_begin(self) -> None:
         # A second answer to one request: nobody can tell which is meant, or whose the rest will be.
         self._broken |= self._complete
+        self._head = Head()  # the one before may be shared, or that of a 100 Continue or its like
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._has_head:  # a trailer
@@ -222,7 +222,4 @@ class AnswerReader(asyncio.Protocol):
             self._pieces.append(data)
 
     def on_message_complete(self) -> None:
-        if self._has_head:
-            self._complete = True
-        else:
-            self._head = Head()  # a 100 Continue or its like
+        self._complete = self._has_head  # or it was a 100 Continue or its like

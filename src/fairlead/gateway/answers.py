@@ -86,11 +86,12 @@ class StreamedAnswer:
                 end = len(data) if len(data) > _MAX_TEXT else 0
         if end != len(data):
             data, self._tail = data[:end], data[end:]
-        self._read_text(data)
+        found = self._find(data)
+        self._count(found)
         if _USAGE.search(data):
             return self._read_usage(data)
-        if self._looks:
-            self._look(data)
+        if self._looks and len(found) == 1:
+            self._look(data, *found[0])
         return data
 
     def _say(self, text: bytes) -> None:
@@ -99,18 +100,15 @@ class StreamedAnswer:
             self._pieces.append(text)
         self.output_len += 1
 
-    def _look(self, data: bytes) -> None:
-        """Remember the shape of `data` if it is one event that says one thing."""
-        said = self._find(data)
-        if len(said) != 1 or not said[0][1] or data.count(b"\n\n") != 1 or data[-2:] != b"\n\n":
+    def _look(self, data: bytes, name: bytes, text: bytes) -> None:
+        """Remember the shape of `data`, which says this, if it is one event."""
+        if name not in self._said or not text or data.find(b"\n\n") != len(data) - 2:
             return
         self._looks -= 1
-        name, text = said[0]
         quoted = b'"%b"' % text
         at = data.find(quoted, data.find(b'"%b":' % name) + len(name) + 3) + 1
         before, after = data[:at], data[at + len(text) :]
-        likely = name in self._said and at and after[1:2] in b",}"
-        if likely and self._find(before + b"x" + after) == [(name, b"x")]:
+        if at and after[1:2] in b",}" and self._find(before + b"x" + after) == [(name, b"x")]:
             self._before, self._after = before, after
             self._begin, self._end = at, -len(after)
 
@@ -128,8 +126,8 @@ class StreamedAnswer:
         except orjson.JSONDecodeError:  # an engine that cuts a surrogate pair in two
             return None
 
-    def _read_text(self, data: bytes) -> None:
-        for name, piece in self._find(data):
+    def _count(self, found: list[tuple[bytes, bytes]]) -> None:
+        for name, piece in found:
             if not piece:
                 continue
             if name in self._said:

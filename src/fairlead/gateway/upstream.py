@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from enum import Enum
 from ssl import SSLContext
+from time import monotonic
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -81,7 +82,7 @@ class EngineConnection(AnswerReader):
 
     def resume(self) -> None:
         """The caller has caught up."""
-        if self.is_open and self._paused:
+        if self._paused and self.is_open:
             self._paused = False
             self._reading().resume_reading()
 
@@ -171,7 +172,7 @@ class Engine:
 
     def take(self) -> EngineConnection | None:
         """An idle connection that the engine has most likely not closed yet."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         while self._idle:
             connection = self._idle.popitem()[0]
             if connection.is_open and now - connection.idle_since < _IDLE_S:
@@ -184,7 +185,7 @@ class Engine:
         if self._closed or len(self._idle) >= _MAX_IDLE:
             connection.abort()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = monotonic()
         self._idle[connection] = None
 
     def forget(self, connection: EngineConnection) -> None:

@@ -77,7 +77,7 @@ def counted(usage: object, prompt: str, output: str) -> Usage | None:
     cached_len = count(details.get("cached_tokens")) if isinstance(details, dict) else None
     if cached_len is not None and cached_len > prompt_len:
         cached_len = None
-    return Usage(prompt_len=prompt_len, output_len=output_len, cached_len=cached_len)
+    return Usage(prompt_len, output_len, cached_len)
 
 
 def count(value: Any) -> int | None:
