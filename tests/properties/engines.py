@@ -177,7 +177,7 @@ class World:
                 continue
             assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
             assert len(queue.scheduler) == len(queue.waiting)
-            if queue.window.has_room and worker.takes:
+            if queue.window.has_room and worker.is_open:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
                 ]  # fmt: skip

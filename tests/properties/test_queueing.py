@@ -25,6 +25,21 @@ def ask(world: World, rng: random.Random) -> None:
         pass
 
 
+class Gate:
+    """Lets a few through to an engine that is tried."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    @property
+    def lets_through(self) -> bool:
+        return self.left > 0
+
+    def sent(self) -> None:
+        self.left -= 1
+        assert self.left >= 0, "more are sent than are let through"
+
+
 def change(world: World, rng: random.Random, what: str) -> None:
     """Something else happens than a request and its answer."""
     dispatcher, name = world.dispatcher, rng.choice(list(world.engines))
@@ -38,8 +53,9 @@ def change(world: World, rng: random.Random, what: str) -> None:
     elif what == "up":
         world.up(name, *rng.choice([(), ("m",), ("m", "n")]))
     elif what == "take":
-        dispatcher.set_taking(name, taking=rng.random() < 0.7)
-    elif what == "queue" and is_up:
+        gate = Gate(rng.randint(1, 3)) if rng.random() < 0.3 else None
+        dispatcher.set_taking(name, taking=rng.random() < 0.7, gate=gate)
+    elif what == "queue" and is_up and dispatcher.workers[name].gate is None:
         dispatcher.set_queueing(name, queues=rng.random() < 0.8)
     elif what == "switch":
         dispatcher.set_scheduler(rng.choice(QUEUE_SCHEDULERS))

@@ -15,7 +15,7 @@ from fairlead.core.protocols import Router
 from fairlead.core.request import ClientId, Request, Unit, WorkerId
 from fairlead.core.service import Weights
 from fairlead.core.token_index import TokenIndex
-from fairlead.dispatch.fleet import Fleet, Worker
+from fairlead.dispatch.fleet import Fleet, Gate, Worker
 from fairlead.dispatch.placing import Placing
 from fairlead.dispatch.queueing import Queueing
 from fairlead.dispatch.reports import Reports
@@ -222,12 +222,12 @@ class Dispatcher:
         self.estimates.forget(name)
         return waiting
 
-    def set_taking(self, name: WorkerId, *, taking: bool) -> None:
-        """Whether `name` gets requests while it is up; it keeps what it has. O(waiting)."""
+    def set_taking(self, name: WorkerId, *, taking: bool, gate: Gate | None = None) -> None:
+        """Whether `name` gets requests while it is up, through `gate`; it keeps its own. O(waiting)."""
         worker = self.workers[name]
-        if worker.takes == taking:
+        if worker.takes == taking and worker.gate is gate:
             return
-        worker.takes = taking
+        worker.takes, worker.gate = taking, gate
         self.fleet.changed()
         if worker.up and taking:
             self.queueing.changed(name)

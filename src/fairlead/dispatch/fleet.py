@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch.tickets import Ticket
@@ -12,12 +13,26 @@ from fairlead.errors import NoEngine, NotFound
 _MAX_MODELS = 1000
 
 
+class Gate(Protocol):
+    """Counts what is sent to an engine that is on trial."""
+
+    @property
+    def lets_through(self) -> bool:
+        """Whether one more may be sent."""
+        ...
+
+    def sent(self) -> None:
+        """One more is."""
+        ...
+
+
 @dataclass(slots=True)
 class Worker:
     """What is known about an engine; `models` None: any, since it does not say."""
 
     up: bool = False
     takes: bool = True  # False: it finishes what it has and gets no more
+    gate: Gate | None = None  # while it is on trial: who lets only a few through
     models: frozenset[str] | None = None
     reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
@@ -26,7 +41,12 @@ class Worker:
     @property
     def is_open(self) -> bool:
         """Whether it gets requests."""
-        return self.up and self.takes
+        return self.up and self.takes and self.lets_through
+
+    @property
+    def lets_through(self) -> bool:
+        """Whether it may be sent one more."""
+        return self.gate is None or self.gate.lets_through
 
     def serves(self, model: str | None) -> bool:
         """Whether a request for `model` may go here."""

@@ -136,7 +136,7 @@ class Queueing:
         queue = self._workers[name].queue
         if not lost:
             waiting = queue.waiting if queue is not None else ()
-            self._move(ticket for ticket in waiting if self._fleet.untried(ticket))
+            self._move(waiting)
             self._adopt(name)
             self._place_late()
             self.changed(name)
@@ -156,12 +156,13 @@ class Queueing:
         """
         worker = self._workers[name]
         waiting = worker.queue.waiting if worker.queue is not None else ()
-        left = [ticket for ticket in waiting if not worker.serves(ticket.model)]
-        self._move(ticket for ticket in left if self._fleet.untried(ticket))
+        self._move(ticket for ticket in waiting if not worker.serves(ticket.model))
+        for ticket in [each for each in waiting if not worker.serves(each.model)]:
+            self._unbind(ticket)
+            self.late.add(ticket)
         self._place_late()
         self.changed(name)
-        stuck = [ticket for ticket in left if not self._fleet.untried(ticket)]
-        return stuck + [ticket for ticket in self.late if not self._fleet.untried(ticket)]
+        return [ticket for ticket in self.late if not self._fleet.untried(ticket)]
 
     def change_weights(self, weights: Weights) -> None:
         """Other shares from now on, and no debts. O(tickets)."""
@@ -205,14 +206,14 @@ class Queueing:
         if worker is None or worker.queue is None or not worker.up:
             return
         queue = worker.queue
-        while queue.window.has_room:
+        while queue.window.has_room and worker.lets_through:
             ticket = queue.next()
             if ticket is None and worker.takes and self._pull(name, worker):
                 ticket = queue.next()
             if ticket is None:
                 break
             self._dispatch(ticket, worker, queue)
-        if queue.window.has_room and worker.takes and not queue.waiting:
+        if queue.window.has_room and worker.is_open and not queue.waiting:
             self._roomy[name] = None
         else:
             self._roomy.pop(name, None)
@@ -234,6 +235,10 @@ class Queueing:
         ticket.state, ticket.is_told = State.WAITING, False
         worker.tickets.add(ticket)
         self.ready.append(ticket)
+        if worker.gate is not None:
+            worker.gate.sent()
+            if not worker.gate.lets_through:
+                self._fleet.changed()
 
     def _pull(self, name: WorkerId, worker: Worker) -> bool:
         """Bind to this engine the ticket elsewhere whose client it owes most; False if there is none.
@@ -281,11 +286,12 @@ class Queueing:
                 ticket = self.late.first(ticket.model, client)
 
     def _move(self, tickets: Iterable[Ticket]) -> None:
-        """Find them another place, the oldest first. O(tickets * workers)."""
+        """Find them another place, where there is one; the oldest first. O(tickets * workers)."""
         for ticket in _by_age(tickets):
-            self._unbind(ticket)
-            self._unwait(ticket)
-            self.place(ticket, self._fleet.untried(ticket))
+            if candidates := self._fleet.untried(ticket):
+                self._unbind(ticket)
+                self._unwait(ticket)
+                self.place(ticket, candidates)
 
     def _place_late(self) -> None:
         """Engines that queue here fetch the late bound; what could go to another is placed again."""

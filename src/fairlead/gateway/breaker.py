@@ -60,7 +60,7 @@ class CircuitBreaker:
         return self.phase is Phase.CLOSED
 
     def sent(self) -> None:
-        """A request is sent. Only needs to be told while half open."""
+        """A request is to be sent. Only needs to be told while half open."""
         if self.phase is Phase.HALF_OPEN:
             self._tried += 1
 

@@ -15,7 +15,6 @@ from fairlead.dispatch import State, Ticket
 from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
-from fairlead.gateway.breaker import Phase
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.seeing.tracing import Trace
@@ -135,8 +134,6 @@ class Exchange:
         self._connection = connection
         self._engine = engine
         self._heard = True  # its silence begins now
-        if engine.breaker.phase is not Phase.CLOSED:
-            self._host.tried(engine.url)
         head = b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
             engine.path,
             self._target,

@@ -61,10 +61,6 @@ class Host(Protocol):
         """It failed a request in this way: to be probed soon, and left alone if it fails most."""
         ...
 
-    def tried(self, worker: WorkerId) -> None:
-        """One more request goes to an engine that is on trial."""
-        ...
-
     def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
         """Whether its next retry is granted; `spends`: it is one that adds to the engines' work."""
         ...

@@ -312,9 +312,6 @@ class Gateway:
     def failing(self, worker: WorkerId, fault: Fault) -> None:
         self._workers.failing(worker, fault)
 
-    def tried(self, worker: WorkerId) -> None:
-        self._workers.tried(worker)
-
     def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
         retry, now = len(ticket.tried) + 1, self._loop.time()
         return self._retries.grant(retry, spends=spends, now=now, requests=self._intake.count)

@@ -182,13 +182,6 @@ class Workers:
                 _log.warning("engine %s: circuit breaker is %s", url, breaker.phase.value)
                 self._settle()
 
-    def tried(self, url: WorkerId) -> None:
-        """A request goes to an engine whose breaker is not closed."""
-        watch = self._watches.get(url)
-        if watch is not None:
-            watch.engine.breaker.sent()
-            self._settle()
-
     def tick(self, now: float) -> None:
         """A second has passed: breakers open half, and close."""
         for watch in self._watches.values():
@@ -227,11 +220,13 @@ class Workers:
                 if watch.leaving and not watch.draining:
                     self.drain(url)
         for url, watch in self._watches.items():
-            takes = not watch.draining and watch.engine.breaker.lets_through
-            if not takes and not watch.draining and not self._has_other(url):
-                takes = True  # to be told by the engine is better than to be told by us
-            if takes != workers[url].takes:
-                self._dispatcher.set_taking(url, taking=takes)
+            breaker, was = watch.engine.breaker, workers[url].takes
+            # To be told by the last engine is better than to be told by us.
+            free = breaker.phase is Phase.CLOSED or not self._has_other(url)
+            takes = not watch.draining and (free or breaker.lets_through)
+            gate = breaker if takes and not free else None
+            self._dispatcher.set_taking(url, taking=takes, gate=gate)
+            if takes != was:
                 state = "takes requests again" if takes else "takes no more requests"
                 _log.info("engine %s %s", url, state)
 
