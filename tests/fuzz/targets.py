@@ -14,7 +14,7 @@ from fairlead.errors import FairleadError
 from fairlead.gateway.additions import Additions
 from fairlead.gateway.answer_reader import AnswerReader, Head
 from fairlead.gateway.answers import StreamedAnswer, read_whole
-from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.openai import Call, read_call
 from fairlead.gateway.repeated import KnownHeads, Remembered
 from fairlead.gateway.requests import RequestReader
@@ -42,7 +42,7 @@ class _Forgetful(RequestReader):
 
 
 def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]:
-    arrived, known = Arrived(), KnownHeads[Incoming]()
+    arrived, known = Arrived(), KnownHeads[RequestHead]()
     warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, known=known)
     warm.feed(_WARM % (5, b"hello"))
     warm.take()
@@ -53,8 +53,9 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
     seen: list[object] = [reader.receiving, reader.deaf]
     while reader.ready:
         one = reader.take()
-        seen.append((one.method, one.target, b"".join(one.lines), one.body, one.shown(), one.tenant,
-                     one.keep_alive, one.http10, one.status, str(one.refusal)))  # fmt: skip
+        head = one.head
+        seen.append((head.method, head.target, head.lines, one.body, head.shown(), head.tenant,
+                     one.keep_alive, head.http10, one.status, str(one.refusal)))  # fmt: skip
         if one.refusal is None:
             check_forwarded(one)
         reader.release()
@@ -68,8 +69,8 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
 def check_forwarded(request: Incoming) -> None:
     """What would be written to an engine is one request, whoever reads it."""
     assert len(request.body) <= MAX_BODY
-    assert re.fullmatch(rb"[!-~]+", request.target), request.target
-    lines = b"".join(request.lines)
+    assert re.fullmatch(rb"[!-~]+", request.head.target), request.head.target
+    lines = request.head.lines
     assert b"".join(_LINE.findall(lines)) == lines, lines
     names = [line.partition(b":")[0].lower().replace(b"_", b"-") for line in lines.split(b"\r\n")]
     for name in (

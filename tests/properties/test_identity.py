@@ -53,12 +53,12 @@ def read(headers: list[tuple[str, str]]) -> Incoming:
 @given(headers=st.lists(HEADERS, max_size=6))
 def test_no_spelling_of_an_identity_reaches_an_engine(headers: list[tuple[str, str]]) -> None:
     request = read(headers)
-    passed = b"".join(request.lines).decode().lower().replace("_", "-")
+    passed = request.head.lines.decode().lower().replace("_", "-")
 
     assert request.refusal is None
     assert not [name for name in SAID if f"{name}:" in passed]
     assert passed.count("x-other:") == sum("other" in name.lower() for name, _ in headers)
-    assert Identity(keys={}).authenticate(request.shown(), request.tenant) is None
+    assert Identity(keys={}).authenticate(request.head.shown(), request.head.tenant) is None
 
 
 @settings(max_examples=100, deadline=None)
@@ -75,8 +75,8 @@ def test_only_the_names_themselves_are_trusted(
     request = read([*noise, (named, value), *noise])
 
     trusting = Identity(keys={}, trust_tenant_header=True)
-    assert trusting.authenticate(request.shown(), request.tenant) == value
-    assert not request.tenant_twice
+    assert trusting.authenticate(request.head.shown(), request.head.tenant) == value
+    assert not request.head.tenant_twice
 
 
 def escaped(text: str) -> st.SearchStrategy[str]:

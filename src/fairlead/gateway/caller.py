@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from fairlead.errors import BadRequest, FairleadError, MethodNotAllowed, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.first_lines import REASONS, opening_of, without
-from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import surface_of
@@ -59,7 +59,7 @@ class Site(Protocol):
     max_payload_size: int
     client_timeout_s: float
     arrived: Arrived
-    known_heads: KnownHeads[Incoming]
+    known_heads: KnownHeads[RequestHead]
 
     def opened(self, connection: "CallerConnection") -> bool:
         """A caller connected; False if there are too many."""
@@ -100,7 +100,7 @@ class CallerConnection(asyncio.Protocol):
             known=site.known_heads,
         )
         self._since = 0.0  # receiving since, or else idle since
-        self._current = Incoming()  # the request being answered
+        self._current = Incoming(RequestHead())  # the request being answered
         self._work: Work | None = None
         self._streaming = False
         self._paused = False
@@ -153,12 +153,12 @@ class CallerConnection(asyncio.Protocol):
 
     def write_stream(self, head: Head | None, data: bytes) -> None:
         """A piece of an answer of unknown length, after its head if that is given."""
-        if not self._current.http10:
+        if not self._current.head.http10:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if head is not None:
             self._streaming = True
             self._let_go()
-            framing = b"" if self._current.http10 else b"transfer-encoding: chunked\r\n"
+            framing = b"" if self._current.head.http10 else b"transfer-encoding: chunked\r\n"
             data = self._head(head.status, head.lines, framing) + data
         if self._transport is not None:
             self._transport.write(data)
@@ -168,7 +168,7 @@ class CallerConnection(asyncio.Protocol):
         if self._transport is not None:
             if last:
                 self.write_stream(None, last)
-            if not self._current.http10:
+            if not self._current.head.http10:
                 self._transport.write(b"0\r\n\r\n")
         self._streaming = False
         self._answered()
@@ -192,14 +192,14 @@ class CallerConnection(asyncio.Protocol):
     ) -> None:
         """The same of any type."""
         framing = b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
-        if self._current.method == b"HEAD":
+        if self._current.head.method == b"HEAD":
             body = b""
         self._write(self._head(status, lines, framing) + body)
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
         """`error` in the path's own shape; as an event, and then the end, where a stream has begun."""
         status = status or status_of(error)
-        surface = surface_of(self._current.target)
+        surface = surface_of(self._current.head.target)
         if self._streaming:
             assert surface is not None, "only engines stream"
             self.end_stream(surface.error_event(error, status))

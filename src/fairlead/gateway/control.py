@@ -22,7 +22,7 @@ from fairlead.errors import (
     NotFound,
     Unauthorized,
 )
-from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import parse_worker_url
 from fairlead.gateway.workers import Watch, Workers
 
@@ -60,25 +60,25 @@ class Control:
         """From now on this is the key; None: there is none."""
         self._key = _hashed(b"Bearer " + key.encode()) if key else None
 
-    def check_key(self, request: Incoming) -> None:
+    def check_key(self, head: RequestHead) -> None:
         """Whether it shows the key, if there is one. Raises Unauthorized."""
         if self._key is not None:
-            scheme, _, key = request.authorization.partition(b" ")
+            scheme, _, key = head.authorization.partition(b" ")
             shown = b"Bearer " + key.strip() if scheme.lower() == b"bearer" else b""
             if not hmac.compare_digest(_hashed(shown), self._key):
                 raise Unauthorized("missing or invalid admin key")
 
     def authorize(self, request: Incoming, peer: str | None) -> None:
         """Whether this caller may. Raises Unauthorized or Forbidden."""
-        self.check_key(request)
+        self.check_key(request.head)
         if self._key is None and not (
-            _is_here(peer) and _names_here(request) and not _comes_through_others(request)
+            _is_here(peer) and _names_here(request.head) and not _comes_through_others(request.head)
         ):
             raise Forbidden("only from this machine, as no --admin-api-key is set")
 
     def answer(self, request: Incoming, path: bytes) -> Answer:
         """Do what is asked. Raises CallerError."""
-        method = b"GET" if request.method == b"HEAD" else request.method
+        method = b"GET" if request.head.method == b"HEAD" else request.head.method
         if method not in PATHS[path]:
             raise MethodNotAllowed(allowed(PATHS[path]))
         if path == b"/scheduler":
@@ -180,20 +180,20 @@ def _is_here(peer: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-def _names_here(request: Incoming) -> bool:
+def _names_here(head: RequestHead) -> bool:
     """Whether it is this machine that was to be asked, by its own name for itself.
 
     A name that somebody has pointed here is most likely a web page's (DNS rebinding), or a proxy's.
     """
-    host = request.host.decode("latin-1").lower()
+    host = head.host.decode("latin-1").lower()
     name = host.rpartition(":")[0] if host[-1:] != "]" and ":" in host else host
     return name == "localhost" or _is_here(name.removeprefix("[").removesuffix("]"))
 
 
-def _comes_through_others(request: Incoming) -> bool:
+def _comes_through_others(head: RequestHead) -> bool:
     """Whether it says so; proxies that say nothing speak HTTP/1.0, as nginx unless told otherwise."""
-    lines = b"".join(request.lines).lower().split(b"\r\n")  # of a head that came again they are one
-    return request.http10 or any(line.startswith(_THROUGH_OTHERS) for line in lines)
+    lines = head.lines.lower().split(b"\r\n")
+    return head.http10 or any(line.startswith(_THROUGH_OTHERS) for line in lines)
 
 
 def _document(request: Incoming, fields: set[str]) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _document(request: Incoming, fields: set[str]) -> dict[str, Any]:
 
 def _asked(request: Incoming) -> dict[str, Any]:
     """`?url=...`, or the same in a body."""
-    query = parse_qs(urlsplit(request.target.decode("ascii", "replace")).query)
+    query = parse_qs(urlsplit(request.head.target.decode("ascii", "replace")).query)
     if "url" in query:
         if len(query["url"]) > 1:
             raise BadRequest("url was given more than once", param="url")

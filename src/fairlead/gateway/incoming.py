@@ -1,59 +1,78 @@
 """One request as its caller sent it, and how much of requests is in memory."""
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from fairlead.core.request import ClientId
 from fairlead.errors import FairleadError
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.keys import shown_digest
 from fairlead.gateway.surface import Surface
 
+if TYPE_CHECKING:
+    from fairlead.gateway.marks import Marks
+
 # Bodies that are kept, over all connections: what a machine that runs engines can spare for
 # callers' prompts, and a thousand of a megabyte each.
 _MAX_ARRIVED = 1 << 30
 
 
-class Incoming:
-    """One request as it came; `refusal` if it need not be looked at further."""
+class Admitted(NamedTuple):
+    """What follows from a head alone, as long as it is `by` whoever admits requests now."""
+
+    by: object
+    client: ClientId | None  # who asks, as far as the head says it
+    lines: bytes  # headers as the engine gets them
+    echo: bytes  # lines for the head of the answer
+    marks: "Marks | None"  # who gives each request an id, where it needs one
+    wants_body: bool
+    refusal: FairleadError | None
+
+
+class RequestHead:
+    """What a head says. Requests with the same head share it: it does not change once it is read, but
+    that it is noted who may ask.
+    """
 
     __slots__ = (
-        "_shown", "api_key", "authorization", "body", "client", "echo", "framing", "has_host",
-        "host", "http10", "keep_alive", "lines", "method", "refusal", "status", "surface", "target",
-        "tenant", "tenant_rank", "tenant_twice",
+        "_shown", "admitted", "api_key", "authorization", "framing", "has_host", "host", "http10",
+        "lines", "method", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.method = self.target = self.body = b""
-        self.lines: list[bytes] = []
+        self.method = self.target = b""
+        self.lines = b""  # the headers that the gateway has no use for
         self.authorization = self.api_key = self.tenant = b""
         self._shown: bytes | None = None
         self.tenant_rank = len(TENANT_HEADERS)
         self.tenant_twice = False
-        self.client: ClientId | None = None  # who asks, as far as the head says it
         self.surface: Surface | None = None  # of the path, if that goes to an engine
-        self.echo = b""  # lines for the head of its answer
         self.framing = b""  # the header that says where the body ends
         self.host = b""
         self.has_host = False
         self.http10 = False
-        self.keep_alive = True
-        self.refusal: FairleadError | None = None
-        self.status: int | None = None
+        self.admitted: Admitted | None = None
 
     def shown(self) -> bytes:
-        """The digest of the key it shows, empty if it shows none; made once for a head that repeats."""
+        """The digest of the key it shows, empty if it shows none. Made once."""
         if self._shown is None:
             self._shown = shown_digest(self.authorization, self.api_key)
         return self._shown
 
-    def repeated(self) -> "Incoming":
-        """Another request with the same head, which has yet to be admitted."""
-        other = Incoming()
-        other.method, other.target = self.method, self.target
-        other.lines, other.host = self.lines[:], self.host
-        other.authorization, other.api_key = self.authorization, self.api_key
-        other._shown = self._shown
-        other.tenant, other.tenant_rank = self.tenant, self.tenant_rank
-        other.tenant_twice = self.tenant_twice
-        return other
+
+class Incoming:
+    """One request; `refusal` if it need not be looked at further."""
+
+    __slots__ = ("body", "client", "echo", "head", "keep_alive", "lines", "refusal", "status")
+
+    def __init__(self, head: RequestHead) -> None:
+        self.head = head
+        self.body = b""
+        self.client: ClientId | None = None  # who asks, as far as the head says it
+        self.lines = b""  # headers as the engine gets them, once it is admitted
+        self.echo = b""  # lines for the head of its answer
+        self.keep_alive = True
+        self.refusal: FairleadError | None = None
+        self.status: int | None = None
 
 
 class Arrived:

@@ -118,7 +118,6 @@ class Intake:
         self._tokenizer = tokenizer
         self._index = index
         self._additions = Additions(settings)
-        self._passes_key = not identity.needs_key and settings.worker_api_key is None
         self._timeout_s = settings.request_timeout_secs
         self._queue_timeout_s = settings.queue_timeout_secs
         self._order = 0
@@ -158,7 +157,6 @@ class Intake:
     def change(self, settings: GatewaySettings, identity: Identity) -> None:
         """Go on by other settings and keys."""
         self._identity = identity
-        self._passes_key = not identity.needs_key and settings.worker_api_key is None
         self._timeout_s = settings.request_timeout_secs
 
     @property
@@ -209,7 +207,7 @@ class Intake:
         fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
         trace = self._host.trace(request)
-        body, lines = fields.added_to(request.body, call.document), self._lines(request)
+        body = fields.added_to(request.body, call.document)
         self._order += 1
         ticket = self._dispatcher.arrive(
             Request(
@@ -228,8 +226,8 @@ class Intake:
             host=self._host,
             caller=connection,
             ticket=ticket,
-            target=request.target,
-            lines=lines,
+            target=request.head.target,
+            lines=request.lines,
             body=body,
             hide_usage=hide_usage,
             prompt=read.prompt,
@@ -265,12 +263,3 @@ class Intake:
 
     def _deadline(self) -> float:
         return self._loop.time() + self._timeout_s
-
-    def _lines(self, request: Incoming) -> bytes:
-        """The caller's headers; its key goes on only where it is not ours and no engine key is set."""
-        if self._passes_key:
-            if request.authorization:
-                request.lines.append(b"authorization: " + request.authorization + b"\r\n")
-            if request.api_key:
-                request.lines.append(b"x-api-key: " + request.api_key + b"\r\n")
-        return b"".join(request.lines)

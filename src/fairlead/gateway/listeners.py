@@ -11,7 +11,7 @@ from ssl import SSLContext
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.guarded import guarded
-from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import path_of
@@ -132,7 +132,7 @@ class MetricsPage:
     def __init__(self, metrics: Callable[[], bytes], *, client_timeout_s: float) -> None:
         self.client_timeout_s = client_timeout_s
         self.arrived = Arrived()
-        self.known_heads: KnownHeads[Incoming] = KnownHeads()
+        self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self._metrics = metrics
         self.connections: set[CallerConnection] = set()
 
@@ -153,10 +153,10 @@ class MetricsPage:
         return False
 
     def handle(self, connection: CallerConnection, request: Incoming) -> None:
-        path = path_of(request.target)
+        path = path_of(request.head.target)
         if path not in {b"/metrics", b"/health"}:
             raise NotFound("this port has /metrics")
-        if request.method not in {b"GET", b"HEAD"}:
+        if request.head.method not in {b"GET", b"HEAD"}:
             raise MethodNotAllowed("GET")
         if path == b"/health":
             connection.write_json(b'{"status":"ok"}')

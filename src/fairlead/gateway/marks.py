@@ -6,15 +6,26 @@ All of it is off unless asked for, and costs nothing then.
 import re
 import secrets
 from itertools import count
-from typing import Self
+from typing import NamedTuple, Self
 
-from fairlead.gateway.incoming import Incoming
+from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import GatewaySettings
 
 # An id goes into logs and headers; who sends a longer or a stranger one gets one of ours.
 _ID = rb"([!-~]{1,200})"
 # How long a browser may remember that it may ask.
 _REMEMBER_S = 600
+
+
+class Marked(NamedTuple):
+    """A head, marked."""
+
+    lines: bytes  # without what is not the engine's business
+    echo: bytes = b""  # what its answer says
+    has_id: bool = True  # or each request with it needs one of ours
+    tenant: bytes = b""
+    tenant_twice: bool = False
+    asks_whether: bool = False  # a browser's question before the request
 
 
 class Marks:
@@ -50,42 +61,48 @@ class Marks:
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = count(1)
 
-    def mark(self, request: Incoming) -> None:
-        """Note what is to be added to its answer. Its own lines stay: heads are remembered. 2 us."""
-        lines = b"".join(request.lines)
+    def of(self, head: RequestHead) -> Marked:
+        """What a head means for them. Its own lines stay as they are. O(head)."""
+        lines = passed = head.lines
+        tenant, twice, echo = head.tenant, head.tenant_twice, b""
         if self._tenant is not None:
             # Not even a usual one: whoever sets the named one may let those of callers through.
             named = self._tenant.findall(lines)
-            request.tenant = named[0] if named else b""
-            request.tenant_twice = len(named) > 1
-        if self._ids:
-            request.echo += b"%b: %b\r\n" % (self._id_name, self._id_in(lines) or self._made())
+            tenant, twice = named[0] if named else b"", len(named) > 1
+            passed = self._tenant.sub(_line_end, passed)
+        own = self._id_in(lines)
+        if own is not None:
+            echo = self._id_line(own)
+        elif self._ids:
+            passed = self._odd_id.sub(_line_end, passed)
         found = self._origin.search(lines) if self._origins else None
-        if found is not None and (self._any_origin or found[1] in self._origins):
-            request.echo += b"access-control-allow-origin: %b\r\nvary: origin\r\n" % found[1]
+        allowed = found is not None and (self._any_origin or found[1] in self._origins)
+        if found is not None and allowed:
+            echo += b"access-control-allow-origin: %b\r\nvary: origin\r\n" % found[1]
             if self._id_name:
-                request.echo += b"access-control-expose-headers: %b\r\n" % self._id_name
+                echo += b"access-control-expose-headers: %b\r\n" % self._id_name
+        if self._origins:  # an engine that was told of the page would answer it, too
+            passed = self._origin.sub(_line_end, passed)
+        return Marked(
+            passed,
+            echo=echo,
+            has_id=own is not None or not self._ids,
+            tenant=tenant,
+            tenant_twice=twice,
+            asks_whether=allowed and head.method == b"OPTIONS",
+        )
 
-    def pass_on(self, request: Incoming) -> None:
-        """Change the lines that the engine gets: the id is added, page and tenant are left out.
-
-        An engine that was told of the page would answer it, too.
-        """
-        lines = b"".join(request.lines)
-        if self._ids and self._id_in(lines) is None:
-            lines = self._odd_id.sub(_line_end, lines)
-            lines += request.echo[: request.echo.index(b"\n") + 1]
-        if self._tenant is not None:
-            lines = self._tenant.sub(_line_end, lines)
-        if self._origins:
-            lines = self._origin.sub(_line_end, lines)
-        request.lines = [lines]
+    def name(self, request: Incoming) -> None:
+        """Give it an id of ours, which its engine and its caller are told."""
+        line = self._id_line(b"%b-%d" % (self._prefix, next(self._numbers)))
+        request.lines += line
+        request.echo = line + request.echo
 
     def preflight(self, request: Incoming) -> tuple[bytes, ...] | None:
         """Headers that tell a browser that the page may ask; None if that is not its question."""
-        if request.method != b"OPTIONS" or b"access-control-allow-origin" not in request.echo:
+        if request.head.method != b"OPTIONS" or b"access-control-allow-origin" not in request.echo:
             return None
-        wanted = self._wanted.search(b"".join(request.lines))
+        wanted = self._wanted.search(request.head.lines)
         headers = wanted[1] if wanted is not None else b"authorization, content-type"
         return (
             b"access-control-allow-methods: GET, POST\r\n",
@@ -100,8 +117,8 @@ class Marks:
                 return found[1]
         return None
 
-    def _made(self) -> bytes:
-        return b"%b-%d" % (self._prefix, next(self._numbers))
+    def _id_line(self, value: bytes) -> bytes:
+        return b"%b: %b\r\n" % (self._id_name, value)
 
 
 def _line_end(found: re.Match[bytes]) -> bytes:

@@ -114,6 +114,16 @@ class Remembered(Generic[Meaning]):
             self.head, self.meaning = head, meaning
 
 
+class KnownHead(Generic[Meaning]):
+    """A head, and what a parser made of it."""
+
+    __slots__ = ("head", "meaning")
+
+    def __init__(self, head: RepeatedHead, meaning: Meaning) -> None:
+        self.head = head
+        self.meaning = meaning
+
+
 class KnownHeads(Generic[Meaning]):
     """What a parser made of callers' heads, over all connections: proxies send many clients over one.
 
@@ -125,25 +135,32 @@ class KnownHeads(Generic[Meaning]):
 
     def __init__(self, limit: int = _MAX_HEADS) -> None:
         self._limit = limit
-        self._known: dict[bytes, Meaning] = {}
+        self._known: dict[bytes, KnownHead[Meaning]] = {}
         self._used = 0  # how often one was found, since they were last all forgotten
         self._skip = self._wait = 0
 
-    def find(self, data: bytes) -> tuple[Meaning, int, int] | None:
-        """What the head means that `data` opens with, where its body begins and how long it is; None
-        if it is not known. O(head).
+    def find(
+        self, data: bytes, last: KnownHead[Meaning] | None = None
+    ) -> tuple[KnownHead[Meaning], int, int] | None:
+        """The head that `data` opens with, where its body begins and how long it is; None if it is not
+        known. `last` is looked at first: most connections are one client's. O(head).
         """
+        if last is not None:
+            body_at = last.head.body_at(data)
+            if body_at:
+                self._used += 1
+                return last, body_at, last.head.length(data, body_at)
         end = data.find(b"\r\n\r\n") + 4
         for spelling in _SPELLINGS:
             at = data.find(spelling, 0, end) + _SPELLING_LEN
             if at >= _SPELLING_LEN:
                 stop = data.find(b"\r", at, at + _MAX_DIGITS + 1)
                 digits = data[at:stop]
-                meaning = self._known.get(data[:at] + data[stop:end])
-                if meaning is None or stop < 0 or not digits.isdigit():
+                known = self._known.get(data[:at] + data[stop:end])
+                if known is None or stop < 0 or not digits.isdigit():
                     return None
                 self._used += 1
-                return meaning, end, int(digits)
+                return known, end, int(digits)
         return None
 
     def learn(self, data: bytes, meaning: Meaning) -> None:
@@ -159,7 +176,7 @@ class KnownHeads(Generic[Meaning]):
             self._wait = min(2 * self._wait + self._limit, _MAX_HEADS_WAIT) if in_vain else 0
             self._skip, self._used = self._wait, 0
             self._known.clear()
-        self._known[head.without_length()] = meaning
+        self._known[head.without_length()] = KnownHead(head, meaning)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -11,28 +11,16 @@ from collections.abc import Callable
 import httptools
 
 from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
-from fairlead.gateway.header_rules import (
-    API_KEY,
-    AUTHORIZATION,
-    CONNECTION,
-    DROPPED,
-    ENCODING,
-    EXPECT,
-    HEADERS,
-    HOST,
-    LENGTH,
-    TENANT,
-)
-from fairlead.gateway.identity import TENANT_HEADERS
-from fairlead.gateway.incoming import Arrived, Incoming
-from fairlead.gateway.repeated import KnownHeads
+from fairlead.gateway.head_reader import HeadReader, too_long
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
+from fairlead.gateway.repeated import KnownHead, KnownHeads
+from fairlead.gateway.surface import surface_of
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
-_USUAL_CONNECTION = (b"keep-alive", b"close")
 
 
 class RequestReader:
@@ -48,7 +36,7 @@ class RequestReader:
         max_body_len: int,
         admit: Callable[[Incoming], bool],
         arrived: Arrived,
-        known: KnownHeads[Incoming] | None = None,
+        known: KnownHeads[RequestHead] | None = None,
     ) -> None:
         self.ready: deque[Incoming] = deque()
         self.receiving = False  # a request has begun to arrive and is not complete
@@ -59,17 +47,17 @@ class RequestReader:
         self._arrived = arrived
         self._held = 0  # our part of it
         self._parser = httptools.HttpRequestParser(self)
-        self._incoming = Incoming()
-        self._in_head = False
-        self._of_connection = b""  # what its Connection headers list, where that is unusual
+        self._incoming = Incoming(RequestHead())
+        self._heading: HeadReader | None = None  # of the head that comes
         self._again = False  # the head that comes is only the framing of one that has been read
         self._keeps_body = False
         self._other_len = 0  # since the head began or the last chunk did, without bodies
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
         self._body_len = 0
         self._ahead_len = self._taken_len = 0  # of `ready`, and of who was taken
         self._begun = 0  # messages that the parser has begun
-        self._known: KnownHeads[Incoming] = KnownHeads() if known is None else known
+        self._known: KnownHeads[RequestHead] = KnownHeads() if known is None else known
+        self._last: KnownHead[RequestHead] | None = None  # the known head that came last
         self._closed = False  # the parser accepts nothing more
         self._missing = 0  # of a body after a head that was known
 
@@ -79,11 +67,11 @@ class RequestReader:
             if self._missing:
                 data = self._continue_body(data)
                 continue
-            known = None if self.receiving or self._closed else self._known.find(data)
+            known = None if self.receiving or self._closed else self._known.find(data, self._last)
             if known is None or known[2] > self._max_body_len:
                 self._feed_parser(data)
                 return
-            data = self._begin_known(known[0].repeated(), data, known[1], known[2])
+            data = self._begin_known(*known, data)
 
     def _feed_parser(self, data: bytes) -> None:
         begun, at_start, whole = self._begun, not self.receiving, data
@@ -92,22 +80,22 @@ class RequestReader:
             data = self._parse(data)
         if self.receiving and self._other_len > MAX_HEAD:  # a head, or trailers
             self.refuse(TooLarge(f"the headers are longer than {MAX_HEAD} bytes"), status=431)
-        if at_start and not self.deaf and self._begun == begun + 1 and not self._in_head:
+        if at_start and not self.deaf and self._begun == begun + 1 and self._heading is None:
             self._learn(whole)
 
     def _learn(self, data: bytes) -> None:
         """Remember the head that `data` began with, if the next may well be the same."""
         incoming = self._incoming
-        usual = incoming.keep_alive and incoming.framing.startswith(b"content-length")
-        if not (usual and self._keeps_body and not self._again and data.startswith(b"POST ")):
-            return
-        model = incoming.repeated()
-        model.lines = [b"".join(incoming.lines)]
-        self._known.learn(data, model)
+        usual = incoming.keep_alive and incoming.head.framing.startswith(b"content-length")
+        if usual and self._keeps_body and not self._again and data.startswith(b"POST "):
+            self._known.learn(data, incoming.head)
 
-    def _begin_known(self, incoming: Incoming, data: bytes, body_at: int, length: int) -> bytes:
+    def _begin_known(
+        self, known: KnownHead[RequestHead], body_at: int, length: int, data: bytes
+    ) -> bytes:
         """A request whose head was known; what follows it in `data`."""
-        self._incoming = incoming
+        self._last = known
+        incoming = self._incoming = Incoming(known.meaning)
         self.receiving = True
         try:
             self._keeps_body = self._admit(incoming)
@@ -115,11 +103,16 @@ class RequestReader:
             self.refuse(error)
             return b""
         end = body_at + length
-        came = data[body_at:end]
-        self._missing = length - len(came)
-        self._keep(came)
-        if not self._missing and not self.deaf:
-            self._complete(came if self._keeps_body else b"")
+        if end > len(data):
+            self._missing = end - len(data)
+            self._keep(memoryview(data)[body_at:])  # it is joined with the rest: one copy is enough
+            return b""
+        body = b""
+        if self._keeps_body:
+            body = data[body_at:end]
+            self._hold(length)
+        if not self.deaf:
+            self._complete(body)
         return data[end:] if end < len(data) else b""
 
     def _continue_body(self, data: bytes) -> bytes:
@@ -132,13 +125,11 @@ class RequestReader:
             self._complete(b"".join(self._pieces))
         return data[missing:] if missing < len(data) else b""
 
-    def _keep(self, piece: bytes) -> None:
+    def _keep(self, piece: bytes | memoryview) -> None:
         """A piece of a body that is not too long."""
-        if not self._keeps_body:
-            return
-        if self._missing or self._pieces:
+        if self._keeps_body and not self.deaf:
             self._pieces.append(piece)
-        self._hold(len(piece))
+            self._hold(len(piece))
 
     def _complete(self, body: bytes) -> None:
         """The request that was arriving is there."""
@@ -186,7 +177,9 @@ class RequestReader:
             return
         self.deaf = True
         if not self.receiving:  # what was wrong came after a request that was right
-            self._incoming = Incoming()
+            self._incoming = Incoming(RequestHead())
+        elif self._heading is not None:
+            self._incoming.lines = self._heading.finish().lines
         self._incoming.refusal = error
         self._incoming.status = status
         self._incoming.keep_alive = False
@@ -200,43 +193,38 @@ class RequestReader:
         if self._again:
             return
         self._begun += 1
-        self._incoming = Incoming()
-        self._in_head = self.receiving = True
-        self._of_connection = b""
+        self._heading = HeadReader(self._max_body_len)
+        self._incoming = Incoming(self._heading.head)
+        self.receiving = True
         self._pieces.clear()
         self._body_len = 0
 
     def on_url(self, url: bytes) -> None:
-        if self._in_head:
-            self._incoming.target += url
+        if self._heading is not None:
+            self._heading.head.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:  # a trailer, or read before
+        if self._heading is None:  # a trailer, or read before
             return
-        lowered = name.lower()
-        rule = HEADERS.get(lowered)
-        if rule is None:
-            # Some servers read an underscore as a dash: what is said that way is neither heard here
-            # nor passed on.
-            if b"_" in lowered and lowered.replace(b"_", b"-") in HEADERS:
-                return
-            self._incoming.lines.append(name + b": " + value + b"\r\n")
-        elif rule != DROPPED:
-            self._note_header(rule, lowered, value)
+        try:
+            self._heading.add(name, value)
+        except FairleadError as error:
+            self.refuse(error)
 
     def on_headers_complete(self) -> None:
         if self._again:
             self._again = False
             return
-        incoming = self._incoming
-        if self._of_connection:
-            self._drop_of_connection()
-        self._in_head = False
+        assert self._heading is not None, "a message has begun"
+        incoming, head = self._incoming, self._heading.finish()
+        self.wants_continue |= self._heading.expects
+        self._heading = None
+        incoming.lines = head.lines  # also if nobody admits it
         self._other_len = 0
-        incoming.method = self._parser.get_method()
+        head.method = self._parser.get_method()
         version = self._parser.get_http_version()
-        incoming.http10 = version == "1.0"
-        if incoming.http10 or not self._parser.should_keep_alive():
+        head.http10 = version == "1.0"
+        if head.http10 or not self._parser.should_keep_alive():
             # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
             incoming.keep_alive = False
             self._closed = True
@@ -246,6 +234,7 @@ class RequestReader:
             self.refuse(BadRequest(wrong))
             return
         self._again = self._parser.should_upgrade()
+        head.surface = surface_of(head.target)
         try:
             self._keeps_body = self._admit(incoming)
         except FairleadError as error:
@@ -259,7 +248,7 @@ class RequestReader:
         self._other_len -= length
         self._body_len += length
         if self._body_len > self._max_body_len:
-            self._refuse_body()
+            self.refuse(too_long(self._max_body_len))
         elif self._keeps_body and not self.deaf:
             self._pieces.append(body)
             self._hold(length)
@@ -273,12 +262,12 @@ class RequestReader:
 
     def _wrong_start(self, version: str) -> str:
         """What the parser lets pass of a head and the gateway does not; empty if nothing is."""
-        incoming = self._incoming
-        if incoming.method == b"CONNECT":
+        head = self._incoming.head
+        if head.method == b"CONNECT":
             return "the gateway is no tunnel"
         if version not in {"1.1", "1.0"}:
             return "only HTTP/1.1 and HTTP/1.0 are spoken here"
-        if incoming.http10 and incoming.framing.startswith(b"transfer-encoding"):
+        if head.http10 and head.framing.startswith(b"transfer-encoding"):
             return "HTTP/1.0 has no Transfer-Encoding"
         return ""
 
@@ -290,61 +279,15 @@ class RequestReader:
             # HTTP/2 in the clear, as Java's client asks for it, is declined by not mentioning it
             # (RFC 9110, 7.8). Only the parser believes that the body is of another protocol.
             self._parser = httptools.HttpRequestParser(self)
-            version = b"1.0" if self._incoming.http10 else b"1.1"
-            head = b"POST / HTTP/%b\r\n%b\r\n" % (version, self._incoming.framing)
+            version = b"1.0" if self._incoming.head.http10 else b"1.1"
+            head = b"POST / HTTP/%b\r\n%b\r\n" % (version, self._incoming.head.framing)
             return head + data[switch.args[0] :]
         except httptools.HttpParserError as error:
             self.refuse(BadRequest(f"not a valid HTTP request: {error}"))
         return b""
-
-    def _drop_of_connection(self) -> None:
-        """Headers that the caller says are of this connection go no further (RFC 9110, 7.6.1)."""
-        names = {name.strip(b" \t") for name in self._of_connection.split(b",")}
-        lines = self._incoming.lines
-        lines[:] = [line for line in lines if line.partition(b":")[0].lower() not in names]
 
     def _hold(self, length: int) -> None:
         self._held += length
         self._arrived.length += length
         if self._arrived.length > self._arrived.limit and length > 0:
             self.refuse(NoEngine("too many bytes of requests are waiting"))
-
-    def _note_header(self, rule: int, name: bytes, value: bytes) -> None:
-        incoming = self._incoming
-        if rule <= API_KEY:
-            self._note_key(rule, value)
-        elif rule == TENANT:
-            rank = TENANT_HEADERS.index(name)
-            incoming.tenant_twice |= rank == incoming.tenant_rank
-            if rank < incoming.tenant_rank:
-                incoming.tenant, incoming.tenant_rank = value, rank
-        elif rule == HOST:
-            if incoming.has_host:
-                self.refuse(BadRequest("more than one Host header"))
-            incoming.has_host, incoming.host = True, value
-        elif rule == ENCODING:
-            # Whoever is in front may know other codings, or know them otherwise.
-            if value.strip(b" ").lower() != b"chunked":
-                self.refuse(BadRequest("the only Transfer-Encoding understood here is chunked"))
-            incoming.framing += b"transfer-encoding: " + value + b"\r\n"
-        elif rule == LENGTH:
-            incoming.framing = b"content-length: " + value + b"\r\n"
-            # The parser has checked that it is a number, or will refuse it.
-            if value.isdigit() and int(value[:20]) > self._max_body_len:
-                self._refuse_body()
-        elif rule == EXPECT:
-            self.wants_continue = True
-        elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:
-            self._of_connection += b"," + value.lower()
-
-    def _note_key(self, rule: int, value: bytes) -> None:
-        incoming = self._incoming
-        if incoming.authorization if rule == AUTHORIZATION else incoming.api_key:
-            self.refuse(BadRequest("more than one Authorization or x-api-key header"))
-        elif rule == AUTHORIZATION:
-            incoming.authorization = value
-        else:
-            incoming.api_key = value
-
-    def _refuse_body(self) -> None:
-        self.refuse(TooLarge(f"the body is longer than {self._max_body_len} bytes"))

@@ -10,8 +10,9 @@ from pathlib import Path
 from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
-from fairlead.errors import BadRequest, ConfigError, MethodNotAllowed, NoEngine, NotFound
+from fairlead.errors import ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
+from fairlead.gateway.admission import Admission
 from fairlead.gateway.cache_metrics import CacheMetrics
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
@@ -20,7 +21,7 @@ from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Timer
-from fairlead.gateway.incoming import Arrived, Incoming
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.intake import Intake
 from fairlead.gateway.listeners import Listeners
 from fairlead.gateway.loads import Loads
@@ -33,7 +34,7 @@ from fairlead.gateway.retry import Retries
 from fairlead.gateway.seeing.dashboard import DATA
 from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
-from fairlead.gateway.surface import path_of, surface_of
+from fairlead.gateway.surface import path_of
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
 
@@ -51,7 +52,7 @@ class Gateway:
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
         self.arrived = Arrived()
-        self.known_heads: KnownHeads[Incoming] = KnownHeads()
+        self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
         self._caches = Caches(settings, is_adapter=self._is_adapter)
@@ -90,6 +91,7 @@ class Gateway:
         self._listeners = Listeners(settings)
         self.metrics_port: int | None = None  # known once it listens, where it is one of its own
         self._marks = Marks.wanted(settings)
+        self._admission = self._make_admission()
         self._ticker: asyncio.Task[None] | None = None
 
     def _set_limits(self, settings: GatewaySettings) -> None:
@@ -125,6 +127,17 @@ class Gateway:
             workers=self._workers,
             policy=settings.policy,
             key=settings.admin_api_key,
+        )
+
+    def _make_admission(self) -> Admission:
+        """By the keys as they are now."""
+        identity = self._identity
+        passes_key = not identity.needs_key and self.settings.worker_api_key is None
+        return Admission(
+            identity=identity,
+            check_operator=self._control.check_key,
+            marks=self._marks,
+            passes_key=passes_key,
         )
 
     # -- life
@@ -205,6 +218,7 @@ class Gateway:
         self._retries.change(new.retry_rules())
         self._intake.change(new, self._identity)
         self._control.change_key(new.admin_api_key)
+        self._admission = self._make_admission()
         self._workers.change(new)
         logging.getLogger("fairlead").setLevel(new.level())
         for url, model in new.engines().items():
@@ -247,35 +261,19 @@ class Gateway:
         self._observability.count(status)
 
     def admit(self, request: Incoming) -> bool:
-        """Callers without a key are told so before their bodies are in memory."""
-        request.surface = surface_of(request.target)
-        if self._marks is not None:
-            self._marks.mark(request)
-            if self._marks.preflight(request) is not None:
-                return False
-        wants_body = request.surface is not None
-        if wants_body or path_of(request.target).startswith(b"/v1/models"):
-            identity = self._identity
-            if request.tenant_twice and identity.trusts_header:
-                raise BadRequest("a tenant header came more than once")
-            request.client = identity.authenticate(request.shown(), request.tenant)
-        if path_of(request.target) in PATHS:
-            self._control.check_key(request)
-            return request.method in {b"POST", b"DELETE"}
-        return wants_body
+        return self._admission.admit(request)
 
     def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
-        if request.surface is None:
-            self._answer_admin(connection, request, path_of(request.target))
+        head = request.head
+        if head.surface is None:
+            self._answer_admin(connection, request, path_of(head.target))
             return None
-        if request.method != b"POST":
+        if head.method != b"POST":
             self._answer_other(connection, request, "POST")
             return None
-        if self._marks is not None:
-            self._marks.pass_on(request)
         if 0 < self.settings.max_concurrent_requests <= len(self._exchanges):
             raise NoEngine("too many requests are in flight")
-        return self._intake.begin(connection, request, request.surface)
+        return self._intake.begin(connection, request, head.surface)
 
     def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:
         """Browsers ask whether they may ask; nobody else uses another method."""
@@ -292,10 +290,10 @@ class Gateway:
             return
         if path == DATA:
             self._control.authorize(request, connection.peer())
-        answer = self._admin.answer(path, request.target, stopping=self._stopping)
+        answer = self._admin.answer(path, request.head.target, stopping=self._stopping)
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
-        if request.method not in {b"GET", b"HEAD"}:
+        if request.head.method not in {b"GET", b"HEAD"}:
             self._answer_other(connection, request, "GET")
             return
         status, content_type, body, lines = answer

@@ -33,7 +33,7 @@ def read(
     admitted: list[bytes] = []
 
     def admit(request: Incoming) -> bool:
-        admitted.append(request.target)
+        admitted.append(request.head.target)
         return True
 
     reader = kind(max_body_len=max_body_len, admit=admit, arrived=arrived)
@@ -43,8 +43,9 @@ def read(
     while reader.ready:
         one = reader.take()
         seen.append(
-            (one.method, one.target, b"".join(one.lines), one.body, one.authorization, one.tenant,
-             one.tenant_twice, one.keep_alive, one.http10, one.status, type(one.refusal))
+            (one.head.method, one.head.target, one.head.lines, one.body, one.head.authorization,
+             one.head.tenant, one.head.tenant_twice, one.keep_alive, one.head.http10, one.status,
+             type(one.refusal))
         )  # fmt: skip
     return seen
 
@@ -172,9 +173,13 @@ def test_what_is_known_of_callers_is_bounded_and_found_by_its_bytes() -> None:
     heads = KnownHeads(limit=10)
     for number, one in enumerate(made[:9]):
         heads.learn(one, number)
-    assert [heads.find(one) for one in made[:9]] == [
+    found = [heads.find(one) for one in made[:9]]
+    assert [each and (each[0].meaning, *each[1:]) for each in found] == [
         (number, len(made[0]) - 5, 5) for number in range(9)
     ]
+    last = found[0] and found[0][0]
+    assert [heads.find(one, last) for one in made[:9]] == found
+    assert heads.find(made[0][:40], last) is None
     assert heads.find(made[0].replace(b"X-One: 0", b"X-One: 9")) is None
     assert heads.find(made[0].replace(b"\r\n\r\n", b"\r\nX: 1\r\n\r\n")) is None
     assert heads.find(made[0].replace(b": 5", b": 5x")) is None

@@ -23,9 +23,9 @@ CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def admit(request: Incoming) -> bool:
-    if request.authorization == b"Bearer wrong":
+    if request.head.authorization == b"Bearer wrong":
         raise Unauthorized("no")
-    return request.method == b"POST"
+    return request.head.method == b"POST"
 
 
 def read(
@@ -46,13 +46,13 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
 def test_any_cut_gives_the_same_requests(at: list[int]) -> None:
     requests = list(read(cut(PIPELINED, at)).ready)
 
-    assert [(one.method, one.target, one.body) for one in requests] == [
+    assert [(one.head.method, one.head.target, one.body) for one in requests] == [
         (b"POST", b"/v1/completions", b"hello"),
         (b"GET", b"/health", b""),
         (b"POST", b"/v1/completions", b"world"),
     ]
-    assert requests[0].lines == [b"X-One: 1\r\n"]
-    assert (requests[0].authorization, requests[1].tenant) == (b"Bearer k", b"t")
+    assert requests[0].head.lines == b"X-One: 1\r\n"
+    assert (requests[0].head.authorization, requests[1].head.tenant) == (b"Bearer k", b"t")
     assert all(one.keep_alive and one.refusal is None for one in requests)
 
 
@@ -114,8 +114,8 @@ def test_a_wish_for_another_protocol_is_declined_by_answering(at: list[int]) -> 
     requests = list(read(cut(data, at)).ready)
     plain = list(read([PIPELINED]).ready)
 
-    assert [(one.method, one.target, one.body, one.lines) for one in requests] == [
-        (one.method, one.target, one.body, one.lines) for one in plain
+    assert [(one.head.method, one.head.target, one.body, one.head.lines) for one in requests] == [
+        (one.head.method, one.head.target, one.body, one.head.lines) for one in plain
     ]
     assert all(one.keep_alive and one.refusal is None for one in requests)
 
@@ -182,7 +182,7 @@ def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
     twice = b"GET / HTTP/1.1\r\nx-smg-tenant-id: a\r\nx-smg-tenant-id: b\r\n\r\n"
     other = twice.replace(b"x-smg-tenant-id: b", b"x-gateway-inference-fairness-id: b")
 
-    assert [one.tenant_twice for one in read([twice, other]).ready] == [True, False]
+    assert [one.head.tenant_twice for one in read([twice, other]).ready] == [True, False]
 
 
 def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
@@ -194,5 +194,5 @@ def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
     plain = b"POST / HTTP/1.1\r\nX-Hop: 1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na"
     requests = read([named, named, plain, plain]).ready
 
-    lines = [b"".join(one.lines) for one in requests]
+    lines = [one.head.lines for one in requests]
     assert lines == [b"X-Other: 2\r\n"] * 2 + [b"X-Hop: 1\r\n"] * 2

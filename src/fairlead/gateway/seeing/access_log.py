@@ -104,8 +104,9 @@ class AccessLog:
 
     def refused(self, request: Incoming, status: int, *, time_s: float) -> None:
         """It was refused before any engine was thought of."""
-        path = request.surface.name if request.surface is not None else ""
-        lines = request.echo + b"".join(request.lines)  # an id of ours is only in what is echoed
+        surface = request.head.surface
+        path = surface.name if surface is not None else ""
+        lines = request.echo + request.lines  # an id of ours is only in what is echoed
         entry = Entry(
             time_s, "", lines, path, request.client, None, "", status, (0, 0, 0), None, None, None
         )

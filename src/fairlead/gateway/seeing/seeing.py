@@ -64,14 +64,17 @@ class Seeing:
 
     def refused(self, request: Incoming, status: int) -> None:
         """It was answered with an error before any engine heard of it. O(1)."""
-        if request.surface is not None:
+        if request.head.surface is not None:
             self.recorder.refused(status)
             if self._log is not None:
                 self._log.refused(request, status, time_s=time.time())
 
     def trace(self, request: Incoming) -> Trace | None:
         """The trace it is part of, None if it is not traced; the engine is told by its headers."""
-        return self._traces.begin(request.lines) if self._traces is not None else None
+        if self._traces is None:
+            return None
+        trace, request.lines = self._traces.begin(request.lines)
+        return trace
 
     def reopen(self) -> None:
         """The access log was moved away: begin a new one. Raises ConfigError, and goes on as before."""

@@ -25,7 +25,6 @@ _CONTEXT = re.compile(
     rb"(?:-[^\r]*)?[ \t]*",
     re.IGNORECASE,
 )
-# Some lines, or all of them, may have been joined: in a head that came before, or with marks.
 _LINE = re.compile(rb"^traceparent:([^\r\n]*)\r\n", re.IGNORECASE | re.MULTILINE)
 _SAMPLED = 1
 _EXPORT_S = 10.0
@@ -54,15 +53,15 @@ class Traces:
         self._resource = Resource.create({"service.name": "fairlead-gateway"})
         self.outbox: Outbox[_Ended] = Outbox(self._send, most=10_000)
 
-    def begin(self, lines: list[bytes]) -> Trace | None:
-        """The trace of a request with these headers, None if it is not sampled.
+    def begin(self, lines: bytes) -> tuple[Trace | None, bytes]:
+        """The trace of a request with these headers, None if it is not sampled; and its engine's headers.
 
         The engine gets a context in any case, in the place of the caller's: that of the span that it is
         to be under, where there is one.
         """
-        joined = b"".join(lines)
-        said = _LINE.findall(joined)
-        lines[:] = [_LINE.sub(b"", joined) if said else joined]
+        said = _LINE.findall(lines)
+        if said:
+            lines = _LINE.sub(b"", lines)
         found = _CONTEXT.fullmatch(said[0]) if len(said) == 1 else None
         draw = self._rng.getrandbits
         if found is not None:
@@ -73,11 +72,9 @@ class Traces:
             sampled = self._rng.random() < self._ratio
         if not sampled:
             own = parent or draw(64) or 1
-            lines.append(b"traceparent: 00-%032x-%016x-00\r\n" % (trace_id, own))
-            return None
+            return None, lines + b"traceparent: 00-%032x-%016x-00\r\n" % (trace_id, own)
         trace = Trace(trace_id, parent, draw(64) or 1, draw(64) or 1, draw(64) or 1)
-        lines.append(b"traceparent: 00-%032x-%016x-01\r\n" % (trace_id, trace.engine))
-        return trace
+        return trace, lines + b"traceparent: 00-%032x-%016x-01\r\n" % (trace_id, trace.engine)
 
     def over(
         self, trace: Trace, exchange: Exchange, status: int, *, time_s: float, now_s: float

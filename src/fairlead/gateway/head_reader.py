@@ -1,0 +1,101 @@
+"""The head of a request, header by header: what the gateway has a use for, and what it passes on."""
+
+from fairlead.errors import BadRequest, TooLarge
+from fairlead.gateway.header_rules import (
+    API_KEY,
+    AUTHORIZATION,
+    CONNECTION,
+    DROPPED,
+    ENCODING,
+    EXPECT,
+    HEADERS,
+    HOST,
+    LENGTH,
+    TENANT,
+)
+from fairlead.gateway.identity import TENANT_HEADERS
+from fairlead.gateway.incoming import RequestHead
+
+_USUAL_CONNECTION = (b"keep-alive", b"close")
+
+
+class HeadReader:
+    """Makes one RequestHead of the headers that a parser finds."""
+
+    __slots__ = ("_lines", "_max_body_len", "_of_connection", "expects", "head")
+
+    def __init__(self, max_body_len: int) -> None:
+        self.head = RequestHead()
+        self.expects = False  # a word before the body comes
+        self._max_body_len = max_body_len
+        self._lines: list[bytes] = []  # those that are passed on
+        self._of_connection = b""  # what its Connection headers list, where that is unusual
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """The next header. Raises BadRequest, or TooLarge for a length."""
+        lowered = name.lower()
+        rule = HEADERS.get(lowered)
+        if rule is None:
+            # Some servers read an underscore as a dash: what is said that way is neither heard here
+            # nor passed on.
+            if b"_" in lowered and lowered.replace(b"_", b"-") in HEADERS:
+                return
+            self._lines.append(name + b": " + value + b"\r\n")
+        elif rule != DROPPED:
+            self._note(rule, lowered, value)
+
+    def finish(self) -> RequestHead:
+        """The head so far."""
+        if self._of_connection:
+            self._drop_of_connection()
+        self.head.lines = b"".join(self._lines)
+        return self.head
+
+    def _note(self, rule: int, name: bytes, value: bytes) -> None:
+        head = self.head
+        if rule <= API_KEY:
+            self._note_key(rule, value)
+        elif rule == TENANT:
+            rank = TENANT_HEADERS.index(name)
+            head.tenant_twice |= rank == head.tenant_rank
+            if rank < head.tenant_rank:
+                head.tenant, head.tenant_rank = value, rank
+        elif rule == HOST:
+            if head.has_host:
+                raise BadRequest("more than one Host header")
+            head.has_host, head.host = True, value
+        elif rule == ENCODING:
+            # Whoever is in front may know other codings, or know them otherwise.
+            if value.strip(b" ").lower() != b"chunked":
+                raise BadRequest("the only Transfer-Encoding understood here is chunked")
+            head.framing += b"transfer-encoding: " + value + b"\r\n"
+        elif rule == LENGTH:
+            head.framing = b"content-length: " + value + b"\r\n"
+            # The parser has checked that it is a number, or will refuse it.
+            if value.isdigit() and int(value[:20]) > self._max_body_len:
+                raise too_long(self._max_body_len)
+        elif rule == EXPECT:
+            self.expects = True
+        elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:
+            self._of_connection += b"," + value.lower()
+
+    def _note_key(self, rule: int, value: bytes) -> None:
+        head = self.head
+        if head.authorization if rule == AUTHORIZATION else head.api_key:
+            raise BadRequest("more than one Authorization or x-api-key header")
+        if rule == AUTHORIZATION:
+            head.authorization = value
+        else:
+            head.api_key = value
+
+    def _drop_of_connection(self) -> None:
+        """Headers that the caller says are of this connection go no further (RFC 9110, 7.6.1)."""
+        names = {name.strip(b" \t") for name in self._of_connection.split(b",")}
+        self._lines[:] = [
+            line for line in self._lines if line.partition(b":")[0].lower() not in names
+        ]
+
+
+def too_long(max_body_len: int) -> TooLarge:
+    """What a body is refused with that is longer than that."""
+    return TooLarge(f"the body is longer than {max_body_len} bytes")

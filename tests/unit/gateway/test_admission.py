@@ -1,0 +1,90 @@
+"""Who may ask is found out once for a head, and again after a reload."""
+
+import pytest
+
+from fairlead.errors import Unauthorized
+from fairlead.gateway.admission import Admission
+from fairlead.gateway.identity import Identity
+from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
+from fairlead.gateway.keys import digest_of
+from fairlead.gateway.marks import Marks
+from fairlead.gateway.requests import RequestReader
+from fairlead.gateway.settings import GatewaySettings
+
+HEAD = b"POST %b HTTP/1.1\r\nhost: a\r\n%bauthorization: Bearer %b\r\ncontent-length: 0\r\n\r\n"
+CHAT = b"/v1/chat/completions"
+
+
+def head(target: bytes = CHAT, *, lines: bytes = b"", key: bytes = b"key") -> RequestHead:
+    reader = RequestReader(max_body_len=9, admit=lambda _: False, arrived=Arrived())
+    reader.feed(HEAD % (target, lines, key))
+    return reader.take().head
+
+
+def admission(
+    keys: dict[str, str],
+    settings: GatewaySettings | None = None,
+    *,
+    operators: bytes = b"",
+    passes_key: bool = False,
+) -> Admission:
+    def check_operator(head: RequestHead) -> None:
+        if operators and head.authorization != b"Bearer " + operators:
+            raise Unauthorized("no operator")
+
+    return Admission(
+        identity=Identity(keys={digest_of(key.encode()): name for key, name in keys.items()}),
+        check_operator=check_operator,
+        marks=Marks.wanted(settings or GatewaySettings()),
+        passes_key=passes_key,
+    )
+
+
+def admit(by: Admission, shared: RequestHead) -> Incoming:
+    request = Incoming(shared)
+    assert by.admit(request) is (shared.surface is not None)
+    return request
+
+
+def test_what_was_found_out_of_a_head_is_believed_until_keys_are_read_again() -> None:
+    shared = head()
+    first = admission({"key": "alice"})
+    assert [admit(first, shared).client for _ in range(2)] == ["alice", "alice"]
+
+    assert admit(admission({"key": "bob"}), shared).client == "bob"
+    revoked = admission({"other": "alice"})
+    for _ in range(2):
+        with pytest.raises(Unauthorized):
+            revoked.admit(Incoming(shared))
+    assert admit(first, shared).client == "alice"
+
+
+def test_operators_are_asked_for_their_key_whatever_was_found_before() -> None:
+    shared = head(b"/workers")
+    assert admission({}).admit(Incoming(shared))
+    for _ in range(2):
+        with pytest.raises(Unauthorized, match="no operator"):
+            admission({}, operators=b"secret").admit(Incoming(shared))
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_one"),
+    [(b"", False), (b"x-request-id: odd id\r\n", False), (b"x-request-id: 7\r\n", True)],
+)
+def test_each_request_has_an_id_of_its_own_unless_the_head_has_one(
+    lines: bytes, has_one: bool
+) -> None:
+    shared = head(lines=lines + b"accept: */*\r\n")
+    by = admission({}, GatewaySettings(request_id_headers=["x-request-id"]))
+    requests = [admit(by, shared) for _ in range(3)]
+
+    assert [one.lines.count(b"x-request-id: ") for one in requests] == [1, 1, 1]
+    assert all(one.echo in one.lines and b"accept" in one.lines for one in requests)
+    assert len({one.echo for one in requests}) == (1 if has_one else 3)
+
+
+def test_a_callers_key_goes_on_only_where_it_is_the_engines() -> None:
+    shared = head()
+
+    assert b"Bearer key" in admit(admission({}, passes_key=True), shared).lines
+    assert b"Bearer" not in admit(admission({"key": "alice"}), shared).lines
