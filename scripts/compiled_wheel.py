@@ -24,6 +24,7 @@ LEFT_OUT = {
     "core/lazy_heap.py",
     "core/protocols.py",
     "core/events.py",
+    "core/path_cache.py",
     "core/prefix_index.py",
     "core/request.py",
     "core/chunk_index.py",

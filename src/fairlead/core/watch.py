@@ -6,6 +6,7 @@ hashes, so every node is entered under the hashes it holds and the one it wants 
 
 from fairlead.core.block_cache import BlockCache
 from fairlead.core.descent import descend
+from fairlead.core.path_cache import PathCache
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import Unit
 from fairlead.core.runs import Runs
@@ -19,7 +20,7 @@ _MOST_CHANGES = 256
 def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
     """A waiting index that follows `cache` from now on."""
     index = WaitingIndex(block_size=cache.block_size)
-    if isinstance(cache, RadixTree):
+    if isinstance(cache, PathCache):
         paths = PathWatch(cache, index.trie)
         index.trie.attach(paths)
         cache.listen(paths)
@@ -31,13 +32,13 @@ def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
 
 
 class PathWatch:
-    """For a `RadixTree`: walks the waiting trie along the path that changed. O(path).
+    """For a token tree: walks the waiting trie along the path that changed. O(path).
 
     A change is written down and followed at the next question: mostly it is about a request that is
     being admitted, which by then waits no more.
     """
 
-    def __init__(self, tree: RadixTree, trie: WaitingTrie) -> None:
+    def __init__(self, tree: PathCache, trie: WaitingTrie) -> None:
         self._tree = tree
         self._trie = trie
         self._changes: list[tuple[bool, Runs, int]] = []  # grew or shrank, oldest first
