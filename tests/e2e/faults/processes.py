@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -54,11 +55,14 @@ class EngineProcess:
 
     async def census(self) -> dict[str, int]:
         """What it did since it was started last."""
+        did: dict[str, int] = await self.get("/census")
+        return did
+
+    async def get(self, path: str) -> Any:
         connection = Connection(*await asyncio.open_connection(*self._address))
-        connection.send("/census")
+        connection.send(path)
         try:
-            reply: dict[str, int] = json.loads((await connection.reply()).body)
-            return reply
+            return json.loads((await connection.reply()).body)
         finally:
             connection.writer.close()
 

@@ -33,12 +33,18 @@ class Process:
             env={**environment, **self.environment},
         )  # fmt: skip
         self.reading = asyncio.ensure_future(self.read())
-        await eventually(lambda: " is up" in self.said, within=30)
+        await eventually(lambda: " is up" in self.said or self.reading.done(), within=30)
+        assert not self.reading.done(), self.said
 
     async def read(self) -> None:
         assert self.child is not None and self.child.stderr is not None
         async for line in self.child.stderr:
             self.said += line.decode()
+
+    @property
+    def pid(self) -> int:
+        assert self.child is not None
+        return self.child.pid
 
     def signal(self, number: signal.Signals) -> None:
         assert self.child is not None
