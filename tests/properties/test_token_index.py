@@ -146,7 +146,8 @@ def test_it_matches_what_a_naive_list_of_prefixes_does(commands: list[tuple], as
             index.add_worker(worker)
             naive[worker], watcher.has[worker] = Naive(), set()
         index.check()
-        assert index.match(keys(asked)) == {w: m.match(asked) for w, m in naive.items()}
+        found = index.match(keys(asked))
+        assert {w: found.of(w) for w in naive} == {w: m.match(asked) for w, m in naive.items()}
         for each, one in naive.items():
             confirmed = {keys(prefix)[-1] for prefix in one.confirmed}
             assert confirmed <= watcher.has[each]
@@ -165,7 +166,7 @@ def test_guesses_are_bounded_and_the_beginnings_of_prompts_stay_longest(
         index.insert("a", keys(prompt))
         index.check()
         assert index.size("a") <= capacity
-        assert index.match(keys(prompt))["a"] == min(len(prompt), capacity)
+        assert index.match(keys(prompt)).of("a") == min(len(prompt), capacity)
 
 
 # -- what engines say
@@ -239,7 +240,7 @@ def test_an_engines_events_give_its_own_matches(
         blocks.check()
         data = array("I", asked).tobytes()
         prompt = BlockedTokens(block_len=our_len).extended(data)
-        found = index.match(prompt.chunks)["a"] * our_len
+        found = index.match(prompt.chunks).of("a") * our_len
         had = engine.match_len(asked)
         if engine_len % our_len == 0:
             assert found == had

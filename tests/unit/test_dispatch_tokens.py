@@ -78,9 +78,9 @@ def test_what_no_event_confirms_after_the_first_byte_is_not_there() -> None:
             made.finished(ticket, None)
         index.confirm("w", PROMPT.chunks[0])
         index.advance(SECOND_US)
-        assert index.match(PROMPT.chunks) == {"w": 10}
+        assert index.match(PROMPT.chunks).of("w") == 10
         index.advance(3 * SECOND_US)
-        assert index.match(PROMPT.chunks) == {"w": 1}
+        assert index.match(PROMPT.chunks).of("w") == 1
 
 
 def test_what_waits_is_kept_in_mind_for_as_long_as_it_may_wait() -> None:
@@ -88,7 +88,7 @@ def test_what_waits_is_kept_in_mind_for_as_long_as_it_may_wait() -> None:
     known(index, 0)
     send(made)
     index.advance(200 * SECOND_US)
-    assert index.match(PROMPT.chunks) == {"w": 10}
+    assert index.match(PROMPT.chunks).of("w") == 10
 
 
 def test_schedulers_of_what_waits_here_hear_what_engines_say() -> None:

@@ -55,6 +55,13 @@ class BlockCache:
             for listener in self._listeners:
                 listener.inserted(block_hash)
 
+    def learn(self, block_hashes: Sequence[Unit]) -> None:
+        """These have a block each, at least. O(blocks) and what the listeners cost for new ones."""
+        copies = self._copies
+        for block_hash in block_hashes:
+            if block_hash not in copies:
+                self.insert(block_hash)
+
     def evict(self, block_hash: Unit) -> None:
         """One block less has this content. O(1) and what the listeners cost."""
         copies = self._copies.pop(block_hash)

@@ -14,6 +14,8 @@ from itertools import accumulate
 from typing import NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
+from fairlead.core.holders import Holders
+from fairlead.core.matches import Matches
 from fairlead.core.request import Unit, WorkerId
 
 # Bytes in the chunks of a text, from its beginning: small where short prompts part, larger behind,
@@ -71,17 +73,14 @@ class Follower(Protocol):
 
 
 class ChunkIndex:
-    """The chunks each worker has seen lately, at most `capacity` of them per worker.
-
-    A chunk's workers are the bits of one integer, so one walk down a text matches all workers.
-    """
+    """The chunks each worker has seen lately, at most `capacity` of them per worker."""
 
     def __init__(self, *, capacity: int = 32_768) -> None:
         assert capacity >= 1, capacity
         self._capacity = capacity
-        self._workers: dict[WorkerId, int] = {}  # its bit
-        self._holders: dict[Unit, int] = {}  # chunk -> bits of the workers that hold it
+        self._holders = Holders()
         self._recency: dict[WorkerId, OrderedDict[Unit, None]] = {}  # oldest first
+        self._bits: dict[WorkerId, int] = {}
         self._followers: list[Follower] = []
 
     def follow(self, follower: Follower) -> None:
@@ -89,45 +88,27 @@ class ChunkIndex:
         self._followers.append(follower)
 
     def add_worker(self, worker: WorkerId) -> None:
-        """`worker` is up with an empty cache. O(workers)."""
-        assert worker not in self._workers, worker
-        taken = 0
-        for bit in self._workers.values():
-            taken |= bit
-        self._workers[worker] = ~taken & (taken + 1)  # the lowest free bit
+        """`worker` is up with an empty cache. O(1)."""
+        self._bits[worker] = self._holders.add_worker(worker)
         self._recency[worker] = OrderedDict()
 
     def drop_worker(self, worker: WorkerId) -> None:
         """`worker` is gone with all it had. O(its chunks)."""
-        bit = self._workers.pop(worker)
+        self._holders.drop_worker(worker)
+        bit = self._bits.pop(worker)
         for chunk in self._recency.pop(worker):
-            self._release(chunk, bit)
+            self._holders.release(chunk, bit)
 
-    def match(self, chunks: Sequence[Unit]) -> dict[WorkerId, int]:
-        """How many leading chunks each worker holds. Pure. O(longest match + workers)."""
-        holders = self._holders
-        alive = depth = 0
-        for bit in self._workers.values():
-            alive |= bit
-        matched = dict.fromkeys(self._workers, 0)
-        for chunk in chunks:
-            still = holders.get(chunk, 0) & alive
-            if still != alive:
-                self._note(matched, alive & ~still, depth)
-                alive = still
-                if not alive:
-                    return matched
-            depth += 1
-        self._note(matched, alive, depth)
-        return matched
+    def match(self, chunks: Sequence[Unit]) -> Matches:
+        """How many leading chunks each worker holds. Changes no answer. O(longest match)."""
+        return self._holders.match(chunks)
 
     def insert(self, worker: WorkerId, chunks: Sequence[Unit]) -> None:
         """`worker` has these chunks now. O(chunks).
 
         The deepest is touched first, so that the tail of a text is evicted before its head.
         """
-        bit = self._workers[worker]
-        recency, holders = self._recency[worker], self._holders
+        bit, recency, holders = self._bits[worker], self._recency[worker], self._holders.bits
         for chunk in reversed(chunks):
             if chunk in recency:
                 recency.move_to_end(chunk)
@@ -136,7 +117,7 @@ class ChunkIndex:
                 holders[chunk] = holders.get(chunk, 0) | bit
         while len(recency) > self._capacity:
             oldest, _ = recency.popitem(last=False)
-            self._release(oldest, bit)
+            self._holders.release(oldest, bit)
             for follower in self._followers:
                 follower.evicted(worker, oldest)
 
@@ -150,17 +131,5 @@ class ChunkIndex:
         for worker, recency in self._recency.items():
             assert len(recency) <= self._capacity, worker
             for chunk in recency:
-                expected[chunk] = expected.get(chunk, 0) | self._workers[worker]
-        assert expected == self._holders
-
-    def _note(self, matched: dict[WorkerId, int], bits: int, depth: int) -> None:
-        for worker, bit in self._workers.items():
-            if bits & bit:
-                matched[worker] = depth
-
-    def _release(self, chunk: Unit, bit: int) -> None:
-        rest = self._holders[chunk] & ~bit
-        if rest:
-            self._holders[chunk] = rest
-        else:
-            del self._holders[chunk]
+                expected[chunk] = expected.get(chunk, 0) | self._bits[worker]
+        assert expected == self._holders.bits

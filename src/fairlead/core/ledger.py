@@ -20,9 +20,7 @@ class Account:
         """Add what `other` had."""
         self.in_flight += other.in_flight
         self.requests += other.requests
-        self.service.extend_len += other.service.extend_len
-        self.service.cached_len += other.service.cached_len
-        self.service.output_len += other.service.output_len
+        self.service.absorb(other.service)
 
 
 class Ledger:

@@ -1,4 +1,4 @@
-"""How much of one prompt each worker has cached, longest first: what an index tells a router.
+"""How much of one prompt each worker has cached, longest first: what an index tells, and a router hears.
 
 In a fleet of a thousand workers that all hold a system prompt, a number for each worker would be a
 thousand writes a request. So this is a handful of *levels*, and the holders of a level are shared
@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from fairlead.core.request import WorkerId
 
-# (length in tokens, workers): each of them holds that much of the prompt at least, and whoever does
-# is in this level or in a longer one.
+# (length in tokens, or in an index's own units; workers): each of them holds that much of the prompt at
+# least, and whoever does is in this level or in a longer one.
 Level: TypeAlias = tuple[int, Collection[WorkerId]]
 
 
@@ -33,7 +33,7 @@ class Matches:
         return cls(sorted(levels.items(), reverse=True))
 
     def of(self, worker: WorkerId) -> int:
-        """How many leading tokens `worker` holds. O(levels)."""
+        """How much of the prompt `worker` holds. O(levels)."""
         for length, holders in self.levels:
             if worker in holders:
                 return length

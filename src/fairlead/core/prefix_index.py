@@ -1,8 +1,9 @@
 """What a router's host asks of an index of the workers' prefixes, whatever it is made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import Unit, WorkerId
 
 
@@ -17,8 +18,8 @@ class PrefixIndex(Protocol):
         """`worker` is gone with all it had."""
         ...
 
-    def match(self, units: Sequence[Unit], /) -> Mapping[WorkerId, int]:
-        """How many leading units each worker holds. Pure."""
+    def match(self, units: Sequence[Unit], /) -> Matches:
+        """How many leading units each worker holds. Changes no answer."""
         ...
 
     def insert(self, worker: WorkerId, units: Sequence[Unit], /) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from fairlead.core.clients import OTHER
 from fairlead.core.protocols import Asking, Calm, Correcting, Policy, Settling
+from fairlead.core.received import Received
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.seat import CALM_LOOKS, Prompt, Seat, State
 from fairlead.core.service import Service
@@ -23,15 +24,13 @@ class Scheduler:
     """One engine's queue under one policy.
 
     `max_misfits` bounds how many requests one look may pass over; None means all of them, which
-    only the ideal engine of the theorems wants. At most `max_clients` clients have a record of
-    their own service; the longest unserved is added to `others` beyond that.
+    only the ideal engine of the theorems wants; `max_clients` bounds what is `Received`.
     """
 
     def __init__(
         self, policy: Policy, *, max_misfits: int | None = 32, max_clients: int = 100_000
     ) -> None:
         self.policy = policy
-        self.others = Service()
         self.cut_looks = 0  # looks that left somebody untried, for max_misfits
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
         self._calm = policy if isinstance(policy, Calm) else None
@@ -43,10 +42,9 @@ class Scheduler:
             policy.settle = self.settle
             self._tells = False
         self._max_misfits = max_misfits
-        self._max_clients = max_clients
         self._seats: dict[RequestId, Seat] = {}
         self._preempted: list[tuple[int, Request]] = []  # by order
-        self._services: dict[ClientId, Service] = {}  # longest unserved first
+        self._received = Received(max_clients=max_clients)
         self._waiting: dict[ClientId, int] = {}
         self._batch = 0  # running requests
         self._running: dict[ClientId, dict[RequestId, Seat]] = {}
@@ -110,7 +108,7 @@ class Scheduler:
             turn = replace(turn, client=OTHER)
             self.policy.add(turn)
         self.policy.on_admit(turn, extend_len=tokens)
-        self._record(turn.client).extend_len += tokens
+        self._received.record(turn.client).extend_len += tokens
 
     def correct(self, request: Request, *, input_len: int, extend_len: int) -> None:
         """What the prompt really took replaces what it was charged; 0, 0 where nothing was served.
@@ -121,9 +119,11 @@ class Scheduler:
         assert seat.paid and 0 <= extend_len <= input_len, (request.id, extend_len, input_len)
         charged, true = Prompt(seat.input_len, seat.extend_len), Prompt(input_len, extend_len)
         seat.input_len, seat.extend_len = true
-        if self._correcting and charged != true:
+        if charged == true:
+            return
+        if self._correcting:
             self._correcting.correct(request, charged=charged, true=true)
-        service = self._record(request.client)
+        service = self._received.record(request.client)
         service.extend_len += extend_len - charged.extend_len
         service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
 
@@ -188,13 +188,11 @@ class Scheduler:
         else:
             assert seat.state is State.WAITING, seat.state
             self.policy.on_admit(request, extend_len=extend_len)
-            seat.extend_len = extend_len
-            service = self._record(request.client)
+            seat.extend_len, seat.paid = extend_len, True
+            service = self._received.record(request.client)
             service.extend_len += extend_len
             service.cached_len += request.input_len - extend_len
-        seat.paid = True
-        seat.state = State.RUNNING
-        seat.ticked = self._ticks
+        seat.state, seat.ticked = State.RUNNING, self._ticks
         self._batch += 1
         self._running.setdefault(request.client, {})[request.id] = seat
 
@@ -265,7 +263,7 @@ class Scheduler:
     def service(self, client: ClientId) -> Service:
         """What the client has received. O(its running requests)."""
         self.settle(client)
-        return self._services.get(client) or Service()
+        return self._received.of(client)
 
     def victim(self, running: Sequence[Request]) -> Request | None:
         """Whom to preempt: the newest request of the client owed least (DESIGN 3.1). O(running).
@@ -292,7 +290,7 @@ class Scheduler:
         request = seat.request
         self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
         seat.output_len += tokens
-        self._record(request.client).output_len += tokens
+        self._received.record(request.client).output_len += tokens
 
     def _catch_up(self, seat: Seat) -> None:
         """Charge what a running request emitted by `tick` since it was last charged. O(1)."""
@@ -329,14 +327,3 @@ class Scheduler:
             self._waiting[client] = waiting
         else:
             self._waiting.pop(client, None)
-
-    def _record(self, client: ClientId) -> Service:
-        """The client's service, now the most recently used."""
-        service = self._services.pop(client, None) or Service()
-        self._services[client] = service
-        if len(self._services) > self._max_clients:
-            oldest = self._services.pop(next(iter(self._services)))
-            self.others.extend_len += oldest.extend_len
-            self.others.cached_len += oldest.cached_len
-            self.others.output_len += oldest.output_len
-        return service

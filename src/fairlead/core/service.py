@@ -112,6 +112,12 @@ class Service:
         """Prompt tokens, computed or cached."""
         return self.extend_len + self.cached_len
 
+    def absorb(self, other: "Service") -> None:
+        """Add what `other` has received."""
+        self.extend_len += other.extend_len
+        self.cached_len += other.cached_len
+        self.output_len += other.output_len
+
     def system_view(self) -> int:
         """extend + 2 * output, in tokens: what DLPM equalises (DESIGN 2)."""
         return self.extend_len + 2 * self.output_len

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
+from fairlead.core.holders import Holders
+from fairlead.core.matches import Matches
 from fairlead.core.request import Unit, WorkerId
 
 # The engine's first byte says that the prompt was admitted; its events come within a step or two.
@@ -54,13 +56,12 @@ class _Cache:
     """One worker's blocks; a block is confirmed, or in one of the other three, or in none."""
 
     __slots__ = (
-        "bit", "confirmed", "denied", "due", "expired", "guessed", "knowledge", "stride", "waiting",
+        "bit", "confirmed", "denied", "due", "expired", "guessed", "knowledge", "waiting",
     )  # fmt: skip
 
     def __init__(self, bit: int) -> None:
         self.bit = bit
         self.knowledge = Knowledge.NONE
-        self.stride = 1  # blocks of ours to one of the engine's
         self.confirmed: dict[Unit, int] = {}  # how often; an engine may hold copies
         self.guessed: OrderedDict[Unit, None] = OrderedDict()  # oldest first; cannot be denied
         self.waiting: OrderedDict[Unit, int] = OrderedDict()  # sent: when it expires
@@ -74,8 +75,7 @@ class _Cache:
 class TokenIndex:
     """The blocks each worker has: at most `capacity` guesses, and what its events confirm.
 
-    The caller bounds what is confirmed. A block's workers are the bits of one integer, so one walk down
-    a prompt matches all workers. Time stands still between two calls of `advance`.
+    The caller bounds what is confirmed. Time stands still between two calls of `advance`.
     """
 
     def __init__(self, *, capacity: int = 32_768) -> None:
@@ -83,7 +83,9 @@ class TokenIndex:
         self._capacity = capacity
         self._now_us = 0
         self._caches: dict[WorkerId, _Cache] = {}
-        self._holders: dict[Unit, int] = {}  # block -> bits of the workers that hold it
+        self._holders = Holders()
+        # Blocks of ours to one of the engine's, if more than one.
+        self._strides: dict[WorkerId, int] = {}
         self._listeners: list[CacheListener] = []
         self._followers: list[TokenFollower] = []
 
@@ -96,46 +98,36 @@ class TokenIndex:
         self._listeners.append(listener)
 
     def add_worker(self, worker: WorkerId) -> None:
-        """`worker` is up with a cache nobody knows. O(workers)."""
-        assert worker not in self._caches, worker
-        taken = 0
-        for cache in self._caches.values():
-            taken |= cache.bit
-        self._caches[worker] = _Cache(~taken & (taken + 1))  # the lowest free bit
+        """`worker` is up with a cache nobody knows. O(listeners)."""
+        self._caches[worker] = _Cache(self._holders.add_worker(worker))
         for listener in self._listeners:
             listener.worker_added(worker)
 
     def drop_worker(self, worker: WorkerId) -> None:
         """`worker` is gone with all it had. O(its blocks)."""
         cache = self._caches.pop(worker)
+        self._strides.pop(worker, None)
+        self._holders.drop_worker(worker)
         for blocks in (cache.confirmed, cache.guessed, cache.waiting, cache.due):
             for block in blocks:
-                self._clear(block, cache.bit)
+                self._holders.release(block, cache.bit)
         for listener in self._listeners:
             listener.worker_dropped(worker)
 
     # -- what is asked
 
-    def match(self, blocks: Sequence[Unit]) -> dict[WorkerId, int]:
+    def match(self, blocks: Sequence[Unit]) -> Matches:
         """How many leading blocks each worker holds, in whole blocks of its engine's.
 
-        Pure. O(longest match + workers).
+        Changes no answer. O(longest match), and O(workers) where an engine's blocks are longer.
         """
-        holders, caches = self._holders, self._caches
-        alive = depth = 0
-        for cache in caches.values():
-            alive |= cache.bit
-        matched = dict.fromkeys(caches, 0)
-        for block in blocks:
-            still = holders.get(block, 0) & alive
-            if still != alive:
-                self._note(matched, alive & ~still, depth)
-                alive = still
-                if not alive:
-                    return matched
-            depth += 1
-        self._note(matched, alive, depth)
-        return matched
+        found, strides = self._holders.match(blocks), self._strides
+        if not strides:
+            return found
+        lengths = {worker: found.of(worker) for worker in self._caches}
+        for worker, stride in strides.items():
+            lengths[worker] -= lengths[worker] % stride
+        return Matches.of_each(lengths)
 
     def knowledge(self, worker: WorkerId) -> Knowledge:
         """How much of its cache is known. O(1)."""
@@ -166,7 +158,7 @@ class TokenIndex:
         The deepest is touched first, so that the tail of a prompt is forgotten before its head.
         """
         cache = self._caches[worker]
-        complete = cache.knowledge is Knowledge.COMPLETE
+        complete, holders = cache.knowledge is Knowledge.COMPLETE, self._holders.bits
         for block in reversed(blocks):
             if block not in cache.confirmed:
                 if complete and _exact(block):
@@ -176,7 +168,7 @@ class TokenIndex:
                 else:
                     cache.guessed[block] = None
                     cache.guessed.move_to_end(block)
-                self._holders[block] = self._holders.get(block, 0) | cache.bit
+                holders[block] = holders.get(block, 0) | cache.bit
         while cache.guesses() > self._capacity:
             self._forget_oldest(worker, cache)
 
@@ -212,7 +204,8 @@ class TokenIndex:
             for guesses in (cache.guessed, cache.waiting, cache.due):
                 if guesses:
                     guesses.pop(block, None)
-            self._holders[block] = self._holders.get(block, 0) | cache.bit
+            holders = self._holders.bits
+            holders[block] = holders.get(block, 0) | cache.bit
             for follower in self._followers:
                 follower.stored(worker, block)
 
@@ -250,7 +243,11 @@ class TokenIndex:
     def set_stride(self, worker: WorkerId, stride: int) -> None:
         """A block of the engine's is `stride` of ours, and only whole ones can be matched. O(1)."""
         assert stride >= 1, stride
-        self._caches[worker].stride = stride
+        assert worker in self._caches, worker
+        if stride > 1:
+            self._strides[worker] = stride
+        else:
+            self._strides.pop(worker, None)
 
     def check(self) -> None:
         """Every invariant. O(index)."""
@@ -267,14 +264,9 @@ class TokenIndex:
             assert complete or not (cache.waiting or cache.due), worker
             for deadlines in (list(cache.waiting.values()), list(cache.due.values())):
                 assert deadlines == sorted(deadlines), worker
-        assert expected == self._holders
+        assert expected == self._holders.bits
 
     # -- inside
-
-    def _note(self, matched: dict[WorkerId, int], bits: int, depth: int) -> None:
-        for worker, cache in self._caches.items():
-            if bits & cache.bit:
-                matched[worker] = depth - depth % cache.stride
 
     def _expire(self, worker: WorkerId, blocks: OrderedDict[Unit, int]) -> int:
         count = 0
@@ -296,16 +288,9 @@ class TokenIndex:
                 return
 
     def _release(self, worker: WorkerId, block: Unit) -> None:
-        self._clear(block, self._caches[worker].bit)
+        self._holders.release(block, self._caches[worker].bit)
         for follower in self._followers:
             follower.evicted(worker, block)
-
-    def _clear(self, block: Unit, bit: int) -> None:
-        rest = self._holders[block] & ~bit
-        if rest:
-            self._holders[block] = rest
-        else:
-            del self._holders[block]
 
 
 def _exact(block: Unit) -> bool:

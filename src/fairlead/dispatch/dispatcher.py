@@ -131,7 +131,7 @@ class Dispatcher:
         if worker is not None and worker.up:
             self.index.insert(name, chunks)
             if worker.queue is not None:
-                worker.queue.cached(chunks)
+                worker.queue.view.learn(chunks)
 
     def refused(self, ticket: Ticket) -> None:
         """The engine answered that it will not serve this request: nothing is charged."""
@@ -267,7 +267,7 @@ class Dispatcher:
         """An engine's own events say so: see `TokenFollower`."""
         queue = self.workers[worker].queue
         if queue is not None:
-            queue.cached((block,))
+            queue.view.learn((block,))
 
     def evicted(self, worker: WorkerId, chunk: Unit) -> None:
         """The index says so: see `Follower`."""

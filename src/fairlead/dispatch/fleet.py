@@ -60,13 +60,13 @@ class Fleet:
         self.workers: dict[WorkerId, Worker] = {}
         self.up = 0  # how many are
         # The workers that are open, by the model asked for; emptied whenever a worker changes.
-        self._candidates: dict[str | None, tuple[WorkerId, ...]] = {}
+        self._candidates: dict[str | None, frozenset[WorkerId]] = {}
 
     def changed(self) -> None:
         """Some worker came, went, or serves something else. O(1)."""
         self._candidates.clear()
 
-    def serving(self, model: str | None) -> tuple[WorkerId, ...]:
+    def serving(self, model: str | None) -> frozenset[WorkerId]:
         """The workers that are open and have `model`; at least one. O(1) except after a change.
 
         Raises NotFound (no engine has the model) or NoEngine.
@@ -76,7 +76,7 @@ class Fleet:
             known = [name for name, worker in self.workers.items() if worker.serves(model)]
             if self.workers and not known:
                 raise NotFound(f"the model {model!r} does not exist", param="model")
-            candidates = tuple(name for name in known if self.workers[name].is_open)
+            candidates = frozenset(name for name in known if self.workers[name].is_open)
             if not candidates:
                 raise NoEngine("no engine is ready")
             if len(self._candidates) >= _MAX_MODELS:
@@ -84,15 +84,13 @@ class Fleet:
             self._candidates[model] = candidates
         return candidates
 
-    def untried(self, ticket: Ticket) -> tuple[WorkerId, ...]:
+    def untried(self, ticket: Ticket) -> frozenset[WorkerId]:
         """Where it may still go. O(1); O(workers) for one that has failed."""
         try:
             candidates = self.serving(ticket.model)
         except (NoEngine, NotFound):
-            return ()
-        if not ticket.tried:
-            return candidates
-        return tuple(worker for worker in candidates if worker not in ticket.tried)
+            return frozenset()
+        return candidates.difference(ticket.tried) if ticket.tried else candidates
 
     def set_models(self, name: WorkerId, models: Iterable[str] | None) -> None:
         """`name` serves these. O(models)."""

@@ -1,9 +1,9 @@
 """A ticket's engine: the router decides, the prefix index says who has cached what of the prompt."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection
 
 from fairlead.core.chunk_index import chunks_len
-from fairlead.core.matches import Matches
+from fairlead.core.matches import Level, Matches
 from fairlead.core.prefix_index import PrefixIndex
 from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
@@ -24,13 +24,16 @@ class Placing:
         # Bytes of text that the first so many units of a prompt cover.
         self.covered: Callable[[int], int] = chunks_len
 
-    def matches(self, ticket: Ticket) -> Mapping[WorkerId, int]:
-        """How many tokens of the prompt each worker has. O(chunks of the prompt + workers)."""
-        return {
-            name: self.tokens(ticket, depth)
-            for name, depth in self.index.match(ticket.request.prompt).items()
-            if depth
-        }
+    def matches(self, ticket: Ticket) -> Matches:
+        """How many tokens of the prompt each worker has. O(chunks of the prompt)."""
+        levels: list[Level] = []
+        for depth, holders in self.index.match(ticket.request.prompt).levels:
+            length = self.tokens(ticket, depth)
+            if levels and levels[-1][0] == length:  # both have all but the last token
+                levels[-1] = (length, {*levels[-1][1], *holders})
+            elif length:
+                levels.append((length, holders))
+        return Matches(levels)
 
     def tokens(self, ticket: Ticket, depth: int) -> int:
         """The tokens in the first `depth` units of the prompt, the last of which is never cached."""
@@ -41,15 +44,11 @@ class Placing:
     def choose(
         self,
         ticket: Ticket,
-        matches: Mapping[WorkerId, int],
-        candidates: Sequence[WorkerId] | None,
+        matches: Matches,
+        candidates: Collection[WorkerId] | None,
     ) -> WorkerId:
         """The worker for it; `candidates` None: all that are up. See `Router.route`."""
-        return self.router.route(
-            ticket.request,
-            matches=Matches.of_each(matches),
-            candidates=None if candidates is None else frozenset(candidates),
-        )
+        return self.router.route(ticket.request, matches=matches, candidates=candidates)
 
     def assign(self, ticket: Ticket, worker: WorkerId, matched_len: int) -> None:
         """It is to be served by `worker`, and is charged there."""

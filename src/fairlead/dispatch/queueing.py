@@ -9,6 +9,7 @@ where the cache and the room are when their turn comes.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from fairlead.core.matches import Matches
 from fairlead.core.request import ClientId, WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch.fleet import Fleet, Worker
@@ -59,25 +60,27 @@ class Queueing:
 
     # -- tickets
 
-    def place(self, ticket: Ticket, candidates: tuple[WorkerId, ...]) -> None:
+    def place(self, ticket: Ticket, candidates: frozenset[WorkerId]) -> None:
         """Send it, bind it, or let it wait late bound; `candidates` is not empty.
 
-        O(chunks of the prompt + workers).
+        O(chunks of the prompt); where its engine has no room O(workers).
         """
-        placing = self._placing
-        self._wait(ticket)
-        matches = placing.matches(ticket)
-        all_up = len(candidates) == self._fleet.up
-        home = placing.choose(ticket, matches, None if all_up else candidates)
+        matches = self._placing.matches(ticket)
+        home = self._choose(ticket, matches, candidates)
         queue = self._workers[home].queue
         if queue is not None and home not in self._roomy:
-            roomy = [name for name in self._roomy if name in candidates]
+            roomy = self._roomy.keys() & candidates
             if roomy:
-                home = placing.choose(ticket, matches, roomy)
+                home = self._placing.choose(ticket, matches, roomy)
             elif not ticket.tried and not self._has_place(ticket, queue, candidates):
+                self._wait(ticket)
                 self.late.add(ticket)
                 return
-        self._bind(ticket, home, matches.get(home, 0))
+        if not self._size and home in self._roomy:
+            self._send_lone(ticket, home, matches.of(home))
+            return
+        self._wait(ticket)
+        self._bind(ticket, home, matches.of(home))
         self.run()
 
     def leave(self, ticket: Ticket) -> None:
@@ -122,7 +125,7 @@ class Queueing:
             self._roomy.pop(name, None)
             for ticket in _by_age(queue.waiting):
                 self._unbind(ticket)
-                self._bind(ticket, name, self._placing.matches(ticket).get(name, 0))
+                self._bind(ticket, name, self._placing.matches(ticket).of(name))
         self._place_late()
         self.changed(name)
 
@@ -178,8 +181,14 @@ class Queueing:
 
     # -- inside
 
+    def _choose(
+        self, ticket: Ticket, matches: Matches, candidates: frozenset[WorkerId]
+    ) -> WorkerId:
+        all_up = len(candidates) == self._fleet.up
+        return self._placing.choose(ticket, matches, None if all_up else candidates)
+
     def _has_place(
-        self, ticket: Ticket, queue: WorkerQueue, candidates: tuple[WorkerId, ...]
+        self, ticket: Ticket, queue: WorkerQueue, candidates: frozenset[WorkerId]
     ) -> bool:
         """Whether it may be bound there. Where nobody else could take it, it may."""
         bound = queue.waiting.count(ticket.request.client)
@@ -189,11 +198,25 @@ class Queueing:
         self._placing.assign(ticket, name, matched_len)
         worker = self._workers[name]
         if worker.queue is None:
+            self._unwait(ticket)
             self._send(ticket, worker)
             return
         worker.queue.bind(ticket)
         if worker.queue.window.has_room:
             self._changed[name] = None
+
+    def _send_lone(self, ticket: Ticket, name: WorkerId, matched_len: int) -> None:
+        """What `_bind` and `run` would do where nobody waits and the engine has room, in one step."""
+        self._placing.assign(ticket, name, matched_len)
+        worker = self._workers[name]
+        queue = worker.queue
+        assert queue is not None and not queue.waiting
+        if queue.send_lone(ticket, self._placing.tokens(ticket, queue.matched(ticket))):
+            self._send(ticket, worker)
+        else:
+            self._wait(ticket)
+        if queue.waiting or not (queue.window.has_room and worker.is_open):
+            del self._roomy[name]
 
     def _unbind(self, ticket: Ticket) -> None:
         assert ticket.queue is not None
@@ -222,16 +245,15 @@ class Queueing:
 
     def _dispatch(self, ticket: Ticket, worker: Worker, queue: WorkerQueue) -> None:
         """It leaves the queue for the engine, and its client has a place free."""
-        prompt = ticket.request.prompt
-        ticket.matched_len = self._placing.tokens(ticket, queue.view.match_len(prompt))
+        ticket.matched_len = self._placing.tokens(ticket, queue.matched(ticket))
         if ticket.evictions != queue.evictions:  # some of its prompt may be forgotten by now
-            self._placing.index.insert(ticket.worker, prompt)
+            self._placing.index.insert(ticket.worker, ticket.request.prompt)
         queue.send(ticket)
+        self._unwait(ticket)
         self._send(ticket, worker)
         self._bind_late(ticket.request.client)
 
     def _send(self, ticket: Ticket, worker: Worker) -> None:
-        self._unwait(ticket)
         ticket.state, ticket.is_told = State.WAITING, False
         worker.tickets.add(ticket)
         self.ready.append(ticket)
@@ -267,7 +289,7 @@ class Queueing:
             self._unbind(best)
         else:
             self.late.remove(best)
-        self._bind(best, name, self._placing.matches(best).get(name, 0))
+        self._bind(best, name, self._placing.matches(best).of(name))
         return True
 
     def _bind_late(self, client: ClientId) -> None:
@@ -276,13 +298,12 @@ class Queueing:
             ticket: Ticket | None = first
             while ticket is not None and (candidates := self._fleet.untried(ticket)):
                 matches = self._placing.matches(ticket)
-                all_up = len(candidates) == self._fleet.up
-                home = self._placing.choose(ticket, matches, None if all_up else candidates)
+                home = self._choose(ticket, matches, candidates)
                 queue = self._workers[home].queue
                 if queue is not None and not self._has_place(ticket, queue, candidates):
                     break
                 self.late.remove(ticket)
-                self._bind(ticket, home, matches.get(home, 0))
+                self._bind(ticket, home, matches.of(home))
                 ticket = self.late.first(ticket.model, client)
 
     def _move(self, tickets: Iterable[Ticket]) -> None:
@@ -307,7 +328,7 @@ class Queueing:
         for ticket in [each for each in self.late if not self._fleet.untried(each)]:
             if self._workers[name].serves(ticket.model):
                 self.late.remove(ticket)
-                self._bind(ticket, name, self._placing.matches(ticket).get(name, 0))
+                self._bind(ticket, name, self._placing.matches(ticket).of(name))
 
     def _wait(self, ticket: Ticket) -> None:
         client = ticket.request.client

@@ -5,7 +5,7 @@ sizes, but all texts are cut at the same places, so more chunks matched is more 
 policies see a block size of 1, and their order is the same as by tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from fairlead.core.block_cache import BlockCache
@@ -57,13 +57,27 @@ class WorkerQueue:
 
     # -- those that are sent
 
+    def matched(self, ticket: Ticket) -> int:
+        """How many leading units of its prompt the engine has cached, or will have. Pure. O(prompt)."""
+        return self.view.match_len(ticket.request.prompt)
+
+    def send_lone(self, ticket: Ticket, matched_len: int) -> bool:
+        """As `bind`, `next` and `send` of all that waits here; False if it waits on. O(prompt)."""
+        ticket.queue, ticket.evictions = self, self.evictions
+        self._tickets[ticket.request.id] = ticket
+        ticket.booked = self._book(ticket.request)
+        self.scheduler.begin()
+        if self.scheduler.propose() is None:
+            self.waiting.add(ticket)
+            return False
+        ticket.matched_len = matched_len
+        self._sent(ticket)
+        return True
+
     def send(self, ticket: Ticket) -> None:
         """It goes to the engine, charged for the prompt tokens that the view lacks. O(prompt)."""
-        assert ticket.booked is not None
         self.waiting.remove(ticket)
-        self.scheduler.admit(ticket.booked, extend_len=ticket.extend_len)
-        ticket.number = self.window.sent(streams=ticket.streams)
-        self.cached(ticket.request.prompt)
+        self._sent(ticket)
 
     def emitted(self, ticket: Ticket) -> None:
         """Charge the outputs counted so far that were not. O(log clients)."""
@@ -99,13 +113,6 @@ class WorkerQueue:
         for ticket in sorted(self.waiting, key=lambda ticket: ticket.request.order):
             ticket.booked = self._book(ticket.request)
 
-    def cached(self, units: Sequence[Unit]) -> None:
-        """The engine has these, or will. O(units)."""
-        view = self.view
-        for unit in units:
-            if unit not in view:
-                view.insert(unit)
-
     def evicted(self, unit: Unit) -> None:
         """The engine has probably not cached it any more."""
         if unit in self.view:
@@ -117,6 +124,12 @@ class WorkerQueue:
         self.view.clear()
         self.evictions += 1
         self.window.restart()
+
+    def _sent(self, ticket: Ticket) -> None:
+        assert ticket.booked is not None
+        self.scheduler.admit(ticket.booked, extend_len=ticket.extend_len)
+        ticket.number = self.window.sent(streams=ticket.streams)
+        self.view.learn(ticket.request.prompt)
 
     def _book(self, request: Request) -> Request:
         """As the scheduler knows it: where its table of clients is full, one of `other`'s."""

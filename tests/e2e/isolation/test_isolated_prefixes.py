@@ -113,4 +113,4 @@ def matched(pair: Pair, client: str, fields: dict[str, Any]) -> int:
     body = json.dumps({"model": "demo", **fields}).encode()
     call = read_call(body, SURFACES[COMPLETIONS.encode()])
     call.salt = Isolation(SECRET).salt(client, "")
-    return pair.index.match(tokenizer.prompt(call).reusable)[pair.engine.url] * BLOCK_LEN
+    return pair.index.match(tokenizer.prompt(call).reusable).of(pair.engine.url) * BLOCK_LEN

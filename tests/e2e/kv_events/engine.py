@@ -145,7 +145,7 @@ class Pair:
         assert tokenizer is not None
         prompt = tokenizer.prompt(call)
         assert prompt.exact, body
-        return self.index.match(prompt.reusable)[self.engine.url] * BLOCK_LEN
+        return self.index.match(prompt.reusable).of(self.engine.url) * BLOCK_LEN
 
     async def ask(self, path: str, body: dict[str, Any], *, around: bool = False) -> int:
         """How many tokens of the prompt the engine says it had; `around` the gateway."""

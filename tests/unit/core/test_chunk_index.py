@@ -71,7 +71,8 @@ def test_the_match_is_the_longest_common_run_of_chunks(
         )
         for worker in "vwx"
     }
-    assert index.match(wanted) == expected
+    found = index.match(wanted)
+    assert {worker: found.of(worker) for worker in "vwx"} == expected
 
 
 def common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -104,7 +105,7 @@ def test_the_index_stays_within_its_bounds(
     for worker in up:
         index.drop_worker(worker)
     index.check()
-    assert index.match(chunks(b"a" * 1000)) == {}
+    assert not index.match(chunks(b"a" * 1000)).levels
 
 
 def test_the_tail_of_a_text_is_forgotten_before_its_head() -> None:
@@ -115,8 +116,8 @@ def test_the_tail_of_a_text_is_forgotten_before_its_head() -> None:
     index.insert("w", old)
     index.insert("w", new)
 
-    assert index.match(old) == {"w": 2}
-    assert index.match(new) == {"w": 4}
+    assert index.match(old).of("w") == 2
+    assert index.match(new).of("w") == 4
 
 
 def test_a_gap_ends_a_match() -> None:
@@ -129,4 +130,4 @@ def test_a_gap_ends_a_match() -> None:
     index.insert("w", text[:1])
     index.insert("w", text[2:])
 
-    assert index.match(text) == {"v": 4, "w": 1}
+    assert [(4, {"v"}), (1, {"v", "w"})] == index.match(text).levels

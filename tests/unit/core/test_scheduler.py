@@ -239,7 +239,7 @@ def test_the_clients_on_record_are_bounded_and_the_sum_is_not_lost():
         scheduler.begin()
         scheduler.finish(admit_next(scheduler))
 
-    assert scheduler.others.extend_len == 3 * 4
+    assert scheduler._received.others.extend_len == 3 * 4
     assert scheduler.service("client-0").extend_len == 0
     assert scheduler.service("client-4").extend_len == 4
 

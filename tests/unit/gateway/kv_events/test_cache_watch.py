@@ -31,7 +31,7 @@ class Scene:
     def has(self, *tokens: int) -> int:
         self.index.check()
         prompt = BlockedTokens(block_len=1).extended(array("I", tokens).tobytes())
-        return self.index.match(prompt.chunks)["w"]
+        return self.index.match(prompt.chunks).of("w")
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(15):

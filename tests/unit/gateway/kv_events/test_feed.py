@@ -33,7 +33,7 @@ class Told:
     def has(self, *tokens: int) -> int:
         prompt = BlockedTokens(block_len=1).extended(array("I", tokens).tobytes())
         self.index.check()
-        return self.index.match(prompt.chunks)["w"]
+        return self.index.match(prompt.chunks).of("w")
 
 
 def batch(*events: Any, at: float = 0.0, rank: int = 0) -> bytes:
