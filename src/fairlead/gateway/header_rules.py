@@ -12,7 +12,6 @@ HEADERS: dict[bytes, int] = {
     **dict.fromkeys(
         (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"http2-settings"), DROPPED
     ),
-    b"x-smg-routing-key": DROPPED,  # what SGLang takes for the client
     **dict.fromkeys((b"upgrade", b"accept-encoding", b"proxy-authorization"), DROPPED),
     b"host": HOST,
     b"connection": CONNECTION,

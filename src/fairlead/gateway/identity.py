@@ -12,11 +12,13 @@ from fairlead.errors import BadRequest, Unauthorized
 from fairlead.gateway.keys import MAX_CLIENT_LEN, is_client_id
 
 ANONYMOUS: Final[ClientId] = "anonymous"
-# Lower case, in order of precedence: llm-d's, its older spelling, smg's.
+# Lower case, in order of precedence: llm-d's, its older spelling, smg's, and the one of which SGLang
+# makes the `routing_key` that it takes for the client.
 TENANT_HEADERS: Final = (
     b"x-llm-d-inference-fairness-id",
     b"x-gateway-inference-fairness-id",
     b"x-smg-tenant-id",
+    b"x-smg-routing-key",
 )
 
 

@@ -8,6 +8,7 @@ import secrets
 from itertools import count
 from typing import NamedTuple, Self
 
+from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import GatewaySettings
 
@@ -54,6 +55,8 @@ class Marks:
             rb"(?:^|\n)access-control-request-headers: *([!-~ ]+?) *\r", re.IGNORECASE
         )
         tenant = (settings.tenant_header_name or "").lower().encode()
+        # A usual one is not among a request's lines: who read them has kept the foremost.
+        self._rank = TENANT_HEADERS.index(tenant) if tenant in TENANT_HEADERS else None
         self._tenant = re.compile(
             rb"(?:^|\n)" + re.escape(tenant) + rb": *([^\r]*?) *\r\n", re.IGNORECASE
         ) if tenant else None  # fmt: skip
@@ -65,7 +68,10 @@ class Marks:
         """What a head means for them. Its own lines stay as they are. O(head)."""
         lines = passed = head.lines
         tenant, twice, echo = head.tenant, head.tenant_twice, b""
-        if self._tenant is not None:
+        if self._rank is not None:
+            if head.tenant_rank != self._rank:
+                tenant, twice = b"", False
+        elif self._tenant is not None:
             # Not even a usual one: whoever sets the named one may let those of callers through.
             named = self._tenant.findall(lines)
             tenant, twice = named[0] if named else b"", len(named) > 1

@@ -206,9 +206,11 @@ def test_of_several_trusted_headers_the_first_kind_counts() -> None:
     async def story(world: World) -> None:
         await world.ask(x_llm_d_inference_fairness_id="new", x_smg_tenant_id="old")
         await world.ask(x_smg_tenant_id="old", x_gateway_inference_fairness_id="middle")
+        await world.ask(x_smg_routing_key="of SGLang")
 
         clients = [received.json()["vllm_xargs"]["fair_client"] for received in world.received()]
-        assert clients == ["new", "middle"]
+        assert clients == ["new", "middle", "of SGLang"]
+        assert not [one for one in world.received() if "routing-key" in one.head.lower()]
 
     play(story, good, trust_tenant_header=True)
 

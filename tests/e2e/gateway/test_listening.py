@@ -226,6 +226,18 @@ def test_a_tenant_header_of_another_name_is_the_only_one_believed() -> None:
     play(story, good, trust_tenant_header=True, tenant_header_name="X-Team")
 
 
+def test_a_usual_tenant_header_can_be_named_as_the_only_one() -> None:
+    """smg's own default, given as a flag."""
+
+    async def story(world: World) -> None:
+        await world.ask(x_smg_tenant_id="gold")
+        await world.ask(x_smg_routing_key="other")
+        clients = [received.json()["vllm_xargs"]["fair_client"] for received in world.received()]
+        assert clients == ["gold", "anonymous"]
+
+    play(story, good, trust_tenant_header=True, tenant_header_name="X-SMG-Tenant-Id")
+
+
 def test_a_page_that_may_ask_may_still_not_operate() -> None:
     async def story(world: World) -> None:
         connection = await world.connect()
