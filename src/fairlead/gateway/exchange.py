@@ -4,7 +4,6 @@ The caller gets nothing before the engine's first piece of body, so that until t
 can take over unnoticed. An answer in one piece is held until it is complete, for the same reason.
 """
 
-from asyncio import get_running_loop
 from collections.abc import Sequence
 from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from time import monotonic
@@ -63,12 +62,13 @@ class Exchange:
         trace: Trace | None = None,
     ) -> None:
         self.ticket = ticket
-        # When it came, was last sent, began to be answered; the last two 0 until then.
+        # When it came, was last sent, began to be answered; the last two 0 until then. By the loop's
+        # own clock, but to the microsecond.
         self.arrived_s, self.sent_s, self.first_s = monotonic(), 0.0, 0.0
         self.deadline = deadline
         self._queue_timeout_s = queue_timeout_s
         # It gives up if it still waits for an engine with room.
-        self._queue_until = get_running_loop().time() + queue_timeout_s
+        self._queue_until = self.arrived_s + queue_timeout_s
         self._host = host
         self._caller: Caller | None = caller
         self._target = target
@@ -192,8 +192,9 @@ class Exchange:
         assert answer is not None
         body = answer.body()
         self._finish().write_whole(head, body)  # first: nobody waits for the accounts
+        assert self._engine is not None, "somebody was asked"
         if head.status not in _ENGINE_FAULTS:
-            self._went_well()
+            self._engine.breaker.succeeded()
         if head.status == 200 and self.surface.charged:
             usage, text = read_whole(self.surface, body)
             self._host.dispatcher.finished(self.ticket, usage)
@@ -275,17 +276,14 @@ class Exchange:
             self._fail()  # a stream without a single event is no answer
             return
         self._finish().end_stream()
-        self._went_well()
+        assert self._engine is not None, "somebody was asked"
+        self._engine.breaker.succeeded()
         self.ticket.output_len = answer.output_len
         self._host.dispatcher.finished(self.ticket, answer.usage)
         text = answer.text() if self._remembers else None
         if text:
             self._host.said(self, text)
         self._host.over(self, 200)
-
-    def _went_well(self) -> None:
-        assert self._engine is not None, "nobody was asked"
-        self._engine.breaker.succeeded()
 
     def _patience_s(self) -> float:
         """How long its engine may be silent. An answer in one piece says nothing until it is there."""
@@ -309,7 +307,7 @@ class Exchange:
         """The engine is given up, and the next is asked, where there is one."""
         dispatcher = self._host.dispatcher
         if self.ticket.state is State.WAITING:  # should it have to queue again, it begins anew
-            self._queue_until = get_running_loop().time() + self._queue_timeout_s
+            self._queue_until = monotonic() + self._queue_timeout_s
         if isinstance(self._answer, StreamedAnswer):
             self.ticket.output_len = self._answer.output_len
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
