@@ -149,14 +149,28 @@ def test_everything_selects_the_gateways_pods():
 
 def test_every_port_by_name_is_one_of_the_pod():
     gateway = container("Deployment", "fairlead-gateway")
-    (port,) = gateway["ports"]
+    http, metrics = gateway["ports"]
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
 
-    assert {gateway[probe]["httpGet"]["port"] for probe in probes} == {port["name"]}
-    assert the("Service")["spec"]["ports"][0]["targetPort"] == port["name"]
-    assert the("NetworkPolicy")["spec"]["ingress"][0]["ports"][0]["port"] == port["name"]
-    names = [one["name"] for one in the("Service")["spec"]["ports"]]
-    assert the("ServiceMonitor")["spec"]["endpoints"][0]["port"] in names
+    assert {gateway[probe]["httpGet"]["port"] for probe in probes} == {http["name"]}
+    names = [http["name"], metrics["name"]]
+    assert [one["targetPort"] for one in the("Service")["spec"]["ports"]] == names
+    allowed = [one["ports"] for one in the("NetworkPolicy")["spec"]["ingress"]]
+    assert [port["port"] for (port,) in allowed] == names
+
+
+def test_metrics_are_read_where_they_are_and_not_by_callers(config):
+    """They name tenants, and what each of them uses."""
+    http, metrics = container("Deployment", "fairlead-gateway")["ports"]
+    (endpoint,) = the("ServiceMonitor")["spec"]["endpoints"]
+    (port,) = [one for one in the("Service")["spec"]["ports"] if one["name"] == endpoint["port"]]
+
+    assert port["targetPort"] == metrics["name"]
+    assert config.prometheus_port == port["port"] == metrics["containerPort"]
+    assert http["containerPort"] != config.prometheus_port
+    callers, prometheus = the("NetworkPolicy")["spec"]["ingress"]
+    assert {"podSelector": {}} in callers["from"]
+    assert {"podSelector": {}} not in prometheus["from"]
 
 
 @pytest.mark.parametrize(("kind", "name"), PODS)
