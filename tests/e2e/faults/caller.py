@@ -29,9 +29,11 @@ class Ask:
     stream: bool = False
     leaves_after_s: float | None = None
     patience_s: float = 30.0
-    fields: tuple[tuple[str, Any], ...] = ()
+    instead: bytes | None = None  # of a body that asks for an answer
 
     def body(self) -> bytes:
+        if self.instead is not None:
+            return self.instead
         prompt = f"{self.text}{MARK}{self.number}{MARK}"
         return json.dumps(
             {
@@ -40,7 +42,6 @@ class Ask:
                 "max_tokens": self.max_tokens,
                 "stream": self.stream,
                 "user": self.client,
-                **dict(self.fields),
             }
         ).encode()
 

@@ -126,7 +126,7 @@ def test_clients_who_ask_once_leave_little_behind(tmp_path: Path, say: Say) -> N
         with strangers.quick_engine() as url:
             async with running(tmp_path, worker_urls=[url], **strangers.SETTINGS) as process:
                 left = await strangers.pass_by(process, CLIENTS)
-        assert left < strangers.CLIENT_BYTES, left
+        assert left < 2 * strangers.CLIENT_BYTES, left  # so few, and tables still grow by doubling
         say(f"{CLIENTS} clients, {left:.0f} bytes each")
 
     asyncio.run(run())
