@@ -9,8 +9,8 @@ import orjson
 
 from fairlead.dispatch import Dispatcher
 from fairlead.errors import NoEngine, NotFound
-from fairlead.gateway.observability import Observability
 from fairlead.gateway.seeing import dashboard
+from fairlead.gateway.seeing.observability import Observability
 from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.workers import Workers
 

@@ -24,7 +24,7 @@ from fairlead.errors import (
 )
 from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import parse_worker_url
-from fairlead.gateway.workers import Watch, Workers
+from fairlead.gateway.workers import WatchedEngine, Workers
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ def allowed(methods: tuple[bytes, ...]) -> str:
     return ", ".join(method.decode() for method in methods)
 
 
-def _described(url: str, watch: Watch, worker: Worker) -> dict[str, object]:
+def _described(url: str, watch: WatchedEngine, worker: Worker) -> dict[str, object]:
     """How fair it can be depends on what the engine reports (DESIGN 3.4)."""
     basis = {
         None: "not known yet",

@@ -13,7 +13,6 @@ from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import ConfigError, MethodNotAllowed, NoEngine, NotFound
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.admission import Admission
-from fairlead.gateway.cache_metrics import CacheMetrics
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.connections import TURNS, Connections
@@ -26,12 +25,13 @@ from fairlead.gateway.intake import Intake
 from fairlead.gateway.listeners import Listeners
 from fairlead.gateway.loads import Loads
 from fairlead.gateway.marks import Marks
-from fairlead.gateway.observability import Observability
 from fairlead.gateway.parts import make_identity, make_router, queue_rules
 from fairlead.gateway.reload import changed_while_running
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
+from fairlead.gateway.seeing.cache_metrics import CacheMetrics
 from fairlead.gateway.seeing.dashboard import DATA
+from fairlead.gateway.seeing.observability import Observability
 from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of

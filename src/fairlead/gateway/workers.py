@@ -28,7 +28,7 @@ _DRAIN_INTERVAL_S = 0.05
 
 
 @dataclass(slots=True, eq=False)
-class Watch:
+class WatchedEngine:
     """One engine under observation."""
 
     engine: Engine
@@ -54,14 +54,14 @@ class Workers:
         self._dispatcher = dispatcher
         self._move = move
         self._settings = settings
-        self._watches: dict[WorkerId, Watch] = {}
+        self._watches: dict[WorkerId, WatchedEngine] = {}
         self._tls: SSLContext | None = None
         self.check(settings.worker_urls)  # what is wrong is known at the start
 
     def __contains__(self, url: WorkerId) -> bool:
         return url in self._watches
 
-    def watches(self) -> list[tuple[WorkerId, Watch, Worker]]:
+    def watches(self) -> list[tuple[WorkerId, WatchedEngine, Worker]]:
         """Each engine as it is watched, and as the dispatcher knows it."""
         known = self._dispatcher.workers
         return [(url, watch, known[url]) for url, watch in self._watches.items()]
@@ -108,7 +108,7 @@ class Workers:
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
         )
-        watch = Watch(engine=engine, soon=asyncio.Event(), declared=model)
+        watch = WatchedEngine(engine=engine, soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
         self._dispatcher.worker_down(url)  # known, and not up yet
         watch.tasks.append(asyncio.get_running_loop().create_task(self._observe(watch)))
@@ -239,14 +239,14 @@ class Workers:
             models is None or other.models is None or models & other.models for other in others
         )
 
-    async def _drained(self, watch: Watch) -> None:
+    async def _drained(self, watch: WatchedEngine) -> None:
         url = watch.engine.url
         while watch.draining and self._dispatcher.workers[url].tickets:
             await asyncio.sleep(_DRAIN_INTERVAL_S)
         if watch.draining:
             asyncio.get_running_loop().call_soon(self.remove, url)  # which ends all its tasks
 
-    async def _observe(self, watch: Watch) -> None:
+    async def _observe(self, watch: WatchedEngine) -> None:
         """Probe for ever."""
         while True:
             watch.soon.clear()
@@ -265,7 +265,7 @@ class Workers:
             except TimeoutError:
                 pass
 
-    async def _look(self, watch: Watch) -> bool:
+    async def _look(self, watch: WatchedEngine) -> bool:
         """Probe once and draw the conclusions; whether the engine is well."""
         healthy = await self._probe(watch)
         up = self._dispatcher.workers[watch.engine.url].up
@@ -279,7 +279,7 @@ class Workers:
             self.lost(watch.engine.url)
         return healthy
 
-    def _welcome(self, watch: Watch) -> None:
+    def _welcome(self, watch: WatchedEngine) -> None:
         url, breaker = watch.engine.url, watch.engine.breaker
         names = [watch.declared] if watch.declared else [str(m["id"]) for m in watch.models]
         stuck = self._dispatcher.worker_up(url, models=names or None)
@@ -290,7 +290,7 @@ class Workers:
         self._move_from(url, stuck)
         _log.info("engine %s is up, with %s", url, ", ".join(names) or "models it does not list")
 
-    async def _probe(self, watch: Watch) -> bool:
+    async def _probe(self, watch: WatchedEngine) -> bool:
         """Whether the engine says it is well; learns its models while it is not in use."""
         try:
             status, _ = await self._get(watch, self._settings.health_check_endpoint.encode())
@@ -307,12 +307,12 @@ class Workers:
         self._note(watch, None)
         return True
 
-    def _note(self, watch: Watch, problem: str | None) -> None:
+    def _note(self, watch: WatchedEngine, problem: str | None) -> None:
         """Say once what is wrong."""
         if problem is not None and problem != watch.problem:
             _log.warning("engine %s: probe failed: %s", watch.engine.url, problem)
         watch.problem = problem
 
-    async def _get(self, watch: Watch, path: bytes) -> tuple[int, bytes]:
+    async def _get(self, watch: WatchedEngine, path: bytes) -> tuple[int, bytes]:
         timeout_s = self._settings.health_check_timeout_secs
         return await Probe().get(watch.engine, path, timeout_s=timeout_s)

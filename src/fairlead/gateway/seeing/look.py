@@ -16,7 +16,7 @@ from fairlead.dispatch import Dispatcher, State, Worker
 from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.ranking import Ranking
 from fairlead.gateway.seeing.recorder import Recorder, service
-from fairlead.gateway.workers import Watch
+from fairlead.gateway.workers import WatchedEngine
 from fairlead.schedulers.dlpm import DLPM
 
 # Clients shown by name; all others are one.
@@ -28,7 +28,7 @@ MOST_WAITING = 250
 # The change of one that was not busy.
 _NOTHING = [0] * 6
 
-Watches = Callable[[], list[tuple[WorkerId, Watch, Worker]]]
+Watches = Callable[[], list[tuple[WorkerId, WatchedEngine, Worker]]]
 
 
 @dataclass(slots=True)
@@ -238,7 +238,9 @@ class Look:
             "clients": [seen.gap.first, seen.gap.second],
         }
 
-    def _worker(self, known: tuple[WorkerId, Watch, Worker]) -> tuple[str, dict[str, object]]:
+    def _worker(
+        self, known: tuple[WorkerId, WatchedEngine, Worker]
+    ) -> tuple[str, dict[str, object]]:
         name, watch, worker = known
         router, queue = self._dispatcher.router, worker.queue
         outstanding = getattr(router, "outstanding", None)

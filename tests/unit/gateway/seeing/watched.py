@@ -7,9 +7,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, Ticket, Usage
-from fairlead.gateway.observability import Observability
 from fairlead.gateway.seeing.exposition import Exposition
 from fairlead.gateway.seeing.look import Look
+from fairlead.gateway.seeing.observability import Observability
 from fairlead.gateway.seeing.recorder import Recorder
 from fairlead.routers.d2lpm import D2LPM
 

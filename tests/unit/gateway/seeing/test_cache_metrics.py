@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry
 
 from fairlead.core.estimates import Estimates
 from fairlead.errors import ConfigError
-from fairlead.gateway.cache_metrics import CacheMetrics
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.openai import read_call
+from fairlead.gateway.seeing.cache_metrics import CacheMetrics
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface.completions import COMPLETIONS
 
