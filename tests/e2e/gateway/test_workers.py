@@ -238,7 +238,8 @@ def test_the_description_names_every_path_of_the_surface_and_its_methods() -> No
         for path, methods in PATHS.items():
             assert described[path.decode()] == {method.decode() for method in methods}
         for path in sorted(set(described) - {path.decode() for path in PATHS}):
-            assert (described[path], (await world.get(path)).status) == ({"GET"}, 200)
+            known = path.replace("{id}", "m")
+            assert (described[path], (await world.get(known)).status) == ({"GET"}, 200)
 
     play(story, good)
 
@@ -250,6 +251,10 @@ def test_answers_are_as_the_description_says() -> None:
             ("/workers", await operate(world, "GET", "/workers")),
             ("/scheduler", await operate(world, "GET", "/scheduler")),
             ("/health", await world.get("/health")),
+            ("/version", await world.get("/version")),
+            ("/v1/models", await world.get("/v1/models")),
+            ("/v1/models/{id}", await world.get("/v1/models/m")),
+            ("/dashboard/data", await world.get("/dashboard/data?since=1")),
         ):
             content = document["paths"][path]["get"]["responses"]["200"]["content"]
             schema = {**content["application/json"]["schema"], "components": document["components"]}
