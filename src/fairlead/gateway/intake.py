@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
+from time import monotonic
 from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
@@ -257,9 +258,5 @@ class Intake:
             return False
         return prompt.exact and index.knowledge(worker) is Knowledge.COMPLETE
 
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()
-
     def _deadline(self) -> float:
-        return self._loop.time() + self._timeout_s
+        return monotonic() + self._timeout_s

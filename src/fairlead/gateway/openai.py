@@ -48,8 +48,8 @@ class Call:
     def text(self) -> bytes:
         """All that a cached prefix depends on, as bytes."""
         if self.tokens is not None:
-            return self.head.encode("utf-8", "surrogatepass") + b"\0" + self.tokens
-        return _SEPARATOR.join((self.head, *self.parts)).encode("utf-8", "surrogatepass")
+            return self.head.encode() + b"\0" + self.tokens
+        return _SEPARATOR.join((self.head, *self.parts)).encode()
 
 
 def read_call(body: bytes, surface: Surface) -> Call:

@@ -39,14 +39,15 @@ def conversation(
         raise BadRequest(f"{name} must be a list of at least one message", param=name)
     check_count(messages, name)
     for number, message in enumerate(messages):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        role = message.get("role") if isinstance(message, dict) else None
+        if not isinstance(role, str):
             where = f"{name}[{number}]"
             if others and isinstance(message, dict) and "role" not in message:
                 parts.append(dumped(message, name))
                 continue
             raise BadRequest(f"{where} must be an object with a string `role`", param=where)
         content = message.get("content")
-        parts.append(message["role"])
+        parts.append(role)
         if isinstance(content, str):
             parts.append(content)
         elif isinstance(content, list):
