@@ -21,7 +21,7 @@ from fairlead.core.request import Unit, WorkerId
 # Bytes in the chunks of a text, from its beginning: small where short prompts part, larger behind,
 # so that a match is known to within a quarter and 80 KB are 41 chunks. What comes after 16 MiB no
 # longer counts: no prompt is that long.
-_SIZES = (256,) * 4 + (512,) * 6 + (1024,) * 16 + (4096,) * 4091
+_SIZES = [256] * 4 + [512] * 6 + [1024] * 16 + [4096] * 4091
 _ENDS = tuple(accumulate(_SIZES))
 # Depth in the high bits, where a chunk begins, where it ends.
 _SUM_BITS = 64

@@ -265,20 +265,20 @@ class Queueing:
     def _pull(self, name: WorkerId, worker: Worker) -> bool:
         """Bind to this engine the ticket elsewhere whose client it owes most; False if there is none.
 
-        O(workers + models): it looks at a few late-bound clients and at a few of the longest queue that
-        has something for it.
+        O(models), and O(workers) if any are bound: it looks at a few late-bound clients and at a few of
+        the longest queue that has something for it.
         """
         if not self._size:
             return False
         assert worker.queue is not None
         offers = self.late.offers(name, worker)
-        queues = [each.queue for each in self._workers.values() if each.queue is not None]
-        others = [queue for queue in queues if queue is not worker.queue]
-        for queue in sorted(others, key=lambda queue: -len(queue.waiting)):
-            bound = queue.waiting.offers(name, worker, newest=True) if queue.waiting else []
-            if bound:
-                offers += bound
-                break
+        if self._size > len(self.late):
+            others = [other.queue for other in self._workers.values() if other is not worker]
+            queues = [queue for queue in others if queue is not None and queue.waiting]
+            for queue in sorted(queues, key=lambda queue: -len(queue.waiting)):
+                if bound := queue.waiting.offers(name, worker, newest=True):
+                    offers += bound
+                    break
         if not offers:
             return False
         credit = worker.queue.scheduler.policy.credit

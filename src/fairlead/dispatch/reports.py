@@ -29,7 +29,7 @@ class Reports:
         answers = _MAX_CHOICES + ticket.request.input_len
         ticket.output_len = min(usage.output_len, ticket.request.max_tokens * answers)
         if not usage.prompt_len:
-            return ticket.extend_len
+            return ticket.estimated_len
         if worker is not None and usage.by_flag:
             usage = _completed(worker, usage)
         request, text_len = ticket.request, ticket.text_len
@@ -42,7 +42,7 @@ class Reports:
         if usage.cached_len is not None:
             self.estimates.compare(
                 ticket.worker,
-                estimated=ticket.extend_len,
+                estimated=ticket.estimated_len,
                 reported=extend_len,
                 prompt_len=prompt_len,
             )
