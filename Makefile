@@ -9,8 +9,9 @@ ARGS ?=
 # A file's tests stay together, and those that drive engines come last and alone: tests/conftest.py.
 ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
+MINUTES ?= 20
 
-.PHONY: serve test check bench fuzz compiled docs demo nightly install install-dev install-programs
+.PHONY: serve test check bench fuzz soak compiled docs demo nightly install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -39,6 +40,9 @@ fuzz: install-dev  ## every parser by libFuzzer, SECONDS_EACH (600); what it lea
 	for target in requests answers streams bodies; do \
 		$(BIN)/python -m tests.fuzz $$target build/fuzz/$$target -max_total_time=$(SECONDS_EACH) \
 			-artifact_prefix=build/fuzz/$$target- || exit 1; done
+
+soak: install-dev  ## a mixed load on a gateway whose engines fail, MINUTES (20); ARGS=--write keeps the result
+	$(BIN)/python -m tests.e2e.faults --minutes $(MINUTES) $(ARGS)
 
 compiled: install-dev  ## the simulator's speed with the hot modules compiled; takes a C compiler
 	rm -rf .venvs/compiled

@@ -33,7 +33,11 @@ def running() -> Iterator[Running]:
     """Started once for a file, since it takes half a minute. Without vLLM this is an error, never a skip."""
     options = serve.ServeOptions(
         gateway=settings.make(
-            {"port": 0, "tenant_api_key": [f"{name}:{key}" for name, key in KEYS.items()]},
+            {
+                "port": 0,
+                "tenant_api_key": [f"{name}:{key}" for name, key in KEYS.items()],
+                "health_check_interval_secs": 1,
+            },
             where="tests",
         ),
         quantum=512,

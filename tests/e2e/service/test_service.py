@@ -12,6 +12,7 @@ import pytest
 from openai import OpenAI
 
 from fairlead.engines.local import completes
+from tests.e2e.deploy.processes import until
 from tests.e2e.service.conftest import KEYS, Running
 
 pytestmark = pytest.mark.e2e
@@ -131,17 +132,20 @@ def test_an_engine_does_not_speak_to_strangers(running: Running):
     assert not completes(port, "demo", KEYS["heavy"])
 
 
-def test_a_killed_engine_loses_nothing_that_had_not_begun(running: Running):
-    """kill -9 on one engine in the middle of a flood.
-
-    Streams that had begun on it end with an error; everything else is answered, by the other
-    engine or by this one once it is back.
-    """
-    client = client_of(running, "heavy")
-    pid = running.service.engines[0].pid
+def processes_of(running: Running, number: int) -> list[psutil.Process]:
+    pid = running.service.engines[number].pid
     assert pid is not None
-    victims = psutil.Process(pid).children(recursive=True)
-    stories: list[tuple[bool, bool, str]] = []
+    return psutil.Process(pid).children(recursive=True)
+
+
+Story = tuple[bool, bool, str]  # an answer began, was whole, or ended with this error
+
+
+def ask_together(
+    running: Running, callers: int
+) -> tuple[list[concurrent.futures.Future[None]], list[Story]]:
+    """So many streams at once, and what became of each, as soon as it has ended."""
+    client, stories = client_of(running, "heavy"), list[Story]()
 
     def ask(number: int) -> None:
         begun = whole = False
@@ -161,13 +165,52 @@ def test_a_killed_engine_loses_nothing_that_had_not_begun(running: Running):
             error = str(failure)
         stories.append((begun, whole, error))
 
-    with concurrent.futures.ThreadPoolExecutor(40) as pool:
-        asked = [pool.submit(ask, number) for number in range(40)]
-        while not any(begun for begun, _, _ in stories):
-            time.sleep(0.05)
-        for process in victims:
-            process.kill()
-        concurrent.futures.wait(asked, timeout=120)
+    pool = concurrent.futures.ThreadPoolExecutor(callers)
+    asked = [pool.submit(ask, number) for number in range(callers)]
+    pool.shutdown(wait=False)
+    return asked, stories
+
+
+def until_up(running: Running, *, number: int, within_s: float = 60) -> None:
+    """Until the gateway uses so many engines."""
+
+    def are_up() -> bool:
+        with urllib.request.urlopen(f"{running.service.url}/workers", timeout=5) as answer:
+            return sum(worker["up"] for worker in json.load(answer)["workers"]) == number
+
+    until(are_up, within_s=within_s)
+
+
+def test_an_engine_that_stops_for_a_while_costs_time_and_nothing_else(running: Running):
+    """SIGSTOP: what it had not begun moves when its probes fail; the rest goes on at SIGCONT."""
+    asked, stories = ask_together(running, 24)
+    until(lambda: bool(stories))
+    stopped = processes_of(running, 0)
+    for process in stopped:
+        process.suspend()
+    until_up(running, number=1)
+    until(lambda: len(stories) >= 20, within_s=90)  # four may have begun where it stopped
+    for process in stopped:
+        process.resume()
+    concurrent.futures.wait(asked, timeout=120)
+
+    assert [story for story in stories if not story[1]] == []
+    assert len(stories) == 24
+    until_up(running, number=2)
+
+
+def test_a_killed_engine_loses_nothing_that_had_not_begun(running: Running):
+    """kill -9 on one engine in the middle of a flood.
+
+    Streams that had begun on it end with an error; everything else is answered, by the other
+    engine or by this one once it is back.
+    """
+    asked, stories = ask_together(running, 40)
+    while not any(begun for begun, _, _ in stories):
+        time.sleep(0.05)
+    for process in processes_of(running, 0):
+        process.kill()
+    concurrent.futures.wait(asked, timeout=120)
 
     lost = [story for story in stories if not story[1]]
     assert len(stories) == 40
