@@ -179,7 +179,8 @@ class RequestReader:
         if not self.receiving:  # what was wrong came after a request that was right
             self._incoming = Incoming(RequestHead())
         elif self._heading is not None:
-            self._incoming.lines = self._heading.finish().lines
+            head = self._heading.finish()
+            self._incoming.lines, head.surface = head.lines, surface_of(head.target)
         self._incoming.refusal = error
         self._incoming.status = status
         self._incoming.keep_alive = False

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -92,9 +93,9 @@ async def in_every_way(world: World) -> None:
 
 
 def test_no_prompt_no_answer_and_no_key_is_written(
-    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    pages = []
+    pages, access_log = [], tmp_path / "access.log"
 
     async def story(world: World) -> None:
         await in_every_way(world)
@@ -104,6 +105,7 @@ def test_no_prompt_no_answer_and_no_key_is_written(
             "/readiness",
             "/health",
             "/dashboard",
+            "/dashboard/data",
             "/openapi.json",
         ):
             pages.append((await world.get(path)).body.decode())
@@ -113,11 +115,15 @@ def test_no_prompt_no_answer_and_no_key_is_written(
         story, by_seed, tenant_api_key=(f"alice:{KEY}",), log_level="debug",
         idle_timeout_secs=0.2, first_byte_timeout_secs=0.2, max_payload_size=100_000,
         disable_circuit_breaker=True, health_failure_threshold=1000,
+        access_log=str(access_log),
     )  # fmt: skip
 
+    requests = access_log.read_text()
+    statuses = {json.loads(line)["status"] for line in requests.splitlines()}
+    assert statuses >= {200, 400, 401, 404, 413, 499, 502, 503}
     written = capfd.readouterr()
     logged = [record.getMessage() + str(record.exc_info) for record in caplog.records]
-    assert MARK not in "\n".join((*pages, *logged, written.out, written.err))
+    assert MARK not in "\n".join((*pages, *logged, requests, written.out, written.err))
     assert 'client="alice"' in pages[0]
     assert not [text for text in logged if "Traceback" in text or "Error" in text]
 
