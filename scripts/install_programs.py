@@ -1,6 +1,6 @@
-"""Makes sure of nginx, systemd-analyze and faketime for the tests: Debian's packages, unpacked beside us.
+"""Makes sure of what the tests run besides us, nginx for one: Debian's packages, unpacked beside us.
 
-Unpacked, not installed: Debian would start nginx, and nothing of the machine is to change. Where that cannot
+Unpacked, not installed: Debian would start some, and nothing of the machine is to change. Where that cannot
 be done it says so and succeeds: their tests are then skipped with a reason, which CI does not accept.
 Standard library only.
 """
@@ -12,7 +12,12 @@ import sys
 from pathlib import Path
 
 # Each program, and the package that it is in.
-PACKAGES = {"nginx": "nginx", "systemd-analyze": "systemd", "faketime": "faketime"}
+PACKAGES = {
+    "nginx": "nginx",
+    "systemd-analyze": "systemd",
+    "faketime": "faketime",
+    "redis-server": "redis-server",
+}
 UNPACKED = Path(__file__).resolve().parents[1] / ".venvs" / "debian"
 TRIES = 3  # mirrors have bad moments
 

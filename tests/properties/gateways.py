@@ -106,7 +106,7 @@ class Gateways:
     def _exchange(self, number: int) -> None:
         shared = self.shared[number]
         reports: Mapping[str, Report] = shared.reports()
-        heard = self.accounts.exchange(str(number), reports, shared.quantum_of)
+        heard = self.accounts.exchange(str(number), reports, shared.quantum_of())
         self.news.append((self.step_number + self.delay, number, heard))
 
     def _send(self, number: int, ticket: Ticket) -> None:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from fairlead.core.protocols import Sharing
 from fairlead.core.request import ClientId, WorkerId
-from fairlead.dispatch.accounts import News, Report
+from fairlead.dispatch.accounts import News, QuantumOf, Report
 from fairlead.dispatch.dispatcher import Dispatcher
 
 # Clients that one report names as waiting, and as charged: with more, some count at this gateway only.
@@ -40,9 +40,9 @@ class Shared:
             )
         return reports
 
-    def quantum_of(self, client: ClientId) -> int:
+    def quantum_of(self) -> QuantumOf:
         """Q_i in units, the same for every engine; there is one that is shared."""
-        return next(iter(self._policies().values())).quantum_of(client)
+        return next(iter(self._policies().values())).quantum_of
 
     def adopt(self, news: Mapping[WorkerId, News]) -> None:
         """Go on by what the account says, the last reports included. O(clients in it)."""

@@ -7,6 +7,7 @@ from fairlead.core.service import Weights
 from fairlead.dispatch import QueueRules
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.sharing.stores import InRedis, SharedMemory, Store
 from fairlead.routers import ROUTERS
 from fairlead.routers.d2lpm import D2LPM
 
@@ -30,7 +31,17 @@ def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | Non
         weights=weights,
         queue_size=settings.queue_size,
         window=settings.max_engine_requests,
+        shared=settings.shares(),
     )
+
+
+def make_store(settings: GatewaySettings, memory: int | None) -> Store | None:
+    """Where the account lies that several gateways keep; None: there is none. Raises ConfigError."""
+    if settings.queue == "engine":
+        return None
+    if settings.share_url is not None:
+        return InRedis(settings.share_url, settings.share_key)
+    return SharedMemory(memory) if memory is not None else None
 
 
 def make_router(settings: GatewaySettings, weights: Weights) -> Router:

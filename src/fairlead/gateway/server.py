@@ -25,7 +25,7 @@ from fairlead.gateway.intake import Intake
 from fairlead.gateway.listeners import Listeners
 from fairlead.gateway.loads import Loads
 from fairlead.gateway.marks import Marks
-from fairlead.gateway.parts import make_identity, make_router, queue_rules
+from fairlead.gateway.parts import make_identity, make_router, make_store, queue_rules
 from fairlead.gateway.reload import changed_while_running
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
@@ -34,6 +34,7 @@ from fairlead.gateway.seeing.dashboard import DATA
 from fairlead.gateway.seeing.observability import Observability
 from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
+from fairlead.gateway.sharing.exchanging import Exchanging
 from fairlead.gateway.surface import path_of
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
@@ -45,9 +46,12 @@ _LAST_WORDS_S = 1.0
 
 
 class Gateway:
-    """One gateway: `await start()`, serve, `await stop()`. Engines may come and go meanwhile."""
+    """One gateway: `await start()`, serve, `await stop()`. Engines may come and go meanwhile.
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    `memory`: the file in which the processes of one gateway keep their account, where Redis does not.
+    """
+
+    def __init__(self, settings: GatewaySettings, memory: int | None = None) -> None:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
@@ -73,6 +77,7 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
+        self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
         self._make_surfaces(settings)
         self._connections = Connections(
             limit=lambda: self.settings.max_connections,
@@ -115,6 +120,7 @@ class Gateway:
             retries=self._retries,
         )
         self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
+        self._observability.add(self._exchanging)
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self._workers,
@@ -160,6 +166,7 @@ class Gateway:
         self._ticker = self._loop.create_task(self._tick())
         if settings.queue != "engine":
             self._loads.start()
+        self._exchanging.start()
 
     async def stop(self) -> None:
         """Say so, take no more, finish what is under way for as long as the settings allow, close."""
@@ -184,6 +191,7 @@ class Gateway:
             connection.abort()
         self._ticker.cancel()
         self._loads.close()
+        await self._exchanging.close()
         self._intake.close()
         await self._workers.close()
         self._caches.close()

@@ -11,10 +11,11 @@ from fairlead.gateway.settings.listening import Administering, Limits, Listening
 from fairlead.gateway.settings.queueing import Waiting
 from fairlead.gateway.settings.routing import Routing
 from fairlead.gateway.settings.seeing import Watching
+from fairlead.gateway.settings.sharing import Sharing
 
 GROUPS: tuple[type[Group], ...] = (
     Listening, Engines, Health, Patience, Retrying, Breaking, Routing, Waiting, Caching, Identifying,
-    Limits, Administering, Watching,
+    Limits, Sharing, Administering, Watching,
 )  # fmt: skip
 
 
@@ -30,6 +31,7 @@ class GatewaySettings(
     Caching,
     Identifying,
     Limits,
+    Sharing,
     Administering,
     Watching,
 ):
@@ -45,6 +47,12 @@ class GatewaySettings(
         needs = {
             "isolation_secret": (self.isolate_prefixes, "--isolate-prefixes"),
             "trace_ratio": (self.otlp_traces_endpoint is not None, "--otlp-traces-endpoint"),
+            "share_url": (
+                self.queue != "engine" and self.scheduler == "dlpm",
+                "--scheduler dlpm here",
+            ),
+            "share_key": (self.share_url is not None, "--share-url"),
+            "share_interval_secs": (self.shares(), "--share-url"),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
                 Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")

@@ -1,0 +1,33 @@
+"""Settings of several gateways in front of the same engines: what they share, and how often."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from fairlead.gateway.settings.declaring import Group, setting
+
+
+def redis_url(url: str) -> str:
+    """An address that Redis clients know. Raises ValueError."""
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("expected redis://HOST:PORT, rediss://HOST:PORT or unix://PATH")
+    return url
+
+
+RedisUrl = Annotated[str, AfterValidator(redis_url)]
+
+
+class Sharing(Group):
+    """Several gateways."""
+
+    share_url: RedisUrl | None = setting(
+        None, "redis://HOST:PORT, where several gateways keep one account", "URL", secret=True
+    )
+    share_key: str = setting("fairlead", "gateways with the same key share", "KEY")
+    share_interval_secs: float = setting(
+        0.1, "between two exchanges with the account", "S", ge=0.01, le=10
+    )
+
+    def shares(self) -> bool:
+        """Whether there is an account at all."""
+        return self.share_url is not None

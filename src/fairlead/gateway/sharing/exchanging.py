@@ -1,0 +1,172 @@
+"""Exchanges with the shared account a few times a second, off every request's way.
+
+Whatever fails there, requests are served: by what was known last for the others' charges, and as if
+nobody waited elsewhere. What was charged meanwhile is not told afterwards: nobody pays for the outage.
+"""
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fairlead.core.request import WorkerId
+from fairlead.dispatch import Accounts, Dispatcher, News, Shared
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.sharing.stores import TIMEOUT_S, Busy, Store
+from fairlead.gateway.sharing.written import read, write
+
+_log = logging.getLogger(__name__)
+
+# A gateway that has not been heard of for so long, and so many exchanges, holds nobody back.
+_SILENT_S = 1.0
+_SILENT_EXCHANGES = 5
+# Longest wait before a store that failed is tried again.
+_MOST_PAUSE_S = 5.0
+
+
+class Peers:
+    """Which of the gateways in an account are gone: by our own clock, since theirs may differ."""
+
+    def __init__(self, own: str, *, patience_s: float) -> None:
+        self._own = own
+        self._patience_s = patience_s
+        self._seen: dict[str, tuple[int, float]] = {}  # beats, and since when it has had so many
+
+    def silent(self, accounts: Accounts, now: float) -> list[str]:
+        """Those whose reports have stopped. O(gateways)."""
+        seen = {}
+        for name, peer in accounts.peers.items():
+            beats, since = self._seen.get(name, (-1, now))
+            seen[name] = (beats, since) if beats == peer.beats else (peer.beats, now)
+        self._seen = seen
+        return [
+            name
+            for name, (_, since) in seen.items()
+            if now - since > self._patience_s and name != self._own
+        ]
+
+
+class Exchanging(Collector):
+    """Exchanges from `start` to `close`; as a collector, its metrics."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, store: Store | None, settings: GatewaySettings
+    ) -> None:
+        self._shared = Shared(dispatcher)
+        self._store = store  # None: this gateway stands alone
+        self._interval_s = settings.share_interval_secs
+        self._name = secrets.token_hex(8)
+        patience_s = max(_SILENT_S, _SILENT_EXCHANGES * self._interval_s)
+        self._peers = Peers(self._name, patience_s=patience_s)
+        self._random = random.Random()  # or gateways that met once would meet at each exchange
+        self._failures = 0  # in a row
+        self._counts = {"ok": 0, "busy": 0, "failed": 0}
+        self._gateways = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False  # to cancel is not enough: Redis' client may take that for a timeout
+
+    def start(self) -> None:
+        """Begin; there is an event loop."""
+        if self._store is not None:
+            self._task = asyncio.get_running_loop().create_task(self._run(self._store))
+
+    async def close(self) -> None:
+        """Say that we are gone, if somebody listens."""
+        if self._task is None or self._store is None:
+            return
+        self._closing = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        if not self._failures:
+            try:
+                async with asyncio.timeout(TIMEOUT_S):
+                    await self._store.change(self._leave)
+            except (Busy, OSError, TimeoutError, ValueError):
+                _log.debug("the account was not told that we stop")
+        await self._store.close()
+
+    def collect(self) -> Iterator[Metric]:
+        if self._store is None:
+            return
+        yield GaugeMetricFamily(
+            "fairlead_sharing_up",
+            "1 while the shared account answers; 0: fair among this gateway's own callers only.",
+            value=int(not self._failures),
+        )
+        yield GaugeMetricFamily(
+            "fairlead_sharing_gateways",
+            "Gateways that keep the account, this one included.",
+            value=self._gateways,
+        )
+        exchanges = CounterMetricFamily(
+            "fairlead_sharing_exchanges",
+            "Exchanges with the account; busy: others were quicker, and the next one tells it all.",
+            labels=["outcome"],
+        )
+        for outcome, number in self._counts.items():
+            exchanges.add_metric([outcome], number)
+        yield exchanges
+
+    async def _run(self, store: Store) -> None:
+        while not self._closing:
+            pause = self._interval_s
+            try:
+                await self._exchange(store)
+            except Busy:
+                self._counts["busy"] += 1
+            except (OSError, TimeoutError, ValueError) as error:
+                self._fail(error)
+                pause = min(_MOST_PAUSE_S, pause * 2.0 ** min(self._failures, 16))
+            except Exception as error:  # noqa: BLE001 - our bug, but nobody else goes on sharing
+                _log.error("sharing: %s: %s", type(error).__name__, error)
+                self._fail(error)
+            if not self._closing:
+                await asyncio.sleep(pause * self._random.uniform(0.8, 1.0))
+
+    async def _exchange(self, store: Store) -> None:
+        """Raises Busy, OSError or ValueError."""
+        reports = self._shared.reports()
+        if not reports:  # no queue here, or one that cannot be shared
+            return
+        quantum_of, now = self._shared.quantum_of(), asyncio.get_running_loop().time()
+        heard: dict[WorkerId, News] = {}
+
+        def change(written: bytes | None) -> bytes:
+            accounts = read(written)
+            accounts.forget(self._peers.silent(accounts, now))
+            heard.update(accounts.exchange(self._name, reports, quantum_of))
+            self._gateways = len(accounts.peers)
+            return write(accounts)
+
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                await store.change(change)
+        except Busy:
+            self._shared.take_back(reports)
+            raise
+        if self._failures:
+            _log.warning("the shared account answers again")
+        self._failures = 0
+        self._counts["ok"] += 1
+        self._shared.adopt(heard)
+
+    def _fail(self, error: Exception) -> None:
+        """Go on alone; what this exchange was to tell may have arrived or not."""
+        if not self._failures:
+            _log.warning(
+                "the shared account is out of reach, this gateway is fair by itself: %s",
+                str(error) or "it took too long",
+            )
+        self._failures += 1
+        self._counts["failed"] += 1
+        self._gateways = 1
+        self._shared.stand_alone()
+
+    def _leave(self, written: bytes | None) -> bytes:
+        accounts = read(written)
+        accounts.forget([self._name])
+        return write(accounts)

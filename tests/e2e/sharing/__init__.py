@@ -1,0 +1,1 @@
+"""Several gateways in front of the same engines, which keep one account."""

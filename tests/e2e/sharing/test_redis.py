@@ -1,0 +1,136 @@
+"""Two gateways with one account in a real Redis: 4:1 stays 4:1, and an outage stops nobody."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+import uvloop
+
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import GatewaySettings
+from tests.e2e.gateway.world import eventually
+from tests.e2e.sharing.engine import SlotEngine, keep_asking
+from tests.e2e.sharing.redis import SERVER, Redis, running
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(SERVER is None, reason="no redis-server: scripts/install_programs.py"),
+]
+
+WEIGHTS = {"a": "4", "b": "1"}
+CALLERS = 24  # of each client: more than an engine and its queue hold
+
+
+async def two_gateways(engine: SlotEngine, **settings: object) -> list[Gateway]:
+    gateways = []
+    for _ in range(2):
+        gateway = Gateway(
+            GatewaySettings(
+                port=0, worker_urls=(engine.url,), trust_tenant_header=True, weights=WEIGHTS,
+                quantum=200, queue="gateway", shutdown_timeout_secs=0.2, load_interval_secs=0.05,
+                **settings,
+            )
+        )  # fmt: skip
+        await gateway.start()
+        await eventually(gateway.ready)
+        gateways.append(gateway)
+    return gateways
+
+
+def play(story: Callable[[SlotEngine, list[Gateway]], Awaitable[None]], **settings: object) -> None:
+    """The skewed case: all of a's callers at one gateway, all of b's at the other."""
+
+    async def run() -> None:
+        engine = await SlotEngine().start()
+        gateways = await two_gateways(engine, **settings)
+        asking = [
+            asyncio.create_task(keep_asking(gateway.port, client, number))
+            for gateway, client in zip(gateways, "ab", strict=True)
+            for number in range(CALLERS)
+        ]
+        try:
+            await story(engine, gateways)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+            for gateway in gateways:
+                await gateway.stop()
+            engine.stop()
+
+    uvloop.run(run())
+
+
+async def share(engine: SlotEngine, seconds: float) -> float:
+    """What a gets for one of b's, from now on."""
+    before = Counter(engine.served)
+    await asyncio.sleep(seconds)
+    got = engine.served - before
+    return got["a"] / max(1, got["b"])
+
+
+def sample(gateway: Gateway, name: str) -> float:
+    """A metric, as Prometheus reads it."""
+    for line in gateway._observability.exposition().decode().splitlines():
+        if line.startswith(name + " "):
+            return float(line.split()[-1])
+    raise AssertionError(f"no {name}")
+
+
+def test_without_an_account_four_to_one_becomes_one_to_one() -> None:
+    async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
+        await asyncio.sleep(0.5)
+        assert 0.6 < await share(engine, 3) < 1.6
+
+    play(story)
+
+
+def test_with_one_it_stays_four_to_one() -> None:
+    async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
+        await asyncio.sleep(0.5)
+        assert 3 < await share(engine, 4) < 5
+        assert [sample(gateway, "fairlead_sharing_gateways") for gateway in gateways] == [2, 2]
+
+    with running() as redis:
+        play(story, share_url=redis.url, share_interval_secs=0.05)
+
+
+def test_an_outage_stops_nobody_and_fairness_is_back_with_redis() -> None:
+    redis = Redis()
+
+    async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
+        await asyncio.sleep(0.5)
+        redis.kill()
+        await eventually(
+            lambda: not any(sample(gateway, "fairlead_sharing_up") for gateway in gateways)
+        )
+        before = engine.served.total()
+        assert 0.5 < await share(engine, 2) < 2  # each by itself
+        assert engine.served.total() > before
+        redis.start()
+        await eventually(
+            lambda: all(sample(gateway, "fairlead_sharing_up") for gateway in gateways), within=10
+        )
+        await asyncio.sleep(0.5)
+        assert 3 < await share(engine, 4) < 5
+
+    redis.start()
+    try:
+        play(story, share_url=redis.url, share_interval_secs=0.05)
+    finally:
+        redis.kill()
+
+
+def test_a_gateway_that_dies_holds_nobody_back_for_long() -> None:
+    """It is not asked, it says nothing any more: what its clients would have had goes to the others."""
+
+    async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
+        await asyncio.sleep(0.5)
+        gateways[0]._exchanging._closing = True  # it stops, and its last report says that a waits
+        await asyncio.sleep(2)
+        assert sample(gateways[1], "fairlead_sharing_gateways") == 1
+        assert await share(engine, 2) < 2
+
+    with running() as redis:
+        play(story, share_url=redis.url, share_interval_secs=0.05)
