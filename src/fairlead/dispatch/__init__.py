@@ -3,14 +3,12 @@
 from fairlead.dispatch.accounts import Accounts, News, Report
 from fairlead.dispatch.dispatcher import Dispatcher
 from fairlead.dispatch.fleet import Worker
-from fairlead.dispatch.placing import TOKEN_BYTES
 from fairlead.dispatch.rules import QUEUE_SCHEDULERS, QueueRules
 from fairlead.dispatch.sharing import Shared
 from fairlead.dispatch.tickets import State, Ticket, Usage
 
 __all__ = [
     "QUEUE_SCHEDULERS",
-    "TOKEN_BYTES",
     "Accounts",
     "Dispatcher",
     "News",

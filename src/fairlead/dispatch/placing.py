@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection
 
+from fairlead.core.blocked_tokens import TOKEN_BYTES
 from fairlead.core.chunk_index import chunks_len
 from fairlead.core.matches import Level, Matches
 from fairlead.core.prefix_index import PrefixIndex
@@ -9,9 +10,6 @@ from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.token_scale import TokenScale
 from fairlead.dispatch.tickets import Ticket
-
-# A token number in the text of the prefix index.
-TOKEN_BYTES = 4
 
 
 class Placing:

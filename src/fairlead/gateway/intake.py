@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from fairlead.core.blocked_tokens import BlockedTokens
+from fairlead.core.blocked_tokens import TOKEN_BYTES, BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.core.request import ClientId, Request, WorkerId
 from fairlead.core.token_index import Knowledge, TokenIndex
-from fairlead.dispatch import TOKEN_BYTES, Dispatcher, State
+from fairlead.dispatch import Dispatcher, State
 from fairlead.errors import EngineFailed, FairleadError
 from fairlead.gateway.additions import Additions
 from fairlead.gateway.caller import CallerConnection, Work
