@@ -3,14 +3,14 @@
 `python -m tests.e2e.faults.engine PORT [--host H] [--places N] [--token-s S] [--faults SHARE] [--seed N]`
 serves until it is killed. Like a real one it admits in order, computes a token at a time, tells what runs
 and waits at `/metrics`, and stops a request whose connection is closed. `GET /census` says what
-it did, `GET /order` for whom.
+it did.
 """
 
 import argparse
 import asyncio
 import json
 import random
-from collections import Counter, deque
+from collections import Counter
 
 import uvloop
 
@@ -32,7 +32,6 @@ from tests.e2e.gateway.scripts import (
 
 # Between two of these a prompt has the word that an answer is made of.
 MARK = "#"
-ORDER_LEN = 10_000
 SLOW = 10  # times as long for each token
 
 
@@ -46,7 +45,6 @@ class Engine:
         self.rng = random.Random(options.seed)
         self.did: Counter[str] = Counter()
         self.running = self.waiting = 0
-        self.order: deque[str] = deque(maxlen=ORDER_LEN)  # whose requests began, the last of them
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -88,7 +86,6 @@ class Engine:
         finally:
             self.waiting -= 1
         self.running += 1
-        self.order.append(str(received.json().get("user")))
         try:
             await script(received)
             self.did[script.__name__] += 1
@@ -137,8 +134,6 @@ class Engine:
             body = "\n".join([*lines, ""]).encode()
         elif path == "/census":
             body = json.dumps({**self.did, **now}).encode()
-        elif path == "/order":
-            body = json.dumps(list(self.order)).encode()
         else:
             body = json.dumps({"data": [{"id": "m", "object": "model"}]}).encode()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -55,14 +54,11 @@ class EngineProcess:
 
     async def census(self) -> dict[str, int]:
         """What it did since it was started last."""
-        did: dict[str, int] = await self.get("/census")
-        return did
-
-    async def get(self, path: str) -> Any:
         connection = Connection(*await asyncio.open_connection(*self._address))
-        connection.send(path)
+        connection.send("/census")
         try:
-            return json.loads((await connection.reply()).body)
+            did: dict[str, int] = json.loads((await connection.reply()).body)
+            return did
         finally:
             connection.writer.close()
 
