@@ -267,6 +267,8 @@ class Workers:
 
     async def _look(self, watch: WatchedEngine) -> bool:
         """Probe once and draw the conclusions; whether the engine is well."""
+        if self._settings.disable_health_check and self._dispatcher.workers[watch.engine.url].up:
+            return True
         healthy = await self._probe(watch)
         up = self._dispatcher.workers[watch.engine.url].up
         watch.failures = 0 if healthy else watch.failures + 1

@@ -314,3 +314,22 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
         story, good, health_check_interval_secs=0.05, health_failure_threshold=1,
         health_success_threshold=3,
     )  # fmt: skip
+
+
+def test_without_health_checks_only_who_is_down_is_probed() -> None:
+    async def story(world: World) -> None:
+        (engine,) = world.engines
+        engine.healthy = False
+        await asyncio.sleep(0.3)
+        assert (await world.ask()).status == 200
+
+        world.gateway.unreachable(engine.url)
+        await asyncio.sleep(0.3)
+        assert not world.gateway.ready()
+        engine.healthy = True
+        await eventually(world.gateway.ready)
+
+    play(
+        story, good, disable_health_check=True, health_check_interval_secs=0.02,
+        health_failure_threshold=1,
+    )  # fmt: skip

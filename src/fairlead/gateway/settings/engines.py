@@ -55,3 +55,6 @@ class Health(Group):
     health_success_threshold: int = setting(
         2, "good probes until one that was down is up again", "N", live=True, ge=1
     )
+    disable_health_check: bool = setting(
+        False, "probe only those that are not up, until they are", live=True
+    )
