@@ -53,9 +53,12 @@ def test_what_was_found_out_of_a_head_is_believed_until_keys_are_read_again() ->
 
     assert admit(admission({"key": "bob"}), shared).client == "bob"
     revoked = admission({"other": "alice"})
+    refusals = []
     for _ in range(2):
-        with pytest.raises(Unauthorized):
+        with pytest.raises(Unauthorized) as refusal:
             revoked.admit(Incoming(shared))
+        refusals.append(refusal.value)
+    assert refusals[0] is not refusals[1], "an error that is raised again grows by its traceback"
     assert admit(first, shared).client == "alice"
 
 
