@@ -17,7 +17,7 @@ from scripts import install_programs
 
 from fairlead.engines.local import free_ports
 from tests.e2e.faults.crowd import Crowd, asking, mixed
-from tests.e2e.faults.processes import EngineProcess, retries, soon_idle
+from tests.e2e.faults.processes import EngineProcess, idle, retries
 from tests.e2e.gateway.process import Process, running
 from tests.e2e.gateway.world import eventually
 
@@ -32,8 +32,6 @@ PATIENCE = {
     "first_byte_timeout_secs": 2.0,
     "idle_timeout_secs": 2.0,
 }
-# TCP sends again what nobody acknowledged after 0.2, 0.6, 1.4, 3, 6.2 s: then it hears that nobody listens.
-HEARD_S = 15.0
 
 
 def ip(*arguments: str) -> None:
@@ -90,7 +88,7 @@ async def story(folder: Path, line: Cable) -> dict[str, object]:
         ):
             did = await cut_and_join(line, far, process, crowd)
             retried = await retries(process)
-        await soon_idle(far, within_s=HEARD_S)
+        await idle(far)  # as soon as TCP has tried again, and heard that nobody listens
         return {**crowd.census.row(), **did, "retried": retried, "seen": str(crowd.census)}
     finally:
         near.kill()

@@ -63,7 +63,7 @@ class EngineProcess:
             connection.writer.close()
 
 
-async def soon_idle(engine: EngineProcess, *, within_s: float = 1.0) -> None:
+async def idle(engine: EngineProcess, *, within_s: float = START_S) -> None:
     """It works for nobody any more."""
     async with asyncio.timeout(within_s):
         while (did := await engine.census())["running"] or did["waiting"]:
