@@ -11,7 +11,7 @@ ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
 MINUTES ?= 20
 
-.PHONY: serve test check bench fuzz soak compiled docs demo nightly install install-dev install-programs
+.PHONY: serve test check bench fuzz soak compiled docs demo nightly sglang install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -54,6 +54,10 @@ compiled: install-dev  ## the simulator's speed with the hot modules compiled; t
 nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
+
+sglang:  ## a real SGLang for CPU in .venvs/sglang, and the plug-in's tests on it
+	@$(PYTHON) scripts/install_sglang_cpu.py
+	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang
 
 install:
 	@$(INSTALL) --extras gateway,vllm

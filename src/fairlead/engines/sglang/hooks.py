@@ -1,0 +1,43 @@
+"""Where SGLang is told of us: the choices of `--schedule-policy`, and its Scheduler as it is made.
+
+Integration points (SGLang 0.5.23): `HookRegistry.register`; `ServerArgs.add_cli_args(parser)`;
+`Scheduler.__init__(server_args, ...)`. What else is used of the Scheduler is listed in `scheduler.py`.
+A policy of SGLang's own is left exactly as it was.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+from fairlead.engines.sglang import POLICIES
+
+SCHEDULER = "sglang.srt.managers.scheduler"
+
+
+def register() -> None:
+    """Called in every process; only the scheduler's own has the module of the Scheduler by then."""
+    HookRegistry.register("sglang.srt.server_args.ServerArgs.add_cli_args", add_policies)
+    if SCHEDULER in sys.modules:
+        HookRegistry.register(f"{SCHEDULER}.Scheduler.__init__", make_fair, HookType.AROUND)
+
+
+def add_policies(_: None, parser: argparse.ArgumentParser) -> None:
+    """Our names are choices, too. Raises LookupError where there is no such flag."""
+    actions = [each for each in parser._actions if each.dest == "schedule_policy"]
+    if len(actions) != 1:
+        raise LookupError(f"{len(actions)} flags are called --schedule-policy")
+    actions[0].choices = [*(actions[0].choices or ()), *POLICIES]
+
+
+def make_fair(
+    original: Callable[..., None], scheduler: Any, server_args: Any, *args: Any, **kwargs: Any
+) -> None:
+    """What is asked to follow one of our policies is a FairScheduler from the beginning."""
+    if server_args.schedule_policy in POLICIES:
+        from fairlead.engines.sglang.scheduler import take_over
+
+        take_over(scheduler, server_args)
+    original(scheduler, server_args, *args, **kwargs)

@@ -1,0 +1,235 @@
+"""All that waits in SGLang, who is next, and what each has paid: SGLang's requests as our scheduler's.
+
+SGLang sorts a list and walks it, and the walk ends at the first that does not fit. Here nothing is
+sorted: while it walks, each step asks the scheduler who is next, and is answered before the next one is
+asked (`admitted`, or skipped). So what is admitted is charged before anybody else is chosen, nothing is
+charged that was not, and no refill is granted for a choice that was only imagined.
+
+    passed over by the walk   held for this look: a LoRA adapter without a slot, a prefetch under way
+    retracted                 comes back first, and pays nothing twice
+    the list made anew        SGLang does that after each admission; who is missing then is gone
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairlead.core.clients import OTHER
+from fairlead.core.request import ClientId, Request, RequestId
+from fairlead.core.scheduler import Scheduler, State
+from fairlead.core.service import Service
+from fairlead.engines.sglang.followers import Followers
+from fairlead.errors import QueueFull
+
+if TYPE_CHECKING:
+    from fairlead.engines.sglang.tree import EngineTree
+
+# Held requests after which a look ends: it must not cost as much as all that waits.
+HELD_PER_LOOK = 64
+
+
+class Host(Protocol):
+    """What the line asks of the SGLang scheduler it stands in, and tells it."""
+
+    def client_of(self, req: Any) -> ClientId:
+        """Whose request it is."""
+        ...
+
+    def has_room(self, adder: Any) -> bool:
+        """Whether one more might be admitted: without room there is no look and no refill."""
+        ...
+
+    def received(self, client: ClientId) -> Service:
+        """What the client received since its metrics were last written, to be added to."""
+        ...
+
+
+@dataclass(slots=True)
+class Place:
+    """One of SGLang's requests and ours for it."""
+
+    req: Any
+    ours: Request
+    charged: int = 0  # outputs
+    turn: int = 0  # its place in the order of admission
+
+
+class Line:
+    """From arrival to the end. `Any` is SGLang's request, `Request` is ours."""
+
+    def __init__(self, core: Scheduler, tree: "EngineTree", host: Host) -> None:
+        self._core, self._tree, self._host = core, tree, host
+        self._followers = Followers(tree)
+        self._order, self._turn = count(), count()
+        self._places: dict[Any, Place] = {}  # by SGLang's request, running ones included
+        self._names: dict[RequestId, Place] = {}  # by the name of ours
+        self._held: list[Request] = []
+        self._adder: Any = None  # of the look under way, until its walk begins
+        self._proposed: Place | None = None
+        self.cut_looks = 0  # looks that ended at HELD_PER_LOOK
+
+    def __len__(self) -> int:
+        """Who waits. O(1)."""
+        return len(self._core)
+
+    @property
+    def live(self) -> int:
+        """Who waits or runs. O(1)."""
+        return len(self._places)
+
+    # -- the look -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """SGLang is about to look for whom to admit."""
+        self._adder = None
+        held, self._held = self._held, []
+        for ours in held:
+            if ours.id in self._core:
+                self._release(ours)
+        self._core.begin()
+
+    def expect_walk(self, adder: Any) -> None:
+        """Whoever iterates next over the queue is the one who admits."""
+        self._adder = adder
+
+    @property
+    def is_walk_expected(self) -> bool:
+        """Whether the next iteration is a walk."""
+        return self._adder is not None
+
+    def walk(self) -> Iterator[Any]:
+        """Who is next, again and again, until nobody is or SGLang asks no more."""
+        adder, self._adder = self._adder, None
+        while (place := self._next(adder)) is not None:
+            self._proposed = place
+            yield place.req
+            if self._proposed is place:  # neither admitted nor refused: SGLang went on to the next
+                self._hold(place.ours)
+        self._proposed = None
+
+    def _next(self, adder: Any) -> Place | None:
+        while len(self._held) < HELD_PER_LOOK:
+            if not len(self._core) or not self._host.has_room(adder):
+                return None
+            if (ours := self._core.propose()) is None:
+                return None
+            is_new = self._core.state(ours) is State.WAITING
+            if not (is_new and self._followers.follows(ours)):
+                return self._names[ours.id]
+            self._hold(ours)
+        self.cut_looks += 1
+        return None
+
+    def admitted(self, req: Any) -> None:
+        """It runs; what its cached prefix lacks is charged now, chunks that come later included."""
+        self._proposed = None
+        if (place := self._places.get(req)) is None:
+            return
+        ours, length = place.ours, len(req.full_untruncated_fill_ids)
+        place.turn = next(self._turn)
+        if self._core.state(ours) is State.PREEMPTED:
+            # Paid for before; this is what the system recomputes.
+            self._core.admit(ours, extend_len=max(1, length - req.prefix_len))
+            return
+        extend_len = min(max(1, length - req.prefix_len), ours.input_len)
+        self._core.admit(ours, extend_len=extend_len)
+        self._followers.compute(ours)
+        service = self._host.received(ours.client)
+        service.extend_len += extend_len
+        service.cached_len += ours.input_len - extend_len
+
+    def _hold(self, ours: Request) -> None:
+        self._core.hold(ours)
+        self._held.append(ours)
+
+    def _release(self, ours: Request) -> None:
+        try:
+            self._core.release(ours)
+        except QueueFull:  # its client was forgotten meanwhile, and the table is full
+            self._core.cancel(ours)
+            place = self._names[ours.id]
+            place.ours = replace(ours, client=OTHER)
+            self._core.add(place.ours)
+
+    # -- who comes and goes ---------------------------------------------------------------------
+
+    def arrive(self, req: Any) -> None:
+        """It waits: for the first time, or again after it was retracted. O(prompt)."""
+        if (place := self._places.get(req)) is not None:
+            if self._core.state(place.ours) is State.RUNNING:
+                self._followers.done(place.ours)
+                self._core.preempt(place.ours)
+            return
+        tokens = req.origin_input_ids
+        ours = Request(
+            id=str(order := next(self._order)),
+            client=self._host.client_of(req),
+            prompt=self._tree.units(tokens, req.extra_key, req.cache_salt),
+            input_len=max(1, len(tokens)),
+            max_tokens=max(1, req.sampling_params.max_new_tokens or 1),
+            order=order,
+        )
+        try:
+            self._core.add(ours)
+        except QueueFull:  # an exception here would end the engine: OTHER always has a place
+            ours = replace(ours, client=OTHER)
+            self._core.add(ours)
+        self._places[req] = self._names[ours.id] = Place(req, ours)
+
+    def adopt(self, reqs: Sequence[Any]) -> None:
+        """SGLang has made its list anew: whoever is not in it waits no more.
+
+        O(1) if as many wait as before, less those admitted: then they are the same.
+        """
+        if len(reqs) == len(self._core):
+            return
+        there = dict.fromkeys(reqs)
+        for req in there:
+            if req not in self._places:
+                self.arrive(req)
+        waiting = [self._names[ours.id] for ours in self._core]
+        for place in waiting:
+            if place.req not in there:
+                self.leave(place.req)
+
+    def leave(self, req: Any) -> None:
+        """It is gone, from wherever it was; what it consumed stays charged. O(log waiting)."""
+        if place := self._places.pop(req, None):
+            del self._names[place.ours.id]
+            self._followers.done(place.ours)
+            self._core.cancel(place.ours)
+
+    def emitted(self, reqs: Iterable[Any]) -> None:
+        """A batch is through: each pays for what it emitted, once; some have ended. O(batch)."""
+        for req in reqs:
+            if (place := self._places.get(req)) is None:
+                continue
+            self._followers.done(place.ours)
+            tokens = len(req.output_ids) - place.charged
+            if tokens > 0:  # fewer after a retraction that dropped them
+                place.charged += tokens
+                self._core.decode(place.ours, tokens)
+                self._host.received(place.ours.client).output_len += tokens
+            if req.finished():
+                del self._places[req], self._names[place.ours.id]
+                self._core.finish(place.ours)
+
+    def rematch(self) -> None:
+        """The cache was emptied under those who wait. O(waiting)."""
+        waiting = [ours for ours in self._core if self._core.state(ours) is State.WAITING]
+        for ours in waiting:
+            self._core.hold(ours)
+        for ours in waiting:
+            self._release(ours)
+
+    def victims(self, running: list[Any], most: int) -> list[Any]:
+        """Whom to retract first, at most so many: the newest of the client owed least. O(running) each."""
+        places = [place for req in running if (place := self._places.get(req))]
+        places.sort(key=lambda place: place.turn)
+        left = [place.ours for place in places]
+        chosen: list[Any] = []
+        while len(left) > 1 and len(chosen) < most and (victim := self._core.victim(left)):
+            left.remove(victim)
+            chosen.append(self._names[victim.id].req)
+        return chosen

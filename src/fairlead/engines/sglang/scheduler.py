@@ -1,0 +1,221 @@
+"""FairScheduler: stock SGLang's scheduler with a fair waiting queue. None of its loops is copied.
+
+Integration points (SGLang 0.5.23), besides those of `queue.py`, `adder.py`, `tree.py` and `identity.py`:
+
+    init_schedule_policy     the stock one makes an fcfs; ours begins each look and orders nothing
+    waiting_queue            a property here, so that a list made anew is a FairQueue again
+    process_batch_result     each request of the batch pays for the growth of `output_ids`; some finished
+    send_abort_output        for all that end otherwise: waiting, retracted, in mid-chunk
+    update_running_batch     retracts by `ScheduleBatch._get_decode_retraction_order`
+    get_num_allocatable_reqs, PrefillAdder.budget_state   whether there is room at all
+
+The same decisions on all tensor-parallel ranks: nothing here depends on a clock, a hash or a set's order.
+"""
+
+import logging
+import os
+from functools import partial
+from typing import Any, cast
+
+from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder, SchedulePolicy
+from sglang.srt.managers.scheduler import Scheduler as StockScheduler
+from sglang.srt.runtime_context import get_parallel
+
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.request import ClientId
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import UNITS_PER_TOKEN, Service
+from fairlead.engines.client_metrics import ClientMetrics, Totals, is_collected
+from fairlead.engines.settings import Settings, read_settings
+from fairlead.engines.sglang.adder import FairAdder
+from fairlead.engines.sglang.identity import client_of
+from fairlead.engines.sglang.line import Line
+from fairlead.engines.sglang.queue import FairQueue
+from fairlead.engines.sglang.tree import EngineTree, want_python_core
+from fairlead.errors import ConfigError
+from fairlead.schedulers import OWED_ALIKE
+
+logger = logging.getLogger("sglang.fairlead")
+
+# More are hardly ever retracted in one step; the choice costs O(running) for each.
+MAX_VICTIMS = 8
+LORA_VARIABLE = "FAIRLEAD_LORA_CLIENTS"
+
+
+def take_over(scheduler: Any, server_args: Any) -> None:
+    """Before the scheduler is initialised: from now on it is a FairScheduler, or the process ends."""
+    try:
+        if type(scheduler) is not StockScheduler:
+            raise ConfigError(
+                f"--schedule-policy {server_args.schedule_policy}: cannot be had with the scheduler "
+                f"{type(scheduler).__name__}, which is not SGLang's own"
+            )
+        _refuse_others(server_args)
+        want_python_core(os.environ)
+        where = "--schedule-policy"
+        scheduler.fair_settings = read_settings(
+            {"scheduler": server_args.schedule_policy}, os.environ, where=where
+        )
+    except ConfigError as error:
+        # SGLang prints a traceback around any exception but this one; the server then stops, too.
+        raise SystemExit(f"fairlead: {error}") from None
+    scheduler.__class__ = FairScheduler
+
+
+def _refuse_others(server_args: Any) -> None:
+    """What decides about the queue beside us. Raises ConfigError."""
+    for name, harmless in (
+        ("disaggregation_mode", "null"),
+        ("dllm_algorithm", None),
+        ("lora_drain_wait_threshold", 0.0),
+    ):
+        value = getattr(server_args, name, harmless)
+        if value != harmless:
+            flag = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{flag} {value}: cannot be had with --schedule-policy {server_args.schedule_policy}"
+            )
+
+
+class FairPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped here
+    """Stands where SGLang would sort the queue."""
+
+    line: Line
+
+    def calc_priority(self, waiting_queue: Any, *_: Any, **__: Any) -> None:
+        """Begin a look; who is next is decided as the queue is walked."""
+        self.line.begin()
+
+    def waiting_queue_prefix_matched(self, waiting_queue: Any) -> bool:
+        """No: SGLang's own count of matched tokens is not kept up to date for those who wait."""
+        return False
+
+
+class FairScheduler(StockScheduler):  # type: ignore[misc]
+    """What `take_over` makes of the Scheduler."""
+
+    fair_settings: Settings
+
+    def init_schedule_policy(self) -> None:
+        """The cache is there, and nobody waits yet."""
+        self.schedule_policy = "fcfs"
+        super().init_schedule_policy()
+        self.schedule_policy = self.fair_settings.scheduler
+        try:
+            self._set_up(self.fair_settings)
+        except ConfigError as error:
+            raise SystemExit(f"fairlead: {error}") from None
+
+    def _set_up(self, settings: Settings) -> None:
+        self._fair_tree = EngineTree(
+            self.tree_cache, is_wanted=self._is_anyone_waiting, on_clear=self._rematch
+        )
+        # Policies only read and listen, and that half of a RadixTree it has.
+        self._fair = Scheduler(settings.policy(cast(RadixTree, self._fair_tree)))
+        self._line = Line(self._fair, self._fair_tree, self)
+        self._fair_metrics = ClientMetrics(
+            waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
+        )
+        self.policy.__class__ = FairPolicy
+        self.policy.line = self._line
+        self.waiting_queue = self.waiting_queue  # from now on a FairQueue
+        # Where all are owed alike SGLang's own choice is as good.
+        self._picks_victims = settings.scheduler not in OWED_ALIKE
+        self._names_adapters = bool(os.environ.get(LORA_VARIABLE))
+        # One rank speaks for all.
+        self._writes_metrics = get_parallel().tp_rank == 0
+        if not is_collected():
+            logger.info("fairlead: per-client metrics are off; --enable-metrics has them")
+        said = (
+            "matching is exact" if self._fair_tree.is_exact else "the order goes by full attention"
+        )
+        logger.info("fairlead: %s; %s", settings, said)
+
+    # -- SGLang's methods, around the stock ones ------------------------------------------------
+
+    @property
+    def waiting_queue(self) -> list[Any]:
+        """Who waits: SGLang's list, ours once there is a line."""
+        return cast(list[Any], self.__dict__["_waiting"])
+
+    @waiting_queue.setter
+    def waiting_queue(self, reqs: list[Any]) -> None:
+        line: Line | None = self.__dict__.get("_line")
+        if line is not None and not isinstance(reqs, FairQueue):
+            reqs = FairQueue(reqs, line)
+        self.__dict__["_waiting"] = reqs
+
+    def get_prefill_adder_class(self) -> Any:
+        """Ours, which knows the line."""
+        stock = super().get_prefill_adder_class()
+        assert stock is PrefillAdder, stock
+        return partial(FairAdder, line=self._line)
+
+    def process_batch_result(self, batch: Any, result: Any) -> None:
+        """Charge what each request emitted, then forget those that ended. O(batch)."""
+        super().process_batch_result(batch, result)
+        self._line.emitted(batch.reqs)
+        if self._writes_metrics:
+            self._fair_metrics.flush(is_idle=not self._line.live)
+
+    def send_abort_output(self, abort_req: Any, req: Any) -> None:
+        """It ends outside a batch: from the queue, retracted for good, or in mid-chunk."""
+        super().send_abort_output(abort_req, req)
+        self._line.leave(req)
+
+    def update_running_batch(self, batch: Any) -> Any:
+        """One decode step is prepared; if memory does not suffice, it retracts whom we say."""
+        if self._picks_victims:
+            stock = type(batch)._get_decode_retraction_order
+            batch._get_decode_retraction_order = partial(self._retraction_order, stock)
+        return super().update_running_batch(batch)
+
+    def _retraction_order(self, stock: Any, reqs: list[Any]) -> list[int]:
+        """Indices, the first to go last. O(running) for each that we choose."""
+        order: list[int] = stock(reqs)
+        at = {id(req): index for index, req in enumerate(reqs)}
+        chosen = [at[id(req)] for req in self._line.victims(reqs, MAX_VICTIMS)]
+        return [index for index in order if index not in chosen] + chosen[::-1]
+
+    # -- what the line asks ---------------------------------------------------------------------
+
+    def client_of(self, req: Any) -> ClientId:
+        """See `identity`."""
+        return client_of(req, self._adapter_name if self._names_adapters else None)
+
+    def has_room(self, adder: Any) -> bool:
+        """As the walk itself asks, but before anybody is chosen; it marks a full batch, too."""
+        batch, verdict = adder.running_batch, adder.budget_state()
+        if verdict == AddReqResult.NO_TOKEN:
+            batch.batch_is_full = bool(adder.can_run_list) or not batch.is_empty()
+        if verdict != AddReqResult.CONTINUE:
+            return False
+        held = sum(req.kv.holds_kv for req in adder.can_run_list)
+        slots = self.get_num_allocatable_reqs(
+            len(batch.reqs), running_batch=batch, num_held_rows=held
+        )
+        if len(adder.can_run_list) >= slots:
+            batch.batch_is_full = True
+        return not batch.batch_is_full
+
+    def received(self, client: ClientId) -> Service:
+        """See `ClientMetrics.touch`."""
+        return self._fair_metrics.touch(client)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _is_anyone_waiting(self) -> bool:
+        line = self.__dict__.get("_line")
+        return line is not None and len(line) > 0
+
+    def _rematch(self) -> None:
+        self._line.rematch()
+
+    def _adapter_name(self, req: Any) -> object:
+        return self.kv_event_lora_names.resolve(req.extra_key)
+
+    def _fair_totals(self) -> Totals:
+        return Totals(self._fair.recomputed_len, self._fair.refill_rounds, self._line.cut_looks)
+
+    def _deficit_of(self, client: ClientId) -> float:
+        return self._fair.policy.credit(client) / UNITS_PER_TOKEN

@@ -1,0 +1,59 @@
+"""SGLang's own caches without a model: real trees over an allocator that has numbers and no memory."""
+
+import os
+from array import array
+
+import torch
+from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator
+from sglang.srt.mem_cache.allocator.paged import PagedTokenToKVPoolAllocator
+from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, MatchPrefixParams
+from sglang.srt.mem_cache.cache_init_params import CacheInitParams
+from sglang.srt.mem_cache.memory_pool import ReqToTokenPool
+from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
+from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
+from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
+
+from fairlead.engines.sglang.tree import want_python_core
+
+TOKENS = 100_000
+
+
+class RealCache:
+    """One of SGLang's prefix caches, by what a scheduler does with it."""
+
+    def __init__(self, kind: str, *, page_len: int = 1) -> None:
+        want_python_core(os.environ)
+        self.page_len = page_len
+        allocator = _allocator(page_len)
+        params = CacheInitParams(
+            disable=False,
+            req_to_token_pool=ReqToTokenPool(8, 1024, "cpu", enable_memory_saver=False),
+            token_to_kv_pool_allocator=allocator,
+            page_size=page_len,
+            tree_components=(ComponentType.FULL,),
+        )
+        self.tree = {"radix": RadixCache, "unified": UnifiedRadixCache}[kind](params)
+        self._allocator = allocator
+
+    def insert(self, tokens: list[int], extra_key: str | None = None) -> None:
+        """What a finished request leaves behind."""
+        key = RadixKey(array("q", tokens), extra_key)
+        slots = self._allocator.alloc(-(-len(tokens) // self.page_len) * self.page_len)
+        self.tree.insert(InsertParams(key=key, value=slots[: len(tokens)]))
+
+    def evict(self, tokens: int) -> None:
+        """As much as memory is short of."""
+        self.tree.evict(EvictParams(num_tokens=tokens))
+
+    def match_len(self, tokens: list[int], extra_key: str | None = None) -> int:
+        """SGLang's own answer, in tokens; it splits a node where the match ends within one."""
+        key = RadixKey(array("q", tokens), extra_key)
+        return int(self.tree.match_prefix(MatchPrefixParams(key=key)).device_prefix_len)
+
+
+def _allocator(page_len: int) -> TokenToKVPoolAllocator:
+    if page_len == 1:
+        return TokenToKVPoolAllocator(TOKENS, torch.float32, "cpu", None, need_sort=False)
+    return PagedTokenToKVPoolAllocator(
+        TOKENS, page_len, torch.float32, "cpu", None, need_sort=False
+    )
