@@ -6,6 +6,7 @@ through a proxy nor from a web page, since either speaks for somebody else.
 
 import hmac
 import logging
+from collections.abc import Callable
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from fairlead.errors import (
 )
 from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import parse_worker_url
+from fairlead.gateway.surface import path_of
 from fairlead.gateway.workers import WatchedEngine, Workers
 
 _log = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class Control:
         self._dispatcher = dispatcher
         self._workers = workers
         self._policy = policy
+        # Who else is to hear of a change that was made: the other processes of this gateway.
+        self.tell: Callable[[Incoming], None] = _to_nobody
         self.change_key(key)
 
     def change_key(self, key: str | None) -> None:
@@ -77,7 +81,17 @@ class Control:
             raise Forbidden("only from this machine, as no --admin-api-key is set")
 
     def answer(self, request: Incoming, path: bytes) -> Answer:
-        """Do what is asked. Raises CallerError."""
+        """Do what is asked, and tell of it. Raises CallerError."""
+        answer = self._answer(request, path)
+        if request.head.method not in {b"GET", b"HEAD"}:
+            self.tell(request)
+        return answer
+
+    def repeat(self, request: Incoming) -> None:
+        """Do what was asked of another process. Raises CallerError."""
+        self._answer(request, path_of(request.head.target))
+
+    def _answer(self, request: Incoming, path: bytes) -> Answer:
         method = b"GET" if request.head.method == b"HEAD" else request.head.method
         if method not in PATHS[path]:
             raise MethodNotAllowed(allowed(PATHS[path]))
@@ -134,6 +148,10 @@ class Control:
     def _described(self) -> dict[str, object]:
         watches = self._workers.watches()
         return {"policy": self._policy, "workers": [_described(*known) for known in watches]}
+
+
+def _to_nobody(request: Incoming) -> None:
+    """There is one process."""
 
 
 def allowed(methods: tuple[bytes, ...]) -> str:

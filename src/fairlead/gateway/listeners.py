@@ -65,7 +65,10 @@ class Listeners:
         """Listen; the port for callers, and the one for metrics. Raises ConfigError."""
         settings = self._settings
         tls = self._certificate.context if self._certificate is not None else None
-        port = await self._listen("--port", settings.host, settings.port, callers, tls=tls)
+        port = await self._listen(
+            "--port", settings.host, settings.port, callers, tls=tls,
+            shares_port=settings.processes > 1,
+        )  # fmt: skip
         if settings.prometheus_port is None:
             return port, None
         page = self._page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
@@ -110,13 +113,15 @@ class Listeners:
         protocol: Callable[[], asyncio.Protocol],
         *,
         tls: SSLContext | None = None,
+        shares_port: bool = False,
     ) -> int:
         loop = asyncio.get_running_loop()
         patience_s = self._settings.client_timeout_secs if tls is not None else None
         try:
             server = await loop.create_server(
-                protocol, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=patience_s
-            )
+                protocol, host, port, backlog=_BACKLOG, reuse_port=shares_port or None, ssl=tls,
+                ssl_handshake_timeout=patience_s,
+            )  # fmt: skip
         except OSError as error:
             await self.close()
             raise ConfigError(f"{flag}: cannot listen on {host}:{port}: {error.strerror}") from None

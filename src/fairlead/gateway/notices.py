@@ -31,10 +31,15 @@ class Notices:
         """It ends by its own will or because it was told to."""
         self._send("STOPPING=1")
 
+    def alive(self) -> None:
+        """It moves."""
+        if self.watchdog_s:
+            self._send("WATCHDOG=1")
+
     async def watch(self) -> None:
         """Say that the event loop moves, twice in the time allowed, as the manual page asks."""
         while self.watchdog_s:
-            self._send("WATCHDOG=1")
+            self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
 
     def _send(self, state: str) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import uvloop
 
 from fairlead.errors import ConfigError
+from fairlead.gateway.crew import Crew, Place
+from fairlead.gateway.membership import Membership
 from fairlead.gateway.notices import Notices, from_environment
 from fairlead.gateway.reload import Reloader
 from fairlead.gateway.server import Gateway
@@ -19,27 +21,39 @@ from fairlead.gateway.settings import GatewaySettings, Sources
 _log = logging.getLogger(__name__)
 
 
-async def serve(settings: GatewaySettings, sources: Sources | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; on SIGHUP, or when their files change, settings are read again."""
-    gateway, notices = Gateway(settings), from_environment(os.environ)
+async def serve(
+    settings: GatewaySettings, sources: Sources | None = None, place: Place | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT; on SIGHUP, or when their files change, settings are read again.
+
+    `place`: which of several processes this is; their parent then speaks to the service manager.
+    """
+    gateway = Gateway(settings, place and place.memory)
+    notices = from_environment(os.environ) if place is None else Notices()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await gateway.start()
-    for line in settings.without_effect():
-        _log.warning("settings: %s", line)
+    if place is None or not place.number:
+        for line in settings.without_effect():
+            _log.warning("settings: %s", line)
     _log.info("listening on http://%s:%d", settings.host, gateway.port)
     watching = None
     if sources is not None:
+        read = sources.read
         reloader = Reloader(
-            read=sources.read,
+            read=read if place is None else lambda: place.own(read()),
             files=sources.files(),
             more_files=gateway.named_files,
             apply=gateway.apply,
         )
         loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices, gateway.reopen)
         watching = loop.create_task(reloader.watch())
+        if place is not None and place.is_restarted:  # the parent has the first settings only
+            reloader.reload()
+    if place is not None:
+        Membership(place, gateway.control, stop.set).join()
     alive = loop.create_task(notices.watch())
     notices.ready()
     await stop.wait()
@@ -63,13 +77,20 @@ def _reload(reloader: Reloader, notices: Notices, reopen: Callable[[], None]) ->
 def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
     """`serve` in a process of its own; the exit status."""
     logging.getLogger("fairlead").setLevel(settings.level())
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    which = "%(process)d " if settings.processes > 1 else ""
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {which}%(levelname)s %(message)s")
+    place = None
+    if settings.processes > 1:
+        outcome = Crew(settings, from_environment(os.environ)).run()
+        if isinstance(outcome, int):
+            return outcome
+        place, settings = outcome, outcome.settings
     # Requests leave no cycles behind: look for garbage rarely, and never among what is loaded.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     _raise_file_limit()
-    uvloop.run(serve(settings, sources))
+    uvloop.run(serve(settings, sources, place))
     return 0
 
 

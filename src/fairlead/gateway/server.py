@@ -128,7 +128,7 @@ class Gateway:
             seeing=self._seeing,
             has_metrics=settings.prometheus_port is None,
         )
-        self._control = Control(
+        self.control = Control(
             dispatcher=self.dispatcher,
             workers=self._workers,
             policy=settings.policy,
@@ -141,7 +141,7 @@ class Gateway:
         passes_key = not identity.needs_key and self.settings.worker_api_key is None
         return Admission(
             identity=identity,
-            check_operator=self._control.check_key,
+            check_operator=self.control.check_key,
             marks=self._marks,
             passes_key=passes_key,
         )
@@ -225,7 +225,7 @@ class Gateway:
         self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
         self._retries.change(new.retry_rules())
         self._intake.change(new, self._identity)
-        self._control.change_key(new.admin_api_key)
+        self.control.change_key(new.admin_api_key)
         self._admission = self._make_admission()
         self._workers.change(new)
         logging.getLogger("fairlead").setLevel(new.level())
@@ -292,12 +292,12 @@ class Gateway:
 
     def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
         if path in PATHS:
-            self._control.authorize(request, connection.peer())
-            changed = self._control.answer(request, path)
+            self.control.authorize(request, connection.peer())
+            changed = self.control.answer(request, path)
             connection.write_json(changed.body, status=changed.status)
             return
         if path == DATA:
-            self._control.authorize(request, connection.peer())
+            self.control.authorize(request, connection.peer())
         answer = self._admin.answer(path, request.head.target, stopping=self._stopping)
         if answer is None:
             raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")

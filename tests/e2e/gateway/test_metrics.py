@@ -25,7 +25,9 @@ def exposed() -> dict[str, str]:
         assert (await world.ask(body=chat(model="unknown"))).status == 404
         texts.append((await world.get("/metrics")).body.decode())
 
-    play(story, good, good, queue="gateway", share_url="redis://127.0.0.1:1")  # nobody answers there
+    play(
+        story, good, good, queue="gateway", share_url="redis://127.0.0.1:1"
+    )  # nobody answers there
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", texts[0], re.MULTILINE))
 
 

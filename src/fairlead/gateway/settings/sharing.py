@@ -1,4 +1,4 @@
-"""Settings of several gateways in front of the same engines: what they share, and how often."""
+"""Settings of several processes, and of several gateways: what they share, and how often."""
 
 from typing import Annotated
 
@@ -18,8 +18,11 @@ RedisUrl = Annotated[str, AfterValidator(redis_url)]
 
 
 class Sharing(Group):
-    """Several gateways."""
+    """Several processes, several gateways."""
 
+    processes: int = setting(
+        1, "of this gateway, on one port, each on a core of its own", "N", ge=1, le=256
+    )
     share_url: RedisUrl | None = setting(
         None, "redis://HOST:PORT, where several gateways keep one account", "URL", secret=True
     )
@@ -30,4 +33,4 @@ class Sharing(Group):
 
     def shares(self) -> bool:
         """Whether there is an account at all."""
-        return self.share_url is not None
+        return self.share_url is not None or self.processes > 1

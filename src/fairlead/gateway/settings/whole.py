@@ -52,7 +52,7 @@ class GatewaySettings(
                 "--scheduler dlpm here",
             ),
             "share_key": (self.share_url is not None, "--share-url"),
-            "share_interval_secs": (self.shares(), "--share-url"),
+            "share_interval_secs": (self.shares(), "--share-url or --processes"),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
                 Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")

@@ -43,7 +43,7 @@ class SharedMemory:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     @classmethod
     def create(cls) -> "SharedMemory":
@@ -54,17 +54,17 @@ class SharedMemory:
         """See `Store`; while it is changed the event loop waits, which takes as long as `change`."""
         for _ in range(_TRIES):
             try:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 await asyncio.sleep(_LOCK_WAIT_S)
                 continue
             try:
-                size = os.fstat(self._descriptor).st_size
-                written = change(os.pread(self._descriptor, size, 0) or None)
-                os.ftruncate(self._descriptor, 0)
-                os.pwrite(self._descriptor, written, 0)
+                size = os.fstat(self.descriptor).st_size
+                written = change(os.pread(self.descriptor, size, 0) or None)
+                os.ftruncate(self.descriptor, 0)
+                os.pwrite(self.descriptor, written, 0)
             finally:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_UN)
+                fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
             return
         raise Busy("the account is locked")
 

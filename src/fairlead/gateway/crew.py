@@ -1,0 +1,269 @@
+"""Several processes of one gateway: a parent starts them and passes on what it is told.
+
+The parent forks them and waits; it serves nobody. They share a port (SO_REUSEPORT: the system spreads
+connections over them), the settings, one isolation secret, and the account (`sharing`). What an operator
+changes at one of them through `/workers` or `/scheduler` the parent tells the others.
+"""
+
+import logging
+import os
+import secrets
+import selectors
+import signal
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fairlead.errors import ConfigError
+from fairlead.gateway.notices import Notices
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.sharing.stores import SharedMemory
+
+_log = logging.getLogger(__name__)
+
+# One that ends sooner has not served: the next is started after a wait that doubles.
+_STEADY_S = 10.0
+_MOST_WAIT_S = 30.0
+# Beyond what the settings allow for finishing: then a process is killed.
+_GRACE_S = 10.0
+# Changes that a process started later is told of.
+_MOST_CHANGES = 1000
+_MESSAGE_LEN = 65536
+# What a process tells its parent besides changes.
+READY, ALIVE = b"ready", b"alive"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+class Place(NamedTuple):
+    """What the parent gives to one process: its number from 0, the way to the parent, the account's file."""
+
+    number: int
+    channel: socket.socket
+    memory: int
+    settings: GatewaySettings
+    is_restarted: bool
+    alive_s: float  # how often to say that it moves; 0: nobody asks
+
+    def own(self, settings: GatewaySettings) -> GatewaySettings:
+        """The settings as they are read, with what is this process's own. See `Crew`."""
+        shared = {"port": self.settings.port, "isolation_secret": self.settings.isolation_secret}
+        return settings.model_copy(
+            update={**shared, "prometheus_port": self.settings.prometheus_port}
+        )
+
+
+@dataclass(slots=True)
+class _Member:
+    """One process, as the parent knows it."""
+
+    number: int
+    pid: int = 0
+    channel: socket.socket | None = None
+    started: float = 0.0
+    heard: float = 0.0
+    is_ready: bool = False
+    due: float = 0.0  # when to start it
+    failures: int = 0  # in a row
+
+
+@dataclass
+class Crew:
+    """`run` it: in the parent that is the exit status, in each process which one it is."""
+
+    settings: GatewaySettings
+    notices: Notices
+    _members: list[_Member] = field(default_factory=list)
+    _changes: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
+    _stop_by: float | None = None
+    _status: int = 0
+    _has_been_ready: bool = False
+
+    def run(self) -> int | Place:
+        """Until told to stop, or until one of them cannot even start. Raises ConfigError."""
+        self._reserved = _reserve(self.settings)
+        secret = self.settings.isolation_secret
+        if self.settings.isolate_prefixes and secret is None:
+            secret = secrets.token_hex(32)
+        self.settings = self.settings.model_copy(
+            update={"port": self._reserved.getsockname()[1], "isolation_secret": secret}
+        )
+        self._memory = SharedMemory.create()
+        self._selector = selectors.DefaultSelector()
+        self._told, telling = socket.socketpair()
+        for end in (self._told, telling):
+            end.setblocking(False)
+        for number in _SIGNALS:
+            signal.signal(number, lambda *_: None)  # the byte that is written is what we read
+        signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._told, selectors.EVENT_READ)
+        self._members = [_Member(number) for number in range(self.settings.processes)]
+        while any(member.pid or self._stop_by is None for member in self._members):
+            for member in self._members:
+                if not member.pid and self._stop_by is None and member.due <= time.monotonic():
+                    place = self._start(member)
+                    if place is not None:
+                        return place
+            self._wait()
+        return self._status
+
+    def _start(self, member: _Member) -> Place | None:
+        """In the new process its place; in the parent None."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        is_restarted = member.started > 0
+        member.started = member.heard = time.monotonic()
+        pid = os.fork()
+        if not pid:
+            self._forget_parent(ours)
+            settings, port = self.settings, self.settings.prometheus_port
+            if port:
+                settings = settings.model_copy(update={"prometheus_port": port + member.number})
+            alive_s = self.notices.watchdog_s / 2
+            memory = self._memory.descriptor
+            return Place(member.number, theirs, memory, settings, is_restarted, alive_s)
+        theirs.close()
+        ours.setblocking(False)
+        member.pid, member.channel, member.is_ready = pid, ours, False
+        self._selector.register(ours, selectors.EVENT_READ, member)
+        return None
+
+    def _forget_parent(self, *ends: socket.socket) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        self._selector.close()
+        for end in (*ends, self._told, self._reserved, *[m.channel for m in self._members]):
+            if end is not None:
+                end.close()
+
+    def _wait(self) -> None:
+        """For whatever happens next, at most half the time in which we must say that we are well."""
+        now = time.monotonic()
+        ends = [member.due for member in self._members if not member.pid and self._stop_by is None]
+        if self._stop_by is not None:
+            ends.append(self._stop_by)
+        pause = min([1.0, *[max(0.0, end - now) for end in ends]])
+        if self.notices.watchdog_s:
+            pause = min(pause, self.notices.watchdog_s / 4)
+        for key, _ in self._selector.select(pause):
+            if key.data is None:
+                for number in self._told.recv(64):
+                    self._signalled(number)
+            else:
+                self._hear(key.data)
+        self._look_after(time.monotonic())
+
+    def _signalled(self, number: int) -> None:
+        if number in {signal.SIGTERM, signal.SIGINT}:
+            self._stop()
+        elif number == signal.SIGHUP:
+            self.notices.reloading()
+            self._pass_on(signal.SIGHUP)
+            self.notices.ready()
+        elif number == signal.SIGCHLD:
+            for member in self._members:
+                self._reap(member)
+
+    def _hear(self, member: _Member) -> None:
+        assert member.channel is not None
+        try:
+            message = member.channel.recv(_MESSAGE_LEN)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            message = b""
+        member.heard = time.monotonic()
+        if not message:  # it is about to end: SIGCHLD says when
+            self._selector.unregister(member.channel)
+            member.channel.close()
+            member.channel = None
+        elif message == READY:
+            member.is_ready = True
+            self._welcome(member)
+        elif message != ALIVE:
+            self._changes.append(message)
+            for other in self._members:
+                if other is not member and other.is_ready:
+                    _tell(other, message)
+
+    def _welcome(self, member: _Member) -> None:
+        for change in self._changes:
+            _tell(member, change)
+        if not self._has_been_ready and all(one.is_ready for one in self._members):
+            self._has_been_ready = True
+            _log.info("%d processes serve port %d", len(self._members), self.settings.port)
+            self.notices.ready()
+
+    def _reap(self, member: _Member) -> None:
+        if not member.pid or not os.waitpid(member.pid, os.WNOHANG)[0]:
+            return
+        pid, member.pid = member.pid, 0
+        if member.channel is not None:
+            self._selector.unregister(member.channel)
+            member.channel.close()
+            member.channel = None
+        if self._stop_by is not None:
+            return
+        if not self._has_been_ready:
+            _log.error("process %d ended before all of them served: all are stopped", pid)
+            self._status = 2
+            self._stop()
+            return
+        now = time.monotonic()
+        member.failures = 0 if now - member.started > _STEADY_S else member.failures + 1
+        wait_s = min(_MOST_WAIT_S, 2.0**member.failures - 1)
+        member.due = now + wait_s
+        _log.error("process %d ended; another is started in %.0f s", pid, wait_s)
+
+    def _look_after(self, now: float) -> None:
+        if self._stop_by is not None:
+            if now >= self._stop_by:
+                self._pass_on(signal.SIGKILL)
+            return
+        limit_s = self.notices.watchdog_s
+        for member in self._members if limit_s else ():
+            if member.pid and member.is_ready and now - member.heard > limit_s:
+                _log.error("process %d does not move: it is killed", member.pid)
+                os.kill(member.pid, signal.SIGKILL)
+                member.is_ready = False
+        self.notices.alive()
+
+    def _stop(self) -> None:
+        if self._stop_by is None:
+            self.notices.stopping()
+            patience_s = self.settings.drain_delay_secs + self.settings.shutdown_timeout_secs
+            self._stop_by = time.monotonic() + patience_s + _GRACE_S
+        self._pass_on(signal.SIGTERM)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        for member in self._members:
+            if member.pid:
+                os.kill(member.pid, number)
+
+
+def _tell(member: _Member, message: bytes) -> None:
+    if member.channel is not None:
+        try:
+            member.channel.send(message)
+        except OSError as error:  # it is full, or gone
+            _log.error("process %d was not told of a change: %s", member.pid, error.strerror)
+
+
+def _reserve(settings: GatewaySettings) -> socket.socket:
+    """The port is ours until the parent ends: bound, and never listened on. Raises ConfigError."""
+    host, port = settings.host, settings.port
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # Without SO_REUSEPORT, to see whether anybody listens there, another gateway of ours included.
+        with socket.socket(family, kind) as trying:
+            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trying.bind(address)
+        reserved = socket.socket(family, kind)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(address)
+    except OSError as error:
+        raise ConfigError(f"--port: cannot listen on {host}:{port}: {error.strerror}") from None
+    return reserved

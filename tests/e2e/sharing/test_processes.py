@@ -1,0 +1,178 @@
+"""`fairlead gateway --processes N`: one port, one account, one operator; processes that die are replaced."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvloop
+
+from fairlead.engines.local import free_ports
+from tests.e2e.gateway.process import Process
+from tests.e2e.gateway.scripts import chat, good
+from tests.e2e.gateway.world import CHAT, FakeEngine, eventually
+from tests.e2e.sharing.engine import SlotEngine, keep_asking
+
+
+def story(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    uvloop.run(asyncio.wait_for(run(), 90))
+
+
+@contextlib.asynccontextmanager
+async def two_processes(folder: Path, **settings: object) -> AsyncIterator[Process]:
+    """They serve; afterwards all of them are gone."""
+    port, metrics, _ = free_ports(3)
+    config = folder / "gateway.json"
+    config.write_text(
+        json.dumps(
+            {"processes": 2, "shutdown_timeout_secs": 1, "prometheus_port": metrics, **settings}
+        )
+    )
+    process = Process(config, port)
+    await process.start()
+    await eventually(lambda: "2 processes serve" in process.said, within=30)
+    children = pids(process)
+    try:
+        yield process
+    finally:
+        process.signal(signal.SIGTERM)
+        await eventually(process.reading.done, within=15)
+        assert not any(psutil.pid_exists(pid) for pid in children), process.said
+
+
+def pids(process: Process) -> list[int]:
+    return [child.pid for child in psutil.Process(process.pid).children()]
+
+
+async def serving(process: Process, count: int) -> set[int]:
+    """The processes that answered, over so many connections."""
+    seen = set()
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
+        ours = writer.get_extra_info("sockname")
+        for pid in pids(process):
+            with contextlib.suppress(psutil.Error):
+                if any(one.raddr == ours for one in psutil.Process(pid).net_connections("tcp")):
+                    seen.add(pid)
+        writer.close()
+        del reader
+    return seen
+
+
+def test_they_share_a_port_and_what_an_operator_changes(tmp_path: Path) -> None:
+    async def run() -> None:
+        first, second = [await FakeEngine(good).start() for _ in range(2)]
+        async with two_processes(tmp_path, worker_urls=[first.url]) as process:
+            assert len(await serving(process, 40)) == 2
+            body = json.dumps({"url": second.url}).encode()
+            assert (await process.ask("/workers", body)).status == 201
+            await asyncio.sleep(1)
+            for _ in range(20):  # whichever answers
+                listed = json.loads((await process.ask("/workers")).body)["workers"]
+                assert {worker["url"] for worker in listed} == {first.url, second.url}
+            body = b'{"scheduler":"fcfs"}'
+            assert (await process.ask("/scheduler", body)).status == 200
+            await asyncio.sleep(0.3)
+            for _ in range(20):
+                assert json.loads((await process.ask("/scheduler")).body)["scheduler"] == "fcfs"
+
+    story(run)
+
+
+def test_one_that_dies_is_replaced_and_hears_what_was_changed_before(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine, more = [await FakeEngine(good).start() for _ in range(2)]
+        async with two_processes(tmp_path, worker_urls=[engine.url]) as process:
+            body = json.dumps({"url": more.url}).encode()
+            assert (await process.ask("/workers", body)).status == 201
+            old = pids(process)
+            os.kill(old[0], signal.SIGKILL)
+            await eventually(
+                lambda: len(pids(process)) == 2 and old[0] not in pids(process), within=20
+            )
+            await eventually(lambda: process.said.count("listening on") == 3, within=20)
+            await asyncio.sleep(1)
+            for _ in range(20):
+                reply = await process.ask("/workers")
+                assert len(json.loads(reply.body)["workers"]) == 2
+
+    story(run)
+
+
+def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
+    """Wherever the system puts their connections; each process has metrics of its own."""
+
+    async def run() -> None:
+        engine = await SlotEngine().start()
+        async with two_processes(
+            tmp_path, worker_urls=[engine.url], trust_tenant_header=True, queue="gateway",
+            weights={"a": 4, "b": 1}, quantum=200, share_interval_secs=0.05,
+        ) as process:  # fmt: skip
+            asking = [
+                asyncio.create_task(keep_asking(process.port, client, number))
+                for client in "ab"
+                for number in range(48)
+            ]
+            await asyncio.sleep(1)
+            before = engine.served.copy()
+            await asyncio.sleep(4)
+            got = engine.served - before
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+            assert 3 < got["a"] / got["b"] < 5
+            metrics = int(re.findall(r'"prometheus_port": (\d+)', process.config.read_text())[0])
+            for port in (metrics, metrics + 1):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(
+                    b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+                )
+                assert b"\nfairlead_sharing_gateways 2.0\n" in await reader.read()
+                writer.close()
+        engine.stop()
+
+    story(run)
+
+
+def test_settings_are_read_again_by_all_of_them(tmp_path: Path) -> None:
+    async def run() -> None:
+        first, second = [await FakeEngine(good).start() for _ in range(2)]
+        async with two_processes(tmp_path, worker_urls=[first.url]) as process:
+            settings = json.loads(process.config.read_text())
+            process.config.write_text(json.dumps({**settings, "worker_urls": [second.url]}))
+            process.signal(signal.SIGHUP)
+            await eventually(lambda: process.said.count("settings are read again") == 2)
+            await eventually(lambda: process.said.count("is removed") == 2)
+            for _ in range(10):
+                assert (await process.ask(CHAT, chat())).status == 200
+            assert len(second.received) == 10
+            assert "cannot change while it runs" not in process.said
+
+    story(run)
+
+
+def test_a_port_that_is_taken_and_a_start_that_fails_end_all_of_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = await FakeEngine(good).start()
+        taken = int(engine.url.rpartition(":")[2])
+        for port, more, said in (
+            (taken, [], "--port: cannot listen on"),
+            (0, ["--prometheus-port", str(taken)], "--prometheus-port: cannot listen on"),
+        ):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "fairlead", "gateway", "--processes", "2", "--port", str(port),
+                "--worker-urls", engine.url, *more, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            _, errors = await process.communicate()
+            assert process.returncode == 2
+            assert said in errors.decode()
+            assert "Traceback" not in errors.decode()
+
+    story(run)
