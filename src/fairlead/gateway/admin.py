@@ -20,7 +20,7 @@ _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 _VERSION = version("fairlead")
 
 
-class Answer(NamedTuple):
+class Page(NamedTuple):
     """What goes back; `lines` are more headers."""
 
     status: int
@@ -49,44 +49,44 @@ class Admin:
         self._has_metrics = has_metrics
         self._description = (files("fairlead.gateway") / "openapi.json").read_bytes()
 
-    def answer(self, path: bytes, target: bytes, *, stopping: bool) -> Answer | None:
+    def answer(self, path: bytes, target: bytes, *, stopping: bool) -> Page | None:
         """The answer for `path`, which is that of `target`; None if there is no such path."""
         if path == b"/health":
-            return Answer(200, _JSON, b'{"status":"ok"}')
+            return Page(200, _JSON, b'{"status":"ok"}')
         if path == b"/readiness":
             return self._readiness(stopping=stopping)
         if path == b"/metrics" and self._has_metrics:
-            return Answer(200, _METRICS, self._observability.exposition())
+            return Page(200, _METRICS, self._observability.exposition())
         if path == b"/openapi.json":
-            return Answer(200, _JSON, self._description)
+            return Page(200, _JSON, self._description)
         if path == b"/v1/models":
             return self._models()
         if path.startswith(b"/v1/models/"):
             return self._model(unquote(path[len(b"/v1/models/") :].decode("ascii", "replace")))
         if path == dashboard.DATA:
-            return Answer(200, _JSON, self._seeing.data(dashboard.asked_since(target)))
+            return Page(200, _JSON, self._seeing.data(dashboard.asked_since(target)))
         if path in self._page:
-            return Answer(200, *self._page[path])
+            return Page(200, *self._page[path])
         if path == b"/version":
-            return Answer(200, _JSON, orjson.dumps({"version": _VERSION}))
+            return Page(200, _JSON, orjson.dumps({"version": _VERSION}))
         return None
 
-    def _readiness(self, *, stopping: bool) -> Answer:
+    def _readiness(self, *, stopping: bool) -> Page:
         if stopping:
-            return Answer(503, _JSON, b'{"status":"stopping"}')
+            return Page(503, _JSON, b'{"status":"stopping"}')
         if not self._dispatcher.ready():
-            return Answer(503, _JSON, b'{"status":"no engine is ready"}')
-        return Answer(200, _JSON, b'{"status":"ready"}')
+            return Page(503, _JSON, b'{"status":"no engine is ready"}')
+        return Page(200, _JSON, b'{"status":"ready"}')
 
-    def _models(self) -> Answer:
+    def _models(self) -> Page:
         if not self._dispatcher.ready():
             raise NoEngine("no engine is ready")
-        return Answer(200, _JSON, orjson.dumps({"object": "list", "data": self._workers.models()}))
+        return Page(200, _JSON, orjson.dumps({"object": "list", "data": self._workers.models()}))
 
-    def _model(self, name: str) -> Answer:
+    def _model(self, name: str) -> Page:
         if not self._dispatcher.ready():
             raise NoEngine("no engine is ready")
         for model in self._workers.models():
             if model["id"] == name:
-                return Answer(200, _JSON, orjson.dumps(model))
+                return Page(200, _JSON, orjson.dumps(model))
         raise NotFound(f"the model {name!r} does not exist", param="model")
