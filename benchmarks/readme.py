@@ -180,6 +180,26 @@ def claims(study: str) -> str:
     return "\n".join([f"| `{study}` | measured | |", "|---|---|---|", *lines])
 
 
+def soak() -> str:
+    """What became of the requests of the committed soak, and of the gateway's memory."""
+    if not (RESULTS / "soak.json").exists():
+        return "No soak is committed: `make soak ARGS=--write`."
+    run = load("soak")
+    (row,) = run["rows"]
+    fates = ("offered", "answered", "refused", "failed", "left", "lost", "retried")
+    happened = ", ".join(f"{row[what]} {what}" for what in ("killed", "stopped", "reloaded"))
+    mb, slope = row["RSS MB"], row["RSS MB/hour in the second half"]
+    each = row["bytes per client who asks once"]
+    return f"""\
+| minutes | {" | ".join(fates)} |
+|{"---|" * (1 + len(fates))}
+| {row["minutes"]:.0f} | {" | ".join(f"{row[fate]:,}" for fate in fates)} |
+
+What happened meanwhile: {happened}. The gateway's memory: {mb["half-way"]:.1f} MB half-way,
+{mb["last"]:.1f} MB at the end, {slope:.1f} MB an hour by the line through the second half. Each of
+{run["clients"]:,} clients who asked once left {each} bytes. {provenance(run)}."""
+
+
 # What the README shows of the verdicts: a study, and how its claims begin.
 HEADLINES = (
     ("dlpm-fig7", "D2LPM has up to 2.87x the throughput of VTC"),
@@ -242,6 +262,7 @@ GATEWAY_ROWS = (
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"demo": demo, "papers": papers, "sim": sim, "bench": bench},
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
+    ROOT / "docs" / "reference" / "faults.md": {"soak": soak},
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)
         for study in (
