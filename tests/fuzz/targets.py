@@ -12,19 +12,18 @@ import orjson
 
 from fairlead.errors import FairleadError
 from fairlead.gateway.additions import Additions
-from fairlead.gateway.answer_reader import AnswerReader, Head
 from fairlead.gateway.answers import StreamedAnswer, read_whole
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.openai import Call, read_call
-from fairlead.gateway.repeated import KnownHeads, Remembered
+from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import SURFACES
+from tests.wire.hearing import LINE, Hearing, ParserOnly
 
 SEED_LEN = 4
 MAX_BODY = 300
 _WARM = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
-_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
 _ADDITIONS = Additions(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
 _CUT_EVENTS = (b"\n\n", b"\r\n\r\n")
 
@@ -71,7 +70,7 @@ def check_forwarded(request: Incoming) -> None:
     assert len(request.body) <= MAX_BODY
     assert re.fullmatch(rb"[!-~]+", request.head.target), request.head.target
     lines = request.head.lines
-    assert b"".join(_LINE.findall(lines)) == lines, lines
+    assert b"".join(LINE.findall(lines)) == lines, lines
     names = [line.partition(b":")[0].lower().replace(b"_", b"-") for line in lines.split(b"\r\n")]
     for name in (
         b"content-length",
@@ -89,46 +88,6 @@ def requests(data: bytes) -> None:
     assert _requests_of(RequestReader, pieces) == _requests_of(_Forgetful, pieces)
 
 
-class _Hearing(AnswerReader):
-    """A connection that asks again whenever an answer has ended."""
-
-    def __init__(self) -> None:
-        super().__init__((Remembered(), Remembered()))
-        self.heard: list[object] = []
-        self._listener = self
-
-    def on_head(self, head: Head) -> None:
-        lines = b"".join(head.lines)
-        assert b"".join(_LINE.findall(lines)) == lines, lines
-        assert head.status >= 100
-        self.heard += [(head.status, lines, head.content_type, head.framed, head.keep_alive), b""]
-
-    def on_data(self, data: bytes) -> None:
-        self.heard[-1] += data  # type: ignore[operator]
-
-    def on_end(self) -> None:
-        self.heard.append("end")
-
-    def on_lost(self, *, stale: bool) -> None:
-        self.heard.append("lost")
-
-    def abort(self) -> None:
-        self._listener = None
-
-    def _finish(self) -> None:
-        self.on_end()
-        self._reset()
-
-    def _lose(self) -> None:
-        self.on_lost(stale=False)
-        self.abort()
-
-
-class _Forgetting(_Hearing):
-    def _learn(self, data: bytes) -> None:
-        """Remembers nothing."""
-
-
 _ANSWERS = (
     b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
     (
@@ -141,7 +100,7 @@ _ANSWERS = (
 def answers(data: bytes) -> None:
     """An engine's answer is heard the same with a memory of the one before and without."""
     heard = []
-    for kind in (_Hearing, _Forgetting):
+    for kind in (Hearing, ParserOnly):
         reader = kind()
         for answer in (*_ANSWERS, *cut(data)):
             reader.data_received(answer)

@@ -6,8 +6,9 @@ import httptools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.wire.hearing import Hearing, ParserOnly
 
-from fairlead.gateway.answer_reader import AnswerReader, Head
+from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.chunks import whole_chunks
 from fairlead.gateway.repeated import Remembered
 
@@ -23,45 +24,7 @@ def chunked(*pieces: bytes) -> bytes:
     return STREAM + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (*pieces, b""))
 
 
-class Reader(AnswerReader):
-    """One connection and what is heard on it; asks again whenever an answer has ended."""
-
-    def __init__(self, openings: tuple[Remembered[Head], Remembered[Head]]) -> None:
-        super().__init__(openings)
-        self.heard: list[object] = []
-        self._listener = self
-
-    def on_head(self, head: Head) -> None:
-        lines = b"".join(head.lines)
-        self.heard += [(head.status, lines, head.content_type, head.framed, head.keep_alive), b""]
-
-    def on_data(self, data: bytes) -> None:
-        self.heard[-1] += data  # type: ignore[operator]
-
-    def on_end(self) -> None:
-        self.heard.append("end")
-
-    def on_lost(self, *, stale: bool) -> None:
-        self.heard.append("lost")
-
-    def abort(self) -> None:
-        self._listener = None
-
-    def _finish(self) -> None:
-        self.on_end()
-        self._reset()
-
-    def _lose(self) -> None:
-        self.on_lost(stale=False)
-        self.abort()
-
-
-class ParserOnly(Reader):
-    def _learn(self, data: bytes) -> None:
-        """Remembers nothing."""
-
-
-def hear(kind: type[Reader], answers: list[list[bytes]]) -> list[object]:
+def hear(kind: type[Hearing], answers: list[list[bytes]]) -> list[object]:
     reader = kind((Remembered(), Remembered()))
     for pieces in answers:
         for piece in pieces:
@@ -116,7 +79,7 @@ def test_with_a_memory_the_same_is_heard(
     if chunkwise:  # as engines send them, a write for each event
         pieces = [one.replace(b"\n\n\r\n", b"\n\n\r\n|").split(b"|") for one in answers]
 
-    assert hear(Reader, pieces) == hear(ParserOnly, pieces)
+    assert hear(Hearing, pieces) == hear(ParserOnly, pieces)
 
 
 @settings(max_examples=200, deadline=None)
@@ -134,12 +97,12 @@ def test_whole_chunks_are_what_the_parser_takes_them_for(data: list[bytes]) -> N
 def test_the_second_answer_is_not_parsed(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the memory would be of no use, and no other test would notice."""
     parsed = []
-    parse = Reader._parse
+    parse = Hearing._parse
     monkeypatch.setattr(
-        Reader, "_parse", lambda self, data: (parsed.append(data), parse(self, data))[1]
+        Hearing, "_parse", lambda self, data: (parsed.append(data), parse(self, data))[1]
     )
 
-    heard = hear(Reader, [[answer], [answer], [answer]])
+    heard = hear(Hearing, [[answer], [answer], [answer]])
 
     assert parsed == [answer]
     assert heard[:3] * 3 == heard
@@ -148,7 +111,7 @@ def test_the_second_answer_is_not_parsed(answer: bytes, monkeypatch: pytest.Monk
 def test_an_opening_that_is_shared_is_not_written_to() -> None:
     """The parser takes over in the middle of an answer; others have the same head meanwhile."""
     openings: tuple[Remembered[Head], Remembered[Head]] = (Remembered(), Remembered())
-    first, second = Reader(openings), Reader(openings)
+    first, second = Hearing(openings), Hearing(openings)
     first.data_received(chunked(b"data: 1\n\n"))
     known = openings[True].meaning
     assert known is not None
