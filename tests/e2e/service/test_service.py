@@ -171,14 +171,35 @@ def ask_together(
     return asked, stories
 
 
+def operate(running: Running, path: str, document: dict | None = None) -> dict:
+    """What the gateway answers an operator on this machine."""
+    data = None if document is None else json.dumps(document).encode()
+    with urllib.request.urlopen(f"{running.service.url}{path}", data=data, timeout=5) as answer:
+        return json.load(answer)
+
+
 def until_up(running: Running, *, number: int, within_s: float = 60) -> None:
     """Until the gateway uses so many engines."""
 
     def are_up() -> bool:
-        with urllib.request.urlopen(f"{running.service.url}/workers", timeout=5) as answer:
-            return sum(worker["up"] for worker in json.load(answer)["workers"]) == number
+        return sum(worker["up"] for worker in operate(running, "/workers")["workers"]) == number
 
     until(are_up, within_s=within_s)
+
+
+def test_an_engine_is_drained_and_had_back_while_callers_stream(running: Running):
+    """What it has begun ends there, the rest is the other's, and no caller notices anything."""
+    leaving = running.service.engine_urls[0]
+    asked, stories = ask_together(running, 24)
+    until(lambda: bool(stories))
+    operate(running, "/workers/drain", {"url": leaving})
+    until_up(running, number=1)
+    again, more = ask_together(running, 24)
+    operate(running, "/workers", {"url": leaving})
+    until_up(running, number=2)
+    concurrent.futures.wait([*asked, *again], timeout=120)
+
+    assert stories + more == [(True, True, "")] * 48
 
 
 def test_an_engine_that_stops_for_a_while_costs_time_and_nothing_else(running: Running):
