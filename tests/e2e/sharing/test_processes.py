@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -26,7 +27,9 @@ def story(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def two_processes(folder: Path, **settings: object) -> AsyncIterator[Process]:
+async def two_processes(
+    folder: Path, environment: dict[str, str] | None = None, **settings: object
+) -> AsyncIterator[Process]:
     """They serve; afterwards all of them are gone."""
     port, metrics, _ = free_ports(3)
     config = folder / "gateway.json"
@@ -35,7 +38,7 @@ async def two_processes(folder: Path, **settings: object) -> AsyncIterator[Proce
             {"processes": 2, "shutdown_timeout_secs": 1, "prometheus_port": metrics, **settings}
         )
     )
-    process = Process(config, port)
+    process = Process(config, port, **environment or {})
     await process.start()
     await eventually(lambda: "2 processes serve" in process.said, within=30)
     children = pids(process)
@@ -174,5 +177,31 @@ def test_a_port_that_is_taken_and_a_start_that_fails_end_all_of_it(tmp_path: Pat
             assert process.returncode == 2
             assert said in errors.decode()
             assert "Traceback" not in errors.decode()
+
+    story(run)
+
+
+def test_for_systemd_the_parent_is_the_gateway(tmp_path: Path) -> None:
+    """Ready once, when all serve; one that hangs is killed and replaced, and the service stays alive."""
+
+    async def run() -> None:
+        engine = await FakeEngine(good).start()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(str(tmp_path / "notify"))
+            manager.setblocking(False)
+            told: list[bytes] = []
+            asyncio.get_running_loop().add_reader(manager, lambda: told.append(manager.recv(100)))
+            manages = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "2000000"}
+            async with two_processes(tmp_path, manages, worker_urls=[engine.url]) as process:
+                await eventually(lambda: told.count(b"READY=1") == 1)
+                hung = pids(process)[0]
+                os.kill(hung, signal.SIGSTOP)
+                await eventually(lambda: hung not in pids(process), within=10)
+                await eventually(lambda: len(pids(process)) == 2, within=10)
+                assert "does not move" in process.said
+                assert told.count(b"WATCHDOG=1") >= 3
+                assert b"STOPPING=1" not in told
+            assert told[-1] == b"STOPPING=1" and told.count(b"READY=1") == 1
+            asyncio.get_running_loop().remove_reader(manager)
 
     story(run)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,6 +25,8 @@ _log = logging.getLogger(__name__)
 # A gateway that has not been heard of for so long, and so many exchanges, holds nobody back.
 _SILENT_S = 1.0
 _SILENT_EXCHANGES = 5
+# At most this part of the time is spent on the account, which many clients make long.
+_SHARE = 0.05
 # Longest wait before a store that failed is tried again.
 _MOST_PAUSE_S = 5.0
 
@@ -64,6 +67,7 @@ class Exchanging(Collector):
         self._peers = Peers(self._name, patience_s=patience_s)
         self._random = random.Random()  # or gateways that met once would meet at each exchange
         self._failures = 0  # in a row
+        self._spent_s = 0.0  # by the last exchange, on this gateway's time
         self._counts = {"ok": 0, "busy": 0, "failed": 0}
         self._gateways = 0
         self._task: asyncio.Task[None] | None = None
@@ -116,6 +120,7 @@ class Exchanging(Collector):
             pause = self._interval_s
             try:
                 await self._exchange(store)
+                pause = max(pause, self._spent_s / _SHARE)
             except Busy:
                 self._counts["busy"] += 1
             except (OSError, TimeoutError, ValueError) as error:
@@ -129,18 +134,23 @@ class Exchanging(Collector):
 
     async def _exchange(self, store: Store) -> None:
         """Raises Busy, OSError or ValueError."""
+        self._spent_s, begun = 0.0, time.perf_counter()
         reports = self._shared.reports()
         if not reports:  # no queue here, or one that cannot be shared
             return
         quantum_of, now = self._shared.quantum_of(), asyncio.get_running_loop().time()
         heard: dict[WorkerId, News] = {}
+        self._spent_s = time.perf_counter() - begun
 
         def change(written: bytes | None) -> bytes:
+            begun = time.perf_counter()
             accounts = read(written)
             accounts.forget(self._peers.silent(accounts, now))
             heard.update(accounts.exchange(self._name, reports, quantum_of))
             self._gateways = len(accounts.peers)
-            return write(accounts)
+            told = write(accounts)
+            self._spent_s += time.perf_counter() - begun
+            return told
 
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -152,7 +162,9 @@ class Exchanging(Collector):
             _log.warning("the shared account answers again")
         self._failures = 0
         self._counts["ok"] += 1
+        begun = time.perf_counter()
         self._shared.adopt(heard)
+        self._spent_s += time.perf_counter() - begun
 
     def _fail(self, error: Exception) -> None:
         """Go on alone; what this exchange was to tell may have arrived or not."""

@@ -1,20 +1,30 @@
-"""The account as bytes: what one gateway writes and the others read, as JSON.
+"""The account as bytes: what one gateway writes and the others read, as JSON."""
 
-{"version": 1, "deficits": {engine: {client: units}}, "gateways": {name: [beats, {engine: [client]}]}}
-"""
+import msgspec
 
-import orjson
-
+from fairlead.core.request import ClientId, WorkerId
 from fairlead.dispatch import Accounts
 from fairlead.dispatch.accounts import Peer
 
 _VERSION = 1
 
 
+class _Written(msgspec.Struct):
+    """`deficits` in units; of each gateway its reports so far, and who waits there."""
+
+    version: int
+    deficits: dict[WorkerId, dict[ClientId, int]]
+    gateways: dict[str, tuple[int, dict[WorkerId, list[ClientId]]]]
+
+
+_reader = msgspec.json.Decoder(_Written)
+_writer = msgspec.json.Encoder()
+
+
 def write(accounts: Accounts) -> bytes:
     """O(clients)."""
     gateways = {name: (peer.beats, peer.waiting) for name, peer in accounts.peers.items()}
-    return orjson.dumps({"version": _VERSION, "deficits": accounts.deficits, "gateways": gateways})
+    return _writer.encode(_Written(_VERSION, accounts.deficits, gateways))
 
 
 def read(written: bytes | None) -> Accounts:
@@ -23,22 +33,12 @@ def read(written: bytes | None) -> Accounts:
     That is for what others have written: another version of ours, or somebody else.
     """
     try:
-        document = orjson.loads(written or b"")
-    except orjson.JSONDecodeError:
+        document = _reader.decode(written or b"")
+    except msgspec.ValidationError as error:
+        raise ValueError(f"it is no account: {error}") from None
+    except msgspec.DecodeError:
         return Accounts()
-    try:
-        if document["version"] != _VERSION:
-            raise ValueError(f"it is of version {document['version']!r}, not {_VERSION}")
-        deficits = {
-            str(worker): {str(client): int(units) for client, units in owed.items()}
-            for worker, owed in document["deficits"].items()
-        }
-        peers = {
-            str(name): Peer(
-                int(beats), {str(worker): list(map(str, who)) for worker, who in waiting.items()}
-            )
-            for name, (beats, waiting) in document["gateways"].items()
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"it is no account: {type(error).__name__}") from None
-    return Accounts(deficits=deficits, peers=peers)
+    if document.version != _VERSION:
+        raise ValueError(f"the account is of version {document.version}, not {_VERSION}")
+    peers = {name: Peer(*told) for name, told in document.gateways.items()}
+    return Accounts(deficits=document.deficits, peers=peers)
