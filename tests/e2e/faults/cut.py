@@ -19,7 +19,6 @@ from fairlead.engines.local import free_ports
 from tests.e2e.faults.crowd import Crowd, asking, mixed
 from tests.e2e.faults.processes import EngineProcess, idle, retries
 from tests.e2e.gateway.process import Process, running
-from tests.e2e.gateway.world import eventually
 
 IP = install_programs.find("ip") or "ip"
 NEAR, FAR = "10.9.0.1", "10.9.0.2"
@@ -98,14 +97,14 @@ async def story(folder: Path, line: Cable) -> dict[str, object]:
 async def cut_and_join(
     line: Cable, far: EngineProcess, process: Process, crowd: Crowd
 ) -> dict[str, int]:
-    await eventually(lambda: f"{far.url} is up" in process.said)
+    await process.says(f"{far.url} is up")
     await crowd.more(100)
     line.cut()
-    await eventually(lambda: f"{far.url} is down" in process.said, within=15)
+    await process.says(f"{far.url} is down")
     await asyncio.sleep(PATIENCE["idle_timeout_secs"])  # sooner, and TCP mends what was begun
     before = crowd.census.offered
     line.join()
-    await eventually(lambda: process.said.count(f"{far.url} is up") == 2, within=15)
+    await process.says(f"{far.url} is up", times=2)
     received = (await far.census())["received"]
     await crowd.more(200)
     again = (await far.census())["received"] - received

@@ -14,7 +14,6 @@ from tests.e2e.faults.census import Census, Fate
 from tests.e2e.faults.crowd import asking, mixed
 from tests.e2e.faults.processes import EngineProcess, engines, retries, rss_mb
 from tests.e2e.gateway.process import Process, running
-from tests.e2e.gateway.world import eventually
 
 ENGINES, CALLERS, CLIENTS = 3, 24, 500
 ENGINE = ("--places", "8", "--token-s", "0.02", "--faults", "0.02")
@@ -122,7 +121,7 @@ async def soak(
         engines(ENGINES, *ENGINE, "--seed", str(seed)) as fleet,
         running(folder, worker_urls=[one.url for one in fleet], **SETTINGS) as process,
     ):
-        await eventually(lambda: process.said.count(" is up") == ENGINES)
+        await process.says(" is up", times=ENGINES)
         async with asking(process.port, strained(rng), callers=CALLERS) as crowd:
             began, outcome.census = loop.time(), crowd.census
             trouble = asyncio.ensure_future(asyncio.sleep(every_s))

@@ -14,7 +14,6 @@ from tests.e2e.faults.conftest import Say
 from tests.e2e.faults.crowd import asking, mixed
 from tests.e2e.faults.processes import engines, retries
 from tests.e2e.gateway.process import Process, running
-from tests.e2e.gateway.world import eventually
 
 JUMPS = ("+3600", "-3600", "+0", "+86400")
 # Any of these would run out at once, were it measured by the clock on the wall.
@@ -85,12 +84,11 @@ def test_a_clock_that_jumps_times_nobody_out(tmp_path: Path, say: Say) -> None:
             asking(process.port, mixed(random.Random(5)), callers=24) as crowd,
         ):  # fmt: skip
             await crowd.more(50)
-            for offset in JUMPS:
+            for jump, offset in enumerate(JUMPS, 1):
                 clock.jump(offset)
                 await crowd.more(100)
-                told = process.said.count(AGAIN)
                 process.signal(signal.SIGHUP)  # it says so, at its time
-                await eventually(lambda n=told: process.said.count(AGAIN) > n)
+                await process.says(AGAIN, times=jump)
                 assert said_at(process)[-1] in {hour(offset), hour(f"{int(offset) - 60}")}
             retried = await retries(process)
         census = crowd.census

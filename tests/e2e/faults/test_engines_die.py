@@ -10,7 +10,6 @@ from tests.e2e.faults.conftest import Say
 from tests.e2e.faults.crowd import asking, mixed
 from tests.e2e.faults.processes import engines, retries
 from tests.e2e.gateway.process import running
-from tests.e2e.gateway.world import eventually
 
 CALLERS = 24
 # What runs at an engine when it dies: streams that have begun cannot be begun again.
@@ -33,15 +32,13 @@ def test_an_engine_that_is_killed_takes_only_what_it_had_begun(tmp_path: Path, s
             running(tmp_path, worker_urls=[first.url, second.url], **PATIENCE) as process,
             asking(process.port, mixed(random.Random(1)), callers=CALLERS) as crowd,
         ):
-            for _ in range(3):
+            for death in range(1, 4):
                 await crowd.more(150)
-                downs = process.said.count(f"{first.url} is down")
                 first.kill()
-                await eventually(lambda n=downs: process.said.count(f"{first.url} is down") > n)
+                await process.says(f"{first.url} is down", times=death)
                 await crowd.more(100)
-                ups = process.said.count(f"{first.url} is up")
                 await first.start()
-                await eventually(lambda n=ups: process.said.count(f"{first.url} is up") > n)
+                await process.says(f"{first.url} is up", times=1 + death)
             await crowd.more(100)
             assert (await first.census())["answer"] > 0
             retried = await retries(process)
@@ -67,10 +64,10 @@ def test_an_engine_that_stops_for_a_while_delays_what_it_has_and_no_more(
         ):
             await crowd.more(100)
             first.signal(signal.SIGSTOP)
-            await eventually(lambda: f"{first.url} is down" in process.said)
+            await process.says(f"{first.url} is down")
             await crowd.more(200)
             first.signal(signal.SIGCONT)
-            await eventually(lambda: process.said.count(f"{first.url} is up") == 2)
+            await process.says(f"{first.url} is up", times=2)
             await crowd.more(200)
             retried = await retries(process)
         census = crowd.census

@@ -10,7 +10,6 @@ from tests.e2e.faults.conftest import Say
 from tests.e2e.faults.crowd import asking, mixed
 from tests.e2e.faults.processes import EngineProcess, engines, idle
 from tests.e2e.gateway.process import running
-from tests.e2e.gateway.world import eventually
 
 CALLERS = 24
 
@@ -69,7 +68,7 @@ def test_a_gateway_that_is_told_to_end_answers_all_it_has_accepted(
             assert process.child is not None
             async with asyncio.timeout(10):
                 assert await process.child.wait() == 0
-            await eventually(lambda: crowd.census[Fate.UNREACHED] > CALLERS)
+            await crowd.until(lambda census: census[Fate.UNREACHED] > CALLERS)
             await asyncio.gather(*(idle(one) for one in both))
         census = crowd.census
         assert census.lost == census[Fate.UNREACHED], census

@@ -41,6 +41,10 @@ class Process:
         async for line in self.child.stderr:
             self.said += line.decode()
 
+    async def says(self, text: str, *, times: int = 1) -> None:
+        """Wait until its log has that, so many times."""
+        await eventually(lambda: self.said.count(text) >= times, within=30)
+
     @property
     def pid(self) -> int:
         assert self.child is not None
