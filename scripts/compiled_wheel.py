@@ -15,11 +15,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# What schedules, routes and simulates; files and folders below the package.
-HOT = ("core", "schedulers", "routers", "sim", "metrics")
-# Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time, a
-# constant tuple of thousands that it would write out, dataclasses whose fields are final, that are
-# made by `__new__`, or that are frozen and sent to another process.
+# What schedules, routes, queues and simulates; files and folders below the package.
+HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
+# Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time,
+# dataclasses whose fields are final, that are made by `__new__`, or that are frozen and sent to another
+# process.
 LEFT_OUT = {
     "core/lazy_heap.py",
     "core/protocols.py",
@@ -27,7 +27,6 @@ LEFT_OUT = {
     "core/path_cache.py",
     "core/prefix_index.py",
     "core/request.py",
-    "core/chunk_index.py",
     "core/costs.py",
     "core/service.py",
     "sim/config.py",

@@ -57,10 +57,12 @@ def python(installed, *arguments):
 
 def test_what_the_simulator_spends_its_time_in_is_compiled(installed):
     code = (
-        "from fairlead.core import scheduler, radix_tree, waiting, fleet_tree\n"
+        "from fairlead.core import chunk_index, scheduler, radix_tree, waiting, fleet_tree\n"
+        "from fairlead.dispatch import dispatcher, queueing\n"
         "from fairlead.schedulers import dlpm\n"
         "from fairlead.sim import replica\n"
-        "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica): print(one.__file__)"
+        "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica, chunk_index, dispatcher, "
+        "queueing): print(one.__file__)"
     )
 
     assert all(line.endswith(".so") for line in python(installed, "-c", code).splitlines())
@@ -81,6 +83,49 @@ def test_compiled_and_not_a_simulation_writes_the_same_bytes(installed, tmp_path
 
     assert written[0] == written[1]
     assert len(written[0][0]) > 10_000
+
+
+GATEWAY = """
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.request import Request
+from fairlead.dispatch import Dispatcher, QueueRules, State, Usage
+from fairlead.errors import NotFound
+from fairlead.routers.d2lpm import D2LPM
+
+sent = []
+dispatcher = Dispatcher(
+    router=D2LPM(), index=ChunkIndex(), rules=QueueRules(window=3), on_ready=sent.append
+)
+for name in ("w0", "w1", "w2"):
+    dispatcher.worker_up(name, models=["m"])
+for number in range(300):
+    text = b"%d" % (number % 7) * 1500 + b"%d" % number * 300
+    request = Request(
+        id=str(number), client="abc"[number % 3], prompt=ChunkedText().extended(text).chunks,
+        input_len=600, max_tokens=50, order=number,
+    )
+    ticket = dispatcher.arrive(request, model="m", text_len=len(text), streams=bool(number % 2))
+    if ticket.state is State.WAITING:
+        sent.append(ticket)
+    while sent and (number == 299 or len(dispatcher.queueing) > 20):
+        first = sent.pop(0)
+        if first.streams:
+            dispatcher.started(first)
+        dispatcher.finished(first, Usage(580, 20 + number % 9, 256))
+        print(first.request.id, first.worker, first.settled_len, len(dispatcher.queueing))
+try:
+    dispatcher.arrive(request, model="n", text_len=1)
+except NotFound as error:
+    print(error)
+print(list(dispatcher.ledger.accounts()))
+"""
+
+
+def test_compiled_and_not_the_gateway_sends_the_same_requests_to_the_same_engines(installed):
+    printed = python(installed, "-c", GATEWAY)
+
+    assert printed == python(None, "-c", GATEWAY)
+    assert len(printed.splitlines()) == 302
 
 
 def test_settings_can_be_sent_to_another_process(installed):
