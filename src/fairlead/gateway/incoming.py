@@ -9,6 +9,7 @@ from fairlead.gateway.keys import shown_digest
 from fairlead.gateway.surface import Surface
 
 if TYPE_CHECKING:
+    from fairlead.gateway.admission import Admission
     from fairlead.gateway.marks import Marks
 
 # Bodies that are kept, over all connections: what a machine that runs engines can spare for
@@ -19,7 +20,7 @@ _MAX_ARRIVED = 1 << 30
 class Admitted(NamedTuple):
     """What follows from a head alone, as long as it is `by` whoever admits requests now."""
 
-    by: object
+    by: "Admission"
     client: ClientId | None  # who asks, as far as the head says it
     lines: bytes  # headers as the engine gets them
     echo: bytes  # lines for the head of the answer
