@@ -80,6 +80,7 @@ CLAIMING = st.builds(body_of, MEMBERS, MEMBERS, st.integers(0, 1 << 16), VALUES)
 
 NAMING = Additions(GatewaySettings())
 NAMELESS = Additions(GatewaySettings(identity_field="none"))
+FOR_SGLANG = Additions(GatewaySettings(identity_field="sglang"))
 
 
 def sent(body: bytes, additions: Additions = NAMING) -> bytes:
@@ -117,6 +118,17 @@ def test_whatever_came_under_our_name_ours_is_what_every_reader_finds(body: byte
         assert found["vllm_xargs"] == {**inside, **OURS}
     found.pop("vllm_xargs")
     assert found == theirs
+
+
+def test_sglang_hears_of_the_client_in_its_own_field() -> None:
+    """Its plug-in reads `custom_params`; what a caller claims there is not believed."""
+    body = b'{"prompt":"a","custom_params":{"fair_client":"bob","k":1},"vllm_xargs":{"x":2}}'
+
+    assert json.loads(sent(body, FOR_SGLANG)) == {
+        "prompt": "a",
+        "custom_params": {"fair_client": "alice", "k": 1},
+        "vllm_xargs": {"x": 2},
+    }
 
 
 @settings(max_examples=30, deadline=None)

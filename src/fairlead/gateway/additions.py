@@ -4,8 +4,8 @@ Nothing else of a body changes, and nothing at all where all are switched off, o
 no place for any.
 """
 
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from fairlead.core.request import ClientId
 from fairlead.gateway.isolation import Isolation
@@ -14,13 +14,14 @@ from fairlead.gateway.settings import GatewaySettings
 
 # Clients whose fields are kept ready.
 _READY = 4096
+# Where an engine's plug-in looks for `fair_client`, by `--identity-field`.
+_NAMED_IN: Final = {"vllm": "vllm_xargs", "sglang": "custom_params"}
 
 
-@lru_cache(_READY)
-def _fields(client: ClientId | None, salt: str | None, ask_usage: bool) -> Fields:
+def _fields(named_in: str, client: ClientId | None, salt: str | None, ask_usage: bool) -> Fields:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
     if client is not None:
-        fields["vllm_xargs"] = {"fair_client": client}
+        fields[named_in] = {"fair_client": client}
     if salt is not None:
         fields["cache_salt"] = salt
     return Fields(fields)
@@ -30,7 +31,9 @@ class Additions:
     """As the settings say."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._names_client = settings.identity_field != "none"
+        self._names_client = settings.identity_field in _NAMED_IN
+        named_in = _NAMED_IN.get(settings.identity_field, "")
+        self._fields = lru_cache(_READY)(partial(_fields, named_in))
         # Where it is not, streamed tokens are counted as they pass.
         self._asks_usage = settings.usage_field != "none"
         self._isolation = (
@@ -51,4 +54,4 @@ class Additions:
         surface = call.surface
         named = client if self._names_client and surface.identity else None
         salt = call.salt if self._isolation is not None and surface.charged else None
-        return _fields(named, salt, ask_usage)  # keywords would cost more than the look-up
+        return self._fields(named, salt, ask_usage)  # keywords would cost more than the look-up

@@ -45,7 +45,7 @@ class Identifying(Group):
         False, "without a key or header, believe the body's `user`", live=True
     )
     identity_field: IdentityField = setting(
-        "vllm", "none: bodies reach the engine without the client"
+        "vllm", "whose field tells the engine the client; none: bodies reach it without"
     )
     isolate_prefixes: bool = setting(
         False, "each client its own prefix cache: cache_salt in every body"
