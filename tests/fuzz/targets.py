@@ -19,7 +19,7 @@ from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import SURFACES
-from tests.wire.hearing import LINE, Hearing, ParserOnly
+from tests.wire.hearing import LINE, Hearing
 
 SEED_LEN = 4
 MAX_BODY = 300
@@ -100,8 +100,8 @@ _ANSWERS = (
 def answers(data: bytes) -> None:
     """An engine's answer is heard the same with a memory of the one before and without."""
     heard = []
-    for kind in (Hearing, ParserOnly):
-        reader = kind()
+    for remembers in (True, False):
+        reader = Hearing(remembers=remembers)
         for answer in (*_ANSWERS, *cut(data)):
             reader.data_received(answer)
         assert reader.heard.count("lost") <= 1

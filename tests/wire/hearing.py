@@ -1,20 +1,67 @@
 """What is heard of an engine's answers, with a memory of those before and without."""
 
+import asyncio
 import re
 
-from fairlead.gateway.answer_reader import AnswerReader, Head
-from fairlead.gateway.repeated import Remembered
+from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.upstream import Engine, EngineConnection
 
 LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
 
 
-class Hearing(AnswerReader):
-    """One connection and what is heard on it; asks again whenever an answer has ended."""
+class Wire(asyncio.Transport):
+    """A transport that goes nowhere."""
 
-    def __init__(self, openings: tuple[Remembered[Head], Remembered[Head]] | None = None) -> None:
-        super().__init__(openings or (Remembered(), Remembered()))
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = self.paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def write(self, data: object) -> None:
+        """Nobody reads it."""
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Hearing:
+    """What is heard from one engine, which is asked again whenever an answer has ended.
+
+    Without a memory no answer opens like one before, and the parser reads them all.
+    """
+
+    def __init__(self, engine: Engine | None = None, *, remembers: bool = True) -> None:
         self.heard: list[object] = []
-        self._listener = self
+        self.engine = engine or Engine("http://127.0.0.1:1")
+        self._remembers = remembers
+        self._ask()
+
+    def _ask(self) -> None:
+        connection = self.engine.take()
+        if connection is None:
+            connection = EngineConnection(self.engine)
+            connection.connection_made(Wire())
+        self.connection = connection
+        connection.send(self, [b"POST"])
+
+    def data_received(self, data: bytes) -> None:
+        """It comes from the engine; nobody listens after an answer that was none."""
+        if not self._remembers:
+            for opening in self.engine.openings:
+                opening.head = opening.meaning = None
+        self.connection.data_received(data)
+
+    # -- from the connection
 
     def on_head(self, head: Head) -> None:
         lines = b"".join(head.lines)
@@ -27,24 +74,7 @@ class Hearing(AnswerReader):
 
     def on_end(self) -> None:
         self.heard.append("end")
+        self._ask()
 
     def on_lost(self, *, stale: bool) -> None:
         self.heard.append("lost")
-
-    def abort(self) -> None:
-        self._listener = None
-
-    def _finish(self) -> None:
-        self.on_end()
-        self._reset()
-
-    def _lose(self) -> None:
-        self.on_lost(stale=False)
-        self.abort()
-
-
-class ParserOnly(Hearing):
-    """The same without a memory."""
-
-    def _learn(self, data: bytes) -> None:
-        """Remembers nothing."""

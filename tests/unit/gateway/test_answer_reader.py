@@ -6,11 +6,12 @@ import httptools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.hearing import Hearing, ParserOnly
+from tests.wire.hearing import Hearing
+from tests.wire.parsing import Parsing
 
-from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.chunks import whole_chunks
 from fairlead.gateway.repeated import Remembered
+from fairlead.gateway.upstream import Engine
 
 WHOLE = b"HTTP/1.1 200 OK\r\nserver: u\r\nContent-Length: %d\r\ncontent-type: a/json\r\n\r\n%b"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -24,8 +25,8 @@ def chunked(*pieces: bytes) -> bytes:
     return STREAM + b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in (*pieces, b""))
 
 
-def hear(kind: type[Hearing], answers: list[list[bytes]]) -> list[object]:
-    reader = kind((Remembered(), Remembered()))
+def hear(answers: list[list[bytes]], *, remembers: bool = True) -> list[object]:
+    reader = Hearing(remembers=remembers)
     for pieces in answers:
         for piece in pieces:
             reader.data_received(piece)
@@ -79,7 +80,7 @@ def test_with_a_memory_the_same_is_heard(
     if chunkwise:  # as engines send them, a write for each event
         pieces = [one.replace(b"\n\n\r\n", b"\n\n\r\n|").split(b"|") for one in answers]
 
-    assert hear(Hearing, pieces) == hear(ParserOnly, pieces)
+    assert hear(pieces) == hear(pieces, remembers=False)
 
 
 @settings(max_examples=200, deadline=None)
@@ -88,39 +89,37 @@ def test_whole_chunks_are_what_the_parser_takes_them_for(data: list[bytes]) -> N
     came = whole_chunks(b"".join(data))
 
     if came is not None:
-        reader = ParserOnly((Remembered(), Remembered()))
+        reader = Hearing(remembers=False)
         reader.data_received(STREAM + b"".join(data))
         assert (reader.heard[1], reader.heard[2:] == ["end"]) == came
 
 
 @pytest.mark.parametrize("answer", [whole(b"hello"), chunked(b"data: 1\n\n", b"data: 2\n\n")])
-def test_the_second_answer_is_not_parsed(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_answer_is_not_parsed(answer: bytes) -> None:
     """Or the memory would be of no use, and no other test would notice."""
-    parsed = []
-    parse = Hearing._parse
-    monkeypatch.setattr(
-        Hearing, "_parse", lambda self, data: (parsed.append(data), parse(self, data))[1]
-    )
+    reader = Hearing()
+    parsing = reader.connection._parser = Parsing(reader.connection._parser)
 
-    heard = hear(Hearing, [[answer], [answer], [answer]])
+    for _ in range(3):
+        reader.data_received(answer)
 
-    assert parsed == [answer]
-    assert heard[:3] * 3 == heard
+    assert parsing.parsed == [answer]
+    assert reader.heard[:3] * 3 == reader.heard
 
 
 def test_an_opening_that_is_shared_is_not_written_to() -> None:
     """The parser takes over in the middle of an answer; others have the same head meanwhile."""
-    openings: tuple[Remembered[Head], Remembered[Head]] = (Remembered(), Remembered())
-    first, second = Hearing(openings), Hearing(openings)
+    engine = Engine("http://127.0.0.1:1")
+    first, second = Hearing(engine), Hearing(engine)
     first.data_received(chunked(b"data: 1\n\n"))
-    known = openings[True].meaning
+    known = engine.openings[True].meaning
     assert known is not None
     lines = known.lines[:]
 
     second.data_received(STREAM + b"5\r\nhello\r\n")
     second.data_received(b"5;x\r\nhello\r\n")
 
-    assert openings[True].meaning is known and known.lines == lines
+    assert engine.openings[True].meaning is known and known.lines == lines
     assert second.heard[1] == b"hellohello"
 
 

@@ -2,35 +2,12 @@
 
 import asyncio
 
+from tests.wire.hearing import Wire
+
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.upstream import Engine, EngineConnection
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
-
-
-class Wire(asyncio.Transport):
-    """A transport that goes nowhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed = self.paused = False
-
-    def pause_reading(self) -> None:
-        self.paused = True
-
-    def resume_reading(self) -> None:
-        self.paused = False
-
-    def write(self, data: object) -> None:
-        """Nobody reads it."""
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def close(self) -> None:
-        self.closed = True
-
-    abort = close
 
 
 class Asker:
