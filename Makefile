@@ -44,12 +44,9 @@ fuzz: install-dev  ## every parser by libFuzzer, SECONDS_EACH (600); what it lea
 soak: install-dev  ## a mixed load on a gateway whose engines fail, MINUTES (20); ARGS=--write keeps the result
 	$(BIN)/python -m tests.e2e.faults --minutes $(MINUTES) $(ARGS)
 
-compiled: install-dev  ## the simulator's speed with the hot modules compiled; takes a C compiler
-	rm -rf .venvs/compiled
-	HATCH_BUILD_HOOKS_ENABLE=1 $(BIN)/pip -q wheel --no-deps -w .venvs/compiled .
-	$(BIN)/pip -q install --no-deps --target .venvs/compiled/installed .venvs/compiled/*.whl
-	for bench in speed day; do \
-		PYTHONPATH=.venvs/compiled/installed $(BIN)/python -m benchmarks.sim.$$bench || exit 1; done
+compiled: install-dev  ## speed with the hot modules compiled; takes a C compiler
+	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
+		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev

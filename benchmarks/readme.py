@@ -125,6 +125,8 @@ _GATEWAY_NAMES = {
     "d2lpm": "fairlead, D2LPM",
     "fairlead": "fairlead, D2LPM",
     "fairlead, queueing": "fairlead, D2LPM, and DLPM queues",
+    "fairlead, compiled": "fairlead, D2LPM, compiled",
+    "fairlead, queueing, compiled": "fairlead, D2LPM, and DLPM queues, compiled",
 }
 
 

@@ -107,7 +107,7 @@ def summary(rounds: list[dict[str, Measured]]) -> list[dict[str, object]]:
         for what in rounds[0][name]:
             values = spread([each[name][what] for each in rounds])
             row: dict[str, object] = {"target": name, "what": what, **values}
-            shown = f"{name:20} {what:30} {values['median']:10,.1f}"
+            shown = f"{name:28} {what:30} {values['median']:10,.1f}"
             if name != OURS and OURS in rounds[0] and "added" not in what:
                 ratio = spread([each[name][what] / each[OURS][what] for each in rounds], 2)
                 row["times_ours"] = ratio

@@ -1,7 +1,7 @@
-"""Who is measured side by side: this gateway, and the routers that are on PyPI, each routing by cache.
+"""Who is measured side by side: this gateway, also compiled, and PyPI's routers, each routing by cache.
 
-The routers are installed into a virtual environment of their own, once, as `python -m
-benchmarks.gateway` begins; it can be deleted at any time.
+The routers are installed into a virtual environment of their own, and the compiled wheel is built,
+once, as `python -m benchmarks.gateway` begins; both can be deleted at any time.
 """
 
 import subprocess
@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from benchmarks import compiled
 from benchmarks.gateway.load import requests
 
 ROUTERS = {
@@ -53,6 +54,12 @@ def ours(queue: str, port: int, _metrics: int, engines: list[int]) -> list[str]:
     return [sys.executable, "-m", "benchmarks.gateway.under_test", queue, *ports]
 
 
+def ours_compiled(queue: str, port: int, metrics: int, engines: list[int]) -> list[str]:
+    """The same from the compiled wheel."""
+    found_first = f"PYTHONPATH={compiled.installed()}"
+    return ["env", found_first, *ours(queue, port, metrics, engines)]
+
+
 def router(module: str, port: int, metrics: int, engines: list[int]) -> list[str]:
     """One of the others, as its own launcher starts it."""
     urls = [f"http://127.0.0.1:{engine}" for engine in engines]
@@ -64,12 +71,16 @@ def router(module: str, port: int, metrics: int, engines: list[int]) -> list[str
 COMMANDS: dict[str, Callable[[int, int, list[int]], list[str]]] = {
     "fairlead": partial(ours, "engine"),
     "fairlead, queueing": partial(ours, "gateway"),
+    "fairlead, compiled": partial(ours_compiled, "engine"),
+    "fairlead, queueing, compiled": partial(ours_compiled, "gateway"),
     **{name: partial(router, module) for name, (_, module) in ROUTERS.items()},
 }
 
 
 def install(names: list[str]) -> None:
-    """Those of `names` that are on PyPI, unless they are there."""
+    """Those of `names` that are on PyPI or compiled, unless they are there."""
+    if any(name.endswith("compiled") for name in names):
+        compiled.installed()
     wanted = [ROUTERS[name][0] for name in names if name in ROUTERS]
     if not wanted:
         return

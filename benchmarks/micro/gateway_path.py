@@ -2,7 +2,8 @@
 
 Caveat first: the connections end in transports that throw away what they are given, so neither the
 kernel nor uvloop is in these numbers; `benchmarks.gateway` has both. What is left is the same to a
-few per cent on every run, which is what one needs to see where the time goes:
+few per cent on every run, which is what one needs to see where the time goes (`make compiled` runs it on
+the compiled wheel):
 
     python -m benchmarks.micro.gateway_path [--shares]     # by function, from cProfile
     valgrind --tool=callgrind python -m benchmarks.micro.gateway_path --only "2 KB" --batches 1
@@ -20,6 +21,7 @@ from statistics import median
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
+from fairlead.experiments import provenance
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import make
@@ -153,7 +155,8 @@ def main() -> None:
     gc.disable()
     rows = asyncio.run(measure(options.only, options.batches, shares=options.shares))
     if not (options.only or options.shares or options.dry):
-        write_rows("gateway_path", rows)
+        name = "gateway_path_compiled" if provenance.compiled() else "gateway_path"
+        write_rows(name, rows)
 
 
 if __name__ == "__main__":

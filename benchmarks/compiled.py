@@ -1,0 +1,45 @@
+"""The compiled wheel of the sources as they stand, for what is measured beside plain Python.
+
+`python -m benchmarks.compiled` prints the folder it is installed in, which PYTHONPATH is to begin with.
+"""
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+
+ROOT = Path(__file__).resolve().parents[1]
+_HOME = ROOT / ".venvs" / "compiled"
+_MADE_OF = ("src/**/*.py", "pyproject.toml", "scripts/compiled_wheel.py")
+
+
+def installed() -> Path:
+    """The folder; the wheel is built first, in some minutes, unless it is that of these sources."""
+    target, mark = _HOME / "installed", _HOME / "made_of"
+    made_of = _digest()
+    if not mark.exists() or mark.read_text() != made_of:
+        rmtree(_HOME, ignore_errors=True)
+        pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+        environment = {**os.environ, "HATCH_BUILD_HOOKS_ENABLE": "1"}
+        wheel = [*pip, "wheel", "--no-deps", "-w", str(_HOME), str(ROOT)]
+        subprocess.run(wheel, check=True, env=environment, stdout=sys.stderr)
+        (made,) = _HOME.glob("fairlead-*.whl")
+        install = [*pip, "install", "--no-deps", "--target", str(target), str(made)]
+        subprocess.run(install, check=True, stdout=sys.stderr)
+        mark.write_text(made_of)
+    return target
+
+
+def _digest() -> str:
+    """Of all that the wheel is made of, and of this Python."""
+    made_of = sha256(sys.version.encode())
+    for pattern in _MADE_OF:
+        for path in sorted(ROOT.glob(pattern)):
+            made_of.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return made_of.hexdigest()
+
+
+if __name__ == "__main__":
+    print(installed())
