@@ -262,6 +262,8 @@ def _reserve(settings: GatewaySettings) -> socket.socket:
             trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trying.bind(address)
         reserved = socket.socket(family, kind)
+        # Connections of the gateway before, which still linger, are no reason not to start.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(address)
     except OSError as error:

@@ -28,10 +28,16 @@ def story(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def two_processes(
-    folder: Path, environment: dict[str, str] | None = None, **settings: object
+    folder: Path,
+    environment: dict[str, str] | None = None,
+    *,
+    lingering: bool = False,
+    **settings: object,
 ) -> AsyncIterator[Process]:
     """They serve; afterwards all of them are gone."""
     port, metrics, _ = free_ports(3)
+    if lingering:
+        leave_lingering(port)
     config = folder / "gateway.json"
     config.write_text(
         json.dumps(
@@ -67,6 +73,24 @@ async def serving(process: Process, count: int) -> set[int]:
         writer.close()
         del reader
     return seen
+
+
+def leave_lingering(port: int) -> None:
+    """A connection at `port` that its server has closed: the system remembers it for a minute."""
+    with socket.create_server(("127.0.0.1", port)) as server:
+        with socket.create_connection(("127.0.0.1", port)) as caller:
+            server.accept()[0].close()
+            assert caller.recv(1) == b""
+
+
+def test_connections_of_the_gateway_before_are_no_reason_not_to_start(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = await FakeEngine(good).start()
+        async with two_processes(tmp_path, lingering=True, worker_urls=[engine.url]) as process:
+            assert (await process.ask("/health")).status == 200
+        engine.stop()
+
+    story(run)
 
 
 def test_they_share_a_port_and_what_an_operator_changes(tmp_path: Path) -> None:
