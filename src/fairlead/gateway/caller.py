@@ -131,7 +131,7 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._reader.drop()
+        self._reader.close()
         if self._work is not None:
             work, self._work = self._work, None
             work.caller_gone()

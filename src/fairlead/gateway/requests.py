@@ -171,6 +171,11 @@ class RequestReader:
         self._ahead_len = self._taken_len = 0
         self._hold(-self._held)
 
+    def close(self) -> None:
+        """The connection is closed: the parser, which holds us, need not wait for the collector."""
+        self.drop()
+        del self._parser
+
     def refuse(self, error: FairleadError, *, status: int | None = None) -> None:
         """Answer `error` to what is arriving, and read no more of this connection."""
         if self.deaf:
@@ -181,7 +186,7 @@ class RequestReader:
         elif self._heading is not None:
             head = self._heading.finish()
             self._incoming.lines, head.surface = head.lines, surface_of(head.target)
-        self._incoming.refusal = error
+        self._incoming.refusal = error.with_traceback(None)  # whose frames hold us
         self._incoming.status = status
         self._incoming.keep_alive = False
         self._pieces.clear()

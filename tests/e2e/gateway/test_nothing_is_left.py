@@ -1,0 +1,40 @@
+"""What a closed connection leaves to the garbage collector, which the gateway has come by rarely: nothing."""
+
+import gc
+from collections import Counter
+
+from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.requests import RequestReader
+from fairlead.gateway.upstream import EngineConnection
+from tests.e2e.gateway.scripts import Received, chat, good
+from tests.e2e.gateway.world import CHAT, World, eventually, play
+
+CLOSED = (CallerConnection, RequestReader, EngineConnection)
+
+
+def test_closed_connections_need_no_collector() -> None:
+    """Callers with a connection for each request would otherwise have it hold megabytes of them."""
+
+    async def closes(received: Received) -> None:
+        await good(received)
+        received.writer.close()
+
+    def left() -> int:
+        kinds = Counter(type(one) for one in gc.get_objects() if isinstance(one, CLOSED))
+        return max(kinds.values(), default=0)
+
+    async def story(world: World) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            for stream in (True, False):
+                assert (await world.ask(body=chat(stream=stream))).status == 200
+            too_large = await world.ask(CHAT, chat(user="x" * 2_000))
+            no_json = await world.ask(CHAT, b"{")
+            assert [too_large.status, no_json.status] == [413, 400]
+            (await world.connect()).reset()
+            await eventually(lambda: left() <= 1)  # the one that each second looked at last
+        finally:
+            gc.enable()
+
+    play(story, closes, max_payload_size=1_000)
