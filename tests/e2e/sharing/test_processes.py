@@ -77,10 +77,10 @@ async def serving(process: Process, count: int) -> set[int]:
 
 def leave_lingering(port: int) -> None:
     """A connection at `port` that its server has closed: the system remembers it for a minute."""
-    with socket.create_server(("127.0.0.1", port)) as server:
-        with socket.create_connection(("127.0.0.1", port)) as caller:
-            server.accept()[0].close()
-            assert caller.recv(1) == b""
+    address = "127.0.0.1", port
+    with socket.create_server(address) as server, socket.create_connection(address) as caller:
+        server.accept()[0].close()
+        assert caller.recv(1) == b""
 
 
 def test_connections_of_the_gateway_before_are_no_reason_not_to_start(tmp_path: Path) -> None:
