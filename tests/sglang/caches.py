@@ -1,6 +1,5 @@
 """SGLang's own caches without a model: real trees over an allocator that has numbers and no memory."""
 
-import os
 from array import array
 
 import torch
@@ -13,7 +12,7 @@ from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
-from fairlead.engines.sglang.tree import want_python_core
+from fairlead.engines.sglang.tree import PYTHON_CORE
 
 TOKENS = 100_000
 
@@ -21,8 +20,7 @@ TOKENS = 100_000
 class RealCache:
     """One of SGLang's prefix caches, by what a scheduler does with it."""
 
-    def __init__(self, kind: str, *, page_len: int = 1) -> None:
-        want_python_core(os.environ)
+    def __init__(self, kind: str, *, page_len: int = 1, core: str = PYTHON_CORE) -> None:
         self.page_len = page_len
         allocator = _allocator(page_len)
         params = CacheInitParams(
@@ -31,6 +29,7 @@ class RealCache:
             token_to_kv_pool_allocator=allocator,
             page_size=page_len,
             tree_components=(ComponentType.FULL,),
+            tree_core_backend=core,
         )
         self.tree = {"radix": RadixCache, "unified": UnifiedRadixCache}[kind](params)
         self._allocator = allocator

@@ -89,7 +89,7 @@ class Engine:
     ) -> list[Req]:
         """One pass of SGLang's; whom it added, in its order."""
         self.left = self.room if room is None else room
-        self.line.begin()
+        self.line.begin(self.queue)
         self.line.expect_walk(self)
         added: list[Req] = []
         for req in self.queue:
@@ -273,6 +273,16 @@ def test_who_ends_is_forgotten_and_who_is_aborted_too():
     assert engine.look() == [stays]
 
 
+def test_a_list_that_was_changed_behind_our_back_is_believed():
+    """Else a request that SGLang has dropped would be proposed to it, and run for nobody."""
+    engine = Engine(quantum=100)
+    gone, stays = engine.send("a", 1), engine.send("b", 2)
+    list.remove(engine.queue, gone)
+
+    assert engine.look() == [stays]
+    assert engine.line.live == 1
+
+
 def test_only_the_walk_that_admits_is_in_our_order():
     """Metrics and aborts iterate over the list as well; that decides nothing and holds nobody."""
     engine = Engine(quantum=100)
@@ -291,7 +301,7 @@ def test_the_victim_is_the_newest_of_the_client_owed_least():
     running = engine.look()
     assert set(running) == {*poor, rich}
     for _ in range(4):  # who was admitted a moment ago may be retracted, who came back may not
-        engine.line.begin()
+        engine.line.begin(engine.queue)
 
     assert engine.line.victims(running, 1) == [running[[*running].index(poor[1])]]
 

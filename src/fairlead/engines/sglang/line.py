@@ -80,9 +80,10 @@ class Line:
 
     # -- the look -------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """SGLang is about to look for whom to admit."""
+    def begin(self, reqs: Sequence[Any]) -> None:
+        """SGLang is about to look for whom to admit; `reqs` is its list, whatever happened to it."""
         self._adder = None
+        self.adopt(reqs)
         held, self._held = self._held, []
         for ours in held:
             if ours.id in self._core:

@@ -17,6 +17,7 @@ import os
 from functools import partial
 from typing import Any, cast
 
+from sglang.srt.managers.schedule_batch import ScheduleBatch
 from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder, SchedulePolicy
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.runtime_context import get_parallel
@@ -50,6 +51,7 @@ def take_over(scheduler: Any, server_args: Any) -> None:
                 f"--schedule-policy {server_args.schedule_policy}: cannot be had with the scheduler "
                 f"{type(scheduler).__name__}, which is not SGLang's own"
             )
+        _require(StockScheduler, PrefillAdder, ScheduleBatch)
         _refuse_others(server_args)
         want_python_core(os.environ)
         where = "--schedule-policy"
@@ -60,6 +62,28 @@ def take_over(scheduler: Any, server_args: Any) -> None:
         # SGLang prints a traceback around any exception but this one; the server then stops, too.
         raise SystemExit(f"fairlead: {error}") from None
     scheduler.__class__ = FairScheduler
+
+
+# What is called or put in the place of: another version may have it under another name.
+_USED = {
+    "Scheduler": (
+        "init_schedule_policy", "get_prefill_adder_class", "process_batch_result",
+        "send_abort_output", "update_running_batch", "get_num_allocatable_reqs",
+    ),
+    "PrefillAdder": ("add_one_req", "budget_state"),
+    "ScheduleBatch": ("_get_decode_retraction_order",),
+}  # fmt: skip
+
+
+def _require(*owners: type) -> None:
+    """Raises ConfigError in a version of SGLang that lacks what we use."""
+    for owner in owners:
+        for name in _USED[owner.__name__]:
+            if not hasattr(owner, name):
+                raise ConfigError(
+                    f"--schedule-policy: this SGLang has no {owner.__name__}.{name}; see the versions "
+                    "that the plug-in was tested with"
+                )
 
 
 def _refuse_others(server_args: Any) -> None:
@@ -84,7 +108,7 @@ class FairPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped her
 
     def calc_priority(self, waiting_queue: Any, *_: Any, **__: Any) -> None:
         """Begin a look; who is next is decided as the queue is walked."""
-        self.line.begin()
+        self.line.begin(waiting_queue)
 
     def waiting_queue_prefix_matched(self, waiting_queue: Any) -> bool:
         """No: SGLang's own count of matched tokens is not kept up to date for those who wait."""

@@ -1,0 +1,143 @@
+"""SGLang takes our names, leaves its own policies alone, and never starts as if it were fair."""
+
+import argparse
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sglang.srt.managers.scheduler import Scheduler as StockScheduler
+from sglang.srt.server_args import ServerArgs
+
+from fairlead.engines.sglang import POLICIES
+from fairlead.engines.sglang.hooks import add_policies, make_fair
+from fairlead.engines.sglang.scheduler import FairScheduler
+from fairlead.engines.sglang.tree import CORE_VARIABLE
+from tests.sglang.server import Server
+
+# Imports of a whole engine, on a machine that may be busy.
+EXIT_TIMEOUT_S = 300.0
+
+
+def arguments(policy: str, **more: object) -> SimpleNamespace:
+    """SGLang's ServerArgs, as far as we read them."""
+    return SimpleNamespace(schedule_policy=policy, disaggregation_mode="null", **more)
+
+
+def test_our_policies_are_choices_of_the_real_command_line():
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+
+    add_policies(None, parser)
+
+    for policy in ("dlpm", "vtc", "drr", "lpm", "fcfs"):
+        given = parser.parse_args(["--model-path", "x", "--schedule-policy", policy])
+        assert given.schedule_policy == policy
+    assert not {"fcfs", "lpm"} & set(POLICIES)  # those are SGLang's own
+
+
+def test_a_command_line_without_the_flag_is_an_error():
+    with pytest.raises(LookupError):
+        add_policies(None, argparse.ArgumentParser())
+
+
+@pytest.fixture
+def stock(monkeypatch):
+    """A Scheduler before its `__init__`, and the policies with which that was called."""
+    monkeypatch.delenv(CORE_VARIABLE, raising=False)
+    called: list[str] = []
+
+    def original(scheduler: object, server_args: SimpleNamespace) -> None:
+        called.append(server_args.schedule_policy)
+
+    return object.__new__(StockScheduler), original, called
+
+
+def test_sglang_s_own_policies_are_left_alone(stock):
+    scheduler, original, called = stock
+
+    make_fair(original, scheduler, arguments("lpm"))
+
+    assert type(scheduler) is StockScheduler
+    assert called == ["lpm"]
+    assert CORE_VARIABLE not in os.environ
+
+
+def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
+    scheduler, original, called = stock
+
+    make_fair(original, scheduler, arguments("vtc"))
+
+    assert type(scheduler) is FairScheduler
+    assert scheduler.fair_settings.scheduler == "vtc"
+    assert called == ["vtc"]
+
+
+@pytest.mark.parametrize(
+    ("more", "environment", "said"),
+    [
+        ({"disaggregation_mode": "decode"}, {}, "--disaggregation-mode decode: cannot be had"),
+        ({"dllm_algorithm": "LowConfidence"}, {}, "--dllm-algorithm LowConfidence"),
+        ({"lora_drain_wait_threshold": 1.0}, {}, "--lora-drain-wait-threshold 1.0"),
+        ({}, {"FAIRLEAD_QUANTUM": "much"}, "FAIRLEAD_QUANTUM: expected a number"),
+        ({}, {"FAIRLEAD_QUANTUM": "0"}, "FAIRLEAD_QUANTUM: expected a whole number above 0"),
+        ({}, {CORE_VARIABLE: "rust"}, f"{CORE_VARIABLE}: expected python"),
+    ],
+)
+def test_what_cannot_be_fair_ends_the_process_in_one_line(
+    stock, monkeypatch, more, environment, said
+):
+    scheduler, original, called = stock
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    server_args = arguments("dlpm")
+    vars(server_args).update(more)
+
+    with pytest.raises(SystemExit) as ended:
+        make_fair(original, scheduler, server_args)
+
+    assert str(ended.value).startswith("fairlead: ") and said in str(ended.value)
+    assert "\n" not in str(ended.value)
+    assert called == []
+
+
+def test_a_scheduler_that_somebody_else_has_replaced_is_not_ours(stock):
+    _, original, called = stock
+
+    class Another(StockScheduler):
+        pass
+
+    with pytest.raises(SystemExit, match="Another, which is not SGLang's own"):
+        make_fair(original, object.__new__(Another), arguments("dlpm"))
+    assert called == []
+
+
+def test_a_version_without_what_we_use_is_refused(stock, monkeypatch):
+    """Half of the hooks would be worse than none: order without charges, or charges without order."""
+    scheduler, original, called = stock
+    monkeypatch.delattr(StockScheduler, "send_abort_output")
+
+    with pytest.raises(SystemExit, match=r"this SGLang has no Scheduler\.send_abort_output"):
+        make_fair(original, scheduler, arguments("dlpm"))
+    assert called == []
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        # SGLang logs a plug-in that fails, and goes on; an operator may also leave it out by mistake.
+        ({"SGLANG_PLUGINS": "another"}, "invalid choice: 'dlpm'"),
+        ({"FAIRLEAD_QUANTUM": "much"}, "fairlead: FAIRLEAD_QUANTUM: expected a number"),
+    ],
+)
+def test_a_server_that_cannot_be_fair_does_not_start(tmp_path: Path, environment, said):
+    server = Server(tmp_path, "dlpm", environment=environment)
+    try:
+        assert server.process.wait(EXIT_TIMEOUT_S) != 0
+    except subprocess.TimeoutExpired:
+        pytest.fail(server.log[-3000:])
+    finally:
+        server.stop()
+    assert said in server.log
