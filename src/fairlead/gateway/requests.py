@@ -79,7 +79,7 @@ class RequestReader:
         while data and not self.deaf:
             data = self._parse(data)
         if self.receiving and self._other_len > MAX_HEAD:  # a head, or trailers
-            self.refuse(TooLarge(f"the headers are longer than {MAX_HEAD} bytes"), status=431)
+            self._refuse_head()
         if at_start and not self.deaf and self._begun == begun + 1 and self._heading is None:
             self._learn(whole)
 
@@ -193,6 +193,9 @@ class RequestReader:
         self._hold(self._ahead_len + self._taken_len - self._held)
         self.ready.append(self._incoming)
 
+    def _refuse_head(self) -> None:
+        self.refuse(TooLarge(f"the headers are longer than {MAX_HEAD} bytes"), status=431)
+
     # -- from the parser
 
     def on_message_begin(self) -> None:
@@ -235,6 +238,9 @@ class RequestReader:
             incoming.keep_alive = False
             self._closed = True
         if self.deaf:
+            return
+        if len(head.target) + len(head.lines) > MAX_HEAD:  # all of it in one piece
+            self._refuse_head()
             return
         if wrong := self._wrong_start(version):
             self.refuse(BadRequest(wrong))

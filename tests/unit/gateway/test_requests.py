@@ -75,6 +75,16 @@ def test_a_body_over_the_limit_is_never_kept(at: list[int], size: int) -> None:
     assert len(request.body) <= 1000
 
 
+@pytest.mark.parametrize(
+    "head", [b"GET / HTTP/1.1\r\nx: %b\r\n\r\n", b"GET /%b HTTP/1.1\r\nx: y\r\n\r\n"]
+)
+def test_a_head_that_is_too_long_is_refused_though_it_comes_in_one_piece(head: bytes) -> None:
+    (whole,) = read([head % (b"y" * MAX_HEAD)]).ready
+    (shorter,) = read([head % (b"y" * (MAX_HEAD - 100))]).ready
+
+    assert (whole.status, shorter.refusal) == (431, None)
+
+
 def test_a_header_that_never_ends_is_refused() -> None:
     reader = read([b"GET / HTTP/1.1\r\nx: ", *[b"y" * 1000] * (MAX_HEAD // 1000 + 1)])
 
