@@ -23,8 +23,7 @@ CALL_TIMEOUT_S = 300.0
 # What SGLang needs to compute on a CPU; its warm-up would come before the port listens, and fail.
 CPU_FLAGS = (
     "--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch",
-    "--grammar-backend", "none", "--disable-cuda-graph", "--disable-overlap-schedule",
-    "--dtype", "float32", "--skip-server-warmup",
+    "--grammar-backend", "none", "--disable-cuda-graph", "--dtype", "float32", "--skip-server-warmup",
 )  # fmt: skip
 ENVIRONMENT = {
     "SGLANG_USE_CPU_ENGINE": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",

@@ -27,6 +27,7 @@ class Req:
     tokens: list[int]
     max_tokens: int = 4
     prefix_len: int = 0
+    extend_end: int | None = None  # up to where its prompt is computed or being computed
     output_ids: list[int] = field(default_factory=list)
     is_over: bool = False
     extra_key = cache_salt = None
@@ -281,6 +282,21 @@ def test_a_list_that_was_changed_behind_our_back_is_believed():
 
     assert engine.look() == [stays]
     assert engine.line.live == 1
+
+
+def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
+    """A prompt of twelve pages in three chunks, hung up on after the first: two thirds come back."""
+    engine = Engine(quantum=100)
+    engine.cache.put(range(4))
+    req = engine.send("a", *range(16))
+    engine.look()
+    assert engine.owed("a") == 100 - 12
+
+    req.extend_end = 8
+    engine.line.leave(req)
+
+    assert engine.owed("a") == 100 - 4
+    assert engine.fair.service("a").extend_len == 4
 
 
 def test_only_the_walk_that_admits_is_in_our_order():

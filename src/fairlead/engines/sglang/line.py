@@ -52,6 +52,7 @@ class Place:
     req: Any
     ours: Request
     charged: int = 0  # outputs
+    extend_len: int = 0  # what its prompt was charged for
     turn: int = 0  # its place in the order of admission
 
 
@@ -135,6 +136,7 @@ class Line:
             return
         extend_len = min(max(1, length - req.prefix_len), ours.input_len)
         self._core.admit(ours, extend_len=extend_len)
+        place.extend_len = extend_len
         self._followers.compute(ours)
         service = self._host.received(ours.client)
         service.extend_len += extend_len
@@ -199,7 +201,20 @@ class Line:
         if place := self._places.pop(req, None):
             del self._names[place.ours.id]
             self._followers.done(place.ours)
+            if self._core.state(place.ours) is State.RUNNING:
+                self._give_back(place)
             self._core.cancel(place.ours)
+
+    def _give_back(self, place: Place) -> None:
+        """The chunks of its prompt that it was charged for and will not have computed. O(log clients).
+
+        Not in the metrics, whose counters can only rise.
+        """
+        ours, end = place.ours, place.req.extend_end
+        if end is None or not ours.input_len - place.extend_len < end < ours.input_len:
+            return
+        missing = ours.input_len - end
+        self._core.correct(ours, input_len=end, extend_len=place.extend_len - missing)
 
     def emitted(self, reqs: Iterable[Any]) -> None:
         """A batch is through: each pays for what it emitted, once; some have ended. O(batch)."""
