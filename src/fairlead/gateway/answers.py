@@ -66,6 +66,7 @@ class StreamedAnswer:
             begin
             and data.startswith(self._before)
             and data.endswith(self._after)
+            and len(data) >= begin - self._end  # or the two have bytes in common
             and not self._tail
         ):
             text = data[begin : self._end]

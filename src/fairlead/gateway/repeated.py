@@ -155,9 +155,9 @@ class KnownHeads(Generic[Meaning]):
             at = data.find(spelling, 0, end) + _SPELLING_LEN
             if at >= _SPELLING_LEN:
                 stop = data.find(b"\r", at, at + _MAX_DIGITS + 1)
+                known = self._known.get(data[:at] + data[stop:end]) if stop >= 0 else None
                 digits = data[at:stop]
-                known = self._known.get(data[:at] + data[stop:end])
-                if known is None or stop < 0 or not digits.isdigit():
+                if known is None or not digits.isdigit():
                     return None
                 self._used += 1
                 return known, end, int(digits)

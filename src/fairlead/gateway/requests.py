@@ -174,7 +174,7 @@ class RequestReader:
     def close(self) -> None:
         """The connection is closed: the parser, which holds us, need not wait for the collector."""
         self.drop()
-        del self._parser
+        self._parser = None
 
     def refuse(self, error: FairleadError, *, status: int | None = None) -> None:
         """Answer `error` to what is arriving, and read no more of this connection."""

@@ -104,7 +104,7 @@ class EngineConnection(AnswerReader):
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.forget(self)
         self._transport = None
-        del self._parser  # which holds us, and would keep us until the collector comes by
+        self._parser = None  # which holds us, and would keep us until the collector comes by
         if self._listener is None:
             return
         if exc is None and self._has_head and not self._head.framed:

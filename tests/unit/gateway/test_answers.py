@@ -182,6 +182,16 @@ def test_events_of_a_known_shape_say_what_a_search_finds(
     )  # fmt: skip
 
 
+def test_an_event_shorter_than_the_shape_it_has_says_nothing() -> None:
+    """Its one quote is both the end of what comes before a text and the beginning of what follows."""
+    answer = StreamedAnswer(CHAT, hide_usage=True)
+    usual = event(choices=[{"index": 0, "delta": {"content": "so"}}])
+    cut = usual.replace(b'"so"', b'"')
+
+    assert answer.feed(usual) + answer.feed(cut) + answer.feed(usual) == usual + cut + usual
+    assert (answer.output_len, answer.text()) == (2, "soso")
+
+
 def test_most_events_are_not_searched() -> None:
     answer = StreamedAnswer(CHAT, hide_usage=True)
     answer.feed(event(choices=[{"index": 0, "delta": {"content": "one"}}]))

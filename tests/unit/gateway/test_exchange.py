@@ -1,20 +1,21 @@
 """A request between a caller and an engine that are both played: what is charged, and to whom."""
 
-from collections.abc import Coroutine
+import asyncio
 from dataclasses import replace
 from errno import ECONNREFUSED, EMFILE
 from typing import Any, cast
 
 import pytest
+from tests.wire.hearing import Wire
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
 from fairlead.gateway.answer_reader import Head
-from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
 from fairlead.gateway.surface import Surface, surface_of
+from fairlead.gateway.upstream import Engine, EngineConnection
 from fairlead.routers.d2lpm import D2LPM
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"so"}}]}\n\n'
@@ -33,27 +34,47 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-class Played:
-    """Stands for caller, host, engine and connection at once; whatever is called is noted."""
+class NotedWire(Wire):
+    """What the engine would hear."""
 
-    def __init__(self, *workers: str, window: int = 1) -> None:
+    def __init__(self, calls: list[str]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def write(self, data: object) -> None:
+        self._calls.append("send")
+
+    def pause_reading(self) -> None:
+        self._calls.append("pause")
+
+
+class Played:
+    """Stands for caller and host at once, with engines that say nothing; whatever is called is noted."""
+
+    def __init__(self, *workers: str, window: int = 1, connected: bool = True) -> None:
         self.calls: list[str] = []
         self.order = 0
         rules = QueueRules(window=window)
         self.dispatcher = Dispatcher(
             router=D2LPM(), index=ChunkIndex(), rules=rules, on_ready=lambda _: None
         )
-        self.url, self.path, self.fixed_lines, self.is_paused = "w", b"", b"", False
-        self.breaker = CircuitBreaker(BreakerRules())
-        for worker in workers or ("w",):
-            self.dispatcher.worker_up(worker)
+        self.first_byte_timeout_s = self.idle_timeout_s = 0.0
+        self.engines = {url: Engine(url) for url in workers or ("http://w",)}
+        for url, engine in self.engines.items():
+            self.dispatcher.worker_up(url)
+            if connected:
+                connection = EngineConnection(engine)
+                connection.connection_made(NotedWire(self.calls))
+                engine.give_back(connection)
+
+    def engine(self, url: str) -> Engine:
+        return self.engines[url]
+
+    def may_retry(self, _: Ticket, **__: Any) -> bool:
+        return True
 
     def __getattr__(self, name: str) -> Any:
-        def call(*values: Any, **_: Any) -> Any:
-            self.calls.append(name)
-            return self
-
-        return call
+        return lambda *_, **__: self.calls.append(name)
 
     def ticket(self, *, streams: bool) -> Ticket:
         self.order += 1
@@ -124,13 +145,13 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
     exchange.on_end()
 
     assert (exchange.ticket.state, played.calls[-1]) == (State.ENDED, "over")
-    assert played.dispatcher.workers["w"].queue.window.in_flight == 0
+    assert played.dispatcher.workers["http://w"].queue.window.in_flight == 0
     assert played.dispatcher.ledger.in_flight("a") == 0
 
 
 def test_who_must_queue_again_is_not_too_late_at_once(clock: Clock) -> None:
     """It waits for room like anybody else, from when its engine failed it."""
-    played = Played("v", "w")
+    played = Played("http://v", "http://w")
     first, second = played.exchange(streams=False), played.exchange(streams=False)
     first.send()
     assert State.QUEUED not in {first.ticket.state, second.ticket.state}
@@ -144,7 +165,7 @@ def test_who_must_queue_again_is_not_too_late_at_once(clock: Clock) -> None:
 
 
 def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> None:
-    played = Played("v", "w")
+    played = Played("http://v", "http://w")
     played.exchange(streams=False), played.exchange(streams=False)
     queued = played.exchange(streams=False)
     assert queued.ticket.state is State.QUEUED
@@ -166,21 +187,19 @@ def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> 
 def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[str]) -> None:
     """A gateway out of sockets must not take all engines for down, and forget their caches."""
 
-    class Unconnected(Played):
-        def take(self) -> None:
-            """No connection is idle."""
+    async def refused(*_: Any, **__: Any) -> None:
+        raise error
 
-        async def connect(self) -> None:
-            raise error
+    async def story() -> None:
+        asyncio.get_running_loop().create_connection = refused  # type: ignore[assignment, method-assign]
+        exchange.send()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
-        def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-            with pytest.raises(StopIteration):
-                work.send(None)
-
-    played = Unconnected("v", "w")
+    played = Played("http://v", "http://w", connected=False)
     exchange = played.exchange(streams=False)
-    first = played.url = exchange.ticket.worker
-    exchange.send()
+    first = exchange.ticket.worker
+    asyncio.run(story())
 
     assert [call for call in played.calls if call in {"failing", "unreachable"}] == told
     moved = exchange.ticket.worker != first
