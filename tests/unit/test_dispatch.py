@@ -276,3 +276,27 @@ def test_nobody_waits_for_room_at_engines_that_queue_themselves() -> None:
 
     assert {ticket.state for ticket in tickets} == {State.WAITING}
     assert len(sent) == 4
+
+
+def test_an_engine_on_trial_gets_requests_when_more_are_let_through() -> None:
+    """Its gate is the same one as before, and so is that it takes requests."""
+
+    class Gate:
+        left = 1
+
+        @property
+        def lets_through(self) -> bool:
+            return self.left > 0
+
+        def sent(self) -> None:
+            self.left -= 1
+
+    made, gate = dispatcher("v", "w"), Gate()
+    made.set_taking("v", taking=True, gate=gate)
+    assert {send(made).worker for _ in range(4)} == {"v", "w"}
+    assert send(made).worker == "w"
+    gate.left = 1
+    made.set_taking("v", taking=True, gate=gate)
+
+    assert {send(made).worker for _ in range(4)} == {"v", "w"}
+    assert gate.left == 0
