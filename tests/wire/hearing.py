@@ -42,6 +42,7 @@ class Hearing:
 
     def __init__(self, engine: Engine | None = None, *, remembers: bool = True) -> None:
         self.heard: list[object] = []
+        self.connections = 0  # that were opened
         self.engine = engine or Engine("http://127.0.0.1:1")
         self._remembers = remembers
         self._ask()
@@ -49,6 +50,7 @@ class Hearing:
     def _ask(self) -> None:
         connection = self.engine.take()
         if connection is None:
+            self.connections += 1
             connection = EngineConnection(self.engine)
             connection.connection_made(Wire())
         self.connection = connection
@@ -60,6 +62,10 @@ class Hearing:
             for opening in self.engine.openings:
                 opening.head = opening.meaning = None
         self.connection.data_received(data)
+
+    def leave(self) -> None:
+        """The engine is gone, as if it had said all."""
+        self.connection.connection_lost(None)
 
     # -- from the connection
 

@@ -188,6 +188,7 @@ class AnswerReader(asyncio.Protocol):
         """Have the parser read `data`, and what it has not seen before it."""
         if self._unparsed:
             head, self._unparsed = self._unparsed, b""
+            self._has_head = False  # or its headers would be taken for trailers
             self._parser.feed_data(head)
         self._parser.feed_data(data)
 

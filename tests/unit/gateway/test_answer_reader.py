@@ -26,11 +26,13 @@ def chunked(*pieces: bytes) -> bytes:
 
 
 def hear(answers: list[list[bytes]], *, remembers: bool = True) -> list[object]:
+    """All of it until the engine is gone, and how many connections that took."""
     reader = Hearing(remembers=remembers)
     for pieces in answers:
         for piece in pieces:
             reader.data_received(piece)
-    return reader.heard
+    reader.leave()
+    return [*reader.heard, reader.connections]
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -71,14 +73,20 @@ BROKEN = [
     answers=st.lists(st.sampled_from(USUAL * 3 + BROKEN), min_size=1, max_size=6),
     cuts=st.lists(st.lists(st.integers(0, 1 << 16), max_size=4), min_size=6, max_size=6),
     chunkwise=st.booleans(),
+    unsaid=st.integers(0, 2),
 )
 def test_with_a_memory_the_same_is_heard(
-    answers: list[bytes], cuts: list[list[int]], chunkwise: bool
+    answers: list[bytes], cuts: list[list[int]], chunkwise: bool, unsaid: int
 ) -> None:
-    """However answers are cut, mixed or broken, and whatever came before them."""
+    """
+    However answers are cut, mixed or broken, whatever came before them, and wherever in the last
+    one its engine is killed.
+    """
     pieces = [cut(answer, at) for answer, at in zip(answers, cuts, strict=False)]
     if chunkwise:  # as engines send them, a write for each event
         pieces = [one.replace(b"\n\n\r\n", b"\n\n\r\n|").split(b"|") for one in answers]
+        pieces[-1][-1:] = cut(pieces[-1][-1], cuts[-1])
+    pieces[-1] = pieces[-1][: len(pieces[-1]) - unsaid]
 
     assert hear(pieces) == hear(pieces, remembers=False)
 
@@ -105,6 +113,25 @@ def test_the_second_answer_is_not_parsed(answer: bytes) -> None:
 
     assert parsing.parsed == [answer]
     assert reader.heard[:3] * 3 == reader.heard
+
+
+@pytest.mark.parametrize(("killed", "end"), [(True, "lost"), (False, "end")])
+def test_a_stream_that_opens_as_one_before_ends_with_its_last_chunk_only(
+    killed: bool, end: str
+) -> None:
+    """Its engine is killed within an event, and its connection closes as if it had said all."""
+    stream = chunked(b"data: 1\n\n", b"data: 2\n\n")
+    torn = stream[:-12]
+    reader = Hearing()
+    for piece in (stream, torn[: len(STREAM) + 14], torn[len(STREAM) + 14 :]):
+        reader.data_received(piece)
+    if killed:
+        reader.leave()
+    else:
+        reader.data_received(stream[len(torn) :])
+
+    assert reader.heard[-1] == end
+    assert reader.connections == 1, "it is kept"
 
 
 def test_an_opening_that_is_shared_is_not_written_to() -> None:
