@@ -225,7 +225,7 @@ class Dispatcher:
     def set_taking(self, name: WorkerId, *, taking: bool, gate: Gate | None = None) -> None:
         """Whether `name` gets requests while it is up, through `gate`; it keeps its own. O(waiting)."""
         worker = self.workers[name]
-        if worker.takes == taking and worker.gate is gate is None:  # a gate may let more through now
+        if worker.takes == taking and worker.gate is gate is None:  # a gate may have reopened
             return
         worker.takes, worker.gate = taking, gate
         self.fleet.changed()
