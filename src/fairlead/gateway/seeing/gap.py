@@ -5,12 +5,14 @@ not seen: a client counts as waiting throughout if it did at every look.
 """
 
 from collections.abc import Callable, Collection
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from fairlead.core.request import ClientId
 from fairlead.gateway.seeing.recorder import Largest
 
+# Waiting clients looked at each time, those that go longest without: not all are known by name.
+MOST_WAITING = 250
 # Clients compared at one engine, those that have waited longest: all pairs of them.
 _MOST = 16
 
@@ -35,10 +37,11 @@ class Gaps:
         self, waiting: Collection[ClientId], received: Callable[[ClientId], float | None]
     ) -> list[Gap]:
         """`waiting` are those that wait now, `received` says what one has had so far, None if it is
-        not known by name. Widest first. O(1), for 120 pairs at most, and O(those not known by name).
+        not known by name. Widest first. O(1): 250 clients and 120 pairs at most.
         """
         compared: dict[ClientId, float] = {}
-        for client in chain((one for one in self._waiting if one in waiting), waiting):
+        stayed = (client for client in self._waiting if client in waiting)
+        for client in chain(stayed, islice(waiting, MOST_WAITING)):
             if len(compared) == _MOST:
                 break
             if client not in compared and (had := received(client)) is not None:

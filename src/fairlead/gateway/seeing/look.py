@@ -13,7 +13,7 @@ from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, WorkerId
 from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE
 from fairlead.dispatch import Dispatcher, State, Worker
-from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
+from fairlead.gateway.seeing.gap import MOST_WAITING, Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.ranking import Ranking
 from fairlead.gateway.seeing.recorder import Recorder, service
 from fairlead.gateway.workers import WatchedEngine
@@ -23,8 +23,6 @@ from fairlead.schedulers.dlpm import DLPM
 MOST_CLIENTS = 12
 # Engines shown; those that come after them are left out, and the page says so.
 MOST_WORKERS = 64
-# Waiting clients looked at though they have nothing with an engine: those that go longest without.
-MOST_WAITING = 250
 # The change of one that was not busy.
 _NOTHING = [0] * 6
 

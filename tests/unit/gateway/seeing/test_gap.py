@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.gateway.seeing.gap import Gap, Gaps, bound, debt
+from fairlead.gateway.seeing.gap import MOST_WAITING, Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.recorder import Largest
 
 
@@ -49,6 +49,15 @@ def test_the_cost_of_a_look_is_bounded():
 
     assert len(found) == 16 * 15 // 2
     assert {"first"} <= {gap.first for gap in found}
+
+
+def test_the_cost_is_bounded_where_nobody_is_known_by_name():
+    """Sixty thousand of them took 50 ms for each engine, each second."""
+    asked: list[str] = []
+    waiting = dict.fromkeys([f"passing{number}" for number in range(10_000)])
+
+    assert Gaps().look(waiting, asked.append) == []
+    assert len(asked) == MOST_WAITING
 
 
 def test_who_is_not_known_by_name_takes_nobody_s_place():
