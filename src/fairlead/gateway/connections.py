@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from fairlead.gateway.caller import CallerConnection
 
@@ -9,6 +10,13 @@ from fairlead.gateway.caller import CallerConnection
 _OWN_BITS = 64
 # Parts of a second: all at once, ten thousand would hold up every answer for ten milliseconds.
 TURNS = 32
+
+
+class _Place(NamedTuple):
+    """Where an open connection is counted: by whose it is, where that matters, and in its turn."""
+
+    address: str | None
+    turn: dict[CallerConnection, None]
 
 
 class Connections:
@@ -22,9 +30,9 @@ class Connections:
     ) -> None:
         self._limit = limit
         self._address_limit = address_limit
-        self._open: dict[CallerConnection, str | None] = {}
+        self._open: dict[CallerConnection, _Place] = {}
         self._of_address: dict[str, int] = {}
-        self._round: list[CallerConnection] = []
+        self._turns = tuple(dict[CallerConnection, None]() for _ in range(TURNS))
 
     def __len__(self) -> int:
         return len(self._open)
@@ -33,28 +41,32 @@ class Connections:
         return iter(self._open.copy())
 
     def at(self, turn: int) -> list[CallerConnection]:
-        """Those of whom it is the turn: in TURNS turns, from 0 on, each that was open then has one.
+        """Those of whom it is the turn: each has the same one of TURNS, from 0 on, as long as it is open.
 
         O(connections / TURNS).
         """
-        if turn == 0:
-            self._round = list(self._open)
-        return [connection for connection in self._round[turn::TURNS] if connection in self._open]
+        return list(self._turns[turn])
 
     def add(self, connection: CallerConnection) -> bool:
-        """It is open; whether it may be. O(1)."""
+        """It is open; whether it may be. O(TURNS)."""
         most = self._address_limit()
         address = None
         if most is not None and (peer := connection.peer()) is not None:
             address = owner_of(peer)
             self._of_address[address] = self._of_address.get(address, 0) + 1
-        self._open[connection] = address
+        turn = min(self._turns, key=len)  # so that none grows, whoever leaves the others
+        turn[connection] = None
+        self._open[connection] = _Place(address, turn)
         of_address = self._of_address[address] if address is not None else 0
         return len(self._open) <= self._limit() and (most is None or of_address <= most)
 
     def discard(self, connection: CallerConnection) -> None:
         """It is closed, if it was open. O(1)."""
-        address = self._open.pop(connection, None)
+        place = self._open.pop(connection, None)
+        if place is None:
+            return
+        del place.turn[connection]
+        address = place.address
         if address is None:
             return
         self._of_address[address] -= 1

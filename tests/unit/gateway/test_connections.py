@@ -1,6 +1,6 @@
 """Whose connection it is, and how long somebody has not been reading."""
 
-from itertools import chain
+import random
 from unittest.mock import Mock
 
 import pytest
@@ -27,24 +27,38 @@ def test_an_owner_has_one_address_or_half_of_one(one: str, other: str, same: boo
     assert (owner_of(one) == owner_of(other)) == same
 
 
-def test_each_has_one_turn_in_a_round_while_others_come_and_go() -> None:
-    """Those that leave have none any more; those that come have theirs in the next round."""
+def test_each_has_its_turn_once_a_round_while_others_come_and_go() -> None:
+    """The first within a round of its coming; a list made anew each round would shift them."""
     connections = Connections(limit=lambda: 1000, address_limit=lambda: None)
-    stay, leave, late = ([Mock(CallerConnection) for _ in range(50)] for _ in range(3))
-    for connection in (*stay, *leave):
-        connections.add(connection)
-    first = connections.at(0)
-    for connection in leave:
-        connections.discard(connection)
-    for connection in late:
-        connections.add(connection)
-    rest = [connection for turn in range(1, TURNS) for connection in connections.at(turn)]
-    second = [list(map(id, connections.at(turn))) for turn in range(TURNS)]
+    rng, last, had = random.Random(1), dict[Mock, int](), set[Mock]()
+    for step in range(20 * TURNS):
+        for connection in [Mock(CallerConnection) for _ in range(rng.randrange(4))]:
+            connections.add(connection)
+            last[connection] = step
+        for connection in rng.sample(list(last), k=min(len(last), rng.randrange(3))):
+            connections.discard(connection)
+            del last[connection]
+        for connection in connections.at(step % TURNS):
+            assert step - last[connection] == TURNS or connection not in had
+            last[connection] = step
+            had.add(connection)
+        assert step - min(last.values(), default=step) <= TURNS
 
-    assert set(stay) <= {*first, *rest} and not {*leave, *late} & {*rest}
-    assert len(first) + len(rest) == len({*first, *rest})
-    assert sorted(chain(*second)) == sorted(map(id, stay + late))
-    assert max(map(len, second)) == 4  # of 100 in 32 turns
+    assert had & last.keys()
+
+
+def test_no_turn_is_long_whoever_leaves() -> None:
+    """A caller that closes what it has but of one turn could gather ten thousand in that one."""
+    connections = Connections(limit=lambda: 1000, address_limit=lambda: None)
+    for _ in range(5):
+        for _ in range(1000 - len(connections)):
+            connections.add(Mock(CallerConnection))
+        stay = connections.at(5)
+        for connection in connections:
+            if connection not in stay:
+                connections.discard(connection)
+
+    assert len(connections) <= 1000 / TURNS + 1
 
 
 def test_a_trickle_is_no_reading() -> None:
