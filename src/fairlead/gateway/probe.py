@@ -21,8 +21,7 @@ class Probe:
         self._status = 0
         self._pieces: list[bytes] = []
         self._length = 0
-        loop = asyncio.get_running_loop()
-        self._answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
+        self._answer: asyncio.Future[tuple[int, bytes] | None]
 
     def on_head(self, head: Head) -> None:
         self._status = head.status
@@ -37,7 +36,11 @@ class Probe:
             self._answer.set_result((self._status, b"".join(self._pieces)))
 
     def on_lost(self, *, stale: bool) -> None:
-        if not self._answer.done():
+        if self._answer.done():
+            return
+        if stale:
+            self._answer.set_result(None)
+        else:
             self._answer.set_exception(EngineFailed("the engine broke the connection"))
 
     async def get(
@@ -46,17 +49,27 @@ class Probe:
         """Status and body; `keeps`: over a connection that others used and will. Raises OSError or
         EngineFailed.
         """
+        close = b"" if keeps else b"connection: close\r\n"
+        head = b"GET %b%b HTTP/1.1\r\n%b%b\r\n"
+        filled = head % (engine.path, path, engine.fixed_lines, close)
         async with asyncio.timeout(timeout_s):
             used = engine.take() if keeps else None
-            connection: EngineConnection = used or await engine.connect()
-            close = b"" if keeps else b"connection: close\r\n"
-            head = b"GET %b%b HTTP/1.1\r\n%b%b\r\n"
-            filled = head % (engine.path, path, engine.fixed_lines, close)
-            connection.send(self, [filled], last=not keeps)
-            try:
-                return await self._answer
-            finally:
-                connection.cancel(self)
+            answer = await self._ask(used, filled, last=False) if used is not None else None
+            if answer is None:
+                answer = await self._ask(await engine.connect(), filled, last=not keeps)
+            assert answer is not None, "a fresh connection is not stale"
+            return answer
+
+    async def _ask(
+        self, connection: EngineConnection, request: bytes, *, last: bool
+    ) -> tuple[int, bytes] | None:
+        """None: most likely the engine had closed the connection while it was idle."""
+        self._answer = asyncio.get_running_loop().create_future()
+        connection.send(self, [request], last=last)
+        try:
+            return await self._answer
+        finally:
+            connection.cancel(self)
 
 
 def read_models(answer: tuple[int, bytes]) -> tuple[Model, ...]:

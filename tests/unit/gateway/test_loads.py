@@ -1,10 +1,11 @@
 """What engines' metrics say of their load, and that asking for it opens no connection each time."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
+from fairlead.errors import EngineFailed
 from fairlead.gateway.loads import Load, has_plug_in, read_load
 from fairlead.gateway.probe import Probe
 from fairlead.gateway.upstream import Engine
@@ -76,3 +77,35 @@ def test_a_load_is_asked_for_over_a_connection_that_is_kept() -> None:
 
     assert [heads.count(b"GET") for heads in asked] == [3, 1]
     assert [b"close" in heads for heads in asked] == [False, True]
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_kept_connection_that_the_engine_has_closed_says_nothing_of_the_engine(
+    serves: bool,
+) -> None:
+    """It is asked over a fresh one; if that breaks, too, then it is the engine."""
+    asked: list[int] = []
+
+    async def answer_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(0)
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                asked[-1] += 1
+                if asked[-1] > 1 or (len(asked) > 1 and not serves):
+                    break
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(answer_first, "127.0.0.1", 0)
+        engine = Engine(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await Probe().get(engine, b"/metrics", timeout_s=5, keeps=True)
+        with nullcontext() if serves else pytest.raises(EngineFailed):
+            found = await Probe().get(engine, b"/metrics", timeout_s=5, keeps=True)
+            assert found == (200, b"hi")
+        engine.close()
+        server.close()
+
+    asyncio.run(story())
+
+    assert asked == [2, 1]
