@@ -53,7 +53,7 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
     while reader.ready:
         one = reader.take()
         head = one.head
-        seen.append((head.method, head.target, head.lines, one.body, head.shown(), head.tenant,
+        seen.append((head.method, head.target, head.lines, one.body, head.shown(), head.tenants,
                      one.keep_alive, head.http10, one.status, str(one.refusal)))  # fmt: skip
         if one.refusal is None:
             check_forwarded(one)

@@ -12,7 +12,8 @@ from fairlead.gateway.surface import path_of
 
 
 def _unmarked(head: RequestHead) -> Marked:
-    return Marked(head.lines, tenant=head.tenant, tenant_twice=head.tenant_twice)
+    tenant, twice = head.tenant()
+    return Marked(head.lines, tenant=tenant, tenant_twice=twice)
 
 
 class Admission:

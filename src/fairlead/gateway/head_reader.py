@@ -13,7 +13,6 @@ from fairlead.gateway.header_rules import (
     LENGTH,
     TENANT,
 )
-from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import RequestHead
 
 _USUAL_CONNECTION = (b"keep-alive", b"close")
@@ -56,10 +55,7 @@ class HeadReader:
         if rule <= API_KEY:
             self._note_key(rule, value)
         elif rule == TENANT:
-            rank = TENANT_HEADERS.index(name)
-            head.tenant_twice |= rank == head.tenant_rank
-            if rank < head.tenant_rank:
-                head.tenant, head.tenant_rank = value, rank
+            head.tenants.setdefault(name, []).append(value)
         elif rule == HOST:
             if head.has_host:
                 raise BadRequest("more than one Host header")

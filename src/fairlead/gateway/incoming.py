@@ -36,22 +36,29 @@ class RequestHead:
 
     __slots__ = (
         "_shown", "admitted", "api_key", "authorization", "framing", "has_host", "host", "http10",
-        "lines", "method", "surface", "target", "tenant", "tenant_rank", "tenant_twice",
+        "lines", "method", "surface", "target", "tenants",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.method = self.target = b""
         self.lines = b""  # the headers that the gateway has no use for
-        self.authorization = self.api_key = self.tenant = b""
+        self.authorization = self.api_key = b""
         self._shown: bytes | None = None
-        self.tenant_rank = len(TENANT_HEADERS)
-        self.tenant_twice = False
+        self.tenants: dict[bytes, list[bytes]] = {}  # what each tenant header said
         self.surface: Surface | None = None  # of the path, if that goes to an engine
         self.framing = b""  # the header that says where the body ends
         self.host = b""
         self.has_host = False
         self.http10 = False
         self.admitted: Admitted | None = None
+
+    def tenant(self, name: bytes = b"") -> tuple[bytes, bool]:
+        """What the tenant header `name` says, or without one the foremost that came, and whether that
+        came more than once.
+        """
+        name = name or min(self.tenants, key=TENANT_HEADERS.index, default=b"")
+        said = self.tenants.get(name, [b""])
+        return said[0], len(said) > 1
 
     def shown(self) -> bytes:
         """The digest of the key it shows, empty if it shows none. Made once."""

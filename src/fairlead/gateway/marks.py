@@ -14,6 +14,7 @@ from fairlead.gateway.settings import GatewaySettings
 
 # An id goes into logs and headers; who sends a longer or a stranger one gets one of ours.
 _ID = rb"([!-~]{1,200})"
+_ANY = rb"([^\r]*?)"
 # How long a browser may remember that it may ask.
 _REMEMBER_S = 600
 
@@ -41,25 +42,16 @@ class Marks:
     def __init__(self, settings: GatewaySettings) -> None:
         names = [name.lower().encode() for name in settings.request_id_headers]
         self._id_name = names[0] if names else b""
-        self._ids = [
-            re.compile(rb"(?:^|\n)" + re.escape(name) + rb": *" + _ID + rb" *\r", re.IGNORECASE)
-            for name in names
-        ]
-        self._odd_id = re.compile(
-            rb"(?:^|\n)" + re.escape(self._id_name) + rb":[^\r]*\r\n", re.IGNORECASE
-        )
+        self._ids = [_header(name, _ID) for name in names]
+        self._odd_id = _header(self._id_name, _ANY)
         self._origins = frozenset(origin.encode() for origin in settings.cors_allowed_origins)
         self._any_origin = b"*" in self._origins
-        self._origin = re.compile(rb"(?:^|\n)origin: *([!-~]+) *\r\n", re.IGNORECASE)
-        self._wanted = re.compile(
-            rb"(?:^|\n)access-control-request-headers: *([!-~ ]+?) *\r", re.IGNORECASE
-        )
+        self._origin = _header(b"origin", rb"([!-~]+)")
+        self._wanted = _header(b"access-control-request-headers", rb"([!-~ ]+?)")
         tenant = (settings.tenant_header_name or "").lower().encode()
-        # A usual one is not among a request's lines: who read them has kept the foremost.
-        self._rank = TENANT_HEADERS.index(tenant) if tenant in TENANT_HEADERS else None
-        self._tenant = re.compile(
-            rb"(?:^|\n)" + re.escape(tenant) + rb": *([^\r]*?) *\r\n", re.IGNORECASE
-        ) if tenant else None  # fmt: skip
+        # A usual one is not among a request's lines: who read them has kept it apart.
+        self._usual_tenant = tenant if tenant in TENANT_HEADERS else b""
+        self._tenant = _header(tenant, _ANY) if tenant != self._usual_tenant else None
         # Unlike another gateway's, and our own of an earlier life.
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = count(1)
@@ -67,20 +59,17 @@ class Marks:
     def of(self, head: RequestHead) -> Marked:
         """What a head means for them. Its own lines stay as they are. O(head)."""
         lines = passed = head.lines
-        tenant, twice, echo = head.tenant, head.tenant_twice, b""
-        if self._rank is not None:
-            if head.tenant_rank != self._rank:
-                tenant, twice = b"", False
-        elif self._tenant is not None:
+        (tenant, twice), echo = head.tenant(self._usual_tenant), b""
+        if self._tenant is not None:
             # Not even a usual one: whoever sets the named one may let those of callers through.
             named = self._tenant.findall(lines)
             tenant, twice = named[0] if named else b"", len(named) > 1
-            passed = self._tenant.sub(_line_end, passed)
+            passed = self._tenant.sub(b"", passed)
         own = self._id_in(lines)
         if own is not None:
             echo = self._id_line(own)
         elif self._ids:
-            passed = self._odd_id.sub(_line_end, passed)
+            passed = self._odd_id.sub(b"", passed)
         found = self._origin.search(lines) if self._origins else None
         allowed = found is not None and (self._any_origin or found[1] in self._origins)
         if found is not None and allowed:
@@ -88,7 +77,7 @@ class Marks:
             if self._id_name:
                 echo += b"access-control-expose-headers: %b\r\n" % self._id_name
         if self._origins:  # an engine that was told of the page would answer it, too
-            passed = self._origin.sub(_line_end, passed)
+            passed = self._origin.sub(b"", passed)
         return Marked(
             passed,
             echo=echo,
@@ -127,6 +116,7 @@ class Marks:
         return b"%b: %b\r\n" % (self._id_name, value)
 
 
-def _line_end(found: re.Match[bytes]) -> bytes:
-    """What stood before the line that is taken out."""
-    return b"\n" if found[0].startswith(b"\n") else b""
+def _header(name: bytes, value: bytes) -> re.Pattern[bytes]:
+    """A whole line: several that follow each other are each found, and can be taken out."""
+    line = b"^" + re.escape(name) + b": *" + value + rb" *\r\n"
+    return re.compile(line, re.IGNORECASE | re.MULTILINE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairlead.errors import Unauthorized
+from fairlead.errors import BadRequest, Unauthorized
 from fairlead.gateway.admission import Admission
 from fairlead.gateway.identity import Identity
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
@@ -27,13 +27,17 @@ def admission(
     *,
     operators: bytes = b"",
     passes_key: bool = False,
+    trusts_header: bool = False,
 ) -> Admission:
     def check_operator(head: RequestHead) -> None:
         if operators and head.authorization != b"Bearer " + operators:
             raise Unauthorized("no operator")
 
     return Admission(
-        identity=Identity(keys={digest_of(key.encode()): name for key, name in keys.items()}),
+        identity=Identity(
+            keys={digest_of(key.encode()): name for key, name in keys.items()},
+            trust_tenant_header=trusts_header,
+        ),
         check_operator=check_operator,
         marks=Marks.wanted(settings or GatewaySettings()),
         passes_key=passes_key,
@@ -91,3 +95,34 @@ def test_a_callers_key_goes_on_only_where_it_is_the_engines() -> None:
 
     assert b"Bearer key" in admit(admission({}, passes_key=True), shared).lines
     assert b"Bearer" not in admit(admission({"key": "alice"}), shared).lines
+
+
+def test_what_is_not_the_engines_business_is_taken_out_however_often_it_comes() -> None:
+    settings = GatewaySettings(request_id_headers=["x-request-id"], cors_allowed_origins=["a"])
+    lines = b"x-request-id: odd id\r\n" * 2 + b"origin: a\r\n" * 3 + b"accept: */*\r\n"
+    request = admit(admission({}, settings), head(lines=lines))
+
+    assert request.lines.count(b"x-request-id") == 1 and b"odd" not in request.lines
+    assert b"origin" not in request.lines and b"accept" in request.lines
+
+
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("x-smg-tenant-id", b"x-llm-d-inference-fairness-id"),
+        ("x-smg-tenant-id", b"x-team"),
+        ("x-team", b"x-smg-tenant-id"),
+    ],
+)
+def test_the_tenant_header_that_is_named_counts_whatever_others_a_caller_adds(
+    named: str, other: bytes
+) -> None:
+    """A proxy sets the named one and passes on what its caller says besides."""
+    by = admission({}, GatewaySettings(tenant_header_name=named), trusts_header=True)
+    proxys, callers = named.encode() + b": free\r\n", other + b": paid\r\n"
+
+    for lines in (proxys + callers, callers + proxys):
+        assert admit(by, head(lines=lines)).client == "free"
+        with pytest.raises(BadRequest, match="more than once"):
+            admit(by, head(lines=lines + proxys))
+    assert admit(by, head(lines=callers)).client is None

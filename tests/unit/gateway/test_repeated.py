@@ -41,7 +41,7 @@ def read(pieces: list[bytes], *, remembers: bool = True, max_body_len: int = 400
         one = reader.take()
         seen.append(
             (one.head.method, one.head.target, one.head.lines, one.body, one.head.authorization,
-             one.head.tenant, one.head.tenant_twice, one.keep_alive, one.head.http10, one.status,
+             one.head.tenants, one.keep_alive, one.head.http10, one.status,
              type(one.refusal))
         )  # fmt: skip
     return seen
