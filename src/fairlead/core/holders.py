@@ -13,7 +13,9 @@ class Holders:
     """The workers that are up, each with its bit, and the bits of the holders of each unit."""
 
     def __init__(self) -> None:
-        self.bits: dict[Unit, int] = {}  # no unit has a zero here
+        # No unit has a zero here. Whoever adds a bit writes it itself: a call for each unit of each
+        # prompt would cost more than what it does.
+        self.bits: dict[Unit, int] = {}
         self._workers: dict[WorkerId, int] = {}
         self._all = 0
         self._named: dict[int, frozenset[WorkerId]] = {}

@@ -99,6 +99,11 @@ class Weights:
         return self._millionths.get(client, WEIGHT_SCALE)
 
 
+def system_view(extend_len: int, output_len: int) -> int:
+    """extend + 2 * output, in tokens: what DLPM equalises (DESIGN 2)."""
+    return extend_len + 2 * output_len
+
+
 @dataclass(kw_only=True, slots=True)
 class Service:
     """What one client has received, in tokens; `input_len` also counts what the cache served."""
@@ -119,8 +124,8 @@ class Service:
         self.output_len += other.output_len
 
     def system_view(self) -> int:
-        """extend + 2 * output, in tokens: what DLPM equalises (DESIGN 2)."""
-        return self.extend_len + 2 * self.output_len
+        """What DLPM equalises, in tokens."""
+        return system_view(self.extend_len, self.output_len)
 
     def client_view(self) -> int:
         """input + 2 * output, in tokens: what the papers' plots show (DESIGN 2)."""

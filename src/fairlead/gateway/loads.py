@@ -132,9 +132,9 @@ class Loads:
         if not (busy or self._detects):
             return False
         if busy and worker.queue is not None and worker.queue.window.is_observed:
-            return now >= self._due.get(name, 0.0)
+            return now >= self._due[name]
         # Nothing depends on it now, or its metrics had nothing to say.
-        return now >= self._due.get(name, 0.0) + (_RARELY_S if name in self._due else 0.0)
+        return now >= self._due[name] + _RARELY_S
 
     def _asked(self, name: WorkerId, _: asyncio.Task[None]) -> None:
         del self._asking[name]

@@ -11,11 +11,11 @@ from itertools import islice
 
 from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, WorkerId
-from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE
+from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, system_view
 from fairlead.dispatch import Dispatcher, State, Worker
 from fairlead.gateway.seeing.gap import MOST_WAITING, Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.ranking import Ranking
-from fairlead.gateway.seeing.recorder import Recorder, service
+from fairlead.gateway.seeing.recorder import Recorder
 from fairlead.gateway.workers import WatchedEngine
 from fairlead.schedulers.dlpm import DLPM
 
@@ -163,7 +163,7 @@ class Look:
                     largest.extend = extend_len
                 if output_len > largest.output:  # noqa: PLR1730 - as above
                     largest.output = output_len
-                at[client] = at.get(client, 0) + service(extend_len, output_len)
+                at[client] = at.get(client, 0) + system_view(extend_len, output_len)
             found.waiting[name], found.at[name] = self._labelled(waiting), self._labelled(at)
             for label in {**found.waiting[name], **found.at[name]}:
                 more = found.at[name].get(label, 0)

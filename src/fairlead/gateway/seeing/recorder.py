@@ -8,6 +8,7 @@ from typing import Protocol
 
 from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, WorkerId
+from fairlead.core.service import system_view
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.gateway.seeing.histogram import LENGTHS, TIMES_US, TOKEN_TIMES_US, Histogram
 
@@ -45,7 +46,7 @@ class OfClient:
     def __init__(self, name: ClientId) -> None:
         self.name = name
         self.wait = Histogram(TIMES_US)  # at the gateway, until sent to an engine
-        self.received: dict[WorkerId, int] = {}  # `service` of those that ended
+        self.received: dict[WorkerId, int] = {}  # `system_view` of those that ended
 
 
 class Largest:
@@ -58,11 +59,6 @@ class Largest:
         self.output = 0  # tokens of one answer
         self.error = 0  # tokens that the estimate of one request's extend was off
         self.in_flight = 0  # requests at once
-
-
-def service(extend_len: int, output_len: int) -> int:
-    """What DLPM equalises, in tokens (DESIGN 2)."""
-    return extend_len + 2 * output_len
 
 
 class Times(Protocol):
@@ -80,9 +76,8 @@ class Recorder:
         self._label = dispatcher.ledger.label
         self._models: dict[str | None, OfModel] = {}
         self._clients: dict[ClientId, OfClient] = {}
-        self.lately: dict[
-            ClientId, OfClient
-        ] = {}  # those of whom a request ended since the last tick
+        # Those of whom a request ended since the last tick.
+        self.lately: dict[ClientId, OfClient] = {}
         self.largest: dict[WorkerId, Largest] = {}
 
     def ended(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
@@ -107,7 +102,7 @@ class Recorder:
             if output_len > 1:
                 model.tpot.observe(int((now_s - first_s) * 1e6) // (output_len - 1))
         worker, received = ticket.worker, client.received
-        received[worker] = received.get(worker, 0) + service(extend_len, output_len)
+        received[worker] = received.get(worker, 0) + system_view(extend_len, output_len)
         largest = self.largest.get(worker) or self.largest_at(worker)
         if extend_len > largest.extend:  # noqa: PLR1730 - max costs three times that
             largest.extend = extend_len
