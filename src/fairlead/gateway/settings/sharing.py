@@ -1,6 +1,7 @@
 """Settings of several processes, and of several gateways: what they share, and how often."""
 
 from typing import Annotated
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator
 
@@ -8,9 +9,12 @@ from fairlead.gateway.settings.declaring import Group, setting
 
 
 def redis_url(url: str) -> str:
-    """An address that Redis clients know. Raises ValueError."""
+    """An address that Redis clients know, with options of TLS only. Raises ValueError."""
     if not url.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("expected redis://HOST:PORT, rediss://HOST:PORT or unix://PATH")
+    for option, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+        if not option.startswith("ssl_"):  # others would change what the client gives us
+            raise ValueError(f"its option {option!r} is not one of TLS: ssl_...")
     return url
 
 

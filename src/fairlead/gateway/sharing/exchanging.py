@@ -63,10 +63,11 @@ class Exchanging(Collector):
         self._store = store  # None: this gateway stands alone
         self._interval_s = settings.share_interval_secs
         self._name = secrets.token_hex(8)
-        patience_s = max(_SILENT_S, _SILENT_EXCHANGES * self._interval_s)
-        self._peers = Peers(self._name, patience_s=patience_s)
+        self._patience_s = max(_SILENT_S, _SILENT_EXCHANGES * self._interval_s)
+        self._peers = Peers(self._name, patience_s=self._patience_s)
         self._random = random.Random()  # or gateways that met once would meet at each exchange
         self._failures = 0  # in a row
+        self._busy_since: float | None = None  # others were quicker ever since
         self._spent_s = 0.0  # by the last exchange, on this gateway's time
         self._counts = {"ok": 0, "busy": 0, "failed": 0}
         self._gateways = 0
@@ -117,26 +118,30 @@ class Exchanging(Collector):
 
     async def _run(self, store: Store) -> None:
         while not self._closing:
-            pause = self._interval_s
             try:
                 await self._exchange(store)
-                pause = max(pause, self._spent_s / _SHARE)
-            except Busy:
-                self._counts["busy"] += 1
+            except Busy as error:
+                self._lose(error)
             except (OSError, TimeoutError, ValueError) as error:
                 self._fail(error)
-                pause = min(_MOST_PAUSE_S, pause * 2.0 ** min(self._failures, 16))
             except Exception as error:  # noqa: BLE001 - our bug, but nobody else goes on sharing
-                _log.error("sharing: %s: %s", type(error).__name__, error)
+                if not self._failures:
+                    _log.error("sharing: %s: %s", type(error).__name__, error)
                 self._fail(error)
             if not self._closing:
-                await asyncio.sleep(pause * self._random.uniform(0.8, 1.0))
+                await asyncio.sleep(self._period_s() * self._random.uniform(0.8, 1.0))
+
+    def _period_s(self) -> float:
+        """Until the next exchange: longer where the last was dear, whatever became of it, or failed."""
+        pause = self._interval_s * 2.0 ** min(self._failures, 16)
+        return max(self._spent_s / _SHARE, min(pause, max(_MOST_PAUSE_S, self._interval_s)))
 
     async def _exchange(self, store: Store) -> None:
         """Raises Busy, OSError or ValueError."""
         self._spent_s, begun = 0.0, time.perf_counter()
         reports = self._shared.reports()
         if not reports:  # no queue here, or one that cannot be shared
+            self._busy_since = None
             return
         quantum_of, now = self._shared.quantum_of(), asyncio.get_running_loop().time()
         heard: dict[WorkerId, News] = {}
@@ -160,11 +165,21 @@ class Exchanging(Collector):
             raise
         if self._failures:
             _log.warning("the shared account answers again")
-        self._failures = 0
+        self._failures, self._busy_since = 0, None
         self._counts["ok"] += 1
         begun = time.perf_counter()
         self._shared.adopt(heard)
         self._spent_s += time.perf_counter() - begun
+
+    def _lose(self, error: Busy) -> None:
+        """The next exchange will do; but who never gets through is out of reach: it knows nobody's turn."""
+        now = asyncio.get_running_loop().time()
+        if self._busy_since is None:
+            self._busy_since = now
+        if now - self._busy_since > self._patience_s:
+            self._fail(error)
+        else:
+            self._counts["busy"] += 1
 
     def _fail(self, error: Exception) -> None:
         """Go on alone; what this exchange was to tell may have arrived or not."""

@@ -1,0 +1,144 @@
+"""When a gateway exchanges with the account, and what it does while it cannot."""
+
+import asyncio
+import fcntl
+import itertools
+import logging
+import multiprocessing
+import time
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+import pytest
+from tests.e2e.gateway.world import eventually
+
+from fairlead.core.chunk_index import ChunkedText, ChunkIndex
+from fairlead.core.request import Request
+from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.dispatch import Accounts, Dispatcher, QueueRules, Report, Ticket, Usage
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.settings.sharing import redis_url
+from fairlead.gateway.sharing.exchanging import Exchanging
+from fairlead.gateway.sharing.stores import Busy, Change, SharedMemory
+from fairlead.gateway.sharing.written import write
+from fairlead.routers.d2lpm import D2LPM
+
+SETTINGS = GatewaySettings(worker_urls=("http://127.0.0.1:9",), share_interval_secs=0.01)
+
+
+class Skint:
+    """A gateway with one engine, of one place, at which b has used up its credit and asks again."""
+
+    def __init__(self) -> None:
+        rules = QueueRules(quantum=100, shared=True, window=1)
+        self.dispatcher = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=rules, on_ready=lambda _: None
+        )
+        self.dispatcher.worker_up("w")
+        self._first = self._ask(1)
+        self._ask(2)
+
+    def _ask(self, number: int) -> Ticket:
+        text = b"%08d" % number * 20
+        request = Request(
+            id=str(number), client="b", prompt=ChunkedText().extended(text).chunks,
+            input_len=40, max_tokens=50, order=number,
+        )  # fmt: skip
+        return self.dispatcher.arrive(request, model=None, text_len=len(text), streams=True)
+
+    def spend(self) -> None:
+        """The first is served: more than its credit."""
+        self.dispatcher.started(self._first)
+        self.dispatcher.finished(self._first, Usage(40, 200, 0))
+
+    def waiting(self) -> int:
+        return len(self.dispatcher.queueing)
+
+
+@dataclass
+class Fails:
+    """A store whose value nobody can change."""
+
+    error: Exception
+    asked: int = 0
+
+    async def change(self, change: Change) -> None:
+        self.asked += 1
+        change(None)
+        raise self.error
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def hold(memory: SharedMemory, told: Connection) -> None:
+    told.recv()
+    fcntl.lockf(memory.descriptor, fcntl.LOCK_EX)
+    told.send("locked")
+    told.recv()
+
+
+async def tries(store: Fails, *, seconds: float) -> int:
+    """How often it is asked in that time."""
+    exchanging = Exchanging(Skint().dispatcher, store, SETTINGS)
+    exchanging.start()
+    await asyncio.sleep(seconds)
+    asked = store.asked
+    await exchanging.close()
+    return asked
+
+
+def sample(exchanging: Exchanging, name: str) -> float:
+    return next(each.samples[0].value for each in exchanging.collect() if each.name == name)
+
+
+def test_who_never_gets_to_the_account_goes_on_alone() -> None:
+    """Another process is stopped while it has the lock; that a waits there, with credit, it said before."""
+    memory, fork = SharedMemory.create(), multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    other = fork.Process(target=hold, args=(memory, theirs))
+    other.start()
+
+    async def run() -> None:
+        world, said = Skint(), Accounts()
+        waits = Report(charged={}, waiting=("a",))
+        said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
+        await memory.change(lambda _: write(said))
+        exchanging = Exchanging(world.dispatcher, memory, SETTINGS)
+        exchanging.start()
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_gateways") == 2)
+        ours.send("lock")
+        ours.recv()
+        world.spend()
+        assert world.waiting() == 1, "it is a's turn"
+
+        await eventually(lambda: world.waiting() == 0)
+        assert sample(exchanging, "fairlead_sharing_up") == 0
+        ours.send("let go")
+        other.join()
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 1, within=10)
+        await exchanging.close()
+
+    asyncio.run(run())
+
+
+def test_an_exchange_that_others_were_quicker_than_costs_time_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By this clock it takes two seconds: the next comes after forty."""
+    seconds = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    assert asyncio.run(tries(Fails(Busy("others were quicker")), seconds=0.3)) == 1
+
+
+def test_a_bug_is_told_once_and_met_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert 2 <= asyncio.run(tries(Fails(RuntimeError("a bug")), seconds=0.3)) <= 5
+    assert [record.message for record in caplog.records] == ["sharing: RuntimeError: a bug"]
+
+
+@pytest.mark.parametrize("option", ["decode_responses=True", "socket_timeout=9", "client_name="])
+def test_a_url_may_say_of_tls_what_it_will_and_nothing_else(option: str) -> None:
+    assert redis_url("rediss://host/0?ssl_ca_certs=/ca") == "rediss://host/0?ssl_ca_certs=/ca"
+    with pytest.raises(ValueError, match=option.partition("=")[0]):
+        redis_url("redis://host/0?" + option)
