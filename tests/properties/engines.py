@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage
-from fairlead.errors import EngineError
+from fairlead.errors import EngineError, NotFound
 from fairlead.routers.d2lpm import D2LPM
 
 TEXT = 2000  # bytes of a prompt, half of it shared by those of one topic
@@ -143,7 +143,7 @@ class World:
             return
         try:
             self.dispatcher.failed(ticket)
-        except EngineError:
+        except (EngineError, NotFound):
             self.ends[ticket] += 1
             return
         if ticket.state is State.WAITING:

@@ -149,8 +149,8 @@ class Dispatcher:
     def failed(self, ticket: Ticket) -> None:
         """Its engine failed. Afterwards it is WAITING at the next to try, the charge moved there, or QUEUED.
 
-        Raises EngineFailed or NoEngine if the ticket has ended instead: its answer had begun, or
-        every engine was tried once.
+        Raises EngineFailed, NoEngine or NotFound if the ticket has ended instead: its answer had
+        begun, every engine was tried once, or none has the model any more.
         """
         if ticket.state is State.STARTED:
             self._end(ticket, extend_len=ticket.extend_len)
@@ -163,6 +163,7 @@ class Dispatcher:
             self._end(ticket, extend_len=0)
             if sent and self.ready():
                 raise EngineFailed("the engine failed, and there is no other left to try")
+            self.fleet.serving(ticket.model)  # says so where none has the model
             raise NoEngine("no engine is ready")
         failed, queue = ticket.worker, ticket.queue
         if sent:

@@ -11,7 +11,7 @@ from time import monotonic
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.dispatch import State, Ticket
-from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine
+from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine, NotFound
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.host import Caller, Host, Timer
@@ -316,14 +316,14 @@ class Exchange:
             return
         try:
             dispatcher.failed(self.ticket)
-        except EngineError as error:
+        except (EngineError, NotFound) as error:
             self._give_up(error)
             return
         self._answer = self._head = None
         if self.ticket.state is State.WAITING:
             self._timer = self._host.retry_later(self.ticket, self.send)
 
-    def _give_up(self, error: EngineError) -> None:
+    def _give_up(self, error: FairleadError) -> None:
         self._finish().write_error(error)
         self._host.over(self, status_of(error))
 

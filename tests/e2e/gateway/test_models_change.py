@@ -59,7 +59,7 @@ def test_what_waits_for_a_model_that_nobody_has_any_more_is_told_so() -> None:
         await rename(world, 1)
         statuses = [(await caller.reply()).status for caller in callers]
 
-        assert statuses == [200, 200] + [503] * WAITING
+        assert statuses == [200, 200] + [404] * WAITING
         assert len(world.received()) == 2
         assert (await world.ask(body=chat(model="a"))).status == 404
 
