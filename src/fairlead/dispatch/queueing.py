@@ -100,11 +100,8 @@ class Queueing:
             self.run()
             return
         worker = self._workers.get(name)
-        if worker is not None and worker.queue is not None and worker.is_open:
-            if worker.queue.window.has_room:
-                self._roomy[name] = None
-            else:
-                self._roomy.pop(name, None)
+        if worker is not None and worker.queue is not None:
+            self._note_room(name, worker, worker.queue)
 
     def run(self) -> None:
         """Bring everything to where the law holds."""
@@ -215,8 +212,7 @@ class Queueing:
             self._send(ticket, worker)
         else:
             self._wait(ticket)
-        if queue.waiting or not (queue.window.has_room and worker.is_open):
-            del self._roomy[name]
+        self._note_room(name, worker, queue)
 
     def _unbind(self, ticket: Ticket) -> None:
         assert ticket.queue is not None
@@ -236,12 +232,16 @@ class Queueing:
             if ticket is None:
                 break
             self._dispatch(ticket, worker, queue)
+        self._note_room(name, worker, queue)
+        if self._size and not queue.window.has_room:
+            queue.window.turn_away()
+
+    def _note_room(self, name: WorkerId, worker: Worker, queue: WorkerQueue) -> None:
+        """Whether it can be sent one more at once."""
         if queue.window.has_room and worker.is_open and not queue.waiting:
             self._roomy[name] = None
         else:
             self._roomy.pop(name, None)
-            if self._size and not queue.window.has_room:
-                queue.window.turn_away()
 
     def _dispatch(self, ticket: Ticket, worker: Worker, queue: WorkerQueue) -> None:
         """It leaves the queue for the engine, and its client has a place free."""

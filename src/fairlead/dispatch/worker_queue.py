@@ -35,10 +35,8 @@ class WorkerQueue:
 
     def bind(self, ticket: Ticket) -> None:
         """It waits here. O(prompt + log waiting)."""
-        ticket.queue, ticket.evictions = self, self.evictions
-        self._tickets[ticket.request.id] = ticket
+        self._enter(ticket)
         self.waiting.add(ticket)
-        ticket.booked = self._book(ticket.request)
 
     def unbind(self, ticket: Ticket) -> None:
         """It goes elsewhere, or away. O(log waiting)."""
@@ -63,9 +61,7 @@ class WorkerQueue:
 
     def send_lone(self, ticket: Ticket, matched_len: int) -> bool:
         """As `bind`, `next` and `send` of all that waits here; False if it waits on. O(prompt)."""
-        ticket.queue, ticket.evictions = self, self.evictions
-        self._tickets[ticket.request.id] = ticket
-        ticket.booked = self._book(ticket.request)
+        self._enter(ticket)
         self.scheduler.begin()
         if self.scheduler.propose() is None:
             self.waiting.add(ticket)
@@ -124,6 +120,11 @@ class WorkerQueue:
         self.view.clear()
         self.evictions += 1
         self.window.restart()
+
+    def _enter(self, ticket: Ticket) -> None:
+        ticket.queue, ticket.evictions = self, self.evictions
+        self._tickets[ticket.request.id] = ticket
+        ticket.booked = self._book(ticket.request)
 
     def _sent(self, ticket: Ticket) -> None:
         assert ticket.booked is not None
