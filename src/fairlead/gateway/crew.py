@@ -65,7 +65,7 @@ class _Member:
     heard: float = 0.0
     is_ready: bool = False
     due: float = 0.0  # when to start it
-    failures: int = 0  # in a row
+    wait_s: float = 0.0  # before that, since the last one ended
 
 
 @dataclass
@@ -79,6 +79,7 @@ class Crew:
     _stop_by: float | None = None
     _status: int = 0
     _has_been_ready: bool = False
+    _reloaded: float = 0.0  # when we were last told to read the settings again
 
     def run(self) -> int | Place:
         """Until told to stop, or until one of them cannot even start. Raises ConfigError."""
@@ -110,10 +111,17 @@ class Crew:
 
     def _start(self, member: _Member) -> Place | None:
         """In the new process its place; in the parent None."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         is_restarted = member.started > 0
         member.started = member.heard = time.monotonic()
-        pid = os.fork()
+        ends: tuple[socket.socket, ...] = ()
+        try:
+            ours, theirs = ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            pid = os.fork()
+        except OSError as error:  # there may be as many processes or files as there may be
+            for end in ends:
+                end.close()
+            self._start_later(member, f"no process can be started ({error.strerror})")
+            return None
         if not pid:
             self._forget_parent(ours)
             settings, port = self.settings, self.settings.prometheus_port
@@ -132,6 +140,7 @@ class Crew:
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can read its settings again
         self._selector.close()
         for end in (*ends, self._told, self._reserved, *[m.channel for m in self._members]):
             if end is not None:
@@ -159,14 +168,18 @@ class Crew:
             self._stop()
         elif number == signal.SIGHUP:
             self.notices.reloading()
-            self._pass_on(signal.SIGHUP)
+            self._reloaded = time.monotonic()
+            for member in self._members:
+                if member.is_ready:  # the others are told when they are
+                    self._pass_on(signal.SIGHUP, member)
             self.notices.ready()
         elif number == signal.SIGCHLD:
             for member in self._members:
                 self._reap(member)
 
     def _hear(self, member: _Member) -> None:
-        assert member.channel is not None
+        if member.channel is None:  # it ended, as SIGCHLD has just said
+            return
         try:
             message = member.channel.recv(_MESSAGE_LEN)
         except BlockingIOError:
@@ -180,6 +193,8 @@ class Crew:
             member.channel = None
         elif message == READY:
             member.is_ready = True
+            if member.started < self._reloaded:
+                self._pass_on(signal.SIGHUP, member)
             self._welcome(member)
         elif message != ALIVE:
             self._changes.append(message)
@@ -198,28 +213,31 @@ class Crew:
     def _reap(self, member: _Member) -> None:
         if not member.pid or not os.waitpid(member.pid, os.WNOHANG)[0]:
             return
-        pid, member.pid = member.pid, 0
+        pid, member.pid, member.is_ready = member.pid, 0, False
         if member.channel is not None:
             self._selector.unregister(member.channel)
             member.channel.close()
             member.channel = None
-        if self._stop_by is not None:
-            return
+        if self._stop_by is None:
+            self._start_later(member, f"process {pid} ended")
+
+    def _start_later(self, member: _Member, why: str) -> None:
+        """Try again; where they have never served all of them, that would be in vain."""
         if not self._has_been_ready:
-            _log.error("process %d ended before all of them served: all are stopped", pid)
+            _log.error("%s before all of them served: all are stopped", why)
             self._status = 2
             self._stop()
             return
         now = time.monotonic()
-        member.failures = 0 if now - member.started > _STEADY_S else member.failures + 1
-        wait_s = min(_MOST_WAIT_S, 2.0**member.failures - 1)
-        member.due = now + wait_s
-        _log.error("process %d ended; another is started in %.0f s", pid, wait_s)
+        is_steady = now - member.started > _STEADY_S
+        member.wait_s = 0.0 if is_steady else min(_MOST_WAIT_S, 2 * member.wait_s + 1)
+        member.due = now + member.wait_s
+        _log.error("%s; another is started in %.0f s", why, member.wait_s)
 
     def _look_after(self, now: float) -> None:
         if self._stop_by is not None:
             if now >= self._stop_by:
-                self._pass_on(signal.SIGKILL)
+                self._pass_on(signal.SIGKILL, *self._members)
             return
         limit_s = self.notices.watchdog_s
         for member in self._members if limit_s else ():
@@ -234,10 +252,10 @@ class Crew:
             self.notices.stopping()
             patience_s = self.settings.drain_delay_secs + self.settings.shutdown_timeout_secs
             self._stop_by = time.monotonic() + patience_s + _GRACE_S
-        self._pass_on(signal.SIGTERM)
+        self._pass_on(signal.SIGTERM, *self._members)
 
-    def _pass_on(self, number: signal.Signals) -> None:
-        for member in self._members:
+    def _pass_on(self, number: signal.Signals, *members: _Member) -> None:
+        for member in members:
             if member.pid:
                 os.kill(member.pid, number)
 

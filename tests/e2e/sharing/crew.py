@@ -1,0 +1,89 @@
+"""A parent with processes that serve nobody: they say what they hear.
+
+Run as `python -m tests.e2e.sharing.crew STORY`.
+"""
+
+import errno
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fairlead.gateway.crew import READY, Crew, Place
+from fairlead.gateway.notices import Notices
+from fairlead.gateway.settings import GatewaySettings
+
+
+def serve(place: Place) -> None:
+    """Ready after STARTING_S; from then on each message, and each SIGHUP, is a line."""
+    say(f"{os.getpid()} starts")
+    time.sleep(float(os.environ.get("STARTING_S", "0")))
+    signal.signal(signal.SIGHUP, lambda *_: say(f"{os.getpid()} reads its settings again"))
+    place.channel.send(READY)
+    say(f"{os.getpid()} serves")
+    while message := place.channel.recv(65536):
+        say(f"{os.getpid()} hears {message.decode()}")
+
+
+def say(line: str) -> None:
+    """One write, so that lines stay whole."""
+    os.write(2, f"{line}\n".encode())
+
+
+def ends_come_together() -> None:
+    """Whatever happens within a while is seen in one look, signals first."""
+
+    class Late(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            time.sleep(0.3)
+            return sorted(super().select(timeout), key=lambda seen: seen[0].data is not None)
+
+    selectors.DefaultSelector = Late  # type: ignore[misc]
+
+
+def forks_fail(*which: int) -> Callable[[], None]:
+    """The ones with these numbers, from 0."""
+
+    def prepare() -> None:
+        fork, count = os.fork, iter(range(1000))
+
+        def failing() -> int:
+            if next(count) in which:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return fork()
+
+        os.fork = failing
+
+    return prepare
+
+
+STORIES: dict[str, Callable[[], None]] = {
+    "plain": lambda: None,
+    "ends-come-together": ends_come_together,
+    "the-second-fork-fails": forks_fail(1),
+    "the-third-fork-fails": forks_fail(2),
+}
+
+
+def main() -> int:
+    """The parent's status, or a process's."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    STORIES[sys.argv[1]]()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = GatewaySettings(processes=2, port=port, shutdown_timeout_secs=1)
+    outcome = Crew(settings, Notices()).run()
+    if isinstance(outcome, int):
+        return outcome
+    serve(outcome)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
