@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from fairlead.core.request import ClientId
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, NoEngine, QueueFull
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.keys import shown_digest
 from fairlead.gateway.surface import Surface
@@ -70,11 +70,14 @@ class RequestHead:
 class Incoming:
     """One request; `refusal` if it need not be looked at further."""
 
-    __slots__ = ("body", "client", "echo", "head", "keep_alive", "lines", "refusal", "status")
+    __slots__ = (
+        "body", "client", "echo", "head", "held", "keep_alive", "lines", "refusal", "status",
+    )  # fmt: skip
 
     def __init__(self, head: RequestHead) -> None:
         self.head = head
         self.body = b""
+        self.held = 0  # bytes of it that are counted
         self.client: ClientId | None = None  # who asks, as far as the head says it
         self.lines = b""  # headers as the engine gets them, once it is admitted
         self.echo = b""  # lines for the head of its answer
@@ -84,10 +87,36 @@ class Incoming:
 
 
 class Arrived:
-    """How many bytes of bodies are kept, over all connections: until no engine is sent them again."""
+    """How many bytes of bodies are kept, over all connections: until no engine is sent them again.
 
-    __slots__ = ("length", "limit")
+    Half of the limit is anybody's. Beyond it who has a quarter gets no more, so that one client's
+    bodies leave room for the others'; callers whose heads do not say who they are are one client.
+    """
+
+    __slots__ = ("_of_clients", "length", "limit")
 
     def __init__(self, limit: int = _MAX_ARRIVED) -> None:
         self.length = 0
         self.limit = limit
+        self._of_clients: dict[ClientId | None, int] = {}  # who has none is not in it
+
+    def add(self, client: ClientId | None, length: int, *, most: int) -> FairleadError | None:
+        """`length` > 0 bytes more of this client's, which may always have `most`: why they may not be
+        kept, if they may not; they count all the same. O(1).
+        """
+        self.length += length
+        own = self._of_clients[client] = self._of_clients.get(client, 0) + length
+        if self.length > self.limit // 2 and own > max(self.limit // 4, most):
+            return QueueFull("too many bytes of this client's requests are waiting")
+        if self.length > self.limit:
+            return NoEngine("too many bytes of requests are waiting")
+        return None
+
+    def remove(self, client: ClientId | None, length: int) -> None:
+        """`length` of them are not kept any more. O(1)."""
+        self.length -= length
+        own = self._of_clients[client] - length
+        if own:
+            self._of_clients[client] = own
+        else:
+            del self._of_clients[client]

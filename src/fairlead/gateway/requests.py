@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import httptools
 
-from fairlead.errors import BadRequest, FairleadError, NoEngine, TooLarge
+from fairlead.errors import BadRequest, FairleadError, TooLarge
 from fairlead.gateway.head_reader import HeadReader, too_long
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHead, KnownHeads
@@ -45,16 +45,15 @@ class RequestReader:
         self._max_body_len = max_body_len
         self._admit = admit
         self._arrived = arrived
-        self._held = 0  # our part of it
         self._parser = httptools.HttpRequestParser(self)
-        self._incoming = Incoming(RequestHead())
+        self._incoming = self._taken = Incoming(RequestHead())
         self._heading: HeadReader | None = None  # of the head that comes
         self._again = False  # the head that comes is only the framing of one that has been read
         self._keeps_body = False
         self._other_len = 0  # since the head began or the last chunk did, without bodies
         self._pieces: list[bytes | memoryview] = []
         self._body_len = 0
-        self._ahead_len = self._taken_len = 0  # of `ready`, and of who was taken
+        self._ahead_len = 0  # of `ready`
         self._begun = 0  # messages that the parser has begun
         self._known: KnownHeads[RequestHead] = KnownHeads() if known is None else known
         self._last: KnownHead[RequestHead] | None = None  # the known head that came last
@@ -148,15 +147,13 @@ class RequestReader:
 
     def take(self) -> Incoming:
         """The request whose turn it is; its body counts until `release`."""
-        request = self.ready.popleft()
-        self._taken_len = len(request.body)
-        self._ahead_len -= self._taken_len
+        request = self._taken = self.ready.popleft()
+        self._ahead_len -= len(request.body)
         return request
 
     def release(self) -> None:
         """Nobody keeps the body of the request whose turn it was."""
-        self._hold(-self._taken_len)
-        self._taken_len = 0
+        self._free(self._taken)
 
     def end(self) -> None:
         """What is arriving is the last."""
@@ -166,10 +163,11 @@ class RequestReader:
     def drop(self) -> None:
         """Forget what waits, and read no more."""
         self.deaf = True
+        for request in (*self.ready, self._taken, self._incoming):
+            self._free(request)
         self.ready.clear()
         self._pieces.clear()
-        self._ahead_len = self._taken_len = 0
-        self._hold(-self._held)
+        self._ahead_len = 0
 
     def close(self) -> None:
         """The connection is closed: the parser, which holds us, need not wait for the collector."""
@@ -190,7 +188,7 @@ class RequestReader:
         self._incoming.status = status
         self._incoming.keep_alive = False
         self._pieces.clear()
-        self._hold(self._ahead_len + self._taken_len - self._held)
+        self._free(self._incoming)
         self.ready.append(self._incoming)
 
     def _refuse_head(self) -> None:
@@ -299,7 +297,16 @@ class RequestReader:
         return b""
 
     def _hold(self, length: int) -> None:
-        self._held += length
-        self._arrived.length += length
-        if self._arrived.length > self._arrived.limit and length > 0:
-            self.refuse(NoEngine("too many bytes of requests are waiting"))
+        """So much more of what is arriving is kept."""
+        if length:
+            incoming = self._incoming
+            incoming.held += length
+            full = self._arrived.add(incoming.client, length, most=self._max_body_len)
+            if full is not None:
+                self.refuse(full)
+
+    def _free(self, request: Incoming) -> None:
+        """Nothing of it is kept."""
+        if request.held:
+            self._arrived.remove(request.client, request.held)
+            request.held = 0

@@ -25,6 +25,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 def admit(request: Incoming) -> bool:
     if request.head.authorization == b"Bearer wrong":
         raise Unauthorized("no")
+    request.client = request.head.authorization.decode()
     return request.head.method == b"POST"
 
 
@@ -155,16 +156,16 @@ def test_a_body_nobody_reads_is_not_kept() -> None:
 
 def test_all_connections_together_hold_so_much_and_no_more() -> None:
     arrived = Arrived(limit=1500)
-    head = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n"
-    first = read([head, b"x" * 900], arrived=arrived)
-    second = read([head, b"x" * 700], arrived=arrived)
+    head = b"POST / HTTP/1.1\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
+    first = read([head % b"a", b"x" * 900], arrived=arrived)
+    second = read([head % b"b", b"x" * 700], arrived=arrived)
     assert [getattr(one.refusal, "status", None) for one in second.ready] == [503]
     assert arrived.length == 900
 
     first.feed(b"x" * 100)
     assert len(first.take().body) == 1000
     assert arrived.length == 1000  # it is waiting for an engine
-    third = read([head, b"x" * 500], arrived=arrived)
+    third = read([head % b"c", b"x" * 500], arrived=arrived)
     assert arrived.length == 1500
     third.drop()
     assert arrived.length == 1000
@@ -174,7 +175,7 @@ def test_all_connections_together_hold_so_much_and_no_more() -> None:
 
 
 def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
-    arrived = Arrived(limit=2500)
+    arrived = Arrived(limit=4000)
     head = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n"
     reader = read([head + b"x" * 1000], arrived=arrived)
     reader.take()
@@ -186,6 +187,43 @@ def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
     assert arrived.length == 1000
     reader.drop()
     assert arrived.length == 0
+
+
+def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
+    """Or one client's bodies, of which each may wait, would have everybody else's refused."""
+    arrived = Arrived(limit=8000)
+    head = b"POST / HTTP/1.1\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
+
+    def ask(client: bytes) -> RequestReader:
+        return read([head % client, b"x" * 1000], arrived=arrived)
+
+    def refusal(reader: RequestReader) -> int | None:
+        return getattr(reader.take().refusal, "status", None)
+
+    many = [ask(b"a") for _ in range(5)]
+    assert [refusal(one) for one in many] == [None] * 4 + [429]
+    assert [refusal(ask(b"b")) for _ in range(3)] == [None, None, 429]
+    assert [refusal(ask(client)) for client in (b"c", b"d", b"e")] == [None, None, 503]
+    assert arrived.length == 8000
+
+    for one in many[:3]:
+        one.release()
+    assert refusal(ask(b"a")) is None, "it holds less than a quarter"
+    assert arrived.length == 6000
+
+
+def test_of_who_holds_nothing_nothing_is_remembered() -> None:
+    arrived = Arrived()
+    head = b"POST / HTTP/1.1\r\nauthorization: %d\r\ncontent-length: %d\r\n\r\n"
+    for client, length in enumerate((10, 0, 10, 10)):
+        reader = read([head % (client, length) + b"x" * length] * 2, arrived=arrived)
+        reader.take()
+        if client % 2:
+            reader.release()
+        reader.drop()
+
+    assert arrived.length == 0
+    assert not arrived._of_clients
 
 
 def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
