@@ -30,7 +30,6 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked\r\n", re.IGNORECASE)
 # With one of these a message is more than its head and so many bytes.
 _UNUSUAL = re.compile(rb"\r\n(?:expect|upgrade|trailer|transfer-encoding)[ \t]*:", re.IGNORECASE)
 _LENGTHS = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
-_STRAY_END = re.compile(rb"\r(?!\n)|(?<!\r)\n|\n[ \t]")
 
 
 class RepeatedHead:
@@ -77,7 +76,7 @@ def repeatable(data: bytes) -> RepeatedHead | None:
     if end == 3:
         return None
     head = data[:end]
-    if _STRAY_END.search(head) or len(_LENGTHS.findall(head)) > 1:
+    if not _is_plain(head) or len(_LENGTHS.findall(head)) > 1:
         return None
     length = _LENGTH.search(head)
     if length is not None and not _UNUSUAL.search(head):
@@ -86,6 +85,14 @@ def repeatable(data: bytes) -> RepeatedHead | None:
         if len(_UNUSUAL.findall(head)) == 1:
             return RepeatedHead(head, b"", chunked=True)
     return None
+
+
+def _is_plain(head: bytes) -> bool:
+    """Whether every line ends in CRLF and none goes on in the next."""
+    lines = head.count(b"\r\n")
+    if not lines == head.count(b"\r") == head.count(b"\n"):
+        return False
+    return b"\n " not in head and b"\n\t" not in head
 
 
 class Remembered(Generic[Meaning]):
@@ -131,12 +138,11 @@ class KnownHeads(Generic[Meaning]):
     no two heads that differ elsewhere are the same without their digits.
     """
 
-    __slots__ = ("_known", "_limit", "_skip", "_used", "_wait")
+    __slots__ = ("_known", "_limit", "_skip", "_wait")
 
     def __init__(self, limit: int = _MAX_HEADS) -> None:
         self._limit = limit
         self._known: dict[bytes, KnownHead[Meaning]] = {}
-        self._used = 0  # how often one was found, since they were last all forgotten
         self._skip = self._wait = 0
 
     def find(
@@ -148,7 +154,6 @@ class KnownHeads(Generic[Meaning]):
         if last is not None:
             body_at = last.head.body_at(data)
             if body_at:
-                self._used += 1
                 return last, body_at, last.head.length(data, body_at)
         end = data.find(b"\r\n\r\n") + 4
         for spelling in _SPELLINGS:
@@ -159,12 +164,12 @@ class KnownHeads(Generic[Meaning]):
                 digits = data[at:stop]
                 if known is None or not digits.isdigit():
                     return None
-                self._used += 1
+                known.head.came_again = True
                 return known, end, int(digits)
         return None
 
     def learn(self, data: bytes, meaning: Meaning) -> None:
-        """`data` opened with a head that means this. O(head), and less where each is new."""
+        """`data` opened with a head that means this. O(head), and less where most are new."""
         if self._skip:
             self._skip -= 1
             return
@@ -172,11 +177,20 @@ class KnownHeads(Generic[Meaning]):
         if head is None or head.chunked or len(head.without_length()) > _MAX_KNOWN_HEAD:
             return
         if len(self._known) >= self._limit:
-            in_vain = self._used < self._limit
-            self._wait = min(2 * self._wait + self._limit, _MAX_HEADS_WAIT) if in_vain else 0
-            self._skip, self._used = self._wait, 0
-            self._known.clear()
+            self._forget()
         self._known[head.without_length()] = KnownHead(head, meaning)
+
+    def _forget(self) -> None:
+        """Make room: keep what came again, unless that is most of it. O(limit)."""
+        again = {key: one for key, one in self._known.items() if one.head.came_again}
+        if 2 * len(again) < self._limit:
+            self._known = again
+            self._wait = min(2 * self._wait + self._limit, _MAX_HEADS_WAIT)
+        else:
+            self._known, self._wait = {}, 0
+        self._skip = self._wait
+        for one in again.values():
+            one.head.came_again = False
 
     def __len__(self) -> int:
         return len(self._known)

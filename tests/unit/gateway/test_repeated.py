@@ -195,3 +195,30 @@ def test_no_other_bytes_than_digits_may_differ() -> None:
     assert known.body_at(other[:-1]) == known.body_at(other[:60]) == 0
     assert known.body_at(other.replace(b"X-One", b"X-Two")) == 0
     assert known.body_at(other.replace(b"*/*", b"*/a")) == 0
+
+
+def test_heads_that_never_come_again_are_remembered_ever_less_and_drive_out_no_others() -> None:
+    """Callers who number their requests, among others who do not."""
+    heads: KnownHeads[int] = KnownHeads(limit=10)
+    same = post(b"hello")
+    heads.learn(same, -1)
+    remembered = 0
+    for number in range(10_000):
+        assert heads.find(same) is not None
+        other = same.replace(b"X-One: 1", b"X-One: 1-%d" % number)
+        heads.learn(other, number)
+        remembered += number in (one.meaning for one in heads._known.values())
+
+    assert remembered < 500
+    assert len(heads) <= 10
+
+
+def test_who_does_not_come_any_more_is_forgotten() -> None:
+    heads: KnownHeads[int] = KnownHeads(limit=10)
+    first = post(b"hello")
+    heads.learn(first, -1)
+    assert heads.find(first) is not None
+    for number in range(1000):
+        heads.learn(first.replace(b"X-One: 1", b"X-One: 1-%d" % number), number)
+
+    assert heads.find(first) is None
