@@ -33,6 +33,7 @@ _MOST_CHANGES = 1000
 _MESSAGE_LEN = 65536
 # What a process tells its parent besides changes.
 READY, ALIVE = b"ready", b"alive"
+ENDING = b"ending "  # and how many seconds that may take
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -76,7 +77,8 @@ class Crew:
     notices: Notices
     _members: list[_Member] = field(default_factory=list)
     _changes: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
-    _stop_by: float | None = None
+    _stopped: float | None = None  # when we were told to stop
+    _patience_s: float = 0.0
     _status: int = 0
     _has_been_ready: bool = False
     _reloaded: float = 0.0  # when we were last told to read the settings again
@@ -90,6 +92,7 @@ class Crew:
         self.settings = self.settings.model_copy(
             update={"port": self._reserved.getsockname()[1], "isolation_secret": secret}
         )
+        self._allow(self.settings.patience_s())
         self._memory = SharedMemory.create()
         self._selector = selectors.DefaultSelector()
         self._told, telling = socket.socketpair()
@@ -100,9 +103,9 @@ class Crew:
         signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._told, selectors.EVENT_READ)
         self._members = [_Member(number) for number in range(self.settings.processes)]
-        while any(member.pid or self._stop_by is None for member in self._members):
+        while any(member.pid or self._stopped is None for member in self._members):
             for member in self._members:
-                if not member.pid and self._stop_by is None and member.due <= time.monotonic():
+                if not member.pid and self._stopped is None and member.due <= time.monotonic():
                     place = self._start(member)
                     if place is not None:
                         return place
@@ -149,9 +152,9 @@ class Crew:
     def _wait(self) -> None:
         """For whatever happens next, at most half the time in which we must say that we are well."""
         now = time.monotonic()
-        ends = [member.due for member in self._members if not member.pid and self._stop_by is None]
-        if self._stop_by is not None:
-            ends.append(self._stop_by)
+        ends = [member.due for member in self._members if not member.pid and self._stopped is None]
+        if self._stopped is not None:
+            ends.append(self._stopped + self._patience_s)
         pause = min([1.0, *[max(0.0, end - now) for end in ends]])
         if self.notices.watchdog_s:
             pause = min(pause, self.notices.watchdog_s / 4)
@@ -196,6 +199,8 @@ class Crew:
             if member.started < self._reloaded:
                 self._pass_on(signal.SIGHUP, member)
             self._welcome(member)
+        elif message.startswith(ENDING):
+            self._allow(float(message.removeprefix(ENDING)))
         elif message != ALIVE:
             self._changes.append(message)
             for other in self._members:
@@ -218,7 +223,7 @@ class Crew:
             self._selector.unregister(member.channel)
             member.channel.close()
             member.channel = None
-        if self._stop_by is None:
+        if self._stopped is None:
             self._start_later(member, f"process {pid} ended")
 
     def _start_later(self, member: _Member, why: str) -> None:
@@ -235,8 +240,8 @@ class Crew:
         _log.error("%s; another is started in %.0f s", why, member.wait_s)
 
     def _look_after(self, now: float) -> None:
-        if self._stop_by is not None:
-            if now >= self._stop_by:
+        if self._stopped is not None:
+            if now >= self._stopped + self._patience_s:
                 self._pass_on(signal.SIGKILL, *self._members)
             return
         limit_s = self.notices.watchdog_s
@@ -248,11 +253,14 @@ class Crew:
         self.notices.alive()
 
     def _stop(self) -> None:
-        if self._stop_by is None:
+        if self._stopped is None:
             self.notices.stopping()
-            patience_s = self.settings.drain_delay_secs + self.settings.shutdown_timeout_secs
-            self._stop_by = time.monotonic() + patience_s + _GRACE_S
+            self._stopped = time.monotonic()
         self._pass_on(signal.SIGTERM, *self._members)
+
+    def _allow(self, patience_s: float) -> None:
+        """The settings may have changed since we read them; a process that hangs has not said so."""
+        self._patience_s = max(self._patience_s, patience_s + _GRACE_S)
 
     def _pass_on(self, number: signal.Signals, *members: _Member) -> None:
         for member in members:

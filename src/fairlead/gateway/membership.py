@@ -8,7 +8,7 @@ import orjson
 
 from fairlead.errors import CallerError
 from fairlead.gateway.control import Control
-from fairlead.gateway.crew import ALIVE, READY, Place
+from fairlead.gateway.crew import ALIVE, ENDING, READY, Place
 from fairlead.gateway.incoming import Incoming, RequestHead
 
 _log = logging.getLogger(__name__)
@@ -38,6 +38,10 @@ class Membership:
         self._say(READY)
         if self._place.alive_s:
             self._beating = loop.create_task(self._beat())
+
+    def leave(self, patience_s: float) -> None:
+        """We end, which may take so long."""
+        self._say(ENDING + str(patience_s).encode())
 
     def _hear(self) -> None:
         try:

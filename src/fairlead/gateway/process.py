@@ -52,12 +52,16 @@ async def serve(
         watching = loop.create_task(reloader.watch())
         if place is not None and place.is_restarted:  # the parent has the first settings only
             reloader.reload()
+    membership = None
     if place is not None:
-        Membership(place, gateway.control, stop.set).join()
+        membership = Membership(place, gateway.control, stop.set)
+        membership.join()
     alive = loop.create_task(notices.watch())
     notices.ready()
     await stop.wait()
     notices.stopping()
+    if membership is not None:
+        membership.leave(gateway.settings.patience_s())
     if watching is not None:
         watching.cancel()
     await gateway.stop()

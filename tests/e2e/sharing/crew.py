@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fairlead.gateway.crew import READY, Crew, Place
+from fairlead.gateway import crew
+from fairlead.gateway.crew import ENDING, READY, Crew, Place
 from fairlead.gateway.notices import Notices
 from fairlead.gateway.settings import GatewaySettings
 
@@ -24,10 +25,20 @@ def serve(place: Place) -> None:
     say(f"{os.getpid()} starts")
     time.sleep(float(os.environ.get("STARTING_S", "0")))
     signal.signal(signal.SIGHUP, lambda *_: say(f"{os.getpid()} reads its settings again"))
+    if ending_s := os.environ.get("ENDING_S"):
+        signal.signal(signal.SIGTERM, lambda *_: end(place, float(ending_s)))
     place.channel.send(READY)
     say(f"{os.getpid()} serves")
     while message := place.channel.recv(65536):
         say(f"{os.getpid()} hears {message.decode()}")
+
+
+def end(place: Place, ending_s: float) -> None:
+    """It takes so long, as the parent is told."""
+    place.channel.send(ENDING + str(ending_s).encode())
+    time.sleep(ending_s)
+    say(f"{os.getpid()} ends")
+    sys.exit(0)
 
 
 def say(line: str) -> None:
@@ -44,6 +55,11 @@ def ends_come_together() -> None:
             return sorted(super().select(timeout), key=lambda seen: seen[0].data is not None)
 
     selectors.DefaultSelector = Late  # type: ignore[misc]
+
+
+def nobody_is_waited_for() -> None:
+    """Beyond the time that the settings allow."""
+    crew._GRACE_S = 1.0
 
 
 def forks_fail(*which: int) -> Callable[[], None]:
@@ -65,6 +81,7 @@ def forks_fail(*which: int) -> Callable[[], None]:
 STORIES: dict[str, Callable[[], None]] = {
     "plain": lambda: None,
     "ends-come-together": ends_come_together,
+    "nobody-is-waited-for": nobody_is_waited_for,
     "the-second-fork-fails": forks_fail(1),
     "the-third-fork-fails": forks_fail(2),
 }
@@ -77,7 +94,7 @@ def main() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = GatewaySettings(processes=2, port=port, shutdown_timeout_secs=1)
+    settings = GatewaySettings(processes=2, port=port, shutdown_timeout_secs=0)
     outcome = Crew(settings, Notices()).run()
     if isinstance(outcome, int):
         return outcome

@@ -78,6 +78,14 @@ def test_where_they_cannot_even_start_those_that_did_are_stopped(tmp_path: Path)
     assert "Traceback" not in told.said
 
 
+def test_who_may_take_longer_by_settings_of_today_is_not_killed_by_those_of_the_start(
+    tmp_path: Path,
+) -> None:
+    with crew("nobody-is-waited-for", tmp_path, ENDING_S="3") as told:
+        told.wait(lambda: "2 processes serve" in told.said)
+    assert len(told.pids("ends")) == 2
+
+
 def test_who_still_starts_reads_changed_settings_when_it_serves(tmp_path: Path) -> None:
     with crew("plain", tmp_path, STARTING_S="0.5") as told:
         told.wait(lambda: len(told.pids("starts")) == 2)

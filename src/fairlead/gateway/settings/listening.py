@@ -43,6 +43,10 @@ class Listening(Group):
             raise ValueError("tls-cert-path: expected together with tls-key-path")
         return self
 
+    def patience_s(self) -> float:
+        """How long what is in flight may keep it from ending."""
+        return self.drain_delay_secs + self.shutdown_timeout_secs
+
 
 class Administering(Group):
     """The admin surface."""
