@@ -37,6 +37,7 @@ class Gateways:
         self.shared = [Shared(gateway) for gateway in self.gateways]
         self.news: deque[tuple[int, int, Mapping[str, News]]] = deque()
         self.served: Counter[str] = Counter()
+        self.served_at: Counter[tuple[str, str]] = Counter()  # by engine and client
         self.lengths: dict[Ticket, int] = {}
         self.step_number = self.asked = 0
         self.idle = 0  # slots of a step that were empty while somebody waited somewhere
@@ -82,6 +83,11 @@ class Gateways:
         while self.news and self.news[0][0] <= self.step_number:
             _, number, heard = self.news.popleft()
             self.shared[number].adopt(heard)
+
+    def waits_for(self, name: str, client: str, at: int) -> bool:
+        """Whether a request of the client that is bound to that engine waits at the gateway `at`."""
+        queue = self.gateways[at].workers[name].queue
+        return queue is not None and queue.waiting.count(client) > 0
 
     def most_in_flight(self) -> int:
         """At one engine, ever, of all gateways."""
@@ -137,4 +143,5 @@ class Gateways:
 
     def _serve(self, name: str, client: str, tokens: int) -> None:
         self.served[client] += tokens
+        self.served_at[name, client] += tokens
         self.work[-1][name] += tokens

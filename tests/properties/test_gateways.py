@@ -1,15 +1,18 @@
 """[35] Several gateways in front of the same engines: with a shared account weights hold, without not.
 
-The gap of two clients is that of service by weight, over any part of the run in which each has requests
-waiting at one gateway at all times; it need not be the same one for both.
+The gap of two clients is that of service by weight at one engine, over any part of the run in which each
+has requests waiting for that engine at one gateway at all times; it need not be the same one for both.
 """
 
 import random
+from collections import Counter
+from collections.abc import Collection
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.gateway.seeing.gap import Gaps
 from tests.properties.gateways import PROMPT, Gateways
 
 LONGEST = 30  # outputs
@@ -35,12 +38,11 @@ def gap(differences: list[float]) -> float:
     return max(differences) - min(differences)
 
 
-def bound(world: Gateways) -> float:
-    """For each engine 2 Q + (U + R) (1 / w_f + 1 / w_g): see docs/explanation/several-gateways.md."""
+def bound(world: Gateways, weights: Collection[int] = tuple(WEIGHTS.values())) -> float:
+    """At one engine 2 Q + (U + R) (1 / w_f + 1 / w_g): see docs/explanation/several-gateways.md."""
     in_flight = world.most_in_flight() * (PROMPT + 2 * LONGEST)
     late = world.most_unheard()
-    one = 2 * QUANTUM + (in_flight + late) * sum(1 / weight for weight in WEIGHTS.values())
-    return len(world.queues) * one
+    return 2 * QUANTUM + (in_flight + late) * sum(1 / weight for weight in weights)
 
 
 def two_gateways(period: int) -> Gateways:
@@ -93,7 +95,45 @@ def test_the_gap_stays_within_the_bound_wherever_they_come(
     )  # fmt: skip
     differences = drive(world, places, steps=400, seed=seed)
 
-    assert gap(differences) <= bound(world)
+    assert gap(differences) <= len(world.queues) * bound(world)
+
+
+@settings(deadline=None, max_examples=8)
+@given(
+    seed=st.integers(0, 2**32),
+    engines=st.integers(1, 2),
+    slots=st.integers(2, 4),
+    window=st.sampled_from([None, 2, 6]),
+    talks=st.tuples(st.integers(1, 8), st.integers(0, 3)),
+)
+def test_at_each_engine_it_holds_for_whoever_waits_for_it(
+    seed: int, engines: int, slots: int, window: int | None, talks: tuple[int, int]
+) -> None:
+    """Three clients, each at a gateway of its own, with too few requests to wait for both engines always."""
+    rng, weights = random.Random(seed), {"a": 4, "b": 1, "c": 2}
+    world = Gateways(
+        count=3, engines=engines, slots=slots, quantum=QUANTUM, weights=weights,
+        period=talks[0], delay=talks[1], window=window,
+    )  # fmt: skip
+    depths = {client: rng.randint(1, 6) for client in weights}
+    gaps = {name: Gaps() for name in world.queues}
+    widest: Counter[tuple[str, str]] = Counter()
+    for step in range(800):
+        for at, (client, depth) in enumerate(depths.items()):
+            world.backlog(client, at, depth=depth, output_len=rng.randint(1, LONGEST))
+        world.step(rng)
+        for name, seen in gaps.items():
+            had = {
+                client: world.served_at[name, client] / weights[client]
+                for at, client in enumerate(depths)
+                if step >= 2 * sum(talks) and world.waits_for(name, client, at)
+            }
+            for gap in seen.look(had, had.get):
+                pair = gap.first, gap.second
+                widest[pair] = max(widest[pair], gap.tokens)
+
+    for pair, tokens in widest.items():
+        assert tokens <= bound(world, [weights[client] for client in pair])
 
 
 def test_who_has_nobody_to_wait_for_gets_everything() -> None:
