@@ -2,7 +2,7 @@
 
     .venvs/sglang/bin/python -m tests.sglang.flood [fcfs lpm dlpm]
 
-The flood is 48 requests at once that share a prefix of some 900 tokens; the other tenant asks for one
+The flood is 48 requests at once that share a prefix of some 1,350 tokens; the other tenant asks for one
 completion after the other, each with a prompt of its own. Seconds depend on the machine and on what else
 runs there; what to look at is how the tenants' seconds compare, and the cached tokens.
 """
@@ -30,7 +30,7 @@ class Flooded(NamedTuple):
 
 
 def words(rng: random.Random, count: int) -> str:
-    """Text of so many words, about three tokens each."""
+    """Text of so many words, four or five tokens each."""
     return " ".join(f"word{rng.randrange(300)}" for _ in range(count))
 
 

@@ -87,7 +87,7 @@ def test_more_than_128_waiting_are_still_in_order(server):
 def test_each_token_is_charged_once(server):
     """In chunks or whole, cached or not: what /metrics says is what the answers' usage says."""
     server.forget()
-    prompt = words_of(5, 400)  # some 1,200 tokens: five chunks
+    prompt = words_of(5, 400)  # some 1,800 tokens: seven chunks
     names = ("fairlead_extend_tokens", "fairlead_cached_tokens", "fairlead_output_tokens")
     before = [server.counters(f"{name}_total") for name in names]
 
