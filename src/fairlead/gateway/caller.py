@@ -340,7 +340,7 @@ class CallerConnection(asyncio.Protocol):
         self._reader.release()
 
     def _hang_up(self) -> None:
-        if self._reader.receiving:
+        if self._reader.receiving or self._reader.unread:
             self._loop.call_later(_LINGER_S, self.close)
         else:
             self.close()

@@ -41,6 +41,7 @@ class RequestReader:
         self.ready: deque[Incoming] = deque()
         self.receiving = False  # a request has begun to arrive and is not complete
         self.deaf = False  # whatever else comes is not read
+        self.unread = False  # something else came
         self.wants_continue = False
         self._max_body_len = max_body_len
         self._admit = admit
@@ -71,6 +72,7 @@ class RequestReader:
                 self._feed_parser(data)
                 return
             data = self._begin_known(*known, data)
+        self.unread |= bool(data)
 
     def _feed_parser(self, data: bytes) -> None:
         begun, at_start, whole = self._begun, not self.receiving, data

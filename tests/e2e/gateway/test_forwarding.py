@@ -108,6 +108,27 @@ def test_far_too_many_pipelined_requests_end_the_connection_after_those_taken() 
     play(story, good)
 
 
+def test_who_still_sends_after_far_too_many_requests_gets_the_answers_to_those_taken() -> None:
+    """The connection is not closed at once, which would reset it: the last answers could be lost."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        body = chat()
+        request = b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body))
+        caller.writer.write(request + body)  # its head is known from here on
+        assert (await caller.reply()).status == 200
+        caller.writer.write((request + body) * 60)
+        last = await caller.reply()
+        while "connection" not in last.headers:
+            last = await caller.reply()
+
+        assert last.headers["connection"] == "close"
+        (connection,) = world.gateway._connections
+        assert connection._transport is not None and not connection._transport.is_closing()
+
+    play(story, good)
+
+
 def test_an_http_1_0_caller_gets_an_answer_without_chunks() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()

@@ -236,6 +236,19 @@ def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
     ]
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("number", [33, 34, 60])
+def test_who_sends_too_much_ahead_may_still_be_sending(known: bool, number: int) -> None:
+    """Closed at once, its connection would be reset, and the last answers lost on the way."""
+    request = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na"
+    reader = read([request if known else request.replace(b"Len", b"LEN")])
+    reader.take()
+    reader.feed(request * number)
+
+    assert reader.deaf and len(reader.ready) == 33
+    assert (reader.receiving or reader.unread) == (number > 33)
+
+
 def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
     """Also in a head that came before, which is not read again; those without it keep theirs."""
     named = (
