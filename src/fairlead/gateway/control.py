@@ -57,7 +57,7 @@ class Control:
         self._workers = workers
         self._policy = policy
         # Who else is to hear of a change that was made: the other processes of this gateway.
-        self.tell: Callable[[Incoming], None] = _to_nobody
+        self.tell: Callable[[Incoming, str], None] = _to_nobody
         self.change_key(key)
 
     def change_key(self, key: str | None) -> None:
@@ -84,7 +84,7 @@ class Control:
         """Do what is asked, and tell of it. Raises CallerError."""
         answer = self._answer(request, path)
         if request.head.method not in {b"GET", b"HEAD"}:
-            self.tell(request)
+            self.tell(request, _about(request, path))
         return answer
 
     def repeat(self, request: Incoming) -> None:
@@ -150,7 +150,7 @@ class Control:
         return {"policy": self._policy, "workers": [_described(*known) for known in watches]}
 
 
-def _to_nobody(request: Incoming) -> None:
+def _to_nobody(request: Incoming, about: str) -> None:
     """There is one process."""
 
 
@@ -236,6 +236,14 @@ def _asked(request: Incoming) -> dict[str, Any]:
             raise BadRequest("url was given more than once", param="url")
         return {"url": query["url"][0]}
     return _document(request, {"url"}) if request.body else {}
+
+
+def _about(request: Incoming, path: bytes) -> str:
+    """The engine's URL, if it is about one."""
+    if path == b"/scheduler":
+        return ""
+    posted = request.head.method == b"POST"
+    return _url_of(_document(request, {"url", "model"}) if posted else _asked(request))
 
 
 def _url_of(document: dict[str, Any]) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fairlead.errors import ConfigError
+from fairlead.gateway.changes import Change
 from fairlead.gateway.notices import Notices
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.sharing.stores import SharedMemory
@@ -28,8 +29,8 @@ _STEADY_S = 10.0
 _MOST_WAIT_S = 30.0
 # Beyond what the settings allow for finishing: then a process is killed.
 _GRACE_S = 10.0
-# Changes that a process started later is told of.
-_MOST_CHANGES = 1000
+# Engines and the like, whose last change a process started later is told of.
+_MOST_CHANGES = 10_000
 _MESSAGE_LEN = 65536
 # What a process tells its parent besides changes.
 READY, ALIVE = b"ready", b"alive"
@@ -65,6 +66,7 @@ class _Member:
     started: float = 0.0
     heard: float = 0.0
     is_ready: bool = False
+    untold: deque[bytes] = field(default_factory=deque)  # until it has read what came before
     due: float = 0.0  # when to start it
     wait_s: float = 0.0  # before that, since the last one ended
 
@@ -76,7 +78,7 @@ class Crew:
     settings: GatewaySettings
     notices: Notices
     _members: list[_Member] = field(default_factory=list)
-    _changes: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MOST_CHANGES))
+    _changes: dict[str, bytes] = field(default_factory=dict)  # the last one about each, in order
     _stopped: float | None = None  # when we were told to stop
     _patience_s: float = 0.0
     _status: int = 0
@@ -136,6 +138,7 @@ class Crew:
         theirs.close()
         ours.setblocking(False)
         member.pid, member.channel, member.is_ready = pid, ours, False
+        member.untold.clear()
         self._selector.register(ours, selectors.EVENT_READ, member)
         return None
 
@@ -158,12 +161,15 @@ class Crew:
         pause = min([1.0, *[max(0.0, end - now) for end in ends]])
         if self.notices.watchdog_s:
             pause = min(pause, self.notices.watchdog_s / 4)
-        for key, _ in self._selector.select(pause):
+        for key, events in self._selector.select(pause):
             if key.data is None:
                 for number in self._told.recv(64):
                     self._signalled(number)
-            else:
+                continue
+            if events & selectors.EVENT_READ:
                 self._hear(key.data)
+            if events & selectors.EVENT_WRITE:
+                self._tell(key.data)
         self._look_after(time.monotonic())
 
     def _signalled(self, number: int) -> None:
@@ -202,14 +208,39 @@ class Crew:
         elif message.startswith(ENDING):
             self._allow(float(message.removeprefix(ENDING)))
         elif message != ALIVE:
-            self._changes.append(message)
-            for other in self._members:
-                if other is not member and other.is_ready:
-                    _tell(other, message)
+            self._spread(message)
+
+    def _spread(self, message: bytes) -> None:
+        """To all, the one that made the change too: the order is ours."""
+        change = Change.decode(message)
+        self._changes.pop(change.about, None)
+        if not change.method:  # the settings have it
+            return
+        if len(self._changes) == _MOST_CHANGES:
+            del self._changes[next(iter(self._changes))]
+        self._changes[change.about] = message
+        for member in self._members:
+            if member.is_ready:
+                self._tell(member, message)
+
+    def _tell(self, member: _Member, *messages: bytes) -> None:
+        """As fast as it reads; what one that ends has not read, the next one hears."""
+        member.untold.extend(messages)
+        if member.channel is None:
+            return
+        try:
+            while member.untold:
+                member.channel.send(member.untold[0])
+                member.untold.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:  # it is about to end
+            member.untold.clear()
+        writing = selectors.EVENT_WRITE if member.untold else 0
+        self._selector.modify(member.channel, selectors.EVENT_READ | writing, member)
 
     def _welcome(self, member: _Member) -> None:
-        for change in self._changes:
-            _tell(member, change)
+        self._tell(member, *self._changes.values())
         if not self._has_been_ready and all(one.is_ready for one in self._members):
             self._has_been_ready = True
             _log.info("%d processes serve port %d", len(self._members), self.settings.port)
@@ -266,14 +297,6 @@ class Crew:
         for member in members:
             if member.pid:
                 os.kill(member.pid, number)
-
-
-def _tell(member: _Member, message: bytes) -> None:
-    if member.channel is not None:
-        try:
-            member.channel.send(message)
-        except OSError as error:  # it is full, or gone
-            _log.error("process %d was not told of a change: %s", member.pid, error.strerror)
 
 
 def _reserve(settings: GatewaySettings) -> socket.socket:

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 
-import orjson
-
-from fairlead.errors import CallerError
+from fairlead.errors import CallerError, NotFound
+from fairlead.gateway.changes import Change
 from fairlead.gateway.control import Control
 from fairlead.gateway.crew import ALIVE, ENDING, READY, Place
 from fairlead.gateway.incoming import Incoming, RequestHead
@@ -20,6 +20,7 @@ _LONGEST = 32768
 class Membership:
     """Hears of the others' changes from `join` on, and tells them of those made here.
 
+    Everybody makes them in the order in which they came to the parent, so that all end alike.
     `orphaned` is called when the parent is gone.
     """
 
@@ -28,6 +29,8 @@ class Membership:
         self._control = control
         self._orphaned = orphaned
         self._beating: asyncio.Task[None] | None = None
+        self._returning = 0  # changes made here that the parent has not sent back yet
+        self._crossed = False  # others came first
 
     def join(self) -> None:
         """We serve: say so, and listen."""
@@ -54,30 +57,49 @@ class Membership:
             asyncio.get_running_loop().remove_reader(self._place.channel)
             self._orphaned()
             return
-        method, target, body = orjson.loads(message)
+        change = Change.decode(message)
+        if not self._has_been_made(change):
+            self._repeat(change)
+
+    def _has_been_made(self, change: Change) -> bool:
+        """Whether it is ours, and nobody else's came in between."""
+        if change.maker != os.getpid() or not self._returning:
+            self._crossed = self._returning > 0
+            return False
+        in_order = not self._crossed
+        self._returning -= 1
+        self._crossed = self._crossed and self._returning > 0
+        return in_order
+
+    def _repeat(self, change: Change) -> None:
         request = Incoming(RequestHead())
-        request.head.method, request.head.target = method.encode(), target.encode()
-        request.body = body.encode()
+        request.head.method, request.head.target = change.method.encode(), change.target.encode()
+        request.body = change.body.encode()
         try:
             self._control.repeat(request)
+        except NotFound:  # what is to go is not here
+            return
         except CallerError as error:  # it was right there: who was told first was, too
             _log.warning(
-                "%s %s, asked of another process, does not go here: %s", method, target, error
-            )
+                "%s %s, asked of another process, does not go here: %s",
+                change.method, change.target, error,
+            )  # fmt: skip
 
-    def _tell(self, request: Incoming) -> None:
+    def _tell(self, request: Incoming, about: str) -> None:
         asked = (request.head.method, request.head.target, request.body)
-        message = orjson.dumps([one.decode() for one in asked])
+        message = Change(os.getpid(), about, *[one.decode() for one in asked]).encode()
         if len(message) > _LONGEST:
             _log.error("a change of %d bytes is too long to be told to the others", len(message))
-            return
-        self._say(message)
+        elif self._say(message):
+            self._returning += 1
 
-    def _say(self, message: bytes) -> None:
+    def _say(self, message: bytes) -> bool:
         try:
             self._place.channel.send(message)
         except OSError as error:
             _log.error("the parent process was not told: %s", error.strerror)
+            return False
+        return True
 
     async def _beat(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.gateway import crew
+from fairlead.gateway.changes import Change
 from fairlead.gateway.crew import ENDING, READY, Crew, Place
 from fairlead.gateway.notices import Notices
 from fairlead.gateway.settings import GatewaySettings
@@ -27,10 +28,18 @@ def serve(place: Place) -> None:
     signal.signal(signal.SIGHUP, lambda *_: say(f"{os.getpid()} reads its settings again"))
     if ending_s := os.environ.get("ENDING_S"):
         signal.signal(signal.SIGTERM, lambda *_: end(place, float(ending_s)))
+    signal.signal(signal.SIGUSR1, lambda *_: change(place))
     place.channel.send(READY)
     say(f"{os.getpid()} serves")
+    time.sleep(0.3)  # not all that the parent says fits into what is between them
     while message := place.channel.recv(65536):
-        say(f"{os.getpid()} hears {message.decode()}")
+        say(f"{os.getpid()} hears of {Change.decode(message).about}")
+
+
+def change(place: Place) -> None:
+    """A thousand engines come, and the first of them goes."""
+    for number in (*range(1000), 0):
+        place.channel.send(Change(os.getpid(), f"engine {number}", "POST", "", "").encode())
 
 
 def end(place: Place, ending_s: float) -> None:

@@ -32,6 +32,11 @@ class Told:
         """Those that said they do, in the order in which they did."""
         return [int(pid) for pid in re.findall(rf"^(\d+) {does}$", self.said, re.MULTILINE)]
 
+    def heard(self, pid: int) -> list[int]:
+        """The engines that it was told about."""
+        heard = re.findall(rf"^{pid} hears of engine (\d+)$", self.said, re.MULTILINE)
+        return [int(number) for number in heard]
+
     def wait(self, until: Callable[[], bool]) -> None:
         for _ in range(1000):
             if until():
@@ -84,6 +89,21 @@ def test_who_may_take_longer_by_settings_of_today_is_not_killed_by_those_of_the_
     with crew("nobody-is-waited-for", tmp_path, ENDING_S="3") as told:
         told.wait(lambda: "2 processes serve" in told.said)
     assert len(told.pids("ends")) == 2
+
+
+def test_changes_are_heard_by_all_in_one_order_and_the_last_of_each_kind_by_who_comes_later(
+    tmp_path: Path,
+) -> None:
+    with crew("plain", tmp_path) as told:
+        told.wait(lambda: "2 processes serve" in told.said)
+        first, second = told.pids("serves")
+        os.kill(first, signal.SIGUSR1)
+        every = [*range(1000), 0]
+        told.wait(lambda: told.heard(first) == every and told.heard(second) == every)
+        os.kill(second, signal.SIGKILL)
+        told.wait(lambda: len(told.pids("serves")) == 3)
+        later = told.pids("serves")[2]
+        told.wait(lambda: told.heard(later) == [*range(1, 1000), 0])
 
 
 def test_who_still_starts_reads_changed_settings_when_it_serves(tmp_path: Path) -> None:
