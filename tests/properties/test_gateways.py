@@ -98,7 +98,7 @@ def test_the_gap_stays_within_the_bound_wherever_they_come(
     assert gap(differences) <= len(world.queues) * bound(world)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(
     seed=st.integers(0, 2**32),
     engines=st.integers(1, 2),
@@ -115,10 +115,10 @@ def test_at_each_engine_it_holds_for_whoever_waits_for_it(
         count=3, engines=engines, slots=slots, quantum=QUANTUM, weights=weights,
         period=talks[0], delay=talks[1], window=window,
     )  # fmt: skip
-    depths = {client: rng.randint(1, 6) for client in weights}
+    depths = {client: rng.choice([2, 4, 8]) for client in weights}
     gaps = {name: Gaps() for name in world.queues}
     widest: Counter[tuple[str, str]] = Counter()
-    for step in range(800):
+    for step in range(2000):
         for at, (client, depth) in enumerate(depths.items()):
             world.backlog(client, at, depth=depth, output_len=rng.randint(1, LONGEST))
         world.step(rng)
