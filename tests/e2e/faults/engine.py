@@ -47,36 +47,38 @@ class Engine:
         self.running = self.waiting = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ahead: bytes | None = b""
         try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            while ahead is not None:
+                head = (ahead + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 if head.startswith("GET"):
                     self.say(head.split()[1], writer)
+                    ahead = b""
                     continue
                 length = int(head.lower().split("content-length:")[1].split("\r\n")[0])
                 body = await reader.readexactly(length)
-                if not await self.play(Received(head, body, writer), reader):
-                    return
+                ahead = await self.play(Received(head, body, writer), reader)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def play(self, received: Received, reader: asyncio.StreamReader) -> bool:
-        """Whether the connection can be used again. Who closes it wants no answer any more."""
+    async def play(self, received: Received, reader: asyncio.StreamReader) -> bytes | None:
+        """What has come of the next request; None: the connection is over, or nobody wants the answer."""
         self.did["received"] += 1
         playing = asyncio.ensure_future(self.in_turn(received))
-        gone = asyncio.ensure_future(reader.read(1))
-        await asyncio.wait([playing, gone], return_when=asyncio.FIRST_COMPLETED)
-        if playing.done():
-            gone.cancel()
-            broke = playing.exception() is not None or received.writer.is_closing()
-        else:
-            playing.cancel()
-            broke = True
-        self.did["aborted"] += broke
-        await asyncio.gather(playing, gone, return_exceptions=True)
-        return not broke
+        more = asyncio.ensure_future(reader.read(1))
+        await asyncio.wait([playing, more], return_when=asyncio.FIRST_COMPLETED)
+        ended = playing.done()
+        (more if ended else playing).cancel()
+        fault, came = await asyncio.gather(playing, more, return_exceptions=True)
+        if ended and fault is None and not received.writer.is_closing():
+            if isinstance(came, bytes) and came:
+                return came
+            if isinstance(came, asyncio.CancelledError):
+                return b""
+        self.did["aborted"] += 1
+        return None
 
     async def in_turn(self, received: Received) -> None:
         script = self.script()
