@@ -3,8 +3,9 @@
 The gateway's stand-in for the engines' caches where nobody tells it their contents: approximate,
 least recently used first, never confirmed (DESIGN 3.4). A text is cut at fixed positions, and each
 chunk stands for the text up to its end: its depth, and a checksum that is chained from chunk to chunk.
-Two texts that collide, by chance or on purpose, send a request to an engine that has less of it cached
-than thought; no answer depends on it.
+Two texts that collide send a request to an engine that has less of it cached than thought, and where
+engines do not report what they had, it is charged less; no answer depends on it. By chance that is
+rare; whoever must not do it on purpose may not know the `seed` of the first checksum.
 """
 
 from bisect import bisect_right
@@ -42,15 +43,15 @@ class ChunkedText(NamedTuple):
     chunks: tuple[int, ...] = ()
     tail: bytes = b""
 
-    def extended(self, more: bytes, checksum: Checksum = crc32) -> "ChunkedText":
-        """The text with `more` after it, by the same `checksum` as ever. O(more)."""
+    def extended(self, more: bytes, checksum: Checksum = crc32, *, seed: int = 0) -> "ChunkedText":
+        """The text with `more` after it, by the same `checksum` and `seed` as ever. O(more)."""
         text = self.tail + more if self.tail else more
         known = self.chunks
         begin = _ENDS[len(known) - 1] if known else 0
         count = bisect_right(_ENDS, begin + len(text))
         if count == len(known):
             return ChunkedText(known, text)
-        value = known[-1] & ((1 << _SUM_BITS) - 1) if known else 0
+        value = known[-1] & ((1 << _SUM_BITS) - 1) if known else seed
         data = text if len(text) < _LONG else memoryview(text)
         added = [
             depth | (value := checksum(data[start - begin : end - begin], value))

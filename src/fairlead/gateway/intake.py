@@ -1,6 +1,7 @@
 """From a request's last byte to the engine's first: who asks, for what, and what its prompt matches."""
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
@@ -114,6 +115,8 @@ class Intake:
         index: TokenIndex | None = None,
     ) -> None:
         self._host = host
+        # Or a caller could make prompts whose sums are those of another's (`core.chunk_index`).
+        self._seed = secrets.randbits(64)
         self._dispatcher = dispatcher
         self._identity = identity
         self._tokenizer = tokenizer
@@ -149,7 +152,8 @@ class Intake:
                 self._dispatcher.remember(worker, added)
 
         if isinstance(prompt, ChunkedText):
-            remember(prompt.extended(answer_text(answer, exchange.surface), xxh3_64_intdigest))
+            text = answer_text(answer, exchange.surface)
+            remember(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
         # A completion's text and its prompt's may meet within a token.
         elif exchange.surface.turns and not self._is_told(worker, prompt):
             assert self._tokenizer is not None, "who else made blocks of tokens"
@@ -246,7 +250,9 @@ class Intake:
 
     def _chunked(self, call: Call) -> _Read:
         text = call.text()
-        prompt = _EMPTY.extended(text, xxh3_64_intdigest) if call.surface.cached else _EMPTY
+        prompt = _EMPTY
+        if call.surface.cached:
+            prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
         if call.tokens is not None:
             return _Read(prompt, prompt.chunks, len(text) // TOKEN_BYTES, 0)
         return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(len(text)), len(text))

@@ -24,15 +24,23 @@ def long_checksum(piece: bytes | memoryview, before: int) -> int:
 
 
 @settings(deadline=None)
-@given(head=TEXTS, tail=TEXTS)
+@given(head=TEXTS, tail=TEXTS, seed=st.integers(0, 2**32 - 1))
 @pytest.mark.parametrize("checksum", [crc32, long_checksum])
 def test_a_text_hashes_the_same_in_one_piece_or_two(
-    head: bytes, tail: bytes, checksum: Callable[[bytes | memoryview, int], int]
+    head: bytes, tail: bytes, seed: int, checksum: Callable[[bytes | memoryview, int], int]
 ) -> None:
     """The next turn of a conversation is hashed from where the last one ended."""
-    whole = ChunkedText().extended(head + tail, checksum)
+    whole = ChunkedText().extended(head + tail, checksum, seed=seed)
+    begun = ChunkedText().extended(head, checksum, seed=seed)
 
-    assert whole == ChunkedText().extended(head, checksum).extended(tail, checksum)
+    assert whole == begun.extended(tail, checksum, seed=seed)
+
+
+def test_who_does_not_know_the_seed_does_not_know_the_sums() -> None:
+    text = b"a" * 5000
+    of_seeds = [ChunkedText().extended(text, seed=seed).chunks for seed in range(100)]
+
+    assert len({chunk for chunks in of_seeds for chunk in chunks}) == 100 * len(of_seeds[0])
 
 
 @settings(deadline=None)
