@@ -84,10 +84,13 @@ def _whole(body: bytes) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 
 
-async def keep_asking(port: int, client: str, number: int) -> None:
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def keep_asking(connection: Connection, client: str, number: int) -> None:
     """One caller of `client`, whose next request comes when the last is answered; until it is cancelled."""
     turn = 0
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = connection
     try:
         while True:
             turn += 1

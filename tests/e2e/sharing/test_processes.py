@@ -19,7 +19,9 @@ from fairlead.engines.local import free_ports
 from tests.e2e.gateway.process import Process
 from tests.e2e.gateway.scripts import chat, good
 from tests.e2e.gateway.world import CHAT, FakeEngine, eventually
-from tests.e2e.sharing.engine import SlotEngine, keep_asking
+from tests.e2e.sharing.engine import Connection, SlotEngine, keep_asking
+
+CALLERS = 24  # of each client: more than an engine and its queue hold
 
 
 def story(run: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -64,15 +66,42 @@ async def serving(process: Process, count: int) -> set[int]:
     """The processes that answered, over so many connections."""
     seen = set()
     for _ in range(count):
-        reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
-        ours = writer.get_extra_info("sockname")
-        for pid in pids(process):
-            with contextlib.suppress(psutil.Error):
-                if any(one.raddr == ours for one in psutil.Process(pid).net_connections("tcp")):
-                    seen.add(pid)
+        _, writer = await asyncio.open_connection("127.0.0.1", process.port)
+        seen |= served_by(process, writer)
         writer.close()
-        del reader
     return seen
+
+
+def served_by(process: Process, caller: asyncio.StreamWriter) -> set[int]:
+    """The process that has taken the connection; nobody, while it is not accepted."""
+    ours, found = caller.get_extra_info("sockname"), set()
+    for pid in pids(process):
+        with contextlib.suppress(psutil.Error):
+            if any(one.raddr == ours for one in psutil.Process(pid).net_connections("tcp")):
+                found.add(pid)
+    return found
+
+
+async def connections(process: Process, pid: int, count: int) -> list[Connection]:
+    """So many that the system has given to that process."""
+    kept: list[Connection] = []
+    while len(kept) < count:
+        reader, writer = await asyncio.open_connection("127.0.0.1", process.port)
+        await eventually(lambda writer=writer: bool(served_by(process, writer)))
+        if served_by(process, writer) == {pid}:
+            kept.append((reader, writer))
+        else:
+            writer.close()
+    return kept
+
+
+async def metrics_at(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
 
 
 def leave_lingering(port: int) -> None:
@@ -134,7 +163,7 @@ def test_one_that_dies_is_replaced_and_hears_what_was_changed_before(tmp_path: P
 
 
 def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
-    """Wherever the system puts their connections; each process has metrics of its own."""
+    """All of a's callers at one, all of b's at the other; each process has metrics of its own."""
 
     async def run() -> None:
         engine = await SlotEngine().start()
@@ -143,9 +172,9 @@ def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
             weights={"a": 4, "b": 1}, quantum=200, share_interval_secs=0.05,
         ) as process:  # fmt: skip
             asking = [
-                asyncio.create_task(keep_asking(process.port, client, number))
-                for client in "ab"
-                for number in range(48)
+                asyncio.create_task(keep_asking(connection, client, number))
+                for client, pid in zip("ab", pids(process), strict=True)
+                for number, connection in enumerate(await connections(process, pid, CALLERS))
             ]
             await asyncio.sleep(1)
             before = engine.served.copy()
@@ -157,12 +186,9 @@ def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
             assert 3 < got["a"] / got["b"] < 5
             metrics = int(re.findall(r'"prometheus_port": (\d+)', process.config.read_text())[0])
             for port in (metrics, metrics + 1):
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(
-                    b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-                )
-                assert b"\nfairlead_sharing_gateways 2.0\n" in await reader.read()
-                writer.close()
+                async with asyncio.timeout(10):
+                    while b"\nfairlead_sharing_gateways 2.0\n" not in await metrics_at(port):
+                        await asyncio.sleep(0.1)
         engine.stop()
 
     story(run)

@@ -45,7 +45,11 @@ def play(story: Callable[[SlotEngine, list[Gateway]], Awaitable[None]], **settin
         engine = await SlotEngine().start()
         gateways = await two_gateways(engine, **settings)
         asking = [
-            asyncio.create_task(keep_asking(gateway.port, client, number))
+            asyncio.create_task(
+                keep_asking(
+                    await asyncio.open_connection("127.0.0.1", gateway.port), client, number
+                )
+            )
             for gateway, client in zip(gateways, "ab", strict=True)
             for number in range(CALLERS)
         ]
