@@ -202,6 +202,21 @@ def test_a_child_gets_its_settings_in_a_file_only(monkeypatch: pytest.MonkeyPatc
     assert left["FAIRLEAD_OTHER"] == "kept"
 
 
+@pytest.mark.parametrize(
+    ("first", "more", "fault"),
+    [
+        (65534, ("--processes", "3"), "at most 65533 with 3 processes"),
+        (7998, ("--processes", "3"), "other ports than the callers', 8000"),
+        (8000, (), "other ports than the callers', 8000"),
+    ],
+)
+def test_each_process_has_a_port_for_metrics(first: int, more: tuple[str, ...], fault: str) -> None:
+    with pytest.raises(ConfigError, match=f"^settings: prometheus-port: expected {fault}$"):
+        settings("--prometheus-port", str(first), *more)
+    assert settings("--prometheus-port", str(first - 1), *more).prometheus_port == first - 1
+    assert settings("--prometheus-port", "0", *more).prometheus_port == 0
+
+
 def test_settings_that_do_nothing_by_themselves_are_named() -> None:
     idle = {"isolation_secret": "s", "trace_ratio": 0.5, "prometheus_host": "::1"}
     queue = {"queue": "engine", "queue_size": 9, "queue_timeout_secs": 9}

@@ -1,6 +1,9 @@
 """All settings in one validated object, group by group."""
 
 from pathlib import Path
+from typing import Self
+
+from pydantic import model_validator
 
 from fairlead.gateway.settings.caching import Caching
 from fairlead.gateway.settings.declaring import Group, declared
@@ -36,6 +39,22 @@ class GatewaySettings(
     Watching,
 ):
     """Everything an operator can set; field names are the flags with underscores."""
+
+    @model_validator(mode="after")
+    def _metrics_ports(self) -> Self:
+        """Each process has one of its own, from `prometheus_port` on; 0 stands for any free one."""
+        first = self.prometheus_port
+        if first and first + self.processes > 65536:
+            last = 65536 - self.processes
+            raise ValueError(
+                f"prometheus-port: expected at most {last} with {self.processes} processes"
+            )
+        on_one_address = self.prometheus_host in {None, self.host}
+        if first and on_one_address and first <= self.port < first + self.processes:
+            raise ValueError(
+                f"prometheus-port: expected other ports than the callers', {self.port}"
+            )
+        return self
 
     def named_files(self) -> list[Path]:
         """Files besides those of settings whose changes matter."""
