@@ -39,6 +39,7 @@ class Peer:
     """A gateway, as of its last report."""
 
     beats: int = 0  # reports so far: one that stands still is gone
+    period_s: float = 0.0  # from one to the next, by what its last cost
     waiting: dict[WorkerId, list[ClientId]] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ import fcntl
 import itertools
 import logging
 import multiprocessing
+import os
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -20,7 +21,7 @@ from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.settings.sharing import redis_url
 from fairlead.gateway.sharing.exchanging import Exchanging
 from fairlead.gateway.sharing.stores import Busy, Change, SharedMemory
-from fairlead.gateway.sharing.written import write
+from fairlead.gateway.sharing.written import read, write
 from fairlead.routers.d2lpm import D2LPM
 
 SETTINGS = GatewaySettings(worker_urls=("http://127.0.0.1:9",), share_interval_secs=0.01)
@@ -127,8 +128,22 @@ def test_an_exchange_that_others_were_quicker_than_costs_time_as_well(
 ) -> None:
     """By this clock it takes two seconds: the next comes after forty."""
     seconds = itertools.count()
-    monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+    monkeypatch.setattr(time, "thread_time", lambda: float(next(seconds)))
     assert asyncio.run(tries(Fails(Busy("others were quicker")), seconds=0.3)) == 1
+
+
+def test_others_are_told_how_often_it_comes() -> None:
+    memory = SharedMemory.create()
+
+    async def run() -> None:
+        exchanging = Exchanging(Skint().dispatcher, memory, SETTINGS)
+        exchanging.start()
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_gateways") == 1)
+        (own,) = read(os.pread(memory.descriptor, 10_000, 0)).peers.values()
+        assert own.period_s >= SETTINGS.share_interval_secs
+        await exchanging.close()
+
+    asyncio.run(run())
 
 
 def test_a_bug_is_told_once_and_met_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:

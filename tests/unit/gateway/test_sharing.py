@@ -44,13 +44,22 @@ def test_what_others_have_written_is_left_alone(written: bytes) -> None:
 
 
 def test_only_who_stands_still_is_silent() -> None:
-    accounts, peers = account(), Peers("me", patience_s=1.0)
+    accounts, peers = account(), Peers("me")
     accounts.exchange("me", {}, quantum_of)
     for now in (0.0, 0.6, 1.2):
         accounts.exchange("one", {}, quantum_of)
         assert peers.silent(accounts, now) == []
     assert peers.silent(accounts, 2.0) == []
     assert peers.silent(accounts, 2.3) == ["one"]
+
+
+def test_who_says_that_it_comes_rarely_is_waited_for() -> None:
+    """An account that is long takes longer to exchange: five of its own exchanges, not of ours."""
+    accounts, peers = account(), Peers("me")
+    accounts.peers["one"].period_s = 0.5
+    assert peers.silent(read(write(accounts)), 0.0) == []
+    assert peers.silent(read(write(accounts)), 2.4) == []
+    assert peers.silent(read(write(accounts)), 2.6) == ["one"]
 
 
 def add_one(written: bytes | None) -> bytes:

@@ -22,7 +22,7 @@ from fairlead.gateway.sharing.written import read, write
 
 _log = logging.getLogger(__name__)
 
-# A gateway that has not been heard of for so long, and so many exchanges, holds nobody back.
+# A gateway that has not been heard of for so long, and so many of its exchanges, holds nobody back.
 _SILENT_S = 1.0
 _SILENT_EXCHANGES = 5
 # At most this part of the time is spent on the account, which many clients make long.
@@ -31,12 +31,16 @@ _SHARE = 0.05
 _MOST_PAUSE_S = 5.0
 
 
+def patience_s(period_s: float) -> float:
+    """How long to wait for a gateway that exchanges so often, in seconds."""
+    return max(_SILENT_S, _SILENT_EXCHANGES * period_s)
+
+
 class Peers:
     """Which of the gateways in an account are gone: by our own clock, since theirs may differ."""
 
-    def __init__(self, own: str, *, patience_s: float) -> None:
+    def __init__(self, own: str) -> None:
         self._own = own
-        self._patience_s = patience_s
         self._seen: dict[str, tuple[int, float]] = {}  # beats, and since when it has had so many
 
     def silent(self, accounts: Accounts, now: float) -> list[str]:
@@ -49,7 +53,7 @@ class Peers:
         return [
             name
             for name, (_, since) in seen.items()
-            if now - since > self._patience_s and name != self._own
+            if now - since > patience_s(accounts.peers[name].period_s) and name != self._own
         ]
 
 
@@ -63,12 +67,11 @@ class Exchanging(Collector):
         self._store = store  # None: this gateway stands alone
         self._interval_s = settings.share_interval_secs
         self._name = secrets.token_hex(8)
-        self._patience_s = max(_SILENT_S, _SILENT_EXCHANGES * self._interval_s)
-        self._peers = Peers(self._name, patience_s=self._patience_s)
+        self._peers = Peers(self._name)
         self._random = random.Random()  # or gateways that met once would meet at each exchange
         self._failures = 0  # in a row
         self._busy_since: float | None = None  # others were quicker ever since
-        self._spent_s = 0.0  # by the last exchange, on this gateway's time
+        self._spent_s = 0.0  # by the last exchange, of this gateway's core
         self._counts = {"ok": 0, "busy": 0, "failed": 0}
         self._gateways = 0
         self._task: asyncio.Task[None] | None = None
@@ -129,32 +132,35 @@ class Exchanging(Collector):
                     _log.error("sharing: %s: %s", type(error).__name__, error)
                 self._fail(error)
             if not self._closing:
-                await asyncio.sleep(self._period_s() * self._random.uniform(0.8, 1.0))
+                backoff = min(_MOST_PAUSE_S, self._interval_s * 2.0 ** min(self._failures, 16))
+                pause = max(self._period_s(), backoff)
+                await asyncio.sleep(pause * self._random.uniform(0.8, 1.0))
 
     def _period_s(self) -> float:
-        """Until the next exchange: longer where the last was dear, whatever became of it, or failed."""
-        pause = self._interval_s * 2.0 ** min(self._failures, 16)
-        return max(self._spent_s / _SHARE, min(pause, max(_MOST_PAUSE_S, self._interval_s)))
+        """Until the next exchange: longer where the last was dear, whatever became of it."""
+        return max(self._interval_s, self._spent_s / _SHARE)
 
     async def _exchange(self, store: Store) -> None:
         """Raises Busy, OSError or ValueError."""
-        self._spent_s, begun = 0.0, time.perf_counter()
+        period_s = self._period_s()
+        self._spent_s, begun = 0.0, time.thread_time()
         reports = self._shared.reports()
         if not reports:  # no queue here, or one that cannot be shared
             self._busy_since = None
             return
         quantum_of, now = self._shared.quantum_of(), asyncio.get_running_loop().time()
         heard: dict[WorkerId, News] = {}
-        self._spent_s = time.perf_counter() - begun
+        self._spent_s = time.thread_time() - begun
 
         def change(written: bytes | None) -> bytes:
-            begun = time.perf_counter()
+            begun = time.thread_time()
             accounts = read(written)
             accounts.forget(self._peers.silent(accounts, now))
             heard.update(accounts.exchange(self._name, reports, quantum_of))
+            accounts.peers[self._name].period_s = period_s
             self._gateways = len(accounts.peers)
             told = write(accounts)
-            self._spent_s += time.perf_counter() - begun
+            self._spent_s += time.thread_time() - begun
             return told
 
         try:
@@ -167,16 +173,16 @@ class Exchanging(Collector):
             _log.warning("the shared account answers again")
         self._failures, self._busy_since = 0, None
         self._counts["ok"] += 1
-        begun = time.perf_counter()
+        begun = time.thread_time()
         self._shared.adopt(heard)
-        self._spent_s += time.perf_counter() - begun
+        self._spent_s += time.thread_time() - begun
 
     def _lose(self, error: Busy) -> None:
         """The next exchange will do; but who never gets through is out of reach: it knows nobody's turn."""
         now = asyncio.get_running_loop().time()
         if self._busy_since is None:
             self._busy_since = now
-        if now - self._busy_since > self._patience_s:
+        if self._failures or now - self._busy_since > patience_s(self._period_s()):
             self._fail(error)
         else:
             self._counts["busy"] += 1

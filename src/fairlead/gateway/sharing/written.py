@@ -10,11 +10,11 @@ _VERSION = 1
 
 
 class _Written(msgspec.Struct):
-    """`deficits` in units; of each gateway its reports so far, and who waits there."""
+    """`deficits` in units; of each gateway its reports so far, seconds between them, and who waits there."""
 
     version: int
     deficits: dict[WorkerId, dict[ClientId, int]]
-    gateways: dict[str, tuple[int, dict[WorkerId, list[ClientId]]]]
+    gateways: dict[str, tuple[int, float, dict[WorkerId, list[ClientId]]]]
 
 
 _reader = msgspec.json.Decoder(_Written)
@@ -23,7 +23,9 @@ _writer = msgspec.json.Encoder()
 
 def write(accounts: Accounts) -> bytes:
     """O(clients)."""
-    gateways = {name: (peer.beats, peer.waiting) for name, peer in accounts.peers.items()}
+    gateways = {
+        name: (peer.beats, peer.period_s, peer.waiting) for name, peer in accounts.peers.items()
+    }
     return _writer.encode(_Written(_VERSION, accounts.deficits, gateways))
 
 
