@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fairlead.errors import CallerError, NotFound
 from fairlead.gateway.changes import Change
@@ -29,6 +29,7 @@ class Membership:
         self._control = control
         self._orphaned = orphaned
         self._beating: asyncio.Task[None] | None = None
+        self._has_joined = False
         self._returning = 0  # changes made here that the parent has not sent back yet
         self._crossed = False  # others came first
 
@@ -39,8 +40,18 @@ class Membership:
         loop.add_reader(self._place.channel, self._hear)
         self._control.tell = self._tell
         self._say(READY)
+        self._has_joined = True
         if self._place.alive_s:
             self._beating = loop.create_task(self._beat())
+
+    def supersede(self, urls: Iterable[str]) -> None:
+        """The settings, read again, say how it is with these engines: what was changed before is past.
+
+        Who has not joined reads them late, perhaps later than what was changed after them.
+        """
+        if self._has_joined:
+            for url in urls:
+                self._say(Change(os.getpid(), url, "", "", "").encode())
 
     def leave(self, patience_s: float) -> None:
         """We end, which may take so long."""

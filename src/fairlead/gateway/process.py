@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from functools import partial
 
 import uvloop
 
@@ -39,6 +40,7 @@ async def serve(
         for line in settings.without_effect():
             _log.warning("settings: %s", line)
     _log.info("listening on http://%s:%d", settings.host, gateway.port)
+    membership = place and Membership(place, gateway.control, stop.set)
     watching = None
     if sources is not None:
         read = sources.read
@@ -46,15 +48,13 @@ async def serve(
             read=read if place is None else lambda: place.own(read()),
             files=sources.files(),
             more_files=gateway.named_files,
-            apply=gateway.apply,
+            apply=partial(_apply, gateway, membership),
         )
         loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices, gateway.reopen)
         watching = loop.create_task(reloader.watch())
         if place is not None and place.is_restarted:  # the parent has the first settings only
             reloader.reload()
-    membership = None
-    if place is not None:
-        membership = Membership(place, gateway.control, stop.set)
+    if membership is not None:
         membership.join()
     alive = loop.create_task(notices.watch())
     notices.ready()
@@ -66,6 +66,14 @@ async def serve(
         watching.cancel()
     await gateway.stop()
     alive.cancel()
+
+
+def _apply(gateway: Gateway, membership: Membership | None, settings: GatewaySettings) -> None:
+    old = gateway.settings.engines()
+    gateway.apply(settings)
+    if membership is not None:
+        changed = old.items() ^ gateway.settings.engines().items()
+        membership.supersede(sorted({url for url, _ in changed}))
 
 
 def _reload(reloader: Reloader, notices: Notices, reopen: Callable[[], None]) -> None:

@@ -162,6 +162,29 @@ def test_one_that_dies_is_replaced_and_hears_what_was_changed_before(tmp_path: P
     story(run)
 
 
+def test_one_that_is_replaced_does_not_hear_what_the_settings_have_undone(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine, more = [await FakeEngine(good).start() for _ in range(2)]
+        both = [engine.url, more.url]
+        async with two_processes(tmp_path, worker_urls=both) as process:
+            body = json.dumps({"url": more.url}).encode()
+            assert (await process.ask("/workers/drain", body)).status == 202
+            await eventually(lambda: process.said.count("is removed") == 2)
+            settings = json.loads(process.config.read_text())
+            for count, urls in ((2, both[:1]), (4, both)):
+                process.config.write_text(json.dumps({**settings, "worker_urls": urls}))
+                process.signal(signal.SIGHUP)
+                await eventually(lambda: process.said.count("settings are read again") == count)  # noqa: B023
+            os.kill(pids(process)[0], signal.SIGKILL)
+            await eventually(lambda: process.said.count("listening on") == 3, within=20)
+            await asyncio.sleep(0.5)
+            for _ in range(20):
+                reply = await process.ask("/workers")
+                assert len(json.loads(reply.body)["workers"]) == 2
+
+    story(run)
+
+
 def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
     """All of a's callers at one, all of b's at the other; each process has metrics of its own."""
 

@@ -112,3 +112,15 @@ def test_it_says_how_long_its_end_may_take() -> None:
         assert world.parent.recv(100) == ENDING + b"2.5"
 
     story(run)
+
+
+def test_what_the_settings_say_again_is_told_once_it_has_joined() -> None:
+    async def run(world: World) -> None:
+        world.membership.supersede([OURS])
+        assert Change.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")
+        place = Place(0, world.channel, 0, GatewaySettings(), True, 0)
+        Membership(place, world.control, lambda: None).supersede([OURS])
+        world.membership.leave(1)
+        assert world.parent.recv(100).startswith(ENDING)
+
+    story(run)
