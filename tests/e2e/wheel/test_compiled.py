@@ -1,4 +1,4 @@
-"""The compiled wheel is built for real, and simulates to the same bytes as the sources do."""
+"""The compiled wheel is built for real: it simulates to the same bytes as the sources do, and forwards."""
 
 import os
 import subprocess
@@ -46,23 +46,25 @@ def python(installed, *arguments):
     path = str(installed or ROOT / "src")
     done = subprocess.run(
         [sys.executable, *arguments],
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_what_the_simulator_spends_its_time_in_is_compiled(installed):
+def test_what_costs_time_is_compiled(installed):
     code = (
         "from fairlead.core import chunk_index, scheduler, radix_tree, waiting, fleet_tree\n"
         "from fairlead.dispatch import dispatcher, queueing\n"
+        "from fairlead.gateway import answers, caller, exchange, intake, requests, upstream\n"
         "from fairlead.schedulers import dlpm\n"
         "from fairlead.sim import replica\n"
         "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica, chunk_index, dispatcher, "
-        "queueing): print(one.__file__)"
+        "queueing, answers, caller, exchange, intake, requests, upstream): print(one.__file__)"
     )
 
     assert all(line.endswith(".so") for line in python(installed, "-c", code).splitlines())
@@ -126,6 +128,24 @@ def test_compiled_and_not_the_gateway_sends_the_same_requests_to_the_same_engine
 
     assert printed == python(None, "-c", GATEWAY)
     assert len(printed.splitlines()) == 302
+
+
+# What a request passes through, alone and between sockets.
+PARTS = (
+    "admission", "answer_reader", "answers", "exchange", "identity", "openai", "repeated", "requests",
+    "segments", "upstream",
+)  # fmt: skip
+GATEWAY_TESTS = (
+    *(f"tests/unit/gateway/test_{part}.py" for part in PARTS),
+    "tests/e2e/gateway/test_forwarding.py",
+)
+
+
+def test_compiled_the_gateway_passes_its_tests(installed):
+    """Also those that play an engine, a caller or a clock to a compiled class."""
+    told = python(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *GATEWAY_TESTS)
+
+    assert " passed" in told and "skipped" not in told, told
 
 
 def test_settings_can_be_sent_to_another_process(installed):
