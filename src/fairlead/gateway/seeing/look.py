@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 
 from fairlead.core.clients import OTHER
+from fairlead.core.protocols import Sharing
 from fairlead.core.request import ClientId, WorkerId
 from fairlead.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, system_view
 from fairlead.dispatch import Dispatcher, State, Worker
@@ -218,6 +219,10 @@ class Look:
         if worker.queue is None:
             return None
         policy = worker.queue.scheduler.policy
+        if isinstance(
+            policy, Sharing
+        ):  # it is fair over all gateways, and we see what went through ours
+            return None
         quantum = 0
         if isinstance(policy, DLPM):
             full = policy.quantum_of(gap.first) / UNITS_PER_TOKEN

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from tests.unit.gateway.seeing.watched import Times, Watched
 
 from fairlead.core.request import ClientId
@@ -54,6 +55,18 @@ def test_who_only_waits_is_seen():
     sample = watched.look.look(time_s=0, took_s=1.0)
 
     assert sample["clients"] == {"a": [50, 0, 0, 0, 0, 1], "b": [0, 0, 0, 0, 1, 1]}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_where_an_account_is_kept_there_is_no_bound_of_this_gateway_s(shared):
+    """It serves a few of theirs and others serve the rest: by itself it would seem unfair."""
+    watched = Watched(room=1, shared=shared)
+    for client in "aabb":
+        watched.arrive(client)
+    watched.look.look(time_s=0, took_s=1.0)
+
+    (seen,) = watched.look.gaps
+    assert (seen.bound is None) == shared
 
 
 def test_a_look_reads_nobody_who_was_not_busy(monkeypatch):

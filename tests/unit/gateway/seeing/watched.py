@@ -26,13 +26,13 @@ class Times:
 class Watched:
     """A dispatcher with one engine, and all that watches it."""
 
-    def __init__(self, *, named: int = 1000, room: int = 100) -> None:
+    def __init__(self, *, named: int = 1000, room: int = 100, shared: bool = False) -> None:
         self.sent: list[Ticket] = []
         self.dispatcher = Dispatcher(
             router=D2LPM(quantum=1000),
             index=ChunkIndex(),
             named=named,
-            rules=QueueRules(window=room, quantum=100),
+            rules=QueueRules(window=room, quantum=100, shared=shared),
             on_ready=self.sent.append,
         )
         self.dispatcher.worker_up(WORKER)
