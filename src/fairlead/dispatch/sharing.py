@@ -12,7 +12,7 @@ from fairlead.core.request import ClientId, WorkerId
 from fairlead.dispatch.accounts import News, QuantumOf, Report
 from fairlead.dispatch.dispatcher import Dispatcher
 
-# Clients that one report names as waiting, and as charged: with more, some count at this gateway only.
+# Clients that one report names as waiting: with more, some count at this gateway only.
 MAX_TOLD = 1024
 
 
