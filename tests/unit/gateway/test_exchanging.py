@@ -72,6 +72,21 @@ class Fails:
         """Nothing is held."""
 
 
+@dataclass
+class Recovers:
+    """A store that fails until it has a value."""
+
+    value: bytes | None = None
+
+    async def change(self, change: Change) -> None:
+        if self.value is None:
+            raise OSError("out of reach")
+        self.value = change(self.value)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
 def hold(memory: SharedMemory, told: Connection) -> None:
     told.recv()
     fcntl.lockf(memory.descriptor, fcntl.LOCK_EX)
@@ -118,6 +133,23 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
         ours.send("let go")
         other.join()
         await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 1, within=10)
+        await exchanging.close()
+
+    asyncio.run(run())
+
+
+def test_nobody_pays_for_an_outage_not_even_for_its_last_moment() -> None:
+    async def run() -> None:
+        world, store, said = Skint(), Recovers(), Accounts()
+        exchanging = Exchanging(world.dispatcher, store, SETTINGS)
+        exchanging.start()
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 0)
+        world.spend()  # after the last try that failed
+        waits = Report(charged={}, waiting=("a",))
+        said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
+        store.value = write(said)
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 1)
+        assert read(store.value).deficits["w"].get("b", 0) == 0
         await exchanging.close()
 
     asyncio.run(run())

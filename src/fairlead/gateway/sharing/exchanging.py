@@ -144,6 +144,8 @@ class Exchanging(Collector):
         """Raises Busy, OSError or ValueError."""
         period_s = self._period_s()
         self._spent_s, begun = 0.0, time.thread_time()
+        if self._failures:  # since the last try, too, others were served that nobody told of
+            self._shared.stand_alone()
         reports = self._shared.reports()
         if not reports:  # no queue here, or one that cannot be shared
             self._busy_since = None
