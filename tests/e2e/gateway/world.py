@@ -35,6 +35,7 @@ class FakeEngine:
     url: str = ""
     server: asyncio.Server | None = None
     connections: int = 0
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def start(self) -> "FakeEngine":
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
@@ -42,11 +43,15 @@ class FakeEngine:
         return self
 
     def stop(self) -> None:
+        """As a killed process: its connections are gone too."""
         assert self.server is not None
         self.server.close()
+        for writer in self.open:
+            writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         posts = 0
+        self.open.add(writer)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -67,6 +72,7 @@ class FakeEngine:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self.open.discard(writer)
             writer.close()
 
     async def watch(
@@ -132,6 +138,13 @@ class Connection:
             if not size:
                 return
             yield data[:-2]
+
+    async def closed(self) -> bool:
+        """Whether the gateway closed it and had no more to say; bytes it left unread make a reset."""
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:
+            return True
 
     def reset(self) -> None:
         self.writer.transport.abort()
