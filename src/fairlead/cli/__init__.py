@@ -39,6 +39,7 @@ class OneLineParser(argparse.ArgumentParser):
         if flag := re.fullmatch(r"argument (\S+): expected one argument", message):
             action = self._option_string_actions[flag[1]]
             message += f": {action.metavar}" if action.metavar else ""
+        message = message.removeprefix("argument : ")  # of commands that have no common name
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 

@@ -35,6 +35,7 @@ _MESSAGE_LEN = 65536
 # What a process tells its parent besides changes.
 READY, ALIVE = b"ready", b"alive"
 ENDING = b"ending "  # and how many seconds that may take
+FAILED = b"failed "  # to start, and why
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -69,6 +70,7 @@ class _Member:
     untold: deque[bytes] = field(default_factory=deque)  # until it has read what came before
     due: float = 0.0  # when to start it
     wait_s: float = 0.0  # before that, since the last one ended
+    fault: str = ""  # why it could not start
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Crew:
     _stopped: float | None = None  # when we were told to stop
     _patience_s: float = 0.0
     _status: int = 0
+    _fault: str = ""  # why the first that could not start, could not
     _has_been_ready: bool = False
     _reloaded: float = 0.0  # when we were last told to read the settings again
 
@@ -112,6 +115,8 @@ class Crew:
                     if place is not None:
                         return place
             self._wait()
+        if self._fault:
+            raise ConfigError(self._fault)
         return self._status
 
     def _start(self, member: _Member) -> Place | None:
@@ -137,7 +142,7 @@ class Crew:
             return Place(member.number, theirs, memory, settings, is_restarted, alive_s)
         theirs.close()
         ours.setblocking(False)
-        member.pid, member.channel, member.is_ready = pid, ours, False
+        member.pid, member.channel, member.is_ready, member.fault = pid, ours, False, ""
         member.untold.clear()
         self._selector.register(ours, selectors.EVENT_READ, member)
         return None
@@ -186,13 +191,14 @@ class Crew:
             for member in self._members:
                 self._reap(member)
 
-    def _hear(self, member: _Member) -> None:
+    def _hear(self, member: _Member) -> bool:
+        """Whether there may be more to hear."""
         if member.channel is None:  # it ended, as SIGCHLD has just said
-            return
+            return False
         try:
             message = member.channel.recv(_MESSAGE_LEN)
         except BlockingIOError:
-            return
+            return False
         except ConnectionError:
             message = b""
         member.heard = time.monotonic()
@@ -207,8 +213,11 @@ class Crew:
             self._welcome(member)
         elif message.startswith(ENDING):
             self._allow(float(message.removeprefix(ENDING)))
+        elif message.startswith(FAILED):
+            member.fault = message.removeprefix(FAILED).decode(errors="replace")
         elif message != ALIVE:
             self._spread(message)
+        return True
 
     def _spread(self, message: bytes) -> None:
         """To all, the one that made the change too: the order is ours."""
@@ -249,18 +258,25 @@ class Crew:
     def _reap(self, member: _Member) -> None:
         if not member.pid or not os.waitpid(member.pid, os.WNOHANG)[0]:
             return
-        pid, member.pid, member.is_ready = member.pid, 0, False
+        pid, member.pid = member.pid, 0
+        while self._hear(member):  # its last words
+            pass
+        member.is_ready = False
         if member.channel is not None:
             self._selector.unregister(member.channel)
             member.channel.close()
             member.channel = None
         if self._stopped is None:
-            self._start_later(member, f"process {pid} ended")
+            why = f"process {pid} ended"
+            self._start_later(member, f"{why}: {member.fault}" if member.fault else why)
 
     def _start_later(self, member: _Member, why: str) -> None:
         """Try again; where they have never served all of them, that would be in vain."""
         if not self._has_been_ready:
-            _log.error("%s before all of them served: all are stopped", why)
+            if member.fault:
+                self._fault = member.fault
+            else:
+                _log.error("%s before all of them served: all are stopped", why)
             self._status = 2
             self._stop()
             return

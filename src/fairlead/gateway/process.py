@@ -12,7 +12,7 @@ from functools import partial
 import uvloop
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.crew import Crew, Place
+from fairlead.gateway.crew import FAILED, Crew, Place
 from fairlead.gateway.membership import Membership
 from fairlead.gateway.notices import Notices, from_environment
 from fairlead.gateway.reload import Reloader
@@ -20,6 +20,8 @@ from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings, Sources
 
 _log = logging.getLogger(__name__)
+
+_MOST_FAULT = 10_000  # bytes
 
 
 async def serve(
@@ -39,7 +41,9 @@ async def serve(
     if place is None or not place.number:
         for line in settings.without_effect():
             _log.warning("settings: %s", line)
-    _log.info("listening on http://%s:%d", settings.host, gateway.port)
+    scheme = "https" if settings.tls_cert_path is not None else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    _log.info("listening on %s://%s:%d", scheme, host, gateway.port)
     membership = place and Membership(place, gateway.control, stop.set)
     watching = None
     if sources is not None:
@@ -102,7 +106,13 @@ def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     _raise_file_limit()
-    uvloop.run(serve(settings, sources, place))
+    try:
+        uvloop.run(serve(settings, sources, place))
+    except ConfigError as error:
+        if place is None:
+            raise
+        place.channel.send(FAILED + str(error).encode()[:_MOST_FAULT])  # the parent says it, once
+        return 2
     return 0
 
 

@@ -110,7 +110,7 @@ def test_a_log_that_cannot_be_is_said_at_the_start(tmp_path):
     async def story(world: World) -> None:
         raise AssertionError("it does not start")
 
-    with pytest.raises(ConfigError, match=r"--access-log .*No such file"):
+    with pytest.raises(ConfigError, match=r"--access-log: .*No such file"):
         play(story, good, access_log=str(tmp_path / "nowhere" / "access.log"))
 
 

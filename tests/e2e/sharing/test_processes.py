@@ -241,6 +241,7 @@ def test_a_port_that_is_taken_and_a_start_that_fails_end_all_of_it(tmp_path: Pat
         for port, more, said in (
             (taken, [], "--port: cannot listen on"),
             (0, ["--prometheus-port", str(taken)], "--prometheus-port: cannot listen on"),
+            (0, ["--keys-file", str(tmp_path / "none")], "none: cannot be read"),  # by any of them
         ):
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "fairlead", "gateway", "--processes", "2", "--port", str(port),
@@ -249,7 +250,24 @@ def test_a_port_that_is_taken_and_a_start_that_fails_end_all_of_it(tmp_path: Pat
             _, errors = await process.communicate()
             assert process.returncode == 2
             assert said in errors.decode()
+            assert (errors.count(b"error: "), errors.count(b"ERROR")) == (1, 0)
             assert "Traceback" not in errors.decode()
+
+    story(run)
+
+
+def test_one_that_cannot_be_replaced_says_why_and_is_once_it_can(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine, keys = await FakeEngine(good).start(), tmp_path / "keys"
+        keys.write_text("a:k\n")
+        async with two_processes(
+            tmp_path, worker_urls=[engine.url], keys_file=str(keys)
+        ) as process:  # fmt: skip
+            keys.rename(tmp_path / "away")
+            os.kill(pids(process)[0], signal.SIGKILL)
+            await process.says(f"ended: {keys}: cannot be read: No such file or directory; another")
+            (tmp_path / "away").rename(keys)
+            await process.says("listening on", times=3)
 
     story(run)
 

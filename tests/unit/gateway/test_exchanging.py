@@ -188,4 +188,30 @@ def test_a_bug_is_told_once_and_met_ever_less_often(caplog: pytest.LogCaptureFix
 def test_a_url_may_say_of_tls_what_it_will_and_nothing_else(option: str) -> None:
     assert redis_url("rediss://host/0?ssl_ca_certs=/ca") == "rediss://host/0?ssl_ca_certs=/ca"
     with pytest.raises(ValueError, match=option.partition("=")[0]):
-        redis_url("redis://host/0?" + option)
+        redis_url("rediss://host/0?" + option)
+    with pytest.raises(ValueError, match="'ssl_ca_certs' is for rediss:// only"):
+        redis_url("redis://host/0?ssl_ca_certs=/ca")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://",
+        "redis://h:1/7/",
+        "redis://:p%2Fw@[::1]:1/0",
+        "unix:///run/redis.sock",
+        "unix://u@/s",
+    ],
+)
+def test_an_address_that_redis_clients_know(url: str) -> None:
+    assert redis_url(url) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["foo", "http://h", "redis://h:x", "redis://h:70000", "redis://[::1", "redis://h/abc", "unix://",
+     "redis://:the/password@h"],
+)  # fmt: skip
+def test_what_is_no_address_of_redis_is_refused_without_being_repeated(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^expected redis://HOST:PORT, .* or unix://PATH$"):
+        redis_url(url)

@@ -74,6 +74,22 @@ def test_the_engines_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["--worker-quantum", "0"], "--worker-quantum: "),
         (["--request-timeout-secs", "nan"], "--request-timeout-secs: "),
         (["--config", "/nowhere/x.yaml"], "/nowhere/x.yaml: cannot be read"),
+        (["--config", "/dev/zero"], "/dev/zero: expected at most 1,048,576 bytes"),
+        (["--config", ""], "--config: expected a file"),
+        (["--host", ""], "--host: expected a value, got an empty one"),
+        (["--isolation-secret", ""], "--isolation-secret: expected a value, got an empty one"),
+        (["--access-log", " "], "--access-log: expected a value, got an empty one"),
+        (["--share-key", ""], "--share-key: expected a value, got an empty one"),
+        (["--tenant-header-name", "a b"], "--tenant-header-name: expected the name of a header"),
+        (["--request-id-headers", "a:b"], "--request-id-headers: expected the name of a header"),
+        (["--cors-allowed-origins", "*", "a.test"], "--cors-allowed-origins: expected * or https:"),
+        (["--cors-allowed-origins", "http://a/b"], "--cors-allowed-origins: expected * or https:"),
+        (["--otlp-traces-endpoint", "http://"], "--otlp-traces-endpoint: expected http://HOST"),
+        (["--otlp-traces-endpoint", "http://a:b"], "--otlp-traces-endpoint: expected http://HOST"),
+        (["--weights", "a=1,b=1,a=2"], "--weights: expected each client once"),
+        (["--kv-events-endpoint", "http://a:1=tcp://b:65536"], "--kv-events-endpoint: expected"),
+        (["--processes", "100000"], "--processes: input should be less than or equal to 256"),
+        (["--share-url", "foo"], "--share-url: expected redis://HOST:PORT"),
     ],
 )
 def test_a_wrong_flag_is_one_line_that_names_it(argv: list[str], message: str) -> None:
@@ -92,6 +108,18 @@ def test_a_wrong_flag_is_one_line_that_names_it(argv: list[str], message: str) -
         ("a: [1\nb: 2", ", line "),
         ("port: many", ", line 1: port: "),
         ("# x\n\nworker-quantum: 0", ", line 3: worker-quantum: "),
+        ("port: 1\nhost: a\nport: 2", ", line 3: port: is there twice"),
+        (
+            "max-client-requests: 1\nmax_client_requests: 2",
+            ", line 2: max_client_requests: is there tw",
+        ),
+        ("port: yes", ", line 1: port: expected a value, got true"),
+        ("disable-retries: 5", ", line 1: disable-retries: "),
+        ("~: 2", ": expected names of settings, got None"),
+        ("worker-urls: &a [*a]", ": expected at most 100,000 names and values"),
+        ("worker-urls: " + "[" * 5000, ": lists or mappings too deep in each other"),
+        ("# " + "x" * (1 << 20), ": expected at most 1,048,576 bytes"),
+        ("a\0b: 1", ": not valid YAML"),
     ],
 )
 def test_a_wrong_file_is_one_line_that_names_it(text: str, message: str, tmp_path: Path) -> None:
@@ -228,5 +256,8 @@ def test_settings_that_do_nothing_by_themselves_are_named() -> None:
     assert lines[1] == "--trace-ratio has no effect without --otlp-traces-endpoint"
 
     needed = {"isolate_prefixes": True, "otlp_traces_endpoint": "http://a", "prometheus_port": 1}
+    events = {"kv_events_replay_port": 1, "kv_events_topic": "x", "kv_events_max_blocks": 7}
+    assert len(GatewaySettings.model_validate(events).without_effect()) == 3
+    needed |= {**events, "kv_events_port": 2}
     effective = GatewaySettings.model_validate({**idle, **needed, **queue, "queue": "auto"})
     assert effective.without_effect() == GatewaySettings().without_effect() == []

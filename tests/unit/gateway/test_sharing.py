@@ -7,8 +7,9 @@ import os
 import pytest
 
 from fairlead.dispatch import Accounts, Report
+from fairlead.errors import ConfigError
 from fairlead.gateway.sharing.exchanging import Peers
-from fairlead.gateway.sharing.stores import Busy, SharedMemory
+from fairlead.gateway.sharing.stores import Busy, InRedis, SharedMemory
 from fairlead.gateway.sharing.written import read, write
 
 
@@ -103,3 +104,17 @@ def test_who_dies_with_the_lock_lets_go_of_it() -> None:
     add(memory, 1)
 
     assert os.pread(memory.descriptor, 100, 0) == b"1"
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ("ssl_foo=1", "there is no option 'ssl_foo'"),
+        ("ssl_cert_reqs=perhaps", ".*perhaps"),
+        ("ssl_ca_certs=/nowhere", "its certificates: No such file or directory"),
+    ],
+)
+def test_options_of_tls_that_cannot_be_are_said_at_the_start(options: str, fault: str) -> None:
+    pytest.importorskip("redis", reason="the extra `redis` is not installed")
+    with pytest.raises(ConfigError, match=f"^--share-url: {fault}"):
+        InRedis(f"rediss://127.0.0.1:1/0?{options}", "key")

@@ -130,7 +130,7 @@ class AccessLog:
         try:
             return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            raise ConfigError(f"--access-log {self._path}: {in_words(error)}") from None
+            raise ConfigError(f"--access-log: {in_words(error)}") from None
 
     def _write(self, entries: list[Entry]) -> None:
         data = memoryview(b"".join(entry.written(self._ids) for entry in entries))

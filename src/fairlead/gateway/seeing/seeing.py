@@ -128,8 +128,6 @@ def _make_traces(settings: GatewaySettings) -> "Traces | None":
     endpoint = settings.otlp_traces_endpoint
     if endpoint is None:
         return None
-    if not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(f"--otlp-traces-endpoint {endpoint}: expected http://HOST:4318/v1/traces")
     try:
         from fairlead.gateway.seeing.traces import Traces
     except ModuleNotFoundError as error:

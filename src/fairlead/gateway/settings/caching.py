@@ -10,7 +10,12 @@ from fairlead.core.blocked_tokens import BLOCK_LEN
 from fairlead.gateway.settings.declaring import Group, setting
 from fairlead.gateway.settings.values import parse_worker_url
 
-_ADDRESS = re.compile(r"(tcp://[^\s/]+:\d+|ipc://\S+)")
+_ADDRESS = re.compile(r"(tcp://[^\s/]+:(?P<port>\d{1,5})|ipc://\S+)")
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found["port"] or 1) < 65536
 
 
 def parse_endpoints(value: object) -> Mapping[str, Sequence[str]]:
@@ -26,7 +31,7 @@ def parse_endpoints(value: object) -> Mapping[str, Sequence[str]]:
     endpoints = {}
     for url, given in pairs:
         addresses = tuple(given.split(",")) if isinstance(given, str) else tuple(map(str, given))
-        if not addresses or not all(map(_ADDRESS.fullmatch, addresses)):
+        if not addresses or not all(map(_is_address, addresses)):
             raise ValueError("expected URL=tcp://HOST:PORT")
         endpoints[parse_worker_url(url)] = addresses
     return endpoints

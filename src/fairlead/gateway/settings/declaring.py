@@ -5,7 +5,7 @@ A group is a class of settings that belong together; the settings object is all 
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 # one: a value; many: values after one flag; again: a value for each time the flag is given.
@@ -18,6 +18,15 @@ class Group(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=False
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: object, field: ValidationInfo) -> object:
+        """`port: yes` is true in YAML, which would pass for port 1."""
+        assert field.field_name is not None
+        if isinstance(value, bool) and cls.model_fields[field.field_name].annotation is not bool:
+            raise ValueError(f"expected a value, got {str(value).lower()}")
+        return value
 
 
 def setting(

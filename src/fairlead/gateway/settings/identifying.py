@@ -9,7 +9,7 @@ from fairlead.errors import ConfigError
 from fairlead.gateway.keys import hashed_line, parse_tenant_key
 from fairlead.gateway.settings.declaring import Group, setting
 from fairlead.gateway.settings.reading import read_text
-from fairlead.gateway.settings.values import IdentityField, UsageField, Words
+from fairlead.gateway.settings.values import HeaderName, IdentityField, Text, UsageField, Words
 
 _FLAG = "--tenant-api-key"
 
@@ -38,7 +38,7 @@ class Identifying(Group):
     trust_tenant_header: bool = setting(
         False, "believe the tenant headers: only behind a proxy that sets them", live=True
     )
-    tenant_header_name: str | None = setting(
+    tenant_header_name: HeaderName | None = setting(
         None, "the one tenant header, instead of those that are usual", "NAME"
     )
     identify_by_user: bool = setting(
@@ -50,7 +50,7 @@ class Identifying(Group):
     isolate_prefixes: bool = setting(
         False, "each client its own prefix cache: cache_salt in every body"
     )
-    isolation_secret: str | None = setting(
+    isolation_secret: Text | None = setting(
         None, "what salts are made from; the same for all gateways, or else each has its own", "SECRET",
         secret=True,
     )  # fmt: skip

@@ -7,13 +7,13 @@ from typing import Self
 from pydantic import model_validator
 
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import HeaderNames, Level, Names
+from fairlead.gateway.settings.values import HeaderNames, Level, Origins, Text
 
 
 class Listening(Group):
     """Where it listens."""
 
-    host: str = setting("127.0.0.1", "address to listen on", "ADDRESS")
+    host: Text = setting("127.0.0.1", "address to listen on", "ADDRESS")
     port: int = setting(8000, "port to listen on, 0 for any free one", "PORT", ge=0, le=65535)
     tls_cert_path: Path | None = setting(
         None, "speak TLS, by this certificate", "FILE", also=("server_cert_path",)
@@ -21,7 +21,7 @@ class Listening(Group):
     tls_key_path: Path | None = setting(
         None, "the key of the certificate", "FILE", also=("server_key_path",)
     )
-    cors_allowed_origins: Names = setting(
+    cors_allowed_origins: Origins = setting(
         (), "web pages that may ask, * for any", "ORIGIN", shape="many"
     )
     request_id_headers: HeaderNames = setting(
@@ -58,7 +58,7 @@ class Administering(Group):
     prometheus_port: int | None = setting(
         None, "/metrics there, and only there; 0 for any free one", "PORT", ge=0, le=65535
     )
-    prometheus_host: str | None = setting(None, "and on this address", "ADDRESS")
+    prometheus_host: Text | None = setting(None, "and on this address", "ADDRESS")
     log_level: Level = setting("info", "debug, info, warning, error", "LEVEL", live=True)
 
     def level(self) -> int:

@@ -79,11 +79,15 @@ class Sources:
 
 
 def files_of(arguments: argparse.Namespace) -> list[Path]:
-    """The settings files named by flags or environment, the weakest first."""
-    named = [
-        getattr(arguments, name, None) or os.environ.get(PREFIX + name.upper()) for name in FILES
-    ]
-    return [Path(name) for name in named if name]
+    """The settings files named by flags or environment, the weakest first. Raises ConfigError."""
+    named = []
+    for name in FILES:
+        given = getattr(arguments, name, None)
+        if given == "":
+            raise ConfigError(f"{_flag(name)}: expected a file")
+        if path := given or os.environ.get(PREFIX + name.upper()):
+            named.append(Path(path))
+    return named
 
 
 def make(

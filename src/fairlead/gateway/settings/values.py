@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from fairlead.core.service import parse_weight
 from fairlead.errors import ConfigError
@@ -61,6 +61,8 @@ def parse_weights(value: object) -> Mapping[str, str]:
         if not all(equals and client for client, equals, _ in pairs):
             raise ValueError("expected CLIENT=WEIGHT,...")
         value = {client: weight for client, _, weight in pairs}
+        if len(value) < len(pairs):
+            raise ValueError("expected each client once")
     if not isinstance(value, Mapping):
         raise ValueError("expected CLIENT=WEIGHT,...")
     for client, weight in value.items():
@@ -85,6 +87,41 @@ def parse_path(value: object) -> object:
     return text
 
 
+def not_empty(text: str) -> str:
+    """What a variable that is set to nothing, or `--flag "$UNSET"`, gives is no value."""
+    if not text.strip():
+        raise ValueError("expected a value, got an empty one")
+    return text
+
+
+def parse_header_name(value: object) -> str:
+    """The name of a header, in small letters."""
+    if not re.fullmatch(r"[A-Za-z0-9-]+", str(value)):
+        raise ValueError(f"expected the name of a header, got {value!r}")
+    return str(value).lower()
+
+
+def parse_origin(value: object) -> str:
+    """A web page's origin as browsers send it, or `*`."""
+    text = str(value)
+    if text not in {"*", "null"} and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#]+", text):
+        raise ValueError(f"expected * or https://HOST, got {text!r}")
+    return text
+
+
+def parse_http_url(value: object) -> str:
+    """`http://HOST:PORT/PATH`, of a service that is not an engine."""
+    text = str(value)
+    try:
+        parts = urlsplit(text)
+        has_host, _ = bool(parts.hostname), parts.port
+    except ValueError:
+        has_host = False
+    if not has_host or not text.startswith(("http://", "https://")):
+        raise ValueError("expected http://HOST:PORT/PATH")
+    return text
+
+
 def split_words(value: object) -> object:
     """A list, or the same as one text with blanks between."""
     return tuple(value.split()) if isinstance(value, str) else value
@@ -105,12 +142,7 @@ def split_list(value: object) -> object:
 def parse_header_names(value: object) -> object:
     """Names of headers, in small letters."""
     names = split_list(value)
-    if isinstance(names, tuple):
-        for name in names:
-            if not re.fullmatch(r"[A-Za-z0-9-]+", str(name)):
-                raise ValueError(f"expected names of headers, got {name!r}")
-        return tuple(str(name).lower() for name in names)
-    return names
+    return tuple(map(parse_header_name, names)) if isinstance(names, tuple) else names
 
 
 WorkerUrl = Annotated[str, BeforeValidator(parse_worker_url)]
@@ -122,6 +154,11 @@ Paths = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
 Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
 Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
+Text = Annotated[str, AfterValidator(not_empty)]
+HeaderName = Annotated[str, BeforeValidator(parse_header_name)]
+Origin = Annotated[str, BeforeValidator(parse_origin)]
+Origins = Annotated[tuple[Origin, ...], BeforeValidator(split_list)]
+HttpUrl = Annotated[str, BeforeValidator(parse_http_url)]
 HeaderNames = Annotated[tuple[str, ...], BeforeValidator(parse_header_names)]
 HttpPath = Annotated[str, BeforeValidator(parse_path)]
 Level = Annotated[LogLevel, BeforeValidator(parse_level)]

@@ -72,6 +72,12 @@ class GatewaySettings(
             ),
             "share_key": (self.share_url is not None, "--share-url"),
             "share_interval_secs": (self.shares(), "--share-url or --processes"),
+            "kv_events_replay_port": (self.kv_events_port is not None, "--kv-events-port"),
+            "kv_events_replay_endpoint": (bool(self.kv_events_endpoint), "--kv-events-endpoint"),
+            **dict.fromkeys(
+                ("kv_events_topic", "kv_events_max_blocks"),
+                (self.has_kv_events(), "--kv-events-port or --kv-events-endpoint"),
+            ),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
                 Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")
@@ -82,7 +88,8 @@ class GatewaySettings(
             for name, (effective, needed) in needs.items()
             if name != "queue"
             and not effective
-            and getattr(self, name) != type(self).model_fields[name].default
+            and getattr(self, name)
+            != type(self).model_fields[name].get_default(call_default_factory=True)
         ]
 
 

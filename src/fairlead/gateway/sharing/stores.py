@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from typing import Protocol
 
@@ -83,7 +84,7 @@ class InRedis:
             from redis.exceptions import RedisError, WatchError
         except ImportError:
             raise ConfigError(
-                "share-url: the package redis is missing; pip install 'fairlead[redis]'"
+                "--share-url: the package redis is missing; pip install 'fairlead[redis]'"
             ) from None
         self._key = f"{key}:account"
         self._failed, self._changed = RedisError, WatchError
@@ -94,8 +95,16 @@ class InRedis:
                 socket_connect_timeout=TIMEOUT_S,
                 retry=Retry(NoBackoff(), 0),  # the next exchange is the retry
             )
-        except ValueError as error:
-            raise ConfigError(f"share-url: {error}") from None
+            # Its options of TLS are looked at when it connects, which is too late.
+            connection = self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
+            if (tls := getattr(connection, "ssl_context", None)) is not None:
+                tls.get()
+        except (TypeError, ValueError, OSError, RedisError) as error:
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            reason = f"there is no option {unknown[1]!r}" if unknown else str(error)
+            if isinstance(error, OSError):
+                reason = f"its certificates: {error.strerror or error}"
+            raise ConfigError(f"--share-url: {reason}") from None
 
     async def change(self, change: Change) -> None:
         """See `Store`."""
