@@ -162,7 +162,7 @@ def test_a_hanging_engine_is_given_up_at_the_time_limit() -> None:
         reply = await world.ask()
 
         assert (reply.status, reply.error()["code"]) == (504, "engine_timeout")
-        await asyncio.wait_for(world.engines[0].left.wait(), 1)
+        await eventually(world.engines[0].left.is_set)
 
     play(story, hang, request_timeout_secs=0.3)
 

@@ -214,7 +214,7 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
         assert connection._transport.get_write_buffer_size() < 2 << 20
         assert (await world.get("/health")).status == 200
         caller.reset()
-        await asyncio.wait_for(world.engines[0].left.wait(), 2)
+        await eventually(world.engines[0].left.is_set)
 
     play(story, flood)
 

@@ -1,6 +1,8 @@
 """An operator says that an engine has another model than it had; what waits for it heeds that."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from tests.e2e.gateway.operators import operate
 from tests.e2e.gateway.scripts import Received, chat, good
@@ -11,11 +13,21 @@ ONE_AT_A_TIME = {"queue": "gateway", "max_engine_requests": 1, "disable_retries"
 WAITING = 12
 
 
-async def slow(received: Received) -> None:
-    """Long enough that the others wait."""
-    if received.json().get("user") == "first":
-        await asyncio.sleep(0.5)
-    await good(received)
+def play_held(
+    story: Callable[[World, Callable[[], None]], Coroutine[Any, Any, None]],
+) -> None:
+    """Two engines with model "a", which answer their first requests when the story says so."""
+    go_on = asyncio.Event()
+
+    async def held(received: Received) -> None:
+        if received.json().get("user") == "first":
+            await go_on.wait()
+        await good(received)
+
+    play(
+        lambda world: story(world, go_on.set), held, held,
+        static_models=("a", "a"), **ONE_AT_A_TIME,
+    )  # fmt: skip
 
 
 async def crowd(world: World) -> list[Connection]:
@@ -39,9 +51,10 @@ async def rename(world: World, number: int) -> None:
 
 
 def test_what_waits_for_a_model_goes_to_who_still_has_it() -> None:
-    async def story(world: World) -> None:
+    async def story(world: World, go_on: Callable[[], None]) -> None:
         callers = await crowd(world)
         await rename(world, 0)
+        go_on()
         statuses = [(await caller.reply()).status for caller in callers]
 
         assert statuses == [200] * len(callers)
@@ -49,18 +62,19 @@ def test_what_waits_for_a_model_goes_to_who_still_has_it() -> None:
         assert (await world.ask(body=chat(model="b"))).status == 200
         assert len(world.engines[0].received) == 2
 
-    play(story, slow, slow, static_models=("a", "a"), **ONE_AT_A_TIME)
+    play_held(story)
 
 
 def test_what_waits_for_a_model_that_nobody_has_any_more_is_told_so() -> None:
-    async def story(world: World) -> None:
+    async def story(world: World, go_on: Callable[[], None]) -> None:
         callers = await crowd(world)
         await rename(world, 0)
         await rename(world, 1)
+        go_on()
         statuses = [(await caller.reply()).status for caller in callers]
 
         assert statuses == [200, 200] + [404] * WAITING
         assert len(world.received()) == 2
         assert (await world.ask(body=chat(model="a"))).status == 404
 
-    play(story, slow, slow, static_models=("a", "a"), **ONE_AT_A_TIME)
+    play_held(story)

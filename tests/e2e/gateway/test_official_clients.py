@@ -1,6 +1,5 @@
 """The clients of OpenAI and Anthropic, as their makers publish them, in front of engines that play."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import anthropic
@@ -70,7 +69,7 @@ def test_official_clients_know_our_errors() -> None:
         with pytest.raises(openai.RateLimitError):
             await response(world)
         busy.reset()
-        await asyncio.wait_for(world.engines[0].left.wait(), 2)
+        await eventually(world.engines[0].left.is_set)
         await eventually(lambda: not world.gateway._exchanges)
         world.engines[0].script = broken
         with pytest.raises(anthropic.InternalServerError):

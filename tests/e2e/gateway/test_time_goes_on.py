@@ -9,7 +9,7 @@ import pytest
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.incoming import Incoming
 from tests.e2e.gateway.scripts import hang
-from tests.e2e.gateway.world import World, play
+from tests.e2e.gateway.world import PATIENCE_S, World, eventually, play
 
 
 class Broken(Exception):
@@ -28,7 +28,7 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
         gateway._workers.tick = fails  # type: ignore[method-assign]
         gateway._seeing.tick = fails  # type: ignore[method-assign]
         await world.connect()  # the first in turn
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(gateway._connections) == 1)
         for connection in gateway._connections:
             connection.tick = fails  # type: ignore[method-assign]
         slow = await world.connect()
@@ -50,8 +50,7 @@ def test_engines_are_asked_for_their_load_after_a_look_that_failed() -> None:
             raise Broken
 
         loads._is_due = fails_once  # type: ignore[method-assign]
-        async with asyncio.timeout(5):
-            await looks.wait()
+        await eventually(looks.is_set)
 
     play(story, hang, load_interval_secs=0.01)
 
@@ -74,13 +73,11 @@ def test_a_caller_whose_work_cannot_begin_is_let_go() -> None:
         gateway.handle = handle  # type: ignore[method-assign]
         caller = await world.connect()
         caller.send("/v1/completions", b"{}")
-        while not made:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(made))
         with pytest.raises(Broken):
             made[0].proceed(fails)  # type: ignore[arg-type]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await caller.reader.read() == b""
-            while len(gateway._connections):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: not gateway._connections)
 
     play(story, hang)

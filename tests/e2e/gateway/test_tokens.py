@@ -1,7 +1,7 @@
 """The prefix index over tokens: the same answers, with the tokenizer beside the event loop."""
 
 import asyncio
-import time
+import threading
 from pathlib import Path
 from typing import cast
 
@@ -14,11 +14,12 @@ from fairlead.gateway.intake import Tokenizing
 from fairlead.gateway.openai import Call
 from fairlead.gateway.tokenizer import Tokenizer
 from tests.e2e.gateway.scripts import chat, events, good
-from tests.e2e.gateway.world import CHAT, World, eventually, play
+from tests.e2e.gateway.world import CHAT, PATIENCE_S, World, eventually, play
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `tokenizer` is not installed")
 
 LONG = "a b " * 400
+THREADS = 2  # of the tokenizer
 
 
 @pytest.fixture
@@ -34,6 +35,20 @@ def asking(*contents: str) -> bytes:
     roles = ("user", "assistant", "user")
     messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=False)]
     return chat(messages=messages, stream=True)
+
+
+def hold_tokenizer(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Call], threading.Event]:
+    """What its threads have begun with, and what lets them go on."""
+    begun: list[Call] = []
+    go_on, made = threading.Event(), Tokenizer.prompt
+
+    def prompt(self: Tokenizer, call: Call) -> BlockedTokens:
+        begun.append(call)
+        assert go_on.wait(PATIENCE_S)
+        return made(self, call)
+
+    monkeypatch.setattr(Tokenizer, "prompt", prompt)
+    return begun, go_on
 
 
 def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None:
@@ -57,22 +72,19 @@ def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None
 def test_a_caller_may_leave_or_err_while_its_prompt_is_tokenized(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Tokenizer.prompt
-
-    def slowly(self: Tokenizer, call: Call) -> BlockedTokens:
-        time.sleep(0.2)
-        return made(self, call)
+    encoded, go_on = hold_tokenizer(monkeypatch)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Tokenizer, "prompt", slowly)
         leaving = await world.connect()
         leaving.send(CHAT, asking("a"))
         staying = await world.connect()
         staying.send(CHAT, chat(model="unknown"))
         staying.send(CHAT, asking("b"))
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(encoded) == 2)
         leaving.reset()
         assert (await world.get("/health")).status == 200  # the loop is not held up
+        await eventually(lambda: len(world.gateway._connections) == 1)
+        go_on.set()
 
         assert [(await staying.reply()).status for _ in range(2)] == [404, 200]
         await eventually(lambda: len(world.received()) == 1)
@@ -85,16 +97,9 @@ def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flood is refused before it costs a thread, and who leaves takes its prompt along."""
-    encoded: list[Call] = []
-    made = Tokenizer.prompt
-
-    def slowly(self: Tokenizer, call: Call) -> BlockedTokens:
-        encoded.append(call)
-        time.sleep(0.1)
-        return made(self, call)
+    encoded, go_on = hold_tokenizer(monkeypatch)
 
     async def story(world: World) -> None:
-        monkeypatch.setattr(Tokenizer, "prompt", slowly)
         callers = [await world.connect() for _ in range(20)]
         for caller in callers:
             caller.send(CHAT, chat(), authorization="Bearer k1")
@@ -102,9 +107,11 @@ def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
         assert refused == [429] * 12
         for caller in callers:
             caller.reset()
+        await eventually(lambda: not world.gateway._connections)
+        go_on.set()
 
         assert (await world.ask(authorization="Bearer k2")).status == 200
-        assert len(encoded) <= 2 * 2 + 1
+        assert len(encoded) == THREADS + 1
         assert (await world.ask(authorization="Bearer k1")).status == 200
 
     keys = ("alice:k1", "bob:k2")

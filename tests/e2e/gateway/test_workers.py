@@ -184,6 +184,8 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
         assert f'fairlead_worker_faults_total{{kind="status",{name}}} 4.0' in metrics
 
         sick = False
+        soon = world.gateway.settings.model_copy(update={"cb_timeout_duration_secs": 0.01})
+        world.gateway.apply(soon)
         circuit = world.gateway._workers.engine(patient.url).breaker
         await eventually(lambda: circuit.phase.value == "half-open")
         while circuit.phase.value == "half-open":
@@ -193,7 +195,7 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
 
     play(
         story, sometimes, good, policy="round-robin", client_timeout_secs=0.1,
-        cb_failure_threshold=4, cb_timeout_duration_secs=0.3, cb_success_threshold=2,
+        cb_failure_threshold=4, cb_timeout_duration_secs=600, cb_success_threshold=2,
     )  # fmt: skip
 
 
