@@ -1,6 +1,7 @@
 """SGLang's own caches without a model: real trees over an allocator that has numbers and no memory."""
 
 from array import array
+from collections.abc import Sequence
 
 import torch
 from sglang.srt.mem_cache.allocator import TokenToKVPoolAllocator
@@ -20,9 +21,11 @@ TOKENS = 100_000
 class RealCache:
     """One of SGLang's prefix caches, by what a scheduler does with it."""
 
-    def __init__(self, kind: str, *, page_len: int = 1, core: str = PYTHON_CORE) -> None:
+    def __init__(
+        self, kind: str, *, page_len: int = 1, core: str = PYTHON_CORE, tokens: int = TOKENS
+    ) -> None:
         self.page_len = page_len
-        allocator = _allocator(page_len)
+        allocator = _allocator(page_len, tokens)
         params = CacheInitParams(
             disable=False,
             req_to_token_pool=ReqToTokenPool(8, 1024, "cpu", enable_memory_saver=False),
@@ -34,7 +37,7 @@ class RealCache:
         self.tree = {"radix": RadixCache, "unified": UnifiedRadixCache}[kind](params)
         self._allocator = allocator
 
-    def insert(self, tokens: list[int], extra_key: str | None = None) -> None:
+    def insert(self, tokens: Sequence[int], extra_key: str | None = None) -> None:
         """What a finished request leaves behind."""
         key = RadixKey(array("q", tokens), extra_key)
         slots = self._allocator.alloc(-(-len(tokens) // self.page_len) * self.page_len)
@@ -50,9 +53,9 @@ class RealCache:
         return int(self.tree.match_prefix(MatchPrefixParams(key=key)).device_prefix_len)
 
 
-def _allocator(page_len: int) -> TokenToKVPoolAllocator:
+def _allocator(page_len: int, tokens: int) -> TokenToKVPoolAllocator:
     if page_len == 1:
-        return TokenToKVPoolAllocator(TOKENS, torch.float32, "cpu", None, need_sort=False)
+        return TokenToKVPoolAllocator(tokens, torch.float32, "cpu", None, need_sort=False)
     return PagedTokenToKVPoolAllocator(
-        TOKENS, page_len, torch.float32, "cpu", None, need_sort=False
+        tokens, page_len, torch.float32, "cpu", None, need_sort=False
     )

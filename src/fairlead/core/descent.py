@@ -4,6 +4,7 @@ A tree's node is a stretch of some prompt, `key[:end]` being the path to its end
 found by the first token behind that. Nothing is copied and no token is looked at twice.
 """
 
+from array import array
 from bisect import bisect_right
 from typing import Any, Protocol, TypeVar
 
@@ -35,7 +36,9 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
         segment, shift, ends = span
         at_segment = at + shift
         child = children.get(
-            segment[at_segment] if type(segment) is tuple else (segment, at_segment)
+            segment[at_segment]
+            if type(segment) is tuple or type(segment) is array
+            else (segment, at_segment)
         )
         if child is None:
             break

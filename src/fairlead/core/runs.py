@@ -1,18 +1,20 @@
 """A prompt as a few runs of tokens, so that a million cached tokens are a few hundred objects.
 
 A token is (segment, index): the run (A, 0, 10) is a prefix of (A, 0, 20) (DESIGN 6.1). Plain token
-ids are a segment kind of their own: a run whose segment is the tuple of ids itself. Every prefix
-tree is keyed by what it asks of a prompt: its length, the unit at one place, and how far it agrees with
-another one. A prompt that is a plain sequence can be taken as one run.
+ids are a segment kind of their own: a run whose segment is the tuple of ids itself, or an engine's own
+array of them, which nobody may change. Every prefix tree is keyed by what it asks of a prompt: its length,
+the unit at one place, and how far it agrees with another one. A prompt that is a plain sequence can be
+taken as one run.
 """
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 from fairlead.core.request import Unit
 
-Segment: TypeAlias = Hashable
+Segment: TypeAlias = "Hashable | array[int]"
 # (segment, offset, length): the tokens offset .. offset + length - 1 of the segment.
 Run: TypeAlias = tuple[Segment, int, int]
 # (segment, shift, end): from where the span before ends up to `end`, the token at `at` is the
@@ -40,12 +42,13 @@ class Runs(Sequence[Unit]):
                 continue
             shift = offset - at
             at += length
-            if isinstance(segment, tuple):  # cut to what is used of it
-                ids = segment[offset : offset + length]
+            if isinstance(segment, (tuple, array)):  # cut to what is used of it
+                whole = not offset and length == len(segment)
+                ids = segment if whole else segment[offset : offset + length]
                 assert len(ids) == length, (len(segment), offset, length)
                 plain += length
-                if isinstance(last, tuple):
-                    last += ids
+                if isinstance(last, (tuple, array)):
+                    last = _joined(last, ids)
                     spans[-1] = (last, last_shift, at)
                     continue
                 last, last_shift = ids, length - at
@@ -78,7 +81,7 @@ class Runs(Sequence[Unit]):
 
     def units(self) -> Sequence[Unit]:
         """The tokens, one by one. O(1) where all are plain, O(length) if not."""
-        if len(self.spans) == 1 and isinstance(plain := self.spans[0][0], tuple):
+        if len(self.spans) == 1 and isinstance(plain := self.spans[0][0], (tuple, array)):
             return plain
         return tuple([self.unit(at) for at in range(self.length)])
 
@@ -96,7 +99,9 @@ class Runs(Sequence[Unit]):
     def unit(self, at: int) -> Unit:
         """The token at `at`, which names a child in a tree. O(log runs)."""
         segment, shift, _ = self.spans[bisect_right(self.ends, at)]
-        return segment[at + shift] if isinstance(segment, tuple) else (segment, at + shift)
+        if isinstance(segment, (tuple, array)):
+            return segment[at + shift]
+        return (segment, at + shift)
 
     def __iter__(self) -> Iterator[Unit]:
         return iter(self.units())
@@ -151,7 +156,7 @@ def agree(
     """
     while at < end:
         span, other = spans[place], others[place]
-        if type(span[0]) is tuple:
+        if type(span[0]) is tuple or type(span[0]) is array:
             stop = _common_ids(span, other, at, end)
         elif span == other:
             stop = span[2]
@@ -168,10 +173,16 @@ def agree(
     return at, place
 
 
+def _joined(a: Any, b: Any) -> Any:
+    """Plain tokens of both: tuples or arrays, but alike. Not by +=, which would change an array."""
+    assert type(a) is type(b), (type(a), type(b))
+    return a + b
+
+
 def _common_ids(span: Span, other: Span, at: int, end: int) -> int:
     """How far two spans, the first of plain tokens, agree; at most up to where one ends."""
     a, b = span[0], other[0]
-    if not isinstance(a, tuple) or not isinstance(b, tuple):
+    if not isinstance(a, (tuple, array)) or not isinstance(b, (tuple, array)):
         return at
     shift = span[1]
     assert shift == other[1], (span[1:], other[1:])

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlead.engines.sglang.identity import client_of
-from fairlead.engines.sglang.prompts import Namespace, to_tokens, to_units
+from fairlead.engines.sglang.prompts import NOWHERE, Namespace, to_tokens, to_units
 
-NOWHERE = Namespace(None, None)
 # Tokens of a vocabulary, and what stands for the patches of an image.
 TOKENS = st.lists(st.integers(0, 300_000) | st.integers(-(1 << 60), 1 << 60), max_size=20)
 NAMES = st.none() | st.sampled_from(["a", "b"])
@@ -39,11 +38,18 @@ def test_prompts_of_two_namespaces_share_nothing():
     assert len(set(firsts)) == len(spaces)
 
 
-def test_waiting_prompts_share_their_integers():
-    """20,000 tokens are 160 KB then, and not 700: a thousand such prompts may wait."""
-    one, other = (to_units(array("q", [70_000, 70_001]), 1, NOWHERE) for _ in range(2))
+def test_a_waiting_prompt_is_sglang_s_own_array():
+    """20,000 tokens are 160 KB, and not 160 more here: a thousand such prompts may wait."""
+    tokens = array("q", [70_000, 70_001])
 
-    assert one[0] is other[0]
+    units = to_units(tokens, 1, NOWHERE)
+
+    assert units.units() is tokens
+    assert to_tokens(units, 1)[0] is tokens
+
+
+def test_older_versions_keep_lists():
+    assert to_units([1, 2, 3], 1, NOWHERE) == to_units(array("q", [1, 2, 3]), 1, NOWHERE)
 
 
 def req(**fields: Any) -> SimpleNamespace:

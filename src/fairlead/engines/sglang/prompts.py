@@ -1,15 +1,16 @@
-"""A prompt as the radix tree of SGLang divides it: tokens, or pages of them, in a namespace or in none."""
+"""A prompt as the radix tree of SGLang divides it: tokens, or pages of them, in a namespace or in none.
+
+Tokens stay in SGLang's own array: a prompt that waits takes no memory here, and is compared at C speed.
+"""
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from fairlead.core.request import Unit
-
-# Below this, prompts share their integers; a token takes 8 bytes of a waiting request then, not 36.
-_SHARED = tuple(range(1 << 18))
+from fairlead.core.runs import Run, Runs
 
 
 class Namespace(NamedTuple):
@@ -19,37 +20,47 @@ class Namespace(NamedTuple):
     cache_salt: str | None
 
 
-class _First(NamedTuple):
+NOWHERE = Namespace(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
     """The first unit of a prompt in a namespace: so none of another one begins with it."""
 
     namespace: Namespace
     unit: Unit
 
 
-def to_units(tokens: "array[int]", page_len: int, namespace: Namespace) -> tuple[Unit, ...]:
-    """The tokens in units of the tree; what does not fill a page is nowhere in it. O(tokens)."""
-    units: tuple[Unit, ...] = _integers(tokens)
+def to_units(tokens: Sequence[int], page_len: int, namespace: Namespace) -> Runs:
+    """The tokens in units of the tree; what does not fill a page is nowhere in it.
+
+    An array of 8-byte integers is kept as it is, and must not change: O(1). Anything else, pages and a
+    namespace cost O(tokens).
+    """
+    is_kept = isinstance(tokens, array) and tokens.typecode == "q"
+    plain = cast("array[int]", tokens) if is_kept else array("q", tokens)
+    units: array[int] | tuple[Unit, ...] = plain
     if page_len > 1:
-        whole = len(tokens) // page_len * page_len
-        units = tuple(zip(*[iter(units[:whole])] * page_len, strict=True))
-    if units and namespace != Namespace(None, None):
-        units = (_First(namespace, units[0]), *units[1:])
-    return units
+        whole = len(plain) // page_len * page_len
+        units = tuple(zip(*[iter(plain[:whole])] * page_len, strict=True))
+    runs: list[Run] = [(units, 0, len(units))]
+    if units and namespace != NOWHERE:
+        runs = [(_First(namespace, units[0]), 0, 1), (units, 1, len(units) - 1)]
+    return Runs(runs)
 
 
-def to_tokens(units: Sequence[Unit], page_len: int) -> tuple["array[int]", Namespace]:
-    """The tokens of a prompt in units, and its namespace. O(tokens)."""
-    namespace = Namespace(None, None)
-    if units and isinstance(first := units[0], _First):
-        namespace = first.namespace
-        units = (first.unit, *units[1:])
-    tokens = units if page_len == 1 else chain.from_iterable(units)  # type: ignore[arg-type]
-    return array("q", tokens), namespace  # type: ignore[arg-type]
+def to_tokens(units: Runs, page_len: int) -> tuple["array[int]", Namespace]:
+    """The tokens of a prompt in units, and its namespace. O(1) where `to_units` is, else O(tokens)."""
+    namespace, found = NOWHERE, array("q")
+    for segment, offset, length in units.runs:
+        if isinstance(segment, _First):
+            namespace, plain = segment.namespace, _flat((segment.unit,), page_len)
+        else:
+            assert not offset and isinstance(segment, (tuple, array)) and length == len(segment)
+            plain = segment if isinstance(segment, array) else _flat(segment, page_len)
+        found = found + plain if found else plain
+    return found, namespace
 
 
-def _integers(tokens: "array[int]") -> tuple[int, ...]:
-    """The tokens as integers that all prompts share; images have numbers beyond any vocabulary."""
-    if len(tokens) > 1 and min(tokens) >= 0 and max(tokens) < len(_SHARED):
-        found: tuple[int, ...] = itemgetter(*tokens)(_SHARED)
-        return found
-    return tuple(tokens)
+def _flat(units: tuple[Unit, ...], page_len: int) -> "array[int]":
+    return array("q", units if page_len == 1 else chain.from_iterable(units))  # type: ignore[arg-type]

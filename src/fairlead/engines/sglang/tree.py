@@ -74,10 +74,8 @@ class EngineTree:
             return True
         return len(getattr(self._core, "components", (None,))) == 1 and not self._core.is_eagle
 
-    def units(
-        self, tokens: "array[int]", extra_key: str | None, salt: str | None
-    ) -> Sequence[Unit]:
-        """A prompt in units of the tree. O(tokens)."""
+    def units(self, tokens: Sequence[int], extra_key: str | None, salt: str | None) -> Runs:
+        """A prompt in units of the tree. O(1) without pages and namespaces, else O(tokens)."""
         return to_units(tokens, self.page_len, Namespace(extra_key, salt or None))
 
     def match(self, tokens: Runs, /) -> tuple[Any, int]:
@@ -93,7 +91,7 @@ class EngineTree:
     def _match(self, tokens: Runs) -> int:
         if self._core is None or not tokens.length:
             return 0
-        flat, (extra_key, salt) = to_tokens(tokens.units(), self.page_len)
+        flat, (extra_key, salt) = to_tokens(tokens, self.page_len)
         key = RadixKey(flat, extra_key, cache_salt=salt)
         node, at, page = self._core.root_node, 0, self.page_len
         if getattr(self._core, "is_eagle", False):
@@ -179,7 +177,7 @@ class EngineTree:
         tokens = array("q")
         for ids in reversed(stretches):
             tokens += ids
-        return Runs.of(to_units(tokens, self.page_len, Namespace(key.extra_key, key.cache_salt)))
+        return to_units(tokens, self.page_len, Namespace(key.extra_key, key.cache_salt))
 
 
 def _is_on_device(medium: Any) -> bool:
