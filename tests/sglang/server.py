@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from fairlead.engines.demo_model import demo_model
 from fairlead.engines.local import HOST, free_ports
 
+# SGLang's python, where the tests run in another: those of the gateway do.
+PYTHON = os.environ.get("FAIRLEAD_SGLANG", sys.executable)
 START_TIMEOUT_S = 420.0
 STOP_TIMEOUT_S = 20.0
 CALL_TIMEOUT_S = 300.0
@@ -52,7 +54,7 @@ class Server:
         (self.port,) = free_ports(1)
         self._log = folder / f"{policy}.log"
         command = [
-            sys.executable, "-m", "sglang.launch_server",
+            PYTHON, "-m", "sglang.launch_server",
             "--model-path", str(demo_model()), "--served-model-name", "demo",
             "--host", HOST, "--port", str(self.port), *CPU_FLAGS, *SMALL,
             "--schedule-policy", policy, "--enable-cache-report", "--enable-metrics", *flags,
@@ -101,7 +103,12 @@ class Server:
         return connection.getresponse()
 
     def complete(
-        self, prompt: str, *, client: str | None = None, max_tokens: int = 16, **more: Any
+        self,
+        prompt: str | list[int],
+        *,
+        client: str | None = None,
+        max_tokens: int = 16,
+        **more: Any,
     ) -> Answer:
         """A completion to its end, on behalf of `client`. Raises OSError."""
         body = {"model": "demo", "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from fairlead.core.blocked_tokens import BLOCK_LEN, TOKEN_BYTES, block_key, chain_start
+from fairlead.core.fine_blocks import FineBlocks
 from fairlead.core.request import WorkerId
 from fairlead.core.token_index import TokenIndex
 
@@ -60,30 +61,104 @@ class EngineBlocks:
         self._size = block_len * TOKEN_BYTES
         self._capacity = capacity
         self._places: dict[EngineHash, _Place] = {}
+        self._fine = FineBlocks(block_len=block_len)  # those that are shorter than ours, at first
         self._copies: dict[EngineHash, int] = {}  # more than one
         self.unplaced = 0  # blocks whose beginning was never heard of
         self.beyond = 0  # blocks for which there was no room
 
     def __len__(self) -> int:
         """Hashes remembered. O(1)."""
-        return len(self._places)
+        return len(self._places) + len(self._fine)
 
     def stored(self, event: Stored) -> None:
         """Blocks are cached now. O(tokens). Raises ValueError for what cannot be."""
         tokens = _as_bytes(event.tokens)
         if not event.hashes:
             return
-        known = all(engine_hash in self._places for engine_hash in event.hashes)
-        # Tiers below the GPU name a block they got from it by its hash alone.
         size = event.block_len * TOKEN_BYTES
-        if not known and (size < 1 or len(tokens) != size * len(event.hashes)):
+        fill = size >= 1 and len(tokens) == size * len(event.hashes)
+        # Tiers below the GPU name a block they got from it by its hash alone.
+        if not fill and not all(map(self._knows, event.hashes)):
             raise ValueError("token_ids that do not fill the blocks")
         place = self._begin(event)
-        if place is None and event.hashes[0] not in self._places:
+        if place is None and not self._knows(event.hashes[0]):
             self.unplaced += len(event.hashes)
-            return
+        elif place is not None and fill and size < self._size and self._are_plain(event):
+            self._store_fine(event.hashes, tokens, place)
+        else:
+            self._store_each(event, tokens, size, place)
+
+    def removed(self, hashes: Sequence[EngineHash]) -> None:
+        """Blocks, or copies of them, are gone; of those not remembered nothing was said. O(hashes)."""
+        gone = self._last_copies(hashes) if self._copies else hashes
+        for key in self._fine.remove(gone):
+            self._index.withdraw(self._worker, key)
+        if self._places:
+            for engine_hash in gone:
+                place = self._places.pop(engine_hash, None)
+                for key in place.keys if place is not None else ():
+                    self._index.withdraw(self._worker, key)
+
+    def clear(self) -> None:
+        """Everything is gone. O(blocks)."""
+        for place in self._places.values():
+            for key in place.keys:
+                self._index.withdraw(self._worker, key)
+        for key in self._fine.clear():
+            self._index.withdraw(self._worker, key)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Forget all; the index has dropped the worker, or is told by `clear`. O(blocks)."""
+        self._places.clear()
+        self._fine.clear()
+        self._copies.clear()
+
+    def check(self) -> None:
+        """Every invariant. O(blocks)."""
+        assert len(self) <= self._capacity
+        self._fine.check()
+        for engine_hash, copies in self._copies.items():
+            assert copies >= 2 and self._knows(engine_hash), engine_hash
+        for place in self._places.values():
+            assert all(key >> 32 < place.length // self._block_len for key in place.keys), place
+
+    def _begin(self, event: Stored) -> _Place | None:
+        """Where the first of the blocks begins; None: nobody said."""
+        if event.parent is None:
+            return _Place(0, chain_start(event.adapter, event.salt), ())
+        return self._find(event.parent)
+
+    def _knows(self, engine_hash: EngineHash) -> bool:
+        return engine_hash in self._places or engine_hash in self._fine
+
+    def _find(self, engine_hash: EngineHash) -> _Place | None:
+        found = self._places.get(engine_hash)
+        if found is None and engine_hash in self._fine:
+            return _Place(*self._fine.place(engine_hash), ())
+        return found
+
+    def _are_plain(self, event: Stored) -> bool:
+        """Whether all of them are new, and nothing but their tokens tells them apart."""
+        if any(extra is not None for extra in event.extras) or not self._fine.are_unknown(event.hashes):
+            return False
+        return not self._places or self._places.keys().isdisjoint(event.hashes)
+
+    def _store_fine(self, hashes: Sequence[EngineHash], tokens: bytes, place: _Place) -> None:
+        room = min(len(hashes), self._capacity - len(self))
+        self.beyond += len(hashes) - room
+        if room:
+            size = len(tokens) // len(hashes)
+            keys = self._fine.add(
+                hashes[:room], tokens[: room * size], length=place.length, crc=place.crc
+            )
+            for key in keys:
+                self._index.confirm(self._worker, key)
+
+    def _store_each(self, event: Stored, tokens: bytes, size: int, place: _Place | None) -> None:
+        """One after the other, as some of them may be known already."""
         for number, engine_hash in enumerate(event.hashes):
-            found = self._places.get(engine_hash)
+            found = self._find(engine_hash)
             if found is None:
                 assert place is not None, "unknown hashes have their tokens with them"
                 extra = event.extras[number] if number < len(event.extras) else None
@@ -96,42 +171,16 @@ class EngineBlocks:
                 self._copies[engine_hash] = self._copies.get(engine_hash, 1) + 1
             place = found
 
-    def removed(self, hashes: Sequence[EngineHash]) -> None:
-        """Blocks, or copies of them, are gone; of those not remembered nothing was said. O(hashes)."""
+    def _last_copies(self, hashes: Sequence[EngineHash]) -> list[EngineHash]:
+        """Those of which no other copy is left, once these are gone."""
+        gone = []
         for engine_hash in hashes:
             copies = self._copies.pop(engine_hash, 1)
             if copies > 2:
                 self._copies[engine_hash] = copies - 1
             elif copies == 1:
-                place = self._places.pop(engine_hash, None)
-                for key in place.keys if place is not None else ():
-                    self._index.withdraw(self._worker, key)
-
-    def clear(self) -> None:
-        """Everything is gone. O(blocks)."""
-        for place in self._places.values():
-            for key in place.keys:
-                self._index.withdraw(self._worker, key)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Forget all; the index has dropped the worker, or is told by `clear`. O(blocks)."""
-        self._places.clear()
-        self._copies.clear()
-
-    def check(self) -> None:
-        """Every invariant. O(blocks)."""
-        assert len(self._places) <= self._capacity
-        for engine_hash, copies in self._copies.items():
-            assert copies >= 2 and engine_hash in self._places, engine_hash
-        for place in self._places.values():
-            assert all(key >> 32 < place.length // self._block_len for key in place.keys), place
-
-    def _begin(self, event: Stored) -> _Place | None:
-        """Where the first of the blocks begins; None: nobody said."""
-        if event.parent is None:
-            return _Place(0, chain_start(event.adapter, event.salt), ())
-        return self._places.get(event.parent)
+                gone.append(engine_hash)
+        return gone
 
     def _after(self, place: _Place, block: bytes, extra: object) -> _Place:
         """The place at the end of `block`. Blocks of ours that end within it are its keys."""
@@ -154,7 +203,7 @@ class EngineBlocks:
         return _Place(length, crc, tuple(keys))
 
     def _remember(self, engine_hash: EngineHash, place: _Place) -> _Place | None:
-        if len(self._places) >= self._capacity:
+        if len(self) >= self._capacity:
             return None
         self._places[engine_hash] = place
         for key in place.keys:

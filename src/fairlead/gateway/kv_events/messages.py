@@ -21,6 +21,7 @@ _REMOVED = ("type", "block_hashes", "medium", "group_idx")
 # Attention to all that came before: what a prompt's tokens decide alone. Windows and states of other
 # layers are kept for fewer tokens, and are not matched.
 _FULL_ATTENTION = frozenset(("full_attention", "sink_full_attention", "mla_attention"))
+_HASHES = frozenset((int, bytes))
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -145,7 +146,7 @@ def _split_by(fields: Mapping[str, Any]) -> tuple[str, str, Sequence[object]]:
 
 def _hashes(fields: Mapping[str, Any]) -> list[EngineHash]:
     hashes = fields.get("block_hashes")
-    if not isinstance(hashes, list) or not all(isinstance(one, int | bytes) for one in hashes):
+    if not isinstance(hashes, list) or not _HASHES.issuperset(map(type, hashes)):
         raise ValueError("block_hashes is no list of hashes")
     return hashes
 
