@@ -33,7 +33,7 @@ class Process:
             env={**environment, **self.environment},
         )  # fmt: skip
         self.reading = asyncio.ensure_future(self.read())
-        await eventually(lambda: " is up" in self.said or self.reading.done(), within=30)
+        await eventually(lambda: " is up" in self.said or self.reading.done(), within=60)
         assert not self.reading.done(), self.said
 
     async def read(self) -> None:
@@ -43,7 +43,7 @@ class Process:
 
     async def says(self, text: str, *, times: int = 1) -> None:
         """Wait until its log has that, so many times."""
-        await eventually(lambda: self.said.count(text) >= times, within=30)
+        await eventually(lambda: self.said.count(text) >= times)
 
     @property
     def pid(self) -> int:
@@ -56,6 +56,14 @@ class Process:
 
     async def connect(self) -> Connection:
         return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
+
+    async def listens(self) -> bool:
+        """Whether anybody still takes connections there."""
+        try:
+            (await self.connect()).writer.close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     async def ask(self, path: str, body: bytes = b"", **headers: str) -> Any:
         connection = await self.connect()

@@ -68,7 +68,7 @@ def ends_come_together() -> None:
 
 def nobody_is_waited_for() -> None:
     """Beyond the time that the settings allow."""
-    crew._GRACE_S = 1.0
+    crew._GRACE_S = 2.0
 
 
 def forks_fail(*which: int) -> Callable[[], None]:

@@ -29,7 +29,7 @@ class Redis:
             env=install_programs.environment(SERVER),
             stdout=subprocess.DEVNULL,
         )
-        for _ in range(200):
+        for _ in range(1500):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 return

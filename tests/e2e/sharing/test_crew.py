@@ -38,7 +38,7 @@ class Told:
         return [int(number) for number in heard]
 
     def wait(self, until: Callable[[], bool]) -> None:
-        for _ in range(1000):
+        for _ in range(2000):
             if until():
                 return
             time.sleep(0.02)
@@ -52,7 +52,7 @@ def crew(story: str, folder: Path, **environment: str) -> Iterator[Told]:
     try:
         yield told
         told.parent.terminate()
-        assert told.parent.wait(20) == 0, told.said
+        assert told.parent.wait(60) == 0, told.said
     finally:
         told.parent.kill()
         told.parent.wait()
@@ -78,7 +78,7 @@ def test_a_process_that_cannot_be_started_is_started_later(tmp_path: Path) -> No
 
 def test_where_they_cannot_even_start_those_that_did_are_stopped(tmp_path: Path) -> None:
     told = Told("the-second-fork-fails", tmp_path / "said")
-    assert told.parent.wait(20) == 2
+    assert told.parent.wait(60) == 2
     assert "no process can be started (Resource temporarily unavailable)" in told.said
     assert "Traceback" not in told.said
 
@@ -86,7 +86,7 @@ def test_where_they_cannot_even_start_those_that_did_are_stopped(tmp_path: Path)
 def test_who_may_take_longer_by_settings_of_today_is_not_killed_by_those_of_the_start(
     tmp_path: Path,
 ) -> None:
-    with crew("nobody-is-waited-for", tmp_path, ENDING_S="3") as told:
+    with crew("nobody-is-waited-for", tmp_path, ENDING_S="4") as told:
         told.wait(lambda: "2 processes serve" in told.said)
     assert len(told.pids("ends")) == 2
 
@@ -107,7 +107,7 @@ def test_changes_are_heard_by_all_in_one_order_and_the_last_of_each_kind_by_who_
 
 
 def test_who_still_starts_reads_changed_settings_when_it_serves(tmp_path: Path) -> None:
-    with crew("plain", tmp_path, STARTING_S="0.5") as told:
+    with crew("plain", tmp_path, STARTING_S="1.5") as told:
         told.wait(lambda: len(told.pids("starts")) == 2)
         told.parent.send_signal(signal.SIGHUP)
         for pid in told.pids("starts"):  # as one who tells all of a service's processes does

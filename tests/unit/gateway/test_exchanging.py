@@ -132,7 +132,7 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
         assert sample(exchanging, "fairlead_sharing_up") == 0
         ours.send("let go")
         other.join()
-        await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 1, within=10)
+        await eventually(lambda: sample(exchanging, "fairlead_sharing_up") == 1)
         await exchanging.close()
 
     asyncio.run(run())

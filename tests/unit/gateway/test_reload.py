@@ -122,7 +122,7 @@ def test_files_are_watched(tmp_path: Path) -> None:
     world = World("--config", str(config), more=[keys])
 
     async def eventually(count: int) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(world.applied) < count:
                 await asyncio.sleep(0.005)
 

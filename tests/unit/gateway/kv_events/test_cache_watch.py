@@ -34,7 +34,7 @@ class Scene:
         return self.index.match(prompt.chunks).of("w")
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.01)
 
@@ -278,7 +278,7 @@ def test_guesses_are_looked_at_again_after_a_look_that_failed(
         index.advance = fails  # type: ignore[method-assign,assignment]
         watch = CacheWatch(index=index, endpoints={}.get, block_len=1, capacity=1000)
         watch._tick()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await again.wait()
         watch.close()
 
