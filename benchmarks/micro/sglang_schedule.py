@@ -2,62 +2,144 @@
 
     .venvs/sglang/bin/python -m benchmarks.micro.sglang_schedule
 
-SGLang's real `SchedulePolicy`, `Req` and `UnifiedRadixCache`, with its tree in Rust (its default) and in
-Python (which our plug-in needs); no model. A pass admits four requests, which then finish and are
-replaced, so that the queue keeps its length. 1,152-token prompts, 50 shared prefixes of 1,024 tokens, all
-cached; 20 clients. lpm's limit of 128 waiting is lifted, or there would be nothing to compare; SGLang's
-own walk, the memory check and the forward pass are left out of both. CPU time of the thread.
+SGLang's real `SchedulePolicy`, `Req` and `UnifiedRadixCache` (page size 1), with its tree in Rust (its
+default) and in Python; no model. Four fifths of a prompt are one of 50 shared prefixes, the rest is its
+own; 20 clients. Warm: the prefixes are cached. Cold: nothing is, and what a step leaves in the cache is
+evicted before the next one. A step admits four requests, which end and are replaced, so that the queue
+keeps its length; all lanes have the same queue and take their steps in turns.
+
+    look      who is next, four times: lpm's `calc_priority`, or our `begin` and four choices and charges
+    arrival   of one request
+    after     the four end, and their prompts come into the tree (and, cold, leave it again)
+
+lpm is measured without its limit of 128 waiting, or there would be nothing to compare, and as it stands
+(`capped`). SGLang's own walk, its match of the four that are admitted, the memory check, making the list
+anew and the forward pass are left out of all lanes. CPU time of the process, which has one thread that computes.
 """
 
 import argparse
+import gc
 import itertools
+import os
 import random
 import statistics
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import torch
 from sglang.srt.managers import schedule_policy
-from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.managers.schedule_batch import FINISH_LENGTH, Req
 from sglang.srt.sampling.sampling_params import SamplingParams
 from tests.sglang.caches import RealCache
 
+from benchmarks.record import write_rows
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Service
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.tree import EngineTree
+from fairlead.engines.sglang.tree import CORE_VARIABLE, EngineTree, want_python_core
 from fairlead.schedulers.dlpm import DLPM
 
-PREFIXES, SHARED, LENGTH = 50, 1024, 1152
-CLIENTS, ADMITTED = 20, 4
+PREFIXES, SHARED = 50, 0.8
+CLIENTS, ADMITTED, OUTPUTS = 20, 4, 16
+VOCABULARY = 128_000
+UNMEASURED = 2  # first steps: they meet a queue that nobody has looked at
+CAPPED_LOOKS = 64  # the refresh of waiting prefixes is in every 32nd
+LANE_S = 12.0  # after so many seconds of its looks a lane takes no more than LEAST
+LEAST = 3
+
+Tokens = array  # "array[int]" where it could be said
 
 
-def requests(seed: int) -> Iterator[Req]:
-    """An endless stream: a random prefix, a random client, a prompt of its own."""
-    rng = random.Random(seed)
-    for number in itertools.count():
-        tokens = [1000 + rng.randrange(PREFIXES)] * SHARED
-        tokens += [rng.randrange(1000) for _ in range(LENGTH - SHARED)]
-        sampling = SamplingParams(max_new_tokens=16)
-        client = f"c{rng.randrange(CLIENTS)}"
-        yield Req(str(number), "", array("q", tokens), sampling, routing_key=client)
+class Prompts:
+    """One sequence of prompts and clients, the same for all lanes."""
+
+    def __init__(self, length: int, seed: int) -> None:
+        self._rng, self._names = np.random.default_rng(seed), random.Random(seed)
+        self._own = length - round(length * SHARED)
+        self.prefixes = [self._tokens(length - self._own) for _ in range(PREFIXES)]
+        self._made: list[tuple[str, Tokens[int]]] = []
+
+    def __getitem__(self, number: int) -> tuple[str, "Tokens[int]"]:
+        while len(self._made) <= number:
+            client = f"c{self._names.randrange(CLIENTS)}"
+            prompt = self._names.choice(self.prefixes) + self._tokens(self._own)
+            self._made.append((client, prompt))
+        return self._made[number]
+
+    def _tokens(self, count: int) -> "Tokens[int]":
+        made = array("q")
+        made.frombytes(self._rng.integers(VOCABULARY, size=count, dtype=np.int64).tobytes())
+        return made
 
 
-def warm_cache(core: str) -> RealCache:
-    """A cache that holds every shared prefix."""
-    cache = RealCache("unified", core=core)
-    for prefix in range(PREFIXES):
-        cache.insert([1000 + prefix] * SHARED)
-    return cache
+class Lane:
+    """A queue, a cache, and what is done with them; the two kinds are below."""
+
+    name: str
+
+    def __init__(self, core: str, prompts: Prompts, *, is_warm: bool, tokens: int) -> None:
+        self.cache = RealCache("unified", core=core, tokens=tokens)
+        # The numbers of slots are never used again: to give back some of so many copies all of them.
+        self.cache.tree.token_to_kv_pool_allocator.free = lambda slots: None
+        self.prompts, self.is_warm, self.number = prompts, is_warm, 0
+        self.seconds: dict[str, list[float]] = {"look": [], "arrival": [], "after": [], "step": []}
+        if is_warm:
+            for prefix in prompts.prefixes:
+                self.cache.insert(prefix)
+
+    def fill(self, waiting: int) -> None:
+        """As many arrive as are missing."""
+        for _ in range(waiting - len(self.queue)):
+            client, tokens = self.prompts[self.number]
+            sampling = SamplingParams(max_new_tokens=OUTPUTS)
+            req = Req(str(self.number), "", tokens, sampling, routing_key=client)
+            self.number += 1
+            self._timed("arrival", partial(self.arrive, req))
+
+    def step(self, waiting: int) -> None:
+        self.fill(waiting)
+        added = self._timed("look", self.look)
+        assert len(added) == ADMITTED
+        for req in added:
+            req.output_ids, req.finished_reason = array("q", range(OUTPUTS)), FINISH_LENGTH(OUTPUTS)
+        gone = set(added)
+        kept = [req for req in self.queue if req not in gone]
+        self._timed("after", partial(self._after, added, kept))
+        taken = self.seconds
+        arrivals = sum(taken["arrival"][-ADMITTED:])
+        taken["step"].append(taken["look"][-1] + taken["after"][-1] + arrivals)
+
+    def _after(self, added: list[Any], kept: list[Any]) -> None:
+        self.over(added, kept)
+        for req in added:
+            self.cache.insert(req.origin_input_ids)
+        if not self.is_warm:
+            self.cache.evict(sum(len(req.origin_input_ids) for req in added))
+
+    def _timed(self, what: str, call: Callable[[], Any]) -> Any:
+        begun = time.process_time()
+        result = call()
+        self.seconds[what].append(time.process_time() - begun)
+        return result
+
+    def us(self, what: str) -> float:
+        """The median of what was measured of it."""
+        skipped = 0 if what == "arrival" else UNMEASURED
+        return 1e6 * statistics.median(self.seconds[what][skipped:])
 
 
-class Stock:
+class Stock(Lane):
     """SGLang's lpm."""
 
-    def __init__(self, core: str) -> None:
-        self.cache = warm_cache(core)
+    def __init__(self, core: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(core, *args, **kwargs)
+        self.name = f"lpm, tree in {core.capitalize()}"
         self.policy = schedule_policy.SchedulePolicy("lpm", self.cache.tree, False, False, False)
         self.queue: list[Any] = []
 
@@ -68,15 +150,26 @@ class Stock:
         self.policy.calc_priority(self.queue)
         return self.queue[:ADMITTED]
 
-    def over(self, reqs: list[Any]) -> None:
-        self.queue = [req for req in self.queue if req not in reqs]
+    def over(self, added: list[Any], kept: list[Any]) -> None:
+        self.queue = kept
+
+    def capped_us(self) -> float:
+        """The mean of a look with SGLang's limit."""
+        schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = LIMIT
+        begun = time.process_time()
+        for _ in range(CAPPED_LOOKS):
+            self.policy.calc_priority(self.queue)
+        took_s = time.process_time() - begun
+        schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = UNLIMITED
+        return 1e6 * took_s / CAPPED_LOOKS
 
 
-class Ours:
+class Ours(Lane):
     """DLPM by our line."""
 
-    def __init__(self) -> None:
-        self.cache = warm_cache("python")
+    def __init__(self, core: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(core, *args, **kwargs)
+        self.name = "dlpm"
         tree = EngineTree(
             self.cache.tree, is_wanted=lambda: len(self.line) > 0, on_clear=lambda: None
         )
@@ -102,55 +195,110 @@ class Ours:
         self.line.begin(self.queue)
         self.line.expect_walk(self)
         added = []
+        cached = round(len(self.prompts[0][1]) * SHARED) if self.is_warm else 0
         for req in self.queue:
             self.left -= 1
-            req.full_untruncated_fill_ids, req.prefix_len = req.origin_input_ids, SHARED
+            req.full_untruncated_fill_ids, req.prefix_len = req.origin_input_ids, cached
             self.line.admitted(req)
             added.append(req)
         return added
 
-    def over(self, reqs: list[Any]) -> None:
-        for req in reqs:
-            self.line.leave(req)
-        self.queue = FairQueue([req for req in self.queue if req not in reqs], self.line)
+    def over(self, added: list[Any], kept: list[Any]) -> None:
+        self.queue = FairQueue(kept, self.line)
+        self.line.emitted(added)
 
 
-def measure(lane: Stock | Ours, waiting: int, passes: int) -> dict[str, float]:
-    """Microseconds of a look, and of an arrival: the least and the median."""
-    stream = requests(1)
-    arrivals, looks = [], []
-    for number in range(passes + 1):
-        for req in itertools.islice(stream, waiting - len(lane.queue)):
-            begun = time.thread_time()
-            lane.arrive(req)
-            arrivals.append(1e6 * (time.thread_time() - begun))
-        begun = time.thread_time()
-        added = lane.look()
-        if number:  # the first one meets a queue that nobody has looked at
-            looks.append(1e6 * (time.thread_time() - begun))
-        assert len(added) == ADMITTED
-        lane.over(added)
-        for req in added:
-            lane.cache.insert(list(req.origin_input_ids))
-    return {
-        "look_us_min": min(looks),
-        "look_us_p50": statistics.median(looks),
-        "arrival_us_p50": statistics.median(arrivals),
-    }
+LIMIT = schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX
+UNLIMITED = 1 << 30
+
+
+def measure(waiting: int, length: int, seed: int, passes: int, *, is_warm: bool) -> dict[str, Any]:
+    """One cell: all lanes in turns, step by step, so that they share the machine's moods."""
+    prompts = Prompts(length, seed)
+    tokens = (2 * PREFIXES + ADMITTED * (passes + UNMEASURED)) * length
+    make = {"is_warm": is_warm, "tokens": tokens}
+    ours = Ours(plug_in_core(), prompts, **make)
+    stock = [Stock(core, prompts, **make) for core in ("rust", "python")]
+    lanes: list[Lane] = [*stock, ours]
+    for lane in lanes:
+        lane.fill(waiting)
+    gc.collect()
+    gc.freeze()
+    for number in range(passes + UNMEASURED):
+        for lane in lanes:
+            if number < LEAST + UNMEASURED or sum(lane.seconds["look"]) < LANE_S:
+                lane.step(waiting)
+    gc.unfreeze()
+    row: dict[str, Any] = {
+        "waiting": waiting, "prompt": length, "cache": "warm" if is_warm else "cold", "seed": seed,
+        "steps": len(ours.seconds["look"]) - UNMEASURED,
+    }  # fmt: skip
+    for lane in lanes:
+        row[lane.name] = {f"{what}_us": round(lane.us(what), 2) for what in lane.seconds}
+    row["lpm, capped"] = {"look_us": round(stock[0].capped_us(), 2)}
+    for what in ("look", "step"):
+        for lane in stock:
+            row[lane.name][f"{what}_over_dlpm"] = round(lane.us(what) / ours.us(what), 3)
+    return row
+
+
+def plug_in_core() -> str:
+    """The tree core that the plug-in has SGLang use."""
+    chosen: dict[str, str] = {}
+    want_python_core(chosen)
+    return chosen.get(CORE_VARIABLE, "rust")
+
+
+def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Least, median and greatest over the seeds, a row for each cell and lane."""
+    made = []
+    keys = ("waiting", "prompt", "cache")
+    for cell, found in itertools.groupby(runs, lambda run: tuple(run[key] for key in keys)):
+        group = list(found)
+        for lane in (name for name, value in group[0].items() if isinstance(value, dict)):
+            row: dict[str, Any] = {**dict(zip(keys, cell, strict=True)), "lane": lane}
+            for name in group[0][lane]:
+                values = sorted(run[lane][name] for run in group)
+                row[name] = [values[0], statistics.median(values), values[-1]]
+            made.append(row)
+    return made
+
+
+def show(run: dict[str, Any]) -> None:
+    cell = f"{run['waiting']:7,} x {run['prompt']:6,} {run['cache']}"
+    for lane, values in run.items():
+        if isinstance(values, dict):
+            shown = "  ".join(f"{name} {value:,.1f}" for name, value in values.items())
+            print(f"{cell}  {lane:20} {shown}", flush=True)
+
+
+def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Each cell's seeds one after the other."""
+    for waiting, length in itertools.product(options.waiting, options.prompts):
+        for cache, seed in itertools.product(options.cache, range(options.seeds)):
+            run = measure(waiting, length, seed, options.passes, is_warm=cache == "warm")
+            show(run)
+            yield run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--waiting", type=int, nargs="+", default=[100, 1000, 10_000])
-    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--prompts", type=int, nargs="+", default=[500, 2000, 20_000])
+    parser.add_argument("--cache", nargs="+", default=["warm", "cold"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--dry", action="store_true", help="write no results")
     options = parser.parse_args()
-    schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = 1 << 30
-    for waiting in options.waiting:
-        lanes = {"lpm, Rust": Stock("rust"), "lpm, Python": Stock("python"), "dlpm": Ours()}
-        for name, lane in lanes.items():
-            row = measure(lane, waiting, options.passes)
-            cells = "  ".join(f"{key} {value:10.1f}" for key, value in row.items())
-            print(f"{waiting:7,} waiting  {name:12} {cells}", flush=True)
+    os.environ.pop(CORE_VARIABLE, None)
+    torch.set_num_threads(1)
+    schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = UNLIMITED
+    # What SGLang publishes to the scheduler's process, as far as `calc_priority` reads it.
+    schedule_policy.get_disagg = lambda: SimpleNamespace(disaggregation_mode="null")
+    schedule_policy.get_memory = lambda: SimpleNamespace(radix_eviction_policy="lru")
+    runs = list(cells(options))
+    if not options.dry:
+        write_rows("sglang_schedule", summary(runs), runs=runs, plug_in_tree=plug_in_core())
 
 
 if __name__ == "__main__":
