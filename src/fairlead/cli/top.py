@@ -24,7 +24,10 @@ def run(options: argparse.Namespace) -> int:
     """Show it until Ctrl-C."""
     from fairlead.errors import ConfigError
     from fairlead.gateway.seeing import top
+    from fairlead.gateway.settings import parse_worker_url
 
-    if not options.url.startswith(("http://", "https://")):
-        raise ConfigError(f"--url {options.url}: expected http://HOST:PORT")
+    try:
+        parse_worker_url(options.url)
+    except ValueError:
+        raise ConfigError(f"--url {options.url}: expected http://HOST:PORT") from None
     return top.run(options.url, options.key or os.environ.get(_KEY))

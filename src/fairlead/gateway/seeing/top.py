@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http.client import HTTPException
 from typing import Any
 
 from rich.console import Console, Group
@@ -13,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, FairleadError
 
 _PATIENCE_S = 3.0
 _LATELY_S = 60.0
@@ -28,7 +29,7 @@ Data = Mapping[str, Any]
 Ask = Callable[[int], Data]
 
 
-class NoAnswer(Exception):
+class NoAnswer(FairleadError):
     """The gateway did not answer, or not so that it can be shown; the message says what came."""
 
 
@@ -46,6 +47,8 @@ def asking(url: str, key: str | None) -> Ask:
                 what = "--key is not its admin key" if key else "it wants --key, its admin key"
                 raise ConfigError(f"--url {url}: {what}") from None
             raise NoAnswer(f"{url} answers {error.code}") from None
+        except HTTPException:
+            raise NoAnswer(f"{url} does not speak HTTP") from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise NoAnswer(f"{url}: {reason}") from None
@@ -62,7 +65,7 @@ class Screen:
     def __init__(self) -> None:
         self._samples: list[Data] = []
         self._about: Data = {}
-        self._trouble = ""
+        self.trouble = ""  # why there was no answer the last time
 
     @property
     def last(self) -> int:
@@ -77,9 +80,9 @@ class Screen:
                 self._samples = []
                 data = ask(0)
         except NoAnswer as trouble:
-            self._trouble = str(trouble)
+            self.trouble = str(trouble)
             return
-        self._trouble, self._about = "", data
+        self.trouble, self._about = "", data
         self._samples += data["samples"]
         if self._samples:
             oldest = self._samples[-1]["t"] - _KEPT_S
@@ -88,7 +91,7 @@ class Screen:
     def shown(self, *, height: int) -> Group:
         """All of it, in at most `height` lines of 80 columns."""
         if not self._samples:
-            return Group(Text("fairlead", style="bold"), Text(self._trouble or "no samples yet"))
+            return Group(Text("fairlead", style="bold"), Text(self.trouble or "no samples yet"))
         last = self._samples[-1]
         workers = list(last["workers"].items())
         room = max(1, height - _OTHER_LINES - min(len(workers), _MOST_WORKERS))
@@ -106,8 +109,8 @@ class Screen:
         text = Text("fairlead  ", style="bold", no_wrap=True, overflow="ellipsis")
         text.append(" + ".join(name for name in names if name), style="not bold")
         at = time.strftime("%H:%M:%S", time.localtime(last["t"]))
-        if self._trouble:
-            text.append(f"  {self._trouble}; as of {at}", style="not bold red")
+        if self.trouble:
+            text.append(f"  {self.trouble}; as of {at}", style="not bold red")
         else:
             text.append(f"  {at}", style="not bold green")
         return text
@@ -160,11 +163,15 @@ class Screen:
 
 
 def run(url: str, key: str | None) -> int:
-    """Show the gateway at `url` until Ctrl-C. Raises ConfigError if it may not be seen."""
+    """Show the gateway at `url` until Ctrl-C, or once where there is no terminal, and then raise NoAnswer
+    if it does not answer. Raises ConfigError if it may not be seen.
+    """
     ask = asking(url.rstrip("/"), key)
     screen, console = Screen(), Console()
     if not console.is_terminal:
         screen.step(ask)
+        if screen.trouble:
+            raise NoAnswer(screen.trouble)
         console.print(screen.shown(height=1000))
         return 0
     try:

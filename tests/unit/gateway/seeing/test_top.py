@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,11 +124,38 @@ def test_the_command_prints_once_where_there_is_no_terminal(url, capsys):
 
 def test_the_wrong_key_and_the_wrong_address_are_one_line(url, capsys):
     assert main(["top", "--url", url]) == 2
-    assert main(["top", "--url", "localhost:8000"]) == 2
+    for address in ("localhost:8000", "http://", "http://a:b"):
+        assert main(["top", "--url", address]) == 2
     wrong = capsys.readouterr().err.splitlines()
 
     assert wrong[0].endswith("it wants --key, its admin key")
     assert wrong[1].endswith("--url localhost:8000: expected http://HOST:PORT")
+    assert wrong[3].endswith("--url http://a:b: expected http://HOST:PORT")
+    assert len(wrong) == 4
+
+
+def test_where_there_is_no_terminal_no_answer_is_an_error(capsys):
+    """Nobody is there to see it come back."""
+    assert main(["top", "--url", "http://127.0.0.1:9"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert line.startswith("fairlead: error: http://127.0.0.1:9: ")
+
+
+def test_what_speaks_no_http_is_told_as_such():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            caller, _ = server.accept()
+            with caller:
+                caller.recv(1000)
+                caller.sendall(b"SSH-2.0-x\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(NoAnswer, match="does not speak HTTP"):
+            asking(f"http://127.0.0.1:{server.getsockname()[1]}", None)(0)
+        thread.join()
 
 
 def test_what_is_no_gateway_is_told_as_such(url):
