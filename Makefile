@@ -52,9 +52,10 @@ nightly: install-dev  ## the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 
-sglang:  ## a real SGLang for CPU in .venvs/sglang, and the plug-in's tests on it
+sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's tests, and the gateway's before it
 	@$(PYTHON) scripts/install_sglang_cpu.py
 	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang
+	FAIRLEAD_SGLANG=$(CURDIR)/.venvs/sglang/bin/python $(BIN)/python -m pytest $(ARGS) tests/sglang
 
 install:
 	@$(INSTALL) --extras gateway,vllm

@@ -83,6 +83,9 @@ NAMELESS = Additions(GatewaySettings(identity_field="none"))
 FOR_SGLANG = Additions(GatewaySettings(identity_field="sglang"))
 
 
+FOR_BOTH = Additions(GatewaySettings(identity_field="both"))
+
+
 def sent(body: bytes, additions: Additions = NAMING) -> bytes:
     call = read_call(body, COMPLETIONS)
     pieces = additions.to(call, "alice", ask_usage=False).added_to(body, call.document)
@@ -129,6 +132,20 @@ def test_sglang_hears_of_the_client_in_its_own_field() -> None:
         "custom_params": {"fair_client": "alice", "k": 1},
         "vllm_xargs": {"x": 2},
     }
+
+
+def test_in_a_fleet_of_both_each_finds_the_client_in_its_own_field() -> None:
+    """Which engine gets the body is not known when it is made; neither believes the caller."""
+    body = b'{"prompt":"a","custom_params":{"fair_client":"bob","k":1}}'
+
+    assert json.loads(sent(body, FOR_BOTH)) == {
+        "prompt": "a",
+        "custom_params": {"fair_client": "alice", "k": 1},
+        "vllm_xargs": OURS,
+    }
+    assert sent(b'{"prompt":"a"}', FOR_BOTH) == (
+        b'{"prompt":"a","vllm_xargs":{"fair_client":"alice"},"custom_params":{"fair_client":"alice"}}'
+    )
 
 
 @settings(max_examples=30, deadline=None)

@@ -49,9 +49,14 @@ class Server:
     """Started by `running`; `log` is all it said."""
 
     def __init__(
-        self, folder: Path, policy: str, *flags: str, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        policy: str,
+        *flags: str,
+        environment: Mapping[str, str] | None = None,
+        port: int | None = None,
     ) -> None:
-        (self.port,) = free_ports(1)
+        self.port = port if port is not None else free_ports(1)[0]
         self._log = folder / f"{policy}.log"
         command = [
             PYTHON, "-m", "sglang.launch_server",
@@ -133,15 +138,21 @@ class Server:
 
     def counters(self, name: str) -> dict[str, float]:
         """Our series of that name on the engine's own /metrics, by client ("" for none)."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=CALL_TIMEOUT_S)
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        found: dict[str, float] = {}
-        for labels, value in re.findall(rf"^{name}(?:\{{(.*?)\}})? (\S+)$", text, re.MULTILINE):
-            client = re.search(r'client="(.*?)"', labels)
-            key = client[1] if client else ""
-            found[key] = found.get(key, 0.0) + float(value)
-        return found
+        return counters(self.port, name)
+
+
+def counters(port: int, name: str) -> dict[str, float]:
+    """See `Server.counters`: of whatever engine listens at `port`."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=CALL_TIMEOUT_S)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    found: dict[str, float] = {}
+    for labels, value in re.findall(rf"^{name}(?:\{{(.*?)\}})? (\S+)$", text, re.MULTILINE):
+        client = re.search(r'client="(.*?)"', labels)
+        key = client[1] if client else ""
+        found[key] = found.get(key, 0.0) + float(value)
+    return found
 
 
 @contextlib.contextmanager

@@ -14,14 +14,21 @@ from fairlead.gateway.settings import GatewaySettings
 
 # Clients whose fields are kept ready.
 _READY = 4096
-# Where an engine's plug-in looks for `fair_client`, by `--identity-field`.
-_NAMED_IN: Final = {"vllm": "vllm_xargs", "sglang": "custom_params"}
+# Where an engine's plug-in looks for `fair_client`, by `--identity-field`. Engines pass over the other's.
+_NAMED_IN: Final = {
+    "vllm": ("vllm_xargs",),
+    "sglang": ("custom_params",),
+    "both": ("vllm_xargs", "custom_params"),
+    "none": (),
+}
 
 
-def _fields(named_in: str, client: ClientId | None, salt: str | None, ask_usage: bool) -> Fields:
+def _fields(
+    named_in: tuple[str, ...], client: ClientId | None, salt: str | None, ask_usage: bool
+) -> Fields:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if ask_usage else {}
     if client is not None:
-        fields[named_in] = {"fair_client": client}
+        fields |= {name: {"fair_client": client} for name in named_in}
     if salt is not None:
         fields["cache_salt"] = salt
     return Fields(fields)
@@ -31,8 +38,8 @@ class Additions:
     """As the settings say."""
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._names_client = settings.identity_field in _NAMED_IN
-        named_in = _NAMED_IN.get(settings.identity_field, "")
+        named_in = _NAMED_IN[settings.identity_field]
+        self._names_client = bool(named_in)
         self._fields = lru_cache(_READY)(partial(_fields, named_in))
         # Where it is not, streamed tokens are counted as they pass.
         self._asks_usage = settings.usage_field != "none"

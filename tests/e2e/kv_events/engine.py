@@ -26,7 +26,6 @@ from fairlead.gateway.surface import SURFACES
 START_TIMEOUT_S = 420.0
 BLOCK_LEN = 32
 BLOCKS = 96  # a small cache: 3,072 tokens
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 _FLAGS = (
     "--max-num-seqs", "4", "--num-gpu-blocks-override", str(BLOCKS), "--max-model-len", "2048",
     "--dtype", "float32", "--enable-prefix-caching", "--enable-prompt-tokens-details",
@@ -39,6 +38,7 @@ class Engine:
 
     folder: Path
     ports: list[int] = field(default_factory=lambda: free_ports(3))
+    flags: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,7 +57,7 @@ class Engine:
             sys.executable, "-m", "vllm.entrypoints.openai.api_server",
             "--model", str(demo_model()), "--served-model-name", "demo",
             "--host", HOST, "--port", str(self.ports[0]), *CPU_FLAGS, *_FLAGS,
-            "--kv-events-config", json.dumps(events),
+            "--kv-events-config", json.dumps(events), *self.flags,
         ]  # fmt: skip
         environment = {
             **os.environ, **QUIET,
@@ -123,6 +123,7 @@ class Pair:
 
     gateway: Gateway
     engine: Engine
+    block_len: int = BLOCK_LEN
 
     @property
     def index(self) -> TokenIndex:
@@ -145,7 +146,7 @@ class Pair:
         assert tokenizer is not None
         prompt = tokenizer.prompt(call)
         assert prompt.exact, body
-        return self.index.match(prompt.reusable).of(self.engine.url) * BLOCK_LEN
+        return self.index.match(prompt.reusable).of(self.engine.url) * self.block_len
 
     async def ask(self, path: str, body: dict[str, Any], *, around: bool = False) -> int:
         """How many tokens of the prompt the engine says it had; `around` the gateway."""
@@ -175,7 +176,7 @@ class Pair:
 
 
 @contextlib.asynccontextmanager
-async def gateway_before(engine: Engine, **settings: Any) -> Any:
+async def gateway_before(engine: Engine, *, block_len: int = BLOCK_LEN, **settings: Any) -> Any:
     """A gateway, once it knows the engine's cache."""
     given: dict[str, Any] = {
         "kv_events_endpoint": {engine.url: (f"tcp://{HOST}:{engine.ports[1]}",)},
@@ -187,7 +188,7 @@ async def gateway_before(engine: Engine, **settings: Any) -> Any:
             port=0,
             worker_urls=(engine.url,),
             tokenizer=demo_model(),
-            block_size=BLOCK_LEN,
+            block_size=block_len,
             kv_events_topic="kv",
             health_check_interval_secs=0.5,
             health_failure_threshold=1,
@@ -200,6 +201,6 @@ async def gateway_before(engine: Engine, **settings: Any) -> Any:
         async with asyncio.timeout(60):
             while not gateway.ready():
                 await asyncio.sleep(0.05)
-        yield Pair(gateway, engine)
+        yield Pair(gateway, engine, block_len)
     finally:
         await gateway.stop()

@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib.util
-import random
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -19,28 +18,13 @@ from fairlead.core.token_index import Knowledge  # noqa: E402
 from fairlead.engines.local import HOST, free_ports  # noqa: E402
 from tests.e2e.kv_events.engine import (  # noqa: E402
     BLOCK_LEN,
-    CHAT,
-    COMPLETIONS,
     Engine,
     Pair,
     gateway_before,
     running,
 )
 from tests.e2e.kv_events.link import Link  # noqa: E402
-
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "lazy",
-    "servers",
-    "share",
-    "caches",
-    "fairly",
-]
+from tests.e2e.kv_events.prompts import COMPLETIONS, asked, numbers  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -57,34 +41,6 @@ def tell(
             await story(pair)
 
     uvloop.run(run())
-
-
-def text(seed: int, words: int) -> str:
-    rng = random.Random(seed)
-    return " ".join(rng.choice(WORDS) for _ in range(words))
-
-
-def numbers(seed: int, count: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(10, 2000) for _ in range(count)]
-
-
-def asked(seed: int, count: int) -> list[tuple[str, dict[str, Any]]]:
-    """Prompts that begin like others, in each of the three forms in turn."""
-    rng = random.Random(seed)
-    made: list[tuple[str, dict[str, Any]]] = []
-    for number in range(count):
-        shared, length = rng.randrange(4), rng.randrange(40, 400)
-        if number % 3 == 0:
-            prompt = numbers(shared, 600)[:length] + numbers(1000 + number, rng.randrange(60))
-            made.append((COMPLETIONS, {"prompt": prompt}))
-        elif number % 3 == 1:
-            made.append((COMPLETIONS, {"prompt": text(shared, 300)[: length * 4]}))
-        else:
-            system = {"role": "system", "content": text(shared, 200)}
-            user = {"role": "user", "content": text(1000 + number, 20)}
-            made.append((CHAT, {"messages": [system, user]}))
-    return made
 
 
 def test_the_index_is_the_engines_cache_after_evictions_too(engine: Engine) -> None:

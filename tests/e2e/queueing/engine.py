@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,8 +93,9 @@ class Outcome:
 class Traffic:
     """Both tenants' callers, each asking again as soon as it is answered."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, callers: Mapping[str, int] = CALLERS) -> None:
         self._gateway = gateway
+        self._callers = callers
         self._number = 0
         self._begun = {FLOOD: 0, LIGHT: 0}
         self._answers = 0
@@ -104,7 +105,7 @@ class Traffic:
         """Count from the `warm`-th answer on, until there are `answers` more."""
         callers = [
             asyncio.create_task(self._call(tenant))
-            for tenant, number in CALLERS.items()
+            for tenant, number in self._callers.items()
             for _ in range(number)
         ]
         while self._answers < warm:

@@ -45,7 +45,7 @@ class Identifying(Group):
         False, "without a key or header, believe the body's `user`", live=True
     )
     identity_field: IdentityField = setting(
-        "vllm", "whose field tells the engine the client; none: bodies reach it without"
+        "vllm", "whose field tells the engine the client; both: a fleet of both; none: no field"
     )
     isolate_prefixes: bool = setting(
         False, "each client its own prefix cache: cache_salt in every body"

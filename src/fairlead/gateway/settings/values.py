@@ -12,7 +12,7 @@ from fairlead.core.service import parse_weight
 from fairlead.errors import ConfigError
 
 PolicyName = Literal["d2lpm", "round-robin", "least-loaded"]
-IdentityField = Literal["vllm", "sglang", "none"]
+IdentityField = Literal["vllm", "sglang", "both", "none"]
 UsageField = Literal["stream_options", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
