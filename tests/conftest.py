@@ -6,9 +6,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 IN_CI = os.environ.get("CI") == "true"
+
+# How long an example takes is the machine's: 200 ms are soon over where others work beside.
+settings.register_profile(
+    "any-machine", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
