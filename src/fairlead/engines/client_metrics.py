@@ -32,6 +32,7 @@ class Totals(NamedTuple):
     recomputed_len: int
     refill_rounds: int
     cut_looks: int
+    adapter_turns: int = 0
 
 
 class _Series(NamedTuple):
@@ -46,6 +47,7 @@ class _Series(NamedTuple):
     recomputed: Counter
     refills: Counter
     cut_looks: Counter
+    adapter_turns: Counter
 
 
 @cache
@@ -64,6 +66,9 @@ def _series() -> _Series:
         refills=Counter("fairlead_refill_rounds", "Rounds in which every client got a quantum"),
         cut_looks=Counter(
             "fairlead_cut_looks", "Looks that ended at the limit of skipped requests"
+        ),
+        adapter_turns=Counter(
+            "fairlead_adapter_turns", "How often a LoRA adapter gave way for another"
         ),
     )
 
@@ -140,7 +145,7 @@ class ClientMetrics:
         """What the engine as a whole did since the last flush."""
         before, self._counted = self._counted, self._totals()
         series = _series()
-        counters = (series.recomputed, series.refills, series.cut_looks)
+        counters = (series.recomputed, series.refills, series.cut_looks, series.adapter_turns)
         for counter, old, new in zip(counters, before, self._counted, strict=True):
             counter.inc(new - old)
 

@@ -13,14 +13,19 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.protocols import Policy
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.service import Weights, parse_weight
+from fairlead.engines.adapter_turns import AdapterTurns
 from fairlead.errors import ConfigError
-from fairlead.schedulers import IN_ENGINES, make_policy
+from fairlead.schedulers import IN_ENGINES, OWED_ALIKE, make_policy
+
+# Tokens of service. Each turn costs what an engine does not compute while its last requests end, so a
+# turn is longer than Q^u, which costs nothing but cache.
+TURN_LEN = 16_384
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How this engine schedules. `quantum` and `max_overtake` are in tokens of service; None is the
-    policy's default. What a policy does not have may not be set for it.
+    """How this engine schedules. `quantum`, `max_overtake` and `adapter_turn` are in tokens of service;
+    None is the policy's default. What a policy does not have may not be set for it.
     """
 
     scheduler: str = "dlpm"
@@ -28,6 +33,20 @@ class Settings:
     weights: Mapping[str, object] | None = None
     max_overtake: int | None = None
     max_clients: int | None = None
+    adapter_turn: int | None = None
+    lora_clients: bool | None = None
+
+    @property
+    def names_adapters(self) -> bool:
+        """Whether who is not named is its LoRA adapter."""
+        return self.lora_clients is not False
+
+    def turns(self) -> AdapterTurns:
+        """The turns at the LoRA slots; none where the policy owes all alike."""
+        turn_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
+        if self.scheduler in OWED_ALIKE:
+            turn_len = 0
+        return AdapterTurns(turn_len=turn_len, weights=Weights(self.weights))
 
     def policy(self, cache: BlockCache | RadixTree) -> Policy:
         """The policy set, over what the engine has cached. Raises ConfigError."""
@@ -86,6 +105,18 @@ def _whole(value: object, where: str) -> int:
     return value
 
 
+def _turn(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"{where}: expected a whole number, 0 for off, got {value!r}")
+    return value
+
+
+def _switch(value: object, where: str) -> bool:
+    if value in {0, 1} and isinstance(value, int):
+        return bool(value)
+    raise ConfigError(f"{where}: expected true or false, got {value!r}")
+
+
 def _weights(value: object, where: str) -> dict[str, object]:
     if not isinstance(value, Mapping) or not all(isinstance(client, str) for client in value):
         raise ConfigError(f"{where}: expected an object of client: weight, got {value!r}")
@@ -100,4 +131,6 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "weights": _weights,
     "max_overtake": _whole,
     "max_clients": _whole,
+    "adapter_turn": _turn,
+    "lora_clients": _switch,
 }

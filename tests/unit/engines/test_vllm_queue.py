@@ -12,6 +12,7 @@ from vllm.v1.request import RequestStatus  # noqa: E402
 from fairlead.core.block_cache import BlockCache  # noqa: E402
 from fairlead.core.scheduler import Scheduler  # noqa: E402
 from fairlead.core.service import Service  # noqa: E402
+from fairlead.engines.adapter_turns import AdapterTurns  # noqa: E402
 from fairlead.engines.vllm.queue import FairQueue  # noqa: E402
 from fairlead.engines.vllm.skipped import SkippedQueue  # noqa: E402
 from fairlead.schedulers import make_policy  # noqa: E402
@@ -34,11 +35,15 @@ def request(name: str, *, status=RequestStatus.WAITING, length=100):
 class Engine:
     """The host, and the parts of `schedule()` that touch the queue."""
 
+    names_adapters = True
+
     def __init__(self, *, keeps_loading: bool, max_clients: int = 100) -> None:
         cache = BlockCache(block_size=16)
         self.core = Scheduler(make_policy("dlpm", cache=cache, max_clients=max_clients))
         mirror = SimpleNamespace(catch_up=lambda: None)
-        self.queue = FairQueue(self.core, self, mirror, keeps_loading=keeps_loading)
+        self.queue = FairQueue(
+            self.core, self, mirror, turns=AdapterTurns(turn_len=0), keeps_loading=keeps_loading
+        )
         self.loaded: set[str] = set()  # whose remote KV is there
         self.running: list[str] = []
 

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 from vllm.v1.request import RequestStatus
 
 from fairlead.core.request import ClientId, RequestId
+from fairlead.engines.adapter_turns import Taker
 
-# Client, adapter, and whether they were preempted: those do not wait behind all the others.
-Group: TypeAlias = tuple[ClientId, str | None, bool]
+# Who, and whether they were preempted: those do not wait behind all the others.
+Group: TypeAlias = tuple[Taker, bool]
 
 # Requests tried again in one step, over all groups.
 RETRIES_PER_STEP = 32
@@ -37,7 +38,8 @@ class Aside:
 
     def add(self, client: ClientId, request: Any) -> None:
         """At the end of its group. O(1)."""
-        group = client, adapter_of(request), request.status == RequestStatus.PREEMPTED
+        taker = Taker(client, adapter_of(request))
+        group = taker, request.status == RequestStatus.PREEMPTED
         self._groups.setdefault(group, {})[request.request_id] = request
         self._group_of[request.request_id] = group
 
@@ -52,17 +54,16 @@ class Aside:
         """Those to try again in this step; their groups come last in the next. O(taken)."""
         taken: list[Any] = []
         for group in list(islice(self._groups, RETRIES_PER_STEP)):
-            limit = RETRIES_PER_STEP if group[1] is None else RETRIES_PER_ADAPTER
+            limit = RETRIES_PER_STEP if group[0].adapter is None else RETRIES_PER_ADAPTER
             taken += self._take(group, min(limit, RETRIES_PER_STEP - len(taken)))
             if len(taken) == RETRIES_PER_STEP:
                 break
         return taken
 
-    def take_like(self, client: ClientId, request: Any) -> list[Any]:
-        """More of the client's that want what a request which was admitted wanted. O(taken)."""
-        adapter = adapter_of(request)
-        taken = self._take((client, adapter, True), RETRIES_PER_ADMISSION)
-        return taken + self._take((client, adapter, False), RETRIES_PER_ADMISSION - len(taken))
+    def take_like(self, taker: Taker) -> list[Any]:
+        """More of the taker's, when one of them was or may be admitted. O(taken)."""
+        taken = self._take((taker, True), RETRIES_PER_ADMISSION)
+        return taken + self._take((taker, False), RETRIES_PER_ADMISSION - len(taken))
 
     def _take(self, group: Group, limit: int) -> list[Any]:
         if group not in self._groups:

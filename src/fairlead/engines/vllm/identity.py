@@ -12,11 +12,14 @@ from fairlead.engines.client_names import ANONYMOUS, client_name
 CLIENT_FIELD = "fair_client"
 
 
-def client_of(request: Any) -> ClientId:
-    """The client of a vLLM request: what the gateway or middleware wrote, else its LoRA adapter."""
+def client_of(request: Any, *, names_adapters: bool = True) -> ClientId:
+    """The client of a vLLM request: what the gateway or middleware wrote, else its LoRA adapter.
+
+    `anonymous` is what they write where nobody was named.
+    """
     extra_args = getattr(request.sampling_params, "extra_args", None) or {}
-    if (value := extra_args.get(CLIENT_FIELD)) is not None:
-        return client_name(value)
-    if request.lora_request is not None:
+    value = extra_args.get(CLIENT_FIELD)
+    client = ANONYMOUS if value is None else client_name(value)
+    if client == ANONYMOUS and names_adapters and request.lora_request is not None:
         return client_name(request.lora_request.lora_name)
-    return ANONYMOUS
+    return client

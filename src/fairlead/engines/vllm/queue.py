@@ -16,16 +16,18 @@ Everything else that vLLM does to a queue is translated here:
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, islice
-from typing import Any, Protocol
+from typing import Any
 
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import RequestStatus
 
 from fairlead.core.clients import OTHER
-from fairlead.core.request import Request, RequestId, Unit
+from fairlead.core.request import Request, RequestId
 from fairlead.core.scheduler import Scheduler, State
+from fairlead.engines.adapter_turns import AdapterTurns, Taker
 from fairlead.engines.vllm.aside import Aside, adapter_of
 from fairlead.engines.vllm.blocks import EngineBlocks
+from fairlead.engines.vllm.host import Host
 from fairlead.engines.vllm.identity import client_of
 from fairlead.errors import QueueFull
 
@@ -41,41 +43,19 @@ _RUNNING, _LOADING = RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS
 _READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
-class Host(Protocol):
-    """What the queue asks of the vLLM scheduler it stands in, and tells it."""
-
-    def has_free_slot(self) -> bool:
-        """Whether one more request may run. Without a free slot there is no look and no refill."""
-        ...
-
-    def promote(self, request: Any) -> bool:
-        """Make a blocked request ready if it can be; whether vLLM should be offered it now."""
-        ...
-
-    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
-        """What the prefix cache can hold of the request's prompt."""
-        ...
-
-    def arrived(self, request: Request) -> None:
-        """It waits from now on."""
-        ...
-
-    def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
-        """It runs for the first time and was charged."""
-        ...
-
-    def dropped(self, request: Request) -> None:
-        """It left the queue for good, without running."""
-        ...
-
-
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     """All that waits in vLLM. `Any` is the engine's request, `Request` is ours; one id names both."""
 
     def __init__(
-        self, core: Scheduler, host: Host, blocks: EngineBlocks, *, keeps_loading: bool
+        self,
+        core: Scheduler,
+        host: Host,
+        blocks: EngineBlocks,
+        *,
+        turns: AdapterTurns,
+        keeps_loading: bool,
     ) -> None:
-        self._core, self._host, self._blocks = core, host, blocks
+        self._core, self._host, self._blocks, self._turns = core, host, blocks, turns
         # Whether requests that load remote KV come back here; 0.32 has a queue of its own for them.
         self._keeps_loading = keeps_loading
         self._order = count()
@@ -158,7 +138,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if (chosen := self._core.propose()) is None:
                 return None
             request = self._ready[chosen.id]
-            if not self._slotless or adapter_of(request) not in self._slotless:
+            is_free = not self._slotless and self._turns.starved is None
+            if is_free or self._has_place(adapter_of(request)):
                 return request
             self._parked += 1
             del self._ready[chosen.id]
@@ -172,6 +153,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _open(self) -> None:
         """Begin this step's look, with what became ready since the last one."""
         self._is_open = True
+        if self._turns.is_due:
+            self._take_turns()
         for request in self._aside.take():
             self._release(request)
         for waiting in (self._loading, self._blocked):
@@ -179,10 +162,21 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 del waiting[request.request_id]
                 if request.status in _READY or self._host.promote(request):
                     self._release(request)
-                else:
-                    waiting[request.request_id] = (
-                        request  # at the end: next time it is others' turn
-                    )
+                else:  # at the end: next time it is others' turn
+                    waiting[request.request_id] = request
+
+    def _take_turns(self) -> None:
+        """Where an adapter gives way for another, the other is tried first, lest it miss the moment."""
+        self._turns.look(*self._host.adapters())
+        if (starved := self._turns.starved) is not None:
+            for request in self._aside.take_like(starved):
+                self._release(request)
+
+    def _has_place(self, adapter: str | None) -> bool:
+        """Whether vLLM may take it now, as far as we know; the model itself takes no slot."""
+        if adapter is None:
+            return True
+        return adapter not in self._slotless and not self._turns.forbids(adapter)
 
     def _release(self, request: Any) -> None:
         name = request.request_id
@@ -207,7 +201,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         is_running, is_loading = popped.status is _RUNNING, popped.status is _LOADING
         if is_running and (self._slotless or self._aside):
             self._slotless.discard(adapter_of(popped))
-            for more in self._aside.take_like(request.client, popped):
+            taker = Taker(request.client, adapter_of(popped))
+            for more in self._aside.take_like(taker):
                 self._release(more)
         if popped.request_id in self._paid:
             if is_running or (is_loading and not self._keeps_loading):
@@ -225,10 +220,14 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._skipped.add(popped.request_id)
             if popped.status in _READY and (adapter := adapter_of(popped)):
                 self._slotless.add(adapter)  # most likely; if not, some of them come late by a step
+                self._turns.contend()
 
     def _admit(self, request: Request, popped: Any, *, computed_len: int) -> None:
         """Charge what its prompt costs with the match that is locked now."""
+        adapter = adapter_of(popped)
         if self._core.state(request) is State.PREEMPTED:
+            if adapter:
+                self._turns.admitted(request.id, Taker(request.client, adapter), 0)
             # Paid for before; this is what the system recomputes.
             return self._core.admit(request, extend_len=popped.num_tokens - computed_len)
         # 0.15 says only here what it loads; later versions count it as computed.
@@ -236,6 +235,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         cached_len = min(max(computed_len, loaded_len), request.input_len - 1)
         extend_len = request.input_len - cached_len
         self._core.admit(request, extend_len=extend_len)
+        if adapter:
+            self._turns.admitted(request.id, Taker(request.client, adapter), extend_len)
         return self._host.admitted(request, extend_len=extend_len, cached_len=cached_len)
 
     # -- what vLLM puts in and takes out --------------------------------------------------------
@@ -262,7 +263,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._blocks.catch_up()
         ours = Request(
             id=request.request_id,
-            client=client_of(request),
+            client=client_of(request, names_adapters=self._host.names_adapters),
             prompt=self._host.prompt_units(request),
             input_len=request.num_prompt_tokens,
             max_tokens=max(1, request.max_tokens),
@@ -274,6 +275,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
         self.live[ours.id] = ours
+        if adapter := adapter_of(request):
+            self._turns.wants(ours.id, Taker(ours.client, adapter))
         self._host.arrived(ours)
         return ours
 
@@ -289,8 +292,11 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             else:
                 self._set_aside(request)
         elif request.status == RequestStatus.PREEMPTED:
-            self._core.preempt(self.live[name])
+            ours = self.live[name]
+            self._core.preempt(ours)
             self._ready[name] = request
+            if adapter := adapter_of(request):
+                self._turns.wants(name, Taker(ours.client, adapter))
         else:
             # Its remote KV did not arrive: it lost its blocks, not what it has paid.
             self._paid.add(name)
@@ -315,6 +321,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         for part in self._parts():
             part.pop(name, None)
         self._aside.remove(name)
+        self._turns.leaves(name)
         self._paid.discard(name)
         if ours := self.live.get(name):
             self._host.dropped(ours)

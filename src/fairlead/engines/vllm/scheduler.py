@@ -30,8 +30,10 @@ from fairlead.core.block_cache import BlockCache
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
+from fairlead.engines.adapter_turns import Taker
 from fairlead.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
+from fairlead.engines.vllm.aside import adapter_of
 from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
 from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.skipped import SkippedQueue
@@ -84,8 +86,14 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
         # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
         self._counts_paused = hasattr(self, "kv_holding_waiting")
+        self._turns = settings.turns()
+        self.names_adapters = settings.names_adapters
         self._queue = FairQueue(
-            self._fair, self, self._blocks, keeps_loading=not self._counts_paused
+            self._fair,
+            self,
+            self._blocks,
+            turns=self._turns,
+            keeps_loading=not self._counts_paused,
         )
         self.waiting = self._queue
         if hasattr(self, "skipped_waiting"):
@@ -151,6 +159,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                 if tokens and (request := live.get(output.request_id)):
                     decode(request, tokens)
                     emitted[request.client] = emitted.get(request.client, 0) + tokens
+                    if self._turns.is_contended:
+                        self._turns.emitted(output.request_id, tokens)
         for client, tokens in emitted.items():
             self._metrics.touch(client).output_len += tokens
 
@@ -214,6 +224,16 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         """What the policy may find cached; a policy that does not look need not be told."""
         return self._group.prompt_units(request) if self._blocks.is_followed else ()
 
+    def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
+        """As `schedule()` counts them: who runs has a slot."""
+        live = self._queue.live
+        running = {
+            name: Taker(live[name].client, adapter)
+            for request in self.running
+            if (adapter := adapter_of(request)) and (name := request.request_id) in live
+        }
+        return self.lora_config.max_loras if self.lora_config else 0, running
+
     def arrived(self, request: Request) -> None:
         """Count it as waiting: its client may get nothing for long."""
         self._metrics.touch(request.client)
@@ -238,7 +258,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def _totals(self) -> Totals:
         rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
-        return Totals(self._fair.recomputed_len, rounds, self._queue.cut_looks)
+        return Totals(self._fair.recomputed_len, rounds, self._queue.cut_looks, self._turns.turns)
 
     def _deficit_of(self, client: ClientId) -> float:
         return self._fair.policy.credit(client) / UNITS_PER_TOKEN

@@ -1,0 +1,40 @@
+"""The vLLM scheduler as its waiting queue sees it."""
+
+from typing import Any, Protocol
+
+from fairlead.core.request import Request, RequestId, Unit
+from fairlead.engines.adapter_turns import Taker
+
+
+class Host(Protocol):
+    """What the queue asks of the vLLM scheduler it stands in, and tells it."""
+
+    names_adapters: bool  # whether who is not named is its LoRA adapter
+
+    def has_free_slot(self) -> bool:
+        """Whether one more request may run. Without a free slot there is no look and no refill."""
+        ...
+
+    def promote(self, request: Any) -> bool:
+        """Make a blocked request ready if it can be; whether vLLM should be offered it now."""
+        ...
+
+    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
+        """What the prefix cache can hold of the request's prompt."""
+        ...
+
+    def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
+        """How many LoRA adapters may run at a time, and who runs with one. O(running)."""
+        ...
+
+    def arrived(self, request: Request) -> None:
+        """It waits from now on."""
+        ...
+
+    def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
+        """It runs for the first time and was charged."""
+        ...
+
+    def dropped(self, request: Request) -> None:
+        """It left the queue for good, without running."""
+        ...
