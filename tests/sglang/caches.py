@@ -13,7 +13,7 @@ from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
-from fairlead.engines.sglang.tree import PYTHON_CORE
+from fairlead.engines.sglang.rust_nodes import PYTHON
 
 TOKENS = 100_000
 
@@ -22,7 +22,13 @@ class RealCache:
     """One of SGLang's prefix caches, by what a scheduler does with it."""
 
     def __init__(
-        self, kind: str, *, page_len: int = 1, core: str = PYTHON_CORE, tokens: int = TOKENS
+        self,
+        kind: str,
+        *,
+        page_len: int = 1,
+        core: str = PYTHON,
+        tokens: int = TOKENS,
+        is_eagle: bool = False,
     ) -> None:
         self.page_len = page_len
         allocator = _allocator(page_len, tokens)
@@ -33,6 +39,7 @@ class RealCache:
             page_size=page_len,
             tree_components=(ComponentType.FULL,),
             tree_core_backend=core,
+            is_eagle=is_eagle,
         )
         self.tree = {"radix": RadixCache, "unified": UnifiedRadixCache}[kind](params)
         self._allocator = allocator

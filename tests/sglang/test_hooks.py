@@ -10,10 +10,11 @@ import pytest
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.server_args import ServerArgs
 
+from fairlead.engines.client_metrics import ClientMetrics, Totals
 from fairlead.engines.sglang import POLICIES
 from fairlead.engines.sglang.hooks import add_policies, make_fair
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
 from fairlead.engines.sglang.scheduler import FairScheduler
-from fairlead.engines.sglang.tree import CORE_VARIABLE
 from tests.sglang.server import Server
 
 # Imports of a whole engine, on a machine that may be busy.
@@ -82,7 +83,6 @@ def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
         ({"lora_drain_wait_threshold": 1.0}, {}, "--lora-drain-wait-threshold 1.0"),
         ({}, {"FAIRLEAD_QUANTUM": "much"}, "FAIRLEAD_QUANTUM: expected a number"),
         ({}, {"FAIRLEAD_QUANTUM": "0"}, "FAIRLEAD_QUANTUM: expected a whole number above 0"),
-        ({}, {CORE_VARIABLE: "rust"}, f"{CORE_VARIABLE}: expected python"),
     ],
 )
 def test_what_cannot_be_fair_ends_the_process_in_one_line(
@@ -100,6 +100,19 @@ def test_what_cannot_be_fair_ends_the_process_in_one_line(
     assert str(ended.value).startswith("fairlead: ") and said in str(ended.value)
     assert "\n" not in str(ended.value)
     assert called == []
+
+
+def test_a_rank_that_writes_no_metrics_keeps_none():
+    """One rank writes for all; the others would keep a sum for each client there ever was."""
+    scheduler = object.__new__(FairScheduler)
+    scheduler._fair_metrics = ClientMetrics(
+        waiting=lambda _: 0, deficit=lambda _: 0.0, totals=lambda: Totals(0, 0, 0)
+    )
+
+    for writes, kept in ((True, 1), (False, 0)):
+        scheduler._writes_metrics = writes
+        scheduler.received(f"{writes}").output_len += 1
+        assert scheduler.received(f"{writes}").output_len == kept
 
 
 def test_a_scheduler_that_somebody_else_has_replaced_is_not_ours(stock):

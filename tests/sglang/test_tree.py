@@ -8,11 +8,19 @@ from fairlead.core.request import Request
 from fairlead.core.runs import Runs
 from fairlead.core.watch import waiting_index
 from fairlead.engines.sglang.prompts import Namespace, to_units
-from fairlead.engines.sglang.tree import EngineTree, want_python_core
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, choose_core
+from fairlead.engines.sglang.tree import EngineTree
 from fairlead.errors import ConfigError
 from tests.sglang.caches import RealCache
 
-KINDS = ["unified", "radix"]
+KINDS = ["rust", "unified", "radix"]
+
+
+def real_cache(kind: str, page_len: int = 1) -> RealCache:
+    """SGLang's default with its tree in Rust or in Python, or the one it had before."""
+    if kind == "rust":
+        return RealCache("unified", page_len=page_len, core="rust")
+    return RealCache(kind, page_len=page_len)
 
 
 def followed(cache: RealCache, **more: object) -> EngineTree:
@@ -43,7 +51,7 @@ def test_who_waits_is_matched_once_and_stays_right(kind, page_len, waiting, chan
     A prompt is matched when it comes; from then on only inserts and evictions are heard of. At the end
     each must stand where SGLang's own match, which looks through the whole tree, would put it.
     """
-    cache = RealCache(kind, page_len=page_len)
+    cache = real_cache(kind, page_len)
     tree = followed(cache)
     index = waiting_index(tree)  # type: ignore[arg-type]
     requests = []
@@ -71,7 +79,7 @@ def test_who_waits_is_matched_once_and_stays_right(kind, page_len, waiting, chan
 @pytest.mark.parametrize("kind", KINDS)
 def test_asking_changes_nothing(kind):
     """SGLang's match marks what it finds as used; ours leaves the oldest where it was: to be evicted."""
-    cache = RealCache(kind)
+    cache = real_cache(kind)
     tree = followed(cache)
     cache.insert([1, 2, 3])
     cache.insert([7, 8, 9])
@@ -85,7 +93,7 @@ def test_asking_changes_nothing(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_emptied_cache_is_told_to_those_who_wait(kind):
     told = []
-    cache = RealCache(kind)
+    cache = real_cache(kind)
     tree = followed(cache, on_clear=lambda: told.append(True))
     waiting_index(tree)  # type: ignore[arg-type]
     cache.insert([1, 2, 3])
@@ -116,7 +124,7 @@ def test_nobody_hears_anything_while_nobody_waits():
 
 
 def test_a_cache_that_keeps_to_itself_is_refused():
-    """SGLang's Rust tree evicts without a word; with it the order would rot in silence."""
+    """An order by what was once cached would rot in silence."""
 
     class Silent:
         page_size = 1
@@ -127,12 +135,37 @@ def test_a_cache_that_keeps_to_itself_is_refused():
         EngineTree(Silent(), is_wanted=lambda: True, on_clear=lambda: None)
 
 
-def test_another_core_is_refused_and_none_means_python():
+@pytest.mark.parametrize(
+    ("name", "value"), [("tree_components", (0, 1)), ("is_eagle", True), ("begin_insert", None)]
+)
+def test_a_tree_in_rust_that_cannot_be_followed_is_refused(name, value):
+    """Another version may do it otherwise; an operator may ask for Rust with sliding windows."""
+    cache = real_cache("rust")
+    setattr(cache.tree.tree_core, name, value)
+
+    with pytest.raises(ConfigError, match="rust cannot be followed"):
+        followed(cache)
+
+
+def test_the_tree_in_rust_is_taken_where_it_can_be_followed():
     environ: dict[str, str] = {}
-    want_python_core(environ)
-    assert environ == {"SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND": "python"}
-    with pytest.raises(ConfigError, match="expected python"):
-        want_python_core({"SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND": "rust"})
+    choose_core(environ, has_host_cache=False)
+    cores = [
+        type(RealCache(core=environ[CORE_VARIABLE], kind="unified", **more).tree.tree_core).__name__
+        for more in ({}, {"is_eagle": True})
+    ]
+    assert cores == ["RustUnifiedTreeCore", "UnifiedTreeCore"]
+
+    environ.clear()
+    choose_core(environ, has_host_cache=True)
+    assert environ == {CORE_VARIABLE: "python"}
+
+
+@pytest.mark.parametrize("wanted", ["python", "rust"])
+def test_an_operator_s_choice_of_a_tree_stays(wanted):
+    environ = {CORE_VARIABLE: wanted}
+    choose_core(environ, has_host_cache=True)
+    assert environ == {CORE_VARIABLE: wanted}
 
 
 def test_a_disabled_cache_matches_nothing_and_needs_no_hook():

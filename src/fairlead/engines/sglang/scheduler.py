@@ -32,7 +32,8 @@ from fairlead.engines.sglang.adder import FairAdder
 from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.tree import EngineTree, want_python_core
+from fairlead.engines.sglang.rust_nodes import choose_core
+from fairlead.engines.sglang.tree import EngineTree
 from fairlead.errors import ConfigError
 from fairlead.schedulers import OWED_ALIKE
 
@@ -53,7 +54,8 @@ def take_over(scheduler: Any, server_args: Any) -> None:
             )
         _require(StockScheduler, PrefillAdder, ScheduleBatch)
         _refuse_others(server_args)
-        want_python_core(os.environ)
+        has_host_cache = any(getattr(server_args, name, False) for name in _HOST_CACHES)
+        choose_core(os.environ, has_host_cache=has_host_cache)
         where = "--schedule-policy"
         scheduler.fair_settings = read_settings(
             {"scheduler": server_args.schedule_policy}, os.environ, where=where
@@ -64,6 +66,10 @@ def take_over(scheduler: Any, server_args: Any) -> None:
     scheduler.__class__ = FairScheduler
 
 
+# Settings by which KV is kept beyond the device.
+_HOST_CACHES = (
+    "enable_hierarchical_cache", "enable_lmcache", "enable_unified_cache_external_linker",
+)  # fmt: skip
 # What is called or put in the place of: another version may have it under another name.
 _USED = {
     "Scheduler": (
@@ -223,8 +229,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         return not batch.batch_is_full
 
     def received(self, client: ClientId) -> Service:
-        """See `ClientMetrics.touch`."""
-        return self._fair_metrics.touch(client)
+        """See `ClientMetrics.touch`; a rank that never writes them keeps nothing."""
+        return self._fair_metrics.touch(client) if self._writes_metrics else Service()
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -1,0 +1,202 @@
+"""A real SGLang Scheduler with the demo model, stepped: who comes at which step is written down beforehand.
+
+    .venvs/sglang/bin/python -m tests.sglang.stepped FOLDER RANK [SGLang's flags]
+
+SGLang's own event loop, scheduler, cache, memory pools and model, without its HTTP server: instead of
+receiving requests the loop is handed those of the next step (`FOLDER/script.json`), and each batch it
+runs is written down (`FOLDER/batches.json`). So what is decided depends on nothing but the script. One
+process makes one Scheduler: `start` and `collect` do it in one of its own.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairlead.engines.demo_model import demo_model
+from tests.sglang.server import CPU_FLAGS, ENVIRONMENT
+
+TIMEOUT_S = 400.0
+RUNAWAY = 20_000  # steps, after which nobody will ever end
+# What a rank other than the first sleeps before a batch, at most: it is not always as quick.
+DELAY_S = 0.01
+
+
+class Asked(NamedTuple):
+    """A request of the script, which comes at `step`."""
+
+    step: int
+    name: str
+    client: str
+    prompt: list[int]
+    outputs: int  # at most
+    adapter: str | None = None
+
+
+class Batch(NamedTuple):
+    """One forward pass: prompts, whole or in chunks, or one output for each."""
+
+    is_prefill: bool
+    names: list[str]
+
+
+class Started(NamedTuple):
+    """A scheduler at work, in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+
+def start(
+    folder: Path,
+    script: Sequence[Asked],
+    policy: str,
+    *flags: str,
+    environment: Mapping[str, str] | None = None,
+    rank: int = 0,
+) -> Started:
+    """Begin to run the script."""
+    folder.mkdir(parents=True)
+    (folder / "script.json").write_text(json.dumps(script))
+    command = [sys.executable, "-m", "tests.sglang.stepped", str(folder), str(rank)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--schedule-policy", policy, *flags],
+            env={**os.environ, **ENVIRONMENT, **(environment or {})},
+            stdout=log,
+            stderr=log,
+        )
+    return Started(process, folder)
+
+
+def collect(started: Started) -> list[Batch]:
+    """What it ran, once it is through."""
+    process, folder = started
+    try:
+        code = process.wait(TIMEOUT_S)
+    finally:
+        process.kill()
+    assert code == 0, (folder / "log").read_text(errors="replace")[-4000:]
+    return [Batch(*batch) for batch in json.loads((folder / "batches.json").read_text())]
+
+
+def admissions(batches: Sequence[Batch]) -> list[str]:
+    """Who was admitted, in that order; again after a retraction, but once for all chunks of a prompt."""
+    order: list[str] = []
+    before: list[str] = []
+    for batch in batches:
+        if batch.is_prefill:
+            order += [name for name in batch.names if name not in before]
+            before = batch.names
+    return order
+
+
+# -- inside the process that has the Scheduler ----------------------------------------------------
+
+
+def main(folder: Path, rank: int, flags: list[str]) -> None:
+    """Make the Scheduler as SGLang's own process does, and let its loop run until nobody is left."""
+    scheduler = made([*CPU_FLAGS, "--model-path", str(demo_model()), *flags])
+    script = [Asked(*asked) for asked in json.loads((folder / "script.json").read_text())]
+    batches: list[Batch] = []
+    feed(scheduler, script)
+    record(scheduler, batches, DELAY_S * rank)
+    if rank:
+        be_another_rank(scheduler, rank)
+    scheduler.run_event_loop()
+    (folder / "batches.json").write_text(json.dumps(batches))
+
+
+def made(flags: list[str]) -> Any:
+    """What SGLang's `run_scheduler_process` makes, with the plug-ins loaded."""
+    from sglang.srt.managers import scheduler as module
+    from sglang.srt.plugins import load_plugins
+    from sglang.srt.server_args import PortArgs, prepare_server_args
+
+    load_plugins()
+    server_args = prepare_server_args(flags)
+    world_rank = module.spawn_world_rank(server_args, tp_rank=0, pp_rank=0)
+    ranks = module.SpawnRanks(world_rank=world_rank, dp_rank=None, gpu_id=0)
+    module.publish(server_args, role="scheduler", ranks=ranks)
+    return module.Scheduler(server_args, PortArgs.init_new(server_args))
+
+
+def feed(scheduler: Any, script: Sequence[Asked]) -> None:
+    """Each turn of the loop is a step; after the last request it goes on until nobody is left."""
+    steps = iter(range(RUNAWAY))
+    left = sorted(script, key=lambda asked: asked.step)
+
+    def ingest(*_: Any, **__: Any) -> list[Any]:
+        step = next(steps)
+        come = []
+        while left and left[0].step <= step:
+            come.append(request(left.pop(0)))
+        scheduler.process_input_requests(come)
+        is_busy = scheduler.last_batch or not scheduler.running_batch.is_empty()
+        if not (left or scheduler.waiting_queue or scheduler.chunked_req or is_busy):
+            scheduler.gracefully_exit = True
+        return come
+
+    scheduler.ingest_requests = ingest
+
+
+def request(asked: Asked) -> Any:
+    """As the tokenizer's process would send it."""
+    from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
+    from sglang.srt.sampling.sampling_params import SamplingParams
+
+    sampling = SamplingParams(max_new_tokens=asked.outputs, temperature=0)
+    sampling.normalize(None)
+    return TokenizedGenerateReqInput(
+        rid=asked.name,
+        input_text="",
+        input_ids=array("q", asked.prompt),
+        input_embeds=None,
+        mm_inputs=None,
+        token_type_ids=None,
+        sampling_params=sampling,
+        return_logprob=False,
+        logprob_start_len=-1,
+        top_logprobs_num=0,
+        token_ids_logprob=None,
+        stream=False,
+        routing_key=asked.client,
+        lora_id=asked.adapter,
+    )
+
+
+def record(scheduler: Any, batches: list[Batch], delay_s: float) -> None:
+    """Write down each batch as it is run, some time later if this rank is to be slow."""
+    stock = scheduler.run_batch
+    rng = random.Random(delay_s)
+
+    def run_batch(batch: Any, *args: Any, **kwargs: Any) -> Any:
+        names = [req.rid for req in batch.reqs]
+        batches.append(Batch(batch.forward_mode.is_extend(), names))
+        time.sleep(delay_s * rng.random())
+        return stock(batch, *args, **kwargs)
+
+    scheduler.run_batch = run_batch
+
+
+def be_another_rank(scheduler: Any, rank: int) -> None:
+    """One that writes no metrics, on a machine whose clocks run otherwise."""
+    scheduler._writes_metrics = False
+    for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"):
+        setattr(time, name, partial(_wrong, getattr(time, name), rank))
+
+
+def _wrong(clock: Callable[[], float], rank: int) -> float:
+    right = clock()
+    return type(right)(right * (1 + 0.1 * rank) + 1000 * rank)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -1,0 +1,85 @@
+"""All ranks of a model that is split over several processes decide alike, or it would compute nonsense.
+
+Each rank has a scheduler of its own that is told of the same requests, and nothing else.
+"""
+
+import random
+
+import pytest
+
+from tests.sglang.flood import MAX_TOKENS, flood
+from tests.sglang.server import running
+from tests.sglang.stepped import Asked, admissions, collect, start
+
+RANKS = 2
+REQUESTS, CLIENTS = 36, 9
+# Little memory, of which little is kept for outputs, and prompts that need several chunks.
+FLAGS = (
+    "--max-total-tokens", "1200", "--max-running-requests", "6",
+    "--chunked-prefill-size", "128", "--schedule-conservativeness", "0.1",
+)  # fmt: skip
+
+
+def script() -> list[Asked]:
+    """Shared prefixes, prompts of one and of five chunks, many outputs, more clients than counters."""
+    rng = random.Random(7)
+    prefixes = [rng.choices(range(10, 2000), k=rng.choice((60, 200, 500))) for _ in range(6)]
+    return [
+        Asked(
+            rng.randrange(80),
+            f"r{number}",
+            f"client-{rng.randrange(CLIENTS)}",
+            rng.choice(prefixes) + rng.choices(range(10, 2000), k=rng.randrange(1, 60)),
+            rng.choice((2, 20, 100)),
+        )
+        for number in range(REQUESTS)
+    ]
+
+
+def test_ranks_with_other_hashes_clocks_and_speeds_run_the_same_batches(tmp_path):
+    """The first one writes metrics, too, and that looks at every client."""
+    (tmp_path / "metrics").mkdir()
+    shared = {
+        "FAIRLEAD_QUANTUM": "150", "FAIRLEAD_MAX_CLIENTS": "4", "FAIRLEAD_MAX_OVERTAKE": "100",
+        "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics"),
+    }  # fmt: skip
+
+    started = [
+        start(
+            tmp_path / str(rank),
+            script(),
+            "dlpm",
+            *FLAGS,
+            environment={**shared, "PYTHONHASHSEED": str(100 + rank)},
+            rank=rank,
+        )
+        for rank in range(RANKS)
+    ]
+    ran = [collect(each) for each in started]
+
+    for rank in range(1, RANKS):
+        assert ran[rank] == ran[0], rank
+    # All of it happened: retractions, prompts in chunks, metrics.
+    assert len(admissions(ran[0])) > REQUESTS
+    assert sum(len(batch.names) for batch in ran[0] if batch.is_prefill) > len(admissions(ran[0]))
+    assert any((tmp_path / "metrics").iterdir())
+
+
+@pytest.mark.e2e
+def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path):
+    """SGLang's own check compares what the ranks look up, store and evict, and ends them if they part."""
+    environment = {
+        "FAIRLEAD_QUANTUM": "500",
+        "SGLANG_CPU_OMP_THREADS_BIND": "0|1",
+        "SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1",
+    }
+
+    with running(tmp_path, "dlpm", "--tp", "2", environment=environment) as server:
+        many, few = flood(server, requests=24, turns=2)
+        assert server.process.poll() is None
+        log = server.log
+
+    for rank in ("TP0", "TP1"):
+        assert f"{rank}] fairlead: scheduler dlpm" in log
+    assert "Traceback" not in log.partition("fired up")[2]
+    assert sum(answer.outputs for answer in [*many, *few]) == 26 * MAX_TOKENS
