@@ -21,6 +21,8 @@ _NAMED_IN: Final = {
     "both": ("vllm_xargs", "custom_params"),
     "none": (),
 }
+# Of which SGLang makes a request's `routing_key`; callers' own are kept from engines.
+_HEADER: Final = b"x-smg-routing-key: %b\r\n"
 
 
 def _fields(
@@ -40,6 +42,7 @@ class Additions:
     def __init__(self, settings: GatewaySettings) -> None:
         named_in = _NAMED_IN[settings.identity_field]
         self._names_client = bool(named_in)
+        self._has_header = "custom_params" in named_in
         self._fields = lru_cache(_READY)(partial(_fields, named_in))
         # Where it is not, streamed tokens are counted as they pass.
         self._asks_usage = settings.usage_field != "none"
@@ -62,3 +65,13 @@ class Additions:
         named = client if self._names_client and surface.identity else None
         salt = call.salt if self._isolation is not None and surface.charged else None
         return self._fields(named, salt, ask_usage)  # keywords would cost more than the look-up
+
+    def lines_to(self, lines: bytes, call: Call, client: ClientId) -> bytes:
+        """The headers for this request; on paths where SGLang knows no such field, with the client.
+
+        A header is ASCII, and blanks around it are nobody's: a client of such a name is anonymous there.
+        """
+        if not (call.surface.named_by_header and self._has_header):
+            return lines
+        fits = client.isascii() and client == client.strip()
+        return lines + _HEADER % client.encode() if fits else lines

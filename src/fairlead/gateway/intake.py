@@ -232,7 +232,7 @@ class Intake:
             caller=connection,
             ticket=ticket,
             target=request.head.target,
-            lines=request.lines,
+            lines=self._additions.lines_to(request.lines, call, client),
             body=body,
             hide_usage=hide_usage,
             prompt=read.prompt,

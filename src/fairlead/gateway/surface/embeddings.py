@@ -1,7 +1,7 @@
 """/v1/embeddings: texts or their tokens in, vectors out.
 
-Engines take no identity with them, so only the gateway's own queueing is fair for them (DESIGN 5),
-and they report no cached tokens: what they take is charged whole.
+vLLM takes no identity with them, so before it only the gateway's own queueing is fair for them (DESIGN
+5), and engines report no cached tokens: what they take is charged whole.
 """
 
 from fairlead.gateway.surface.errors import openai_error, openai_event
@@ -21,6 +21,7 @@ EMBEDDINGS = Surface(
     read_prompt=_read_prompt,
     default_limit=1,
     identity=False,
+    named_by_header=True,
     cached=False,
     read_usage=pooling_usage,
     scan_usage=scanned_usage,

@@ -71,6 +71,7 @@ def _read_text(document: Document) -> str | None:
 MESSAGES = Surface(
     name="messages",
     read_prompt=_read_prompt,
+    named_by_header=True,
     limits=("max_tokens",),
     streamed=_STREAMED,
     read_usage=message_usage,

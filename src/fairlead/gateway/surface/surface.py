@@ -46,6 +46,7 @@ class Surface:
     limits: tuple[str, ...] = ()  # the fields that limit the output, the first that is set wins
     default_limit: int = UNLIMITED
     identity: bool = True  # engines take `vllm_xargs` here
+    named_by_header: bool = False  # SGLang takes the client here, and in no field
     usage_option: bool = False  # ... and `stream_options.include_usage`
     cached: bool = True  # prompts stay in the engines' prefix caches
     charged: bool = True  # a model runs

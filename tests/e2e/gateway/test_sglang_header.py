@@ -1,0 +1,55 @@
+"""Where SGLang takes the client as a header and in no field of the body: Anthropic's messages, embeddings."""
+
+import json
+
+import pytest
+
+from fairlead.gateway.additions import Additions
+from fairlead.gateway.openai import read_call
+from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.surface import SURFACES
+from tests.e2e.gateway.path_scripts import PATHS, any_path
+from tests.e2e.gateway.world import World, play
+
+NAMED_BY_HEADER = ("/v1/messages", "/v1/messages?beta=true", "/v1/embeddings")
+HEADER = "x-smg-routing-key"
+
+
+def heads(tenant: str, *, identity_field: str) -> dict[str, list[str]]:
+    """Of each path: who its engine was told in the header; the caller claims to be somebody else."""
+    found: dict[str, list[str]] = {}
+
+    async def story(world: World) -> None:
+        for path, fields in PATHS.items():
+            body = json.dumps({"model": "m", **fields}).encode()
+            claims = {"x_smg_tenant_id": tenant, "x_smg_routing_key": "mallory"}
+            assert (await world.ask(path, body, **claims)).status == 200, path
+            lines = world.received()[-1].head.lower().splitlines()
+            found[path] = [
+                line.partition(": ")[2] for line in lines if line.startswith(f"{HEADER}:")
+            ]
+
+    play(story, any_path, identity_field=identity_field, trust_tenant_header=True)
+    return found
+
+
+@pytest.mark.parametrize("identity_field", ["sglang", "both"])
+def test_there_the_engine_is_told_by_the_header(identity_field: str) -> None:
+    told = heads("alice", identity_field=identity_field)
+
+    assert {path for path, names in told.items() if names} == set(NAMED_BY_HEADER)
+    assert [told[path] for path in NAMED_BY_HEADER] == [["alice"]] * 3
+
+
+@pytest.mark.parametrize("identity_field", ["vllm", "none"])
+def test_engines_of_another_make_get_no_such_header(identity_field: str) -> None:
+    assert not any(heads("alice", identity_field=identity_field).values())
+
+
+@pytest.mark.parametrize("name", ["älice", " alice", "alice "])
+def test_a_name_that_no_header_can_carry_is_left_out(name: str) -> None:
+    """Blanks around it would be cut off, and the rest of it may be somebody else's name."""
+    additions = Additions(GatewaySettings(identity_field="sglang"))
+    call = read_call(b'{"model":"m","input":"hi"}', SURFACES[b"/v1/embeddings"])
+
+    assert additions.lines_to(b"a: b\r\n", call, name) == b"a: b\r\n"
