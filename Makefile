@@ -11,7 +11,7 @@ ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
 MINUTES ?= 20
 
-.PHONY: serve test check bench fuzz soak compiled docs demo nightly sglang install install-dev install-programs
+.PHONY: serve test check bench fuzz soak compiled docs demo nightly sglang bench-sglang install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -56,6 +56,13 @@ sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's te
 	@$(PYTHON) scripts/install_sglang_cpu.py
 	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang
 	FAIRLEAD_SGLANG=$(CURDIR)/.venvs/sglang/bin/python $(BIN)/python -m pytest $(ARGS) tests/sglang
+
+bench-sglang: install-dev  ## SGLang beside its own lpm: the floods on real servers, and what scheduling costs
+	@$(PYTHON) scripts/install_sglang_cpu.py
+	.venvs/sglang/bin/python -m benchmarks.micro.sglang_schedule
+	FAIRLEAD_SGLANG=.venvs/sglang/bin/python $(BIN)/python -m benchmarks.one_engine
+	$(BIN)/python -m benchmarks.sglang_figure
+	$(BIN)/python -m benchmarks.readme
 
 install:
 	@$(INSTALL) --extras gateway,vllm

@@ -10,30 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
+from benchmarks import sglang_page
+from benchmarks.committed import RESULTS, ROOT, load, provenance, spread
+
 README = ROOT / "README.md"
-
-
-def load(name: str) -> dict[str, Any]:
-    """A committed run."""
-    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return content
-
-
-def spread(values: list[float], form: str) -> str:
-    """Median, and the least and greatest in brackets."""
-    shown = [format(value, form) for value in (median(values), min(values), max(values))]
-    return f"{shown[0]} ({shown[1]} to {shown[2]})"
-
-
-def provenance(run: dict[str, Any]) -> str:
-    """Machine and commit of a run."""
-    machine = run["machine"]
-    return f"{machine['processor']}, {machine['cores']} cores, commit `{run['commit']}`"
 
 
 def demo() -> str:
@@ -268,6 +250,11 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"demo": demo, "papers": papers, "sim": sim, "bench": bench},
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
     ROOT / "docs" / "reference" / "faults.md": {"soak": soak},
+    ROOT / "docs" / "reference" / "sglang.md": {
+        "flood": sglang_page.flood,
+        "ageing": sglang_page.ageing,
+        "cost": sglang_page.cost,
+    },
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)
         for study in (

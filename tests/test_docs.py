@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from benchmarks import readme
+from benchmarks import readme, sglang_figure
 
 from fairlead.core.radix_tree import RadixTree
 from fairlead.gateway import settings
@@ -81,3 +81,9 @@ def test_the_scheduler_of_the_how_to_works():
 @pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
 def test_the_numbers_of_a_page_are_those_of_the_committed_runs(page):
     assert readme.filled(page) == page.read_text(), "python -m benchmarks.readme writes them"
+
+
+def test_the_curves_are_of_the_committed_run():
+    drawn = sglang_figure.FIGURE.read_bytes()
+
+    assert sglang_figure.made_of().encode() in drawn, "python -m benchmarks.sglang_figure draws them"

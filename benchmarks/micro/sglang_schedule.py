@@ -14,7 +14,7 @@ keeps its length; all lanes have the same queue and take their steps in turns.
 
 lpm is measured without its limit of 128 waiting, or there would be nothing to compare, and as it stands
 (`capped`). SGLang's own walk, its match of the four that are admitted, the memory check, making the list
-anew and the forward pass are left out of all lanes. CPU time of the process, which has one thread that computes.
+anew and the forward pass are left out of all lanes. CPU time of the process, one thread of which computes.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,7 +43,8 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Service
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.tree import CORE_VARIABLE, EngineTree, want_python_core
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, choose_core
+from fairlead.engines.sglang.tree import EngineTree
 from fairlead.schedulers.dlpm import DLPM
 
 PREFIXES, SHARED = 50, 0.8
@@ -50,7 +52,7 @@ CLIENTS, ADMITTED, OUTPUTS = 20, 4, 16
 VOCABULARY = 128_000
 UNMEASURED = 2  # first steps: they meet a queue that nobody has looked at
 CAPPED_LOOKS = 64  # the refresh of waiting prefixes is in every 32nd
-LANE_S = 12.0  # after so many seconds of its looks a lane takes no more than LEAST
+LANE_S = 4.0  # after so many seconds of its looks a lane takes no more than LEAST
 LEAST = 3
 
 Tokens = array  # "array[int]" where it could be said
@@ -86,7 +88,7 @@ class Lane:
     def __init__(self, core: str, prompts: Prompts, *, is_warm: bool, tokens: int) -> None:
         self.cache = RealCache("unified", core=core, tokens=tokens)
         # The numbers of slots are never used again: to give back some of so many copies all of them.
-        self.cache.tree.token_to_kv_pool_allocator.free = lambda slots: None
+        self.cache.tree.token_to_kv_pool_allocator.free = lambda _: None
         self.prompts, self.is_warm, self.number = prompts, is_warm, 0
         self.seconds: dict[str, list[float]] = {"look": [], "arrival": [], "after": [], "step": []}
         if is_warm:
@@ -243,9 +245,9 @@ def measure(waiting: int, length: int, seed: int, passes: int, *, is_warm: bool)
 
 
 def plug_in_core() -> str:
-    """The tree core that the plug-in has SGLang use."""
+    """What the plug-in has SGLang choose its tree core by: Rust, where it can be followed."""
     chosen: dict[str, str] = {}
-    want_python_core(chosen)
+    choose_core(chosen, has_host_cache=False)
     return chosen.get(CORE_VARIABLE, "rust")
 
 
@@ -287,7 +289,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, nargs="+", default=[500, 2000, 20_000])
     parser.add_argument("--cache", nargs="+", default=["warm", "cold"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("--dry", action="store_true", help="write no results")
     options = parser.parse_args()
     os.environ.pop(CORE_VARIABLE, None)
@@ -298,7 +300,8 @@ def main() -> None:
     schedule_policy.get_memory = lambda: SimpleNamespace(radix_eviction_policy="lru")
     runs = list(cells(options))
     if not options.dry:
-        write_rows("sglang_schedule", summary(runs), runs=runs, plug_in_tree=plug_in_core())
+        about = {"plug_in_tree": plug_in_core(), "sglang": version("sglang")}
+        write_rows("sglang_schedule", summary(runs), runs=runs, **about)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,18 @@
-"""One tenant floods a real SGLang, another asks now and then: under each policy, side by side.
-
-    .venvs/sglang/bin/python -m tests.sglang.flood [fcfs lpm dlpm]
+"""One tenant floods a real SGLang, another asks now and then; `benchmarks.one_engine` measures a longer one.
 
 The flood is 48 requests at once that share a prefix of some 1,350 tokens; the other tenant asks for one
-completion after the other, each with a prompt of its own. Seconds depend on the machine and on what else
-runs there; what to look at is how the tenants' seconds compare, and the cached tokens.
+completion after the other, each with a prompt of its own.
 """
 
 import random
-import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import NamedTuple
 
-from tests.sglang.server import Answer, Server, running
+from tests.sglang.server import Answer, Server
 
 FLOOD, TURNS = 48, 6
 MAX_TOKENS = 16
-QUANTUM = 500  # tokens of service; the flood takes about 80 for each request
 
 
 class Flooded(NamedTuple):
@@ -54,38 +47,3 @@ def flood(server: Server, *, requests: int = FLOOD, turns: int = TURNS) -> Flood
     for thread in threads:
         thread.join()
     return done
-
-
-def main(policies: list[str]) -> None:
-    """Print a row for each policy."""
-    show("policy", "flood s", "other s", "worst s", "in all s", "cached")
-    for policy in policies:
-        environment = {"FAIRLEAD_QUANTUM": str(QUANTUM)}
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            running(Path(folder), policy, environment=environment) as server,
-        ):
-            for _ in range(2):  # twice, to see how much is chance
-                server.forget()
-                started_s = time.monotonic()
-                many, few = flood(server)
-                took_s = max(answer.ended_s for answer in [*many, *few]) - started_s
-                worst_s = max(answer.seconds for answer in few)
-                cached = sum(answer.cached for answer in [*many, *few])
-                seconds = (mean(many), mean(few), worst_s, took_s)
-                show(policy, *(f"{each:.2f}" for each in seconds), str(cached))
-
-
-def show(*cells: str) -> None:
-    """A row of the table."""
-    sys.stdout.write("  ".join(f"{cell:>8}" for cell in cells) + "\n")
-    sys.stdout.flush()
-
-
-def mean(answers: list[Answer]) -> float:
-    """Seconds from asking to the whole answer."""
-    return sum(answer.seconds for answer in answers) / len(answers)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:] or ["fcfs", "lpm", "dlpm"])

@@ -1,0 +1,255 @@
+"""The two-tenant flood on one engine, vLLM's and SGLang's, with nothing but the plug-in.
+
+    FAIRLEAD_SGLANG=.venvs/sglang/bin/python python -m benchmarks.one_engine
+
+Both are real servers of one demo model on CPU with 4 running requests and 4,096 tokens of KV. The tenants
+are those of `fairlead demo`, at half as many callers for half as many engines: heavy keeps 30 requests in
+flight, light 8, and the prefixes of both do not fit into the cache together. No gateway: a field of the
+body says whose request it is. SGLang's fcfs and lpm are its own; vLLM has no lpm, so there it is ours.
+
+The second load is the case of SGLang's issue 31954: one tenant, most of whose requests share a prefix, and
+a few do not. Rounds take the policies in turns, each from a fresh server, each round with its own seed.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.sglang.server import PYTHON, running
+
+from benchmarks.record import write_rows
+from fairlead.engines import local
+from fairlead.experiments.demo import two_tenants as flood
+from fairlead.experiments.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
+
+CALLERS = {name: callers // 2 for name, callers in flood.CALLERS.items()}
+HOT, COLD = "hot", "cold"
+ONE_TENANT = {HOT: 16, COLD: 2}
+MAX_OVERTAKE = 1000  # tokens of service; a hot request takes about 90
+WARM_UP_S = 6.0
+VLLM, SGLANG = "vllm", "sglang"
+SGLANG_FLAGS = (
+    "--max-total-tokens", str(flood.KV_TOKENS), "--stream-interval", str(flood.STREAM_INTERVAL),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One server: the engine, its policy, and what the plug-in is told; the loads it is put under."""
+
+    engine: str
+    policy: str
+    loads: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+FLOOD, MIXED = "two tenants", "one tenant"
+CASES = (
+    Case(SGLANG, "fcfs", (FLOOD,)),
+    Case(SGLANG, "lpm", (FLOOD, MIXED)),
+    Case(SGLANG, "dlpm", (FLOOD, MIXED)),
+    Case(SGLANG, "dlpm", (MIXED,), {"FAIRLEAD_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
+    Case(VLLM, "fcfs", (FLOOD,)),
+    Case(VLLM, "lpm", (FLOOD,)),
+    Case(VLLM, "dlpm", (FLOOD,)),
+)
+
+
+def named(body: bytes, client: str) -> bytes:
+    """The body with its client, as each plug-in reads it."""
+    said = json.loads(body)
+    return json.dumps(
+        {**said, "custom_params": {"fair_client": client}, "vllm_xargs": {"fair_client": client}}
+    ).encode()
+
+
+def two_tenants(seed: int) -> tuple[Tenant, ...]:
+    """Those of the demo."""
+
+    def bodies(name: str) -> Callable[[int], Iterator[bytes]]:
+        made = flood.bodies(name, seed)
+        return lambda caller: (named(body, name) for body in made(caller))
+
+    return tuple(
+        Tenant(name=name, key="none", callers=callers, bodies=bodies(name))
+        for name, callers in CALLERS.items()
+    )
+
+
+def one_tenant(seed: int) -> tuple[Tenant, ...]:
+    """Callers with one system prompt, and callers with another one each time; one client to the engine."""
+
+    def bodies(name: str) -> Callable[[int], Iterator[bytes]]:
+        shared = words(random.Random(f"{seed} {name}"), flood.PREFIX_WORDS)
+
+        def ask(caller: int) -> Iterator[bytes]:
+            own = random.Random(f"{seed} {name} {caller}")
+            while True:
+                system = shared if name == HOT else words(own, flood.PREFIX_WORDS)
+                question = words(own, flood.QUESTION_WORDS)
+                yield named(request(system, question), "one")
+
+        return ask
+
+    return tuple(
+        Tenant(name=name, key="none", callers=callers, bodies=bodies(name))
+        for name, callers in ONE_TENANT.items()
+    )
+
+
+def words(rng: random.Random, count: int) -> str:
+    return " ".join(rng.choices(flood.WORDS, k=count))
+
+
+def request(system: str, question: str) -> bytes:
+    """As the demo asks."""
+    return json.dumps(
+        {
+            "model": local.DEMO,
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": question},
+            ],
+            "max_tokens": flood.OUTPUT_TOKENS,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ).encode()
+
+
+TENANTS = {FLOOD: two_tenants, MIXED: one_tenant}
+
+
+async def under_load(port: int, tenants: tuple[Tenant, ...], seconds: float) -> list[Served]:
+    """What the callers saw. Raises EngineFailed... never: failures are counted by who is missing."""
+    loop = ClosedLoop(host=local.HOST, port=port, tenants=tenants)
+    await loop.run(WARM_UP_S + seconds)
+    assert not loop.failures, loop.failures[:3]
+    return loop.records
+
+
+def run(case: Case, load: str, port: int, seed: int, seconds: float) -> dict[str, Any]:
+    """One load on one server that is up; both tenants' latencies and what was cached."""
+    begin_us = now_us() + round(WARM_UP_S * 1e6)
+    records = asyncio.run(under_load(port, TENANTS[load](seed), seconds))
+    window = (begin_us, begin_us + round(seconds * 1e6))
+    row: dict[str, Any] = {
+        "engine": case.engine, "policy": case.policy, "load": load, "seed": seed,
+        "settings": dict(case.settings),
+    }  # fmt: skip
+    if load == FLOOD:
+        result = flood.summarize(case.policy, "none", records, window, failures=0)
+        row |= {key: value for key, value in asdict(result).items() if key not in {"router", "gap"}}
+    names = dict.fromkeys(record.tenant for record in records)
+    row["callers"] = {name: waits(records, name, window) for name in names}
+    show(row)
+    return row
+
+
+def waits(records: list[Served], name: str, window: tuple[int, int]) -> dict[str, Any]:
+    """Of all that were under way in the window, with all their waiting; milliseconds."""
+    known = [
+        record
+        for record in records
+        if record.tenant == name and record.sent_us < window[1] and window[0] <= record.done_us
+    ]
+    took = sorted((record.done_us - record.sent_us) / 1e3 for record in known)
+    first = sorted((record.first_us - record.sent_us) / 1e3 for record in known)
+    prompt_len = sum(record.prompt_len for record in known)
+    return {
+        "answered": sum(window[0] <= record.done_us < window[1] for record in known),
+        "latency_ms_mean": round(sum(took) / len(took), 1),
+        "latency_ms_p50": round(took[len(took) // 2], 1),
+        "latency_ms_p95": round(took[len(took) * 95 // 100], 1),
+        "latency_ms_max": round(took[-1], 1),
+        "first_token_ms_mean": round(sum(first) / len(first), 1),
+        "hit_rate": round(sum(record.cached_len for record in known) / prompt_len, 4),
+    }
+
+
+def show(row: dict[str, Any]) -> None:
+    about = f"{row['engine']:7} {row['policy']:5} {row['load']:12} seed {row['seed']}"
+    hits = f"hit rate {row['hit_rate']:.3f}" if "hit_rate" in row else ""
+    print(about, row["settings"] or "", hits, flush=True)
+    for name, values in row["callers"].items():
+        print(f"    {name:6}", "  ".join(f"{key} {value:,}" for key, value in values.items()))
+
+
+@contextlib.contextmanager
+def server(case: Case, folder: Path) -> Iterator[int]:
+    """The port of a server that answers; stopped at the end."""
+    if case.engine == SGLANG:
+        told = {"FAIRLEAD_QUANTUM": str(flood.QUANTUM), **case.settings}
+        with running(folder, case.policy, *SGLANG_FLAGS, environment=told) as started:
+            yield started.port
+        return
+    (port,) = local.free_ports(1)
+    options = local.EngineOptions(
+        scheduler=case.policy,
+        quantum=flood.QUANTUM if case.policy == "dlpm" else None,
+        arguments=("--stream-interval", str(flood.STREAM_INTERVAL)),
+        api_key="none",
+    )
+    model = local.find_model(options.model)
+    with (folder / "vllm.log").open("wb") as log:
+        process = subprocess.Popen(
+            local.command(options, model, number=0, port=port),
+            env=local.environment(options, model, folder),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        while not local.completes(port, model.name, options.api_key):
+            assert process.poll() is None, (folder / "vllm.log").read_text()[-4000:]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def sglang_version() -> str:
+    """Of the environment that runs it."""
+    ask = "import importlib.metadata as m; print(m.version('sglang'))"
+    return subprocess.run(
+        [PYTHON, "-c", ask], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--engines", nargs="+", default=[VLLM, SGLANG])
+    parser.add_argument("--loads", nargs="+", default=[FLOOD, MIXED])
+    parser.add_argument("--dry", action="store_true", help="write no results")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for seed, case in itertools.product(range(options.rounds), CASES):
+        loads = [load for load in case.loads if load in options.loads]
+        if case.engine in options.engines and loads:
+            with tempfile.TemporaryDirectory() as folder, server(case, Path(folder)) as port:
+                rows += [run(case, load, port, seed, options.seconds) for load in loads]
+    if not options.dry:
+        settings = {
+            "callers": CALLERS, "one_tenant": ONE_TENANT, "quantum": flood.QUANTUM,
+            "warm_up_s": WARM_UP_S, "seconds": options.seconds, "kv_tokens": flood.KV_TOKENS,
+        }  # fmt: skip
+        write_rows("one_engine", rows, sglang=sglang_version(), **settings)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

