@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import install_vllm_cpu as machinery
-from install_vllm_cpu import ROOT, TORCH_HINT, InstallError, one_at_a_time, pip
+from install_vllm_cpu import ROOT, TORCH_HINT, InstallError, pip
 
 SGLANG_VERSION = "0.5.23"
 # Not the one that its metadata names, which is for CUDA: its Rust tree runs beside 2.11 to 2.14.
@@ -45,16 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     default = ROOT / ".venvs" / "sglang"
     parser.add_argument("--venv", type=Path, default=default, help="the environment")
     options = parser.parse_args(argv)
-    try:
-        with one_at_a_time():
-            install(options.venv.absolute())
-    except InstallError as error:
-        print(f"install: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("\ninstall: interrupted; run the same command again to finish", file=sys.stderr)
-        return 130
-    return 0
+    return machinery.status_of(lambda: install(options.venv.absolute()))
 
 
 def install(env: Path) -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,11 +41,20 @@ class InstallError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Install what was asked for; 0 when everything is there."""
     options = parse(argv)
+
+    def work() -> None:
+        install(options.venv.resolve(), options.vllm, sorted(set(options.extras.split(","))))
+        for version in options.bare:
+            unpack_bare(options.venv.resolve(), version)
+
+    return status_of(work)
+
+
+def status_of(work: Callable[[], None]) -> int:
+    """Do it, alone, and say in a line what is in its way; the exit status."""
     try:
         with one_at_a_time():
-            install(options.venv.resolve(), options.vllm, sorted(set(options.extras.split(","))))
-            for version in options.bare:
-                unpack_bare(options.venv.resolve(), version)
+            work()
     except InstallError as error:
         print(f"install: {error}", file=sys.stderr)
         return 1

@@ -5,7 +5,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from fairlead.engines.demo_model import demo_model
 from fairlead.engines.local import HOST, free_ports
+from tests import process_group
 
 # SGLang's python, where the tests run in another: those of the gateway do.
 PYTHON = os.environ.get("FAIRLEAD_SGLANG", sys.executable)
@@ -81,11 +81,7 @@ class Server:
 
     def stop(self) -> None:
         """The whole group, and gone when this returns."""
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, sign)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(STOP_TIMEOUT_S)
+        process_group.end(self.process, within_s=STOP_TIMEOUT_S)
 
     def wait_until_it_answers(self) -> None:
         """A log line or an open port proves nothing: only a completion does."""

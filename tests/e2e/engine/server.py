@@ -4,16 +4,16 @@ import contextlib
 import http.client
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fairlead.engines.demo_model import demo_model
 from fairlead.engines.local import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
+from tests import process_group
 
 START_TIMEOUT_S = 420.0
 STOP_TIMEOUT_S = 20.0
@@ -23,7 +23,12 @@ KEYS = "alice:key-a,bob:key-b"
 class Server:
     """Started by `running`; `log` is all it said."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, object],
+        flags: Sequence[str] = ("--middleware", "fairlead.engines.vllm.ClientIdentity"),
+    ) -> None:
         (self.port,) = free_ports(1)
         counters = folder / "counters"
         counters.mkdir()
@@ -33,9 +38,8 @@ class Server:
             "--model", str(demo_model()), "--served-model-name", "demo",
             "--host", HOST, "--port", str(self.port), *CPU_FLAGS, *DEMO_FLAGS,
             "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
-            "--middleware", "fairlead.engines.vllm.ClientIdentity",
             "--additional-config", json.dumps({"fairlead": dict(settings)}),
-            "--enable-prompt-tokens-details",
+            "--enable-prompt-tokens-details", *flags,
         ]  # fmt: skip
         environment = {
             **os.environ, **QUIET,
@@ -52,14 +56,7 @@ class Server:
         return self._log.read_text(errors="replace")
 
     def stop(self) -> None:
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, sign)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(STOP_TIMEOUT_S)
-        # Whatever the server left behind in its group.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        process_group.end(self.process, within_s=STOP_TIMEOUT_S)
 
     def wait_until_it_answers(self) -> None:
         """A log line or an open port proves nothing: only a completion does."""
@@ -101,8 +98,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(folder: Path, **settings: object) -> Iterator[Server]:
-    server = Server(folder, settings)
+def running(
+    folder: Path, *, flags: Sequence[str] | None = None, **settings: object
+) -> Iterator[Server]:
+    """By default clients are told apart by their keys; other `flags` are instead of that one."""
+    server = Server(folder, settings) if flags is None else Server(folder, settings, flags)
     try:
         yield server
     finally:

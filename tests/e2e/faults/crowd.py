@@ -48,13 +48,13 @@ class Crowd:
             if told.status != 200:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def until(self, condition: Callable[[Census], bool], *, within_s: float = 30) -> None:
+    async def until(self, condition: Callable[[Census], bool], *, within_s: float = 60) -> None:
         """Go on until the census says so."""
         async with asyncio.timeout(within_s):
             while not condition(self.census):
                 await asyncio.sleep(0.01)
 
-    async def more(self, answers: int, *, within_s: float = 30) -> None:
+    async def more(self, answers: int, *, within_s: float = 60) -> None:
         """Go on until there are so many more requests that have ended."""
         enough = self.census.offered + answers
         await self.until(lambda census: census.offered >= enough, within_s=within_s)

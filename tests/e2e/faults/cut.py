@@ -25,9 +25,9 @@ NEAR, FAR = "10.9.0.1", "10.9.0.2"
 PLACES = 4
 CALLERS = 24
 PATIENCE = {
-    "connect_timeout_secs": 1.0,
+    "connect_timeout_secs": 2.0,
     "health_check_interval_secs": 0.2,
-    "health_check_timeout_secs": 0.5,
+    "health_check_timeout_secs": 1.5,
     "first_byte_timeout_secs": 2.0,
     "idle_timeout_secs": 2.0,
 }

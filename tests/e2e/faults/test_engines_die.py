@@ -17,7 +17,7 @@ PLACES = 4
 # An engine that is stopped is noticed by its silence.
 PATIENCE = {
     "health_check_interval_secs": 0.1,
-    "health_check_timeout_secs": 0.5,
+    "health_check_timeout_secs": 1.5,
     "first_byte_timeout_secs": 3.0,
     "idle_timeout_secs": 3.0,
 }

@@ -66,7 +66,7 @@ def test_a_gateway_that_is_told_to_end_answers_all_it_has_accepted(
             await crowd.more(100)
             process.signal(signal.SIGTERM)
             assert process.child is not None
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await process.child.wait() == 0
             await crowd.until(lambda census: census[Fate.UNREACHED] > CALLERS)
             await asyncio.gather(*(idle(one) for one in both))

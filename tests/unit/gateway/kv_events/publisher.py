@@ -32,7 +32,7 @@ class Publisher:
 
     def _bind(self, socket: Any, port: int) -> int:
         socket.set(zmq.LINGER, 0)
-        until = time.monotonic() + 4
+        until = time.monotonic() + 20
         while True:
             try:
                 socket.bind(f"tcp://127.0.0.1:{port or '*'}")
