@@ -1,0 +1,1 @@
+"""Tenants that are LoRA adapters, on a real vLLM."""

@@ -1,0 +1,160 @@
+"""Three LoRA adapters on a real vLLM that computes one at a time: whose turn it is, and who pays.
+
+What is asserted is who ended before whom and what was charged, never how many seconds it took.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("vllm")
+pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
+
+from fairlead.engines.demo_adapters import RANK, make_adapter  # noqa: E402
+from fairlead.engines.local import HOST  # noqa: E402
+from fairlead.gateway.settings import GatewaySettings  # noqa: E402
+from tests.e2e.engine.server import Server, running  # noqa: E402
+from tests.e2e.paths.conftest import post, serving  # noqa: E402
+
+ADAPTERS = ("a", "b", "c")
+TURN = 400  # tokens of service; one request of the flood takes some 50
+FLOOD = 40
+STORY = "The quick brown fox jumps over the lazy dog."
+
+
+class Ended(NamedTuple):
+    model: str
+    usage: Any
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lora")
+    modules = [f"{name}={make_adapter(folder, name)}" for name in ADAPTERS]
+    flags = (
+        "--enable-lora", "--max-loras", "1", "--max-cpu-loras", "3", "--max-lora-rank", str(RANK),
+        "--lora-modules", *modules,
+    )  # fmt: skip
+    with running(folder, flags=flags, quantum=200, adapter_turn=TURN) as one:
+        one.wait_until_it_answers()
+        yield one
+
+
+def asked(server: Server, models: Iterable[str], done: list[Ended]) -> list[threading.Thread]:
+    """One request for each, all under way at once; `done` is in the order in which they end."""
+
+    def ask(number: int, model: str) -> None:
+        status, answer = server.complete(
+            f"{number} {STORY}", key=None, model=model, max_tokens=12 + number % 5
+        )
+        assert status == 200, answer
+        done.append(Ended(model, answer["usage"]))
+
+    threads = [threading.Thread(target=ask, args=each) for each in enumerate(models)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def place(done: list[Ended], model: str) -> int:
+    """How many ended before the model's first."""
+    return [each.model for each in done].index(model)
+
+
+def turns(server: Server) -> float:
+    lines = server.call("GET", "/metrics").read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairlead_adapter_tu"))
+
+
+def test_each_adapter_is_a_model_of_its_own_and_a_client(server):
+    """Asked the same, they answer otherwise; and what they answered is what they are charged for."""
+    kinds = ("extend_tokens_total", "cached_tokens_total", "output_tokens_total")
+    clients = (*ADAPTERS, "anonymous")
+    before = {client: [server.counted(client, kind) for kind in kinds] for client in clients}
+    said, usage = {}, {}
+    for model, client in zip((*ADAPTERS, "demo"), clients, strict=True):
+        _, answer = server.complete(STORY, key=None, model=model, max_tokens=9, temperature=0)
+        said[model] = answer["choices"][0]["text"]
+        usage[client] = answer["usage"]
+
+    assert len(set(said.values())) == 4, said
+    until(lambda: server.counted("anonymous", kinds[2]) == before["anonymous"][2] + 9)
+    for client in clients:
+        extend, cached, output = (
+            server.counted(client, kind) - was
+            for kind, was in zip(kinds, before[client], strict=True)
+        )
+        # Each has a cache of its own: the same tokens mean something else to another adapter.
+        assert cached == 0 and extend == usage[client]["prompt_tokens"] and output == 9
+
+
+def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
+    """Without turns the other's first would come after all of the flood."""
+    done: list[Ended] = []
+    before = turns(server)
+    flood = asked(server, ["a"] * FLOOD, done)
+    until(lambda: done)
+
+    others = asked(server, ["b", "demo"], done)
+    for thread in [*flood, *others]:
+        thread.join()
+
+    assert len(done) == FLOOD + 2
+    assert place(done, "b") < FLOOD / 2
+    assert place(done, "demo") < FLOOD / 2
+    assert turns(server) > before
+
+
+def test_two_floods_get_alike_while_both_last(server):
+    done: list[Ended] = []
+    first = asked(server, ["a"] * FLOOD, done)
+    until(lambda: done)
+    second = asked(server, ["b"] * FLOOD, done)
+    for thread in [*first, *second]:
+        thread.join()
+
+    counts = {"a": 0, "b": 0}
+    for each in done:
+        counts[each.model] += 1
+        if max(counts.values()) == FLOOD:
+            break
+    # b came when some of a had ended; from then on neither is ahead by much more than two turns.
+    assert min(counts.values()) > FLOOD / 2, counts
+
+
+def test_with_too_few_slots_nobody_is_frozen(server):
+    """Three adapters and the model at once, one slot, four seats: all are answered."""
+    done: list[Ended] = []
+
+    for thread in asked(server, [*ADAPTERS, "demo"] * 10, done):
+        thread.join()
+
+    models = [each.model for each in done]
+    assert sorted(models) == sorted([*ADAPTERS, "demo"] * 10)
+    # Nor does anybody wait for all of another: each has ended one before any has ended all.
+    assert all(place(done, model) < 30 for model in (*ADAPTERS, "demo"))
+
+
+def test_the_gateway_sends_an_adapters_requests_to_who_has_it(server):
+    """The gateway names nobody, as it knows no keys; so the adapter is the client."""
+    before = server.counted("b", "output_tokens_total")
+    settings = GatewaySettings(port=0, worker_urls=(f"http://{HOST}:{server.port}",))
+    body = {"prompt": STORY, "max_tokens": 7, "ignore_eos": True}
+    with serving(settings) as gateway:
+        answer = post(gateway.port, "/v1/completions", {**body, "model": "b"})
+        unknown = post(gateway.port, "/v1/completions", {**body, "model": "d"})
+
+    assert answer.status == 200 and json.loads(answer.body)["model"] == "b"
+    assert unknown.status == 404
+    until(lambda: server.counted("b", "output_tokens_total") == before + 7)
