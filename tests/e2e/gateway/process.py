@@ -33,8 +33,13 @@ class Process:
             env={**environment, **self.environment},
         )  # fmt: skip
         self.reading = asyncio.ensure_future(self.read())
-        await eventually(lambda: " is up" in self.said or self.reading.done(), within=60)
+        await eventually(lambda: self.serves or self.reading.done(), within=60)
         assert not self.reading.done(), self.said
+
+    @property
+    def serves(self) -> bool:
+        """It may hear of an engine before it listens."""
+        return " is up" in self.said and "listening on" in self.said
 
     async def read(self) -> None:
         assert self.child is not None and self.child.stderr is not None
