@@ -25,7 +25,7 @@ def test_units_are_whole_pages_and_tell_their_tokens(tokens, page_len, extra_key
     whole = len(tokens) // page_len * page_len
     assert len(units) * page_len == whole
     told = namespace if units else NOWHERE
-    assert to_tokens(units, page_len) == (array("q", tokens[:whole]), told)
+    assert to_tokens(units) == (array("q", tokens[:whole]), told)
 
 
 def test_prompts_of_two_namespaces_share_nothing():
@@ -45,7 +45,7 @@ def test_a_waiting_prompt_is_sglang_s_own_array():
     units = to_units(tokens, 1, NOWHERE)
 
     assert units.units() is tokens
-    assert to_tokens(units, 1)[0] is tokens
+    assert to_tokens(units)[0] is tokens
 
 
 def test_older_versions_keep_lists():

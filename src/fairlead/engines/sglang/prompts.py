@@ -6,8 +6,7 @@ Tokens stay in SGLang's own array: a prompt that waits takes no memory here, and
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from fairlead.core.request import Unit
 from fairlead.core.runs import Run, Runs
@@ -40,27 +39,34 @@ def to_units(tokens: Sequence[int], page_len: int, namespace: Namespace) -> Runs
     is_kept = isinstance(tokens, array) and tokens.typecode == "q"
     plain = cast("array[int]", tokens) if is_kept else array("q", tokens)
     units: array[int] | tuple[Unit, ...] = plain
-    if page_len > 1:
-        whole = len(plain) // page_len * page_len
-        units = tuple(zip(*[iter(plain[:whole])] * page_len, strict=True))
+    if page_len > 1:  # a page's bytes: an object for each, none for its tokens
+        whole, step = plain.tobytes(), plain.itemsize * page_len
+        units = tuple(whole[at : at + step] for at in range(0, len(whole) - step + 1, step))
     runs: list[Run] = [(units, 0, len(units))]
     if units and namespace != NOWHERE:
         runs = [(_First(namespace, units[0]), 0, 1), (units, 1, len(units) - 1)]
     return Runs(runs)
 
 
-def to_tokens(units: Runs, page_len: int) -> tuple["array[int]", Namespace]:
+def to_tokens(units: Runs) -> tuple["array[int]", Namespace]:
     """The tokens of a prompt in units, and its namespace. O(1) where `to_units` is, else O(tokens)."""
     namespace, found = NOWHERE, array("q")
     for segment, offset, length in units.runs:
         if isinstance(segment, _First):
-            namespace, plain = segment.namespace, _flat((segment.unit,), page_len)
+            namespace, plain = segment.namespace, _flat((segment.unit,))
         else:
             assert not offset and isinstance(segment, (tuple, array)) and length == len(segment)
-            plain = segment if isinstance(segment, array) else _flat(segment, page_len)
+            plain = segment if isinstance(segment, array) else _flat(segment)
         found = found + plain if found else plain
     return found, namespace
 
 
-def _flat(units: tuple[Unit, ...], page_len: int) -> "array[int]":
-    return array("q", units if page_len == 1 else chain.from_iterable(units))  # type: ignore[arg-type]
+def _flat(units: tuple[Any, ...]) -> "array[int]":
+    """Pages, or the one token that begins a namespace."""
+    found = array("q")
+    for unit in units:
+        if isinstance(unit, bytes):
+            found.frombytes(unit)
+        else:
+            found.append(unit)
+    return found

@@ -69,7 +69,7 @@ class EngineTree:
     def _match(self, tokens: Runs) -> int:
         if self._nodes is None or not tokens.length:
             return 0
-        flat, (extra_key, salt) = to_tokens(tokens, self.page_len)
+        flat, (extra_key, salt) = to_tokens(tokens)
         return self._nodes.match_len(RadixKey(flat, extra_key, cache_salt=salt)) // self.page_len
 
     # -- what changes, as the nodes tell it ------------------------------------------------------
