@@ -15,12 +15,16 @@ CLIENT_FIELD = "fair_client"  # of `custom_params`
 
 
 def client_of(req: Any, adapter_name: Callable[[Any], object] | None = None) -> ClientId:
-    """The client of a request; where nobody said, its LoRA adapter's name if `adapter_name` is given."""
-    if req.routing_key:
-        return client_name(req.routing_key)
+    """The client of a request; where nobody said, its LoRA adapter's name if `adapter_name` is given.
+
+    `anonymous` is what the gateway writes where nobody was named.
+    """
+    client = ANONYMOUS
     custom = req.sampling_params.custom_params
-    if isinstance(custom, dict) and (value := custom.get(CLIENT_FIELD)) is not None:
-        return client_name(value)
-    if adapter_name is not None and req.lora_id is not None:
+    if req.routing_key:
+        client = client_name(req.routing_key)
+    elif isinstance(custom, dict) and (value := custom.get(CLIENT_FIELD)) is not None:
+        client = client_name(value)
+    if client == ANONYMOUS and adapter_name is not None and req.lora_id is not None:
         return client_name(adapter_name(req) or req.lora_id)
-    return ANONYMOUS
+    return client

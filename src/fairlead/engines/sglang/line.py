@@ -5,7 +5,8 @@ sorted: while it walks, each step asks the scheduler who is next, and is answere
 asked (`admitted`, or skipped). So what is admitted is charged before anybody else is chosen, nothing is
 charged that was not, and no refill is granted for a choice that was only imagined.
 
-    passed over by the walk   held for this look: a LoRA adapter without a slot, a prefetch under way
+    passed over by the walk   held for this look: a prefetch under way
+    no slot for its adapter   set aside with all that want the adapter; in each look one of them is tried
     retracted                 comes back first, and pays nothing twice
     the list made anew        SGLang does that after each admission; who is missing then is gone
 """
@@ -19,7 +20,9 @@ from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler, State
 from fairlead.core.service import Service
+from fairlead.engines.adapter_turns import AdapterTurns, Taker
 from fairlead.engines.sglang.followers import Followers
+from fairlead.engines.sglang.slotless import Slotless
 from fairlead.errors import QueueFull
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 # Held requests after which a look ends: it must not cost as much as all that waits.
 HELD_PER_LOOK = 64
+# Set aside in one look, at most. Each is set aside once until its adapter has a slot, so this may be many.
+ASIDE_PER_LOOK = 1000
 
 
 class Host(Protocol):
@@ -44,6 +49,14 @@ class Host(Protocol):
         """What the client received since its metrics were last written, to be added to."""
         ...
 
+    def holds_slot(self, adder: Any, req: Any) -> bool:
+        """Whether what it was passed over for is not a LoRA slot; asked where there are any. O(running)."""
+        ...
+
+    def running(self) -> Iterable[Any]:
+        """SGLang's requests that run, and so hold LoRA slots; asked where there are any."""
+        ...
+
 
 @dataclass(slots=True)
 class Place:
@@ -57,10 +70,26 @@ class Place:
 
 
 class Line:
-    """From arrival to the end. `Any` is SGLang's request, `Request` is ours."""
+    """From arrival to the end. `Any` is SGLang's request, `Request` is ours.
 
-    def __init__(self, core: Scheduler, tree: "EngineTree", host: Host) -> None:
+    `lora_slots` is how many adapters run at once, the model itself being one; 0 without adapters.
+    """
+
+    def __init__(
+        self,
+        core: Scheduler,
+        tree: "EngineTree",
+        host: Host,
+        *,
+        lora_slots: int = 0,
+        turns: AdapterTurns | None = None,
+    ) -> None:
         self._core, self._tree, self._host = core, tree, host
+        self._lora_slots = lora_slots
+        self._turns = turns if turns is not None and lora_slots else AdapterTurns(turn_len=0)
+        self._slotless = Slotless()
+        self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
+        self._aside = 0  # set aside in this look
         self._followers = Followers(tree)
         self._order, self._turn = count(), count()
         self._places: dict[Any, Place] = {}  # by SGLang's request, running ones included
@@ -73,6 +102,11 @@ class Line:
     def __len__(self) -> int:
         """Who waits. O(1)."""
         return len(self._core)
+
+    @property
+    def adapter_turns(self) -> int:
+        """How often a LoRA adapter gave way. O(1)."""
+        return self._turns.turns
 
     @property
     def live(self) -> int:
@@ -89,7 +123,19 @@ class Line:
         for ours in held:
             if ours.id in self._core:
                 self._release(ours)
+        if self._lora_slots:
+            self._begin_slots()
         self._core.begin()
+
+    def _begin_slots(self) -> None:
+        """One of each client and adapter that had no slot is tried; perhaps an adapter gives way."""
+        self._full, self._aside = {}, 0
+        if self._turns.is_due:
+            places = [place for req in self._host.running() if (place := self._places.get(req))]
+            running = {place.ours.id: _taker(place) for place in places}
+            self._turns.look(self._lora_slots, running)
+        for ours in self._slotless.take():
+            self._release(ours)
 
     def expect_walk(self, adder: Any) -> None:
         """Whoever iterates next over the queue is the one who admits."""
@@ -107,21 +153,44 @@ class Line:
             self._proposed = place
             yield place.req
             if self._proposed is place:  # neither admitted nor refused: SGLang went on to the next
-                self._hold(place.ours)
+                self._passed_over(adder, place)
         self._proposed = None
 
     def _next(self, adder: Any) -> Place | None:
-        while len(self._held) < HELD_PER_LOOK:
+        while len(self._held) < HELD_PER_LOOK and self._aside < ASIDE_PER_LOOK:
             if not len(self._core) or not self._host.has_room(adder):
                 return None
             if (ours := self._core.propose()) is None:
                 return None
+            place = self._names[ours.id]
+            if self._lora_slots and self._has_no_slot(place.req.lora_id):
+                self._set_aside(place)
+                continue
             is_new = self._core.state(ours) is State.WAITING
             if not (is_new and self._followers.follows(ours)):
-                return self._names[ours.id]
+                return place
             self._hold(ours)
         self.cut_looks += 1
         return None
+
+    def _passed_over(self, adder: Any, place: Place) -> None:
+        """SGLang did not take it. If for want of a LoRA slot, then nobody who wants that adapter."""
+        if not self._lora_slots or self._host.holds_slot(adder, place.req):
+            self._hold(place.ours)
+            return
+        self._full[place.req.lora_id] = None
+        self._turns.contend()
+        self._set_aside(place)
+
+    def _has_no_slot(self, adapter: str | None) -> bool:
+        """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
+        return adapter in self._full or self._turns.forbids(adapter)
+
+    def _set_aside(self, place: Place) -> None:
+        is_paid = self._core.state(place.ours) is State.PREEMPTED
+        self._core.hold(place.ours)
+        self._slotless.add(_taker(place), place.ours, is_paid=is_paid)
+        self._aside += 1
 
     def admitted(self, req: Any) -> None:
         """It runs; what its cached prefix lacks is charged now, chunks that come later included."""
@@ -130,12 +199,18 @@ class Line:
             return
         ours, length = place.ours, len(req.full_untruncated_fill_ids)
         place.turn = next(self._turn)
-        if self._core.state(ours) is State.PREEMPTED:
-            # Paid for before; this is what the system recomputes.
-            self._core.admit(ours, extend_len=max(1, length - req.prefix_len))
-            return
-        extend_len = min(max(1, length - req.prefix_len), ours.input_len)
+        is_again = self._core.state(ours) is State.PREEMPTED
+        extend_len = max(1, length - req.prefix_len)
+        if not is_again:
+            extend_len = min(extend_len, ours.input_len)
         self._core.admit(ours, extend_len=extend_len)
+        if self._lora_slots:
+            taker = _taker(place)
+            self._turns.admitted(ours.id, taker, 0 if is_again else extend_len)
+            for more in self._slotless.take_like(taker):
+                self._release(more)
+        if is_again:  # paid for before; this is what the system recomputes
+            return
         place.extend_len = extend_len
         self._followers.compute(ours)
         service = self._host.received(ours.client)
@@ -163,6 +238,8 @@ class Line:
             if self._core.state(place.ours) is State.RUNNING:
                 self._followers.done(place.ours)
                 self._core.preempt(place.ours)
+                if self._lora_slots:
+                    self._turns.wants(place.ours.id, _taker(place))
             return
         tokens = req.origin_input_ids
         ours = Request(
@@ -178,7 +255,9 @@ class Line:
         except QueueFull:  # an exception here would end the engine: OTHER always has a place
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
-        self._places[req] = self._names[ours.id] = Place(req, ours)
+        place = self._places[req] = self._names[ours.id] = Place(req, ours)
+        if self._lora_slots:
+            self._turns.wants(ours.id, _taker(place))
 
     def adopt(self, reqs: Sequence[Any]) -> None:
         """SGLang has made its list anew: whoever is not in it waits no more.
@@ -201,6 +280,8 @@ class Line:
         if place := self._places.pop(req, None):
             del self._names[place.ours.id]
             self._followers.done(place.ours)
+            self._slotless.remove(place.ours.id)
+            self._turns.leaves(place.ours.id)
             if self._core.state(place.ours) is State.RUNNING:
                 self._give_back(place)
             self._core.cancel(place.ours)
@@ -226,6 +307,8 @@ class Line:
             if tokens > 0:  # fewer after a retraction that dropped them
                 place.charged += tokens
                 self._core.decode(place.ours, tokens)
+                if self._turns.is_contended:
+                    self._turns.emitted(place.ours.id, tokens)
                 self._host.received(place.ours.client).output_len += tokens
             if req.finished():
                 del self._places[req], self._names[place.ours.id]
@@ -249,3 +332,7 @@ class Line:
             left.remove(victim)
             chosen.append(self._names[victim.id].req)
         return chosen
+
+
+def _taker(place: Place) -> Taker:
+    return Taker(place.ours.client, place.req.lora_id)

@@ -14,7 +14,9 @@ The same decisions on all tensor-parallel ranks: nothing here depends on a clock
 
 import logging
 import os
+from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from sglang.srt.managers.schedule_batch import ScheduleBatch
@@ -41,7 +43,6 @@ logger = logging.getLogger("sglang.fairlead")
 
 # More are hardly ever retracted in one step; the choice costs O(running) for each.
 MAX_VICTIMS = 8
-LORA_VARIABLE = "FAIRLEAD_LORA_CLIENTS"
 
 
 def take_over(scheduler: Any, server_args: Any) -> None:
@@ -142,7 +143,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         )
         # Policies only read and listen, and that half of a RadixTree it has.
         self._fair = Scheduler(settings.policy(cast(RadixTree, self._fair_tree)))
-        self._line = Line(self._fair, self._fair_tree, self)
+        slots = self.max_loras_per_batch if self.enable_lora else 0
+        self._line = Line(
+            self._fair, self._fair_tree, self, lora_slots=slots, turns=settings.turns()
+        )
         self._fair_metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
         )
@@ -151,7 +155,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self.waiting_queue = self.waiting_queue  # from now on a FairQueue
         # Where all are owed alike SGLang's own choice is as good.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
-        self._names_adapters = bool(os.environ.get(LORA_VARIABLE))
+        self._names_adapters = settings.lora_clients is True
         # One rank speaks for all.
         self._writes_metrics = get_parallel().tp_rank == 0
         if not is_collected():
@@ -232,6 +236,16 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         """See `ClientMetrics.touch`; a rank that never writes them keeps nothing."""
         return self._fair_metrics.touch(client) if self._writes_metrics else Service()
 
+    def holds_slot(self, adder: Any, req: Any) -> bool:
+        """Whether its adapter is among those that `can_schedule_lora_req` is shown."""
+        in_batch = (each for each in adder.running_batch.reqs if not each.finished())
+        return any(each.lora_id == req.lora_id for each in chain(adder.can_run_list, in_batch))
+
+    def running(self) -> Iterable[Any]:
+        """Those whose adapters SGLang counts when it looks whom to admit."""
+        in_batch = [req for req in self.running_batch.reqs if not req.finished()]
+        return in_batch if self.chunked_req is None else [*in_batch, self.chunked_req]
+
     # -- inside ---------------------------------------------------------------------------------
 
     def _is_anyone_waiting(self) -> bool:
@@ -245,7 +259,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         return self.kv_event_lora_names.resolve(req.extra_key)
 
     def _fair_totals(self) -> Totals:
-        return Totals(self._fair.recomputed_len, self._fair.refill_rounds, self._line.cut_looks)
+        line = self._line
+        return Totals(
+            self._fair.recomputed_len, self._fair.refill_rounds, line.cut_looks, line.adapter_turns
+        )
 
     def _deficit_of(self, client: ClientId) -> float:
         return self._fair.policy.credit(client) / UNITS_PER_TOKEN

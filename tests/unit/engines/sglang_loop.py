@@ -1,0 +1,154 @@
+"""A stand-in for SGLang's loop, which needs no SGLang: it does with the queue what the real one does.
+
+That is what `_get_new_batch_prefill_raw` does: walk it, skip some, add one after the other until the first
+misfit, and make the list anew without those it added.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from fairlead.core.radix_tree import RadixTree
+from fairlead.core.runs import Runs
+from fairlead.core.scheduler import Scheduler
+from fairlead.core.service import Service
+from fairlead.engines.adapter_turns import AdapterTurns
+from fairlead.engines.sglang.line import Line
+from fairlead.engines.sglang.queue import FairQueue
+from fairlead.schedulers.dlpm import DLPM
+
+
+@dataclass(eq=False)
+class Req:
+    """The attributes of SGLang's `Req` that the line reads."""
+
+    client: str
+    tokens: list[int]
+    max_tokens: int = 4
+    prefix_len: int = 0
+    extend_end: int | None = None  # up to where its prompt is computed or being computed
+    output_ids: list[int] = field(default_factory=list)
+    is_over: bool = False
+    lora_id: str | None = None
+    extra_key = cache_salt = None
+
+    @property
+    def origin_input_ids(self) -> array:
+        return array("q", self.tokens)
+
+    @property
+    def full_untruncated_fill_ids(self) -> list[int]:
+        return self.tokens + self.output_ids
+
+    @property
+    def sampling_params(self) -> SimpleNamespace:
+        return SimpleNamespace(max_new_tokens=self.max_tokens)
+
+    def finished(self) -> bool:
+        return self.is_over
+
+
+class Cache(RadixTree):
+    """The tree of the engine: ours, with the two words more that the line asks."""
+
+    page_len = 1
+
+    def units(self, tokens: array, extra_key: None, salt: None) -> tuple[int, ...]:
+        return tuple(tokens)
+
+    def put(self, tokens: Iterable[int]) -> None:
+        prompt = Runs.of(tuple(tokens))
+        self.release(self.insert(self.acquire(prompt, 0), prompt, 0))
+
+
+class Engine:
+    """SGLang's side: the list, what runs, room for `room` prompt tokens in a batch, and LoRA slots."""
+
+    def __init__(
+        self, *, quantum: int = 10, room: int = 100, slots: int = 0, turn_len: int = 0
+    ) -> None:
+        self.cache, self.room, self.slots = Cache(), room, slots
+        self.fair = Scheduler(DLPM(cache=self.cache, quantum=quantum))
+        turns = AdapterTurns(turn_len=turn_len)
+        self.line = Line(self.fair, self.cache, self, lora_slots=slots, turns=turns)  # type: ignore[arg-type]
+        self.queue: list[Any] = FairQueue([], self.line)
+        self.left = 0
+        self.batch: list[Req] = []  # what runs
+        self.asked = 0  # requests that the walk was given
+
+    def client_of(self, req: Req) -> str:
+        return req.client
+
+    def has_room(self, adder: object) -> bool:
+        return self.left > 0
+
+    def received(self, client: str) -> Service:
+        return Service()
+
+    def running(self) -> list[Req]:
+        return self.batch
+
+    def holds_slot(self, adder: object, req: Req) -> bool:
+        return any(each.lora_id == req.lora_id for each in self.batch)
+
+    def has_slot(self, req: Req) -> bool:
+        """SGLang's `validate_lora_batch`: so many adapters at once, no adapter being one."""
+        return not self.slots or len({req.lora_id, *(each.lora_id for each in self.batch)}) <= (
+            self.slots
+        )
+
+    def end(self, *reqs: Req) -> None:
+        """They emitted their last output."""
+        for req in reqs:
+            req.is_over = True
+            self.batch.remove(req)
+        self.line.emitted(reqs)
+
+    def send(self, client: str, *tokens: int, **more: Any) -> Req:
+        req = Req(client, list(tokens), **more)
+        self.queue.append(req)
+        return req
+
+    def look(
+        self, *, room: int | None = None, skip: Callable[[Req], bool] = lambda _: False
+    ) -> list[Req]:
+        """One pass of SGLang's; whom it added, in its order."""
+        self.left = self.room if room is None else room
+        self.line.begin(self.queue)
+        self.line.expect_walk(self)
+        added: list[Req] = []
+        for req in self.queue:
+            self.asked += 1
+            if skip(req) or not self.has_slot(req):
+                continue
+            req.prefix_len = min(
+                self.cache.match_len(tuple(req.full_untruncated_fill_ids)), len(req.tokens) - 1
+            )
+            extend_len = len(req.full_untruncated_fill_ids) - req.prefix_len
+            if extend_len > self.left:
+                break
+            self.left -= extend_len
+            self.line.admitted(req)
+            added.append(req)
+            self.batch.append(req)
+        if added:
+            self.queue = FairQueue([req for req in self.queue if req not in added], self.line)
+        return added
+
+    def through(self, reqs: Iterable[Req]) -> None:
+        """The batch's prompts are computed and each emitted its first token."""
+        for req in reqs:
+            self.cache.put(req.tokens)
+            req.output_ids.append(0)
+        self.line.emitted(reqs)
+
+    def owed(self, client: str) -> int:
+        """The client's deficit in tokens."""
+        return self.fair.policy.credit(client) // 10**8
+
+
+def clients(reqs: Iterable[Req]) -> str:
+    """Whose they are, in their order."""
+    return "".join(req.client for req in reqs)

@@ -1,0 +1,164 @@
+"""LoRA adapters without a slot in SGLang: whoever wants one costs a look next to nothing, and freezes nobody.
+
+With the stand-in for SGLang's loop of `sglang_loop`; its real one is in tests/sglang/test_adapters.py.
+"""
+
+import pytest
+from tests.unit.engines.sglang_loop import Engine, clients
+
+from fairlead.engines.sglang.line import ASIDE_PER_LOOK
+from fairlead.engines.sglang.slotless import MORE_PER_ADMISSION, TRIED_PER_LOOK
+
+WAITING = 300
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """One slot, which a running request holds; a crowd wants it for another adapter."""
+    made = Engine(quantum=10_000, room=100, slots=1)
+    made.send("holder", 1, lora_id="held")
+    assert clients(made.look()) == "holder"
+    for number in range(WAITING):
+        made.send("crowd", 2, number, lora_id="wanted")
+    return made
+
+
+def test_one_that_finds_no_slot_speaks_for_all_who_want_that_adapter(engine):
+    """The others behind it are admitted in that very look, though hundreds had to be passed."""
+    engine.send("other", 3, 4, lora_id="held")
+    engine.asked = 0
+
+    assert clients(engine.look()) == "other"
+    assert engine.asked == 2
+
+
+def test_from_then_on_a_look_asks_for_one_of_them(engine):
+    engine.look()
+    engine.asked = 0
+
+    for _ in range(20):
+        engine.send("crowd", 5, 6, lora_id="wanted")
+        engine.look()
+
+    assert engine.asked == 20
+    assert engine.line.cut_looks == 0
+
+
+def test_those_set_aside_keep_no_refill_from_others(engine):
+    """Who wants what cannot be had has credit; who has a slot spends its own, and is refilled."""
+    engine.fair.policy._deficits._quantum = 4
+    engine.look()
+    rounds = engine.fair.refill_rounds
+
+    for number in range(6):
+        engine.send("other", 7, 8, 9, number, lora_id="held")
+    engine.look()
+
+    assert engine.fair.refill_rounds > rounds
+
+
+def test_when_there_is_a_slot_the_oldest_come_first_and_all_come(engine):
+    crowd = [req for req in engine.queue if req.client == "crowd"]
+    engine.look()
+    engine.end(*engine.batch)
+
+    first = engine.look()
+    assert len(first) > MORE_PER_ADMISSION
+    admitted = first
+    while len(engine.queue):
+        admitted = admitted + engine.look()
+
+    assert admitted[0] is crowd[0]
+    assert set(admitted) == set(crowd) and len(admitted) == WAITING
+
+
+def test_a_look_sets_aside_no_more_than_so_many():
+    engine = Engine(quantum=10_000, room=1000, slots=1)
+    engine.send("holder", 1, lora_id="held")
+    engine.look()
+    for number in range(ASIDE_PER_LOOK + 5):
+        engine.send("crowd", 2, number, lora_id="wanted")
+    engine.send("other", 3, 4, lora_id="held")
+
+    assert clients(engine.look()) == ""
+    assert engine.line.cut_looks == 1
+    assert clients(engine.look()) == "other"
+
+
+def test_of_many_groups_all_are_tried_in_turn():
+    """Those that are tried first find no slot for long; the others do not wait for that."""
+    engine = Engine(quantum=10_000, room=1000, slots=1)
+    engine.send("holder", 1, lora_id="held")
+    engine.look()
+    for number in range(2 * (TRIED_PER_LOOK + 1)):
+        adapter = number // 2
+        engine.send(f"{adapter}", 2, number, lora_id=f"{adapter}")
+    engine.look()
+    engine.end(*engine.batch)
+
+    looks = [engine.look(skip=lambda req: req.lora_id != f"{TRIED_PER_LOOK}") for _ in range(2)]
+
+    assert [clients(look) for look in looks] == ["", f"{TRIED_PER_LOOK}" * 2]
+
+
+def test_who_is_aborted_while_set_aside_is_forgotten(engine):
+    engine.look()
+    gone = [req for req in engine.queue if req.client == "crowd"]
+    for req in gone:
+        engine.queue.remove(req)
+    engine.end(*engine.batch)
+
+    assert engine.look() == []
+    assert engine.line.live == 0
+    assert len(engine.line._slotless) == 0
+
+
+def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
+    """Its adapter lost the slot while it waited to come back; it has been paid for."""
+    holder = engine.batch[0]
+    engine.look()
+    engine.batch.remove(holder)
+    (back,) = engine.look(room=2)
+    engine.batch[:] = [holder]
+    engine.queue.append(back)  # as SGLang retracts it
+
+    assert back not in engine.look()
+    engine.batch.clear()
+
+    assert engine.look()[0] is back
+
+
+def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engine):
+    """A prefetch under way says nothing about others that want the same adapter."""
+    waits = engine.send("other", 3, 4, lora_id="held")
+    ready = engine.send("other", 3, 5, lora_id="held")
+
+    assert engine.look(skip=lambda req: req is waits) == [ready]
+    assert engine.look() == [waits]
+
+
+def test_a_flood_on_one_adapter_gives_way_after_a_turn():
+    """
+    One slot, and a client whose requests for its adapter overlap without end: another client's would
+    find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
+    """
+    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+    flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
+    engine.look()
+    engine.send("other", 9, lora_id="b")
+
+    admitted = ""
+    for number in range(30):
+        engine.send("flood", 1, 10 + number, lora_id="a")
+        engine.through(flood[:])
+        engine.end(flood.pop(0))  # one runs on while the next is admitted
+        new = engine.look()
+        admitted += clients(new)
+        flood += new
+        if not flood:
+            flood += engine.look()
+        if "other" in admitted:
+            break
+
+    assert "other" in admitted
+    assert engine.line.adapter_turns == 1
