@@ -14,7 +14,8 @@ FIGURE = ROOT / "docs" / "reference" / "figures" / "sglang_schedule.png"
 LOOKS = {
     "lpm, tree in Python": ("lpm, tree in Python", "#7fcbb0", "-", "s"),
     "lpm, tree in Rust": ("lpm, tree in Rust", POLICIES["lpm"], "-", "o"),
-    "dlpm": ("dlpm", POLICIES["dlpm"], "-", "D"),
+    "dlpm, tree in Python": ("dlpm, tree in Python", "#f0b48a", "-", "s"),
+    "dlpm, tree in Rust": ("dlpm, tree in Rust", POLICIES["dlpm"], "-", "D"),
     "lpm, capped": ("lpm as it stands: above 128 it sorts nothing", "#444444", ":", "."),
 }
 

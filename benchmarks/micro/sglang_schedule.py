@@ -3,10 +3,10 @@
     .venvs/sglang/bin/python -m benchmarks.micro.sglang_schedule
 
 SGLang's real `SchedulePolicy`, `Req` and `UnifiedRadixCache` (page size 1), with its tree in Rust (its
-default) and in Python; no model. Four fifths of a prompt are one of 50 shared prefixes, the rest is its
-own; 20 clients. Warm: the prefixes are cached. Cold: nothing is, and what a step leaves in the cache is
-evicted before the next one. A step admits four requests, which end and are replaced, so that the queue
-keeps its length; all lanes have the same queue and take their steps in turns.
+default) and in Python, both for lpm and for us; no model. Four fifths of a prompt are one of 50 shared
+prefixes, the rest is its own; 20 clients. Warm: the prefixes are cached. Cold: nothing is, and what a step
+leaves in the cache is evicted before the next one. A step admits four requests, which end and are replaced,
+so that the queue keeps its length; all lanes have the same queue and take their steps in turns.
 
     look      who is next, four times: lpm's `calc_priority`, or our `begin` and four choices and charges
     arrival   of one request
@@ -43,7 +43,7 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Service
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, choose_core
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, PYTHON, RUST, choose_core, is_rust
 from fairlead.engines.sglang.tree import EngineTree
 from fairlead.schedulers.dlpm import DLPM
 
@@ -91,9 +91,18 @@ class Lane:
         self.cache.tree.token_to_kv_pool_allocator.free = lambda _: None
         self.prompts, self.is_warm, self.number = prompts, is_warm, 0
         self.seconds: dict[str, list[float]] = {"look": [], "arrival": [], "after": [], "step": []}
+        self.begin()
         if is_warm:
             for prefix in prompts.prefixes:
                 self.cache.insert(prefix)
+
+    def begin(self) -> None:
+        """Before anything is cached."""
+        raise NotImplementedError
+
+    @property
+    def core(self) -> str:
+        return "Rust" if is_rust(self.cache.tree.tree_core) else "Python"
 
     def fill(self, waiting: int) -> None:
         """As many arrive as are missing."""
@@ -139,9 +148,8 @@ class Lane:
 class Stock(Lane):
     """SGLang's lpm."""
 
-    def __init__(self, core: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(core, *args, **kwargs)
-        self.name = f"lpm, tree in {core.capitalize()}"
+    def begin(self) -> None:
+        self.name = f"lpm, tree in {self.core}"
         self.policy = schedule_policy.SchedulePolicy("lpm", self.cache.tree, False, False, False)
         self.queue: list[Any] = []
 
@@ -169,9 +177,8 @@ class Stock(Lane):
 class Ours(Lane):
     """DLPM by our line."""
 
-    def __init__(self, core: str, *args: Any, **kwargs: Any) -> None:
-        super().__init__(core, *args, **kwargs)
-        self.name = "dlpm"
+    def begin(self) -> None:
+        self.name = f"dlpm, tree in {self.core}"
         tree = EngineTree(
             self.cache.tree, is_wanted=lambda: len(self.line) > 0, on_clear=lambda: None
         )
@@ -219,9 +226,9 @@ def measure(waiting: int, length: int, seed: int, passes: int, *, is_warm: bool)
     prompts = Prompts(length, seed)
     tokens = (2 * PREFIXES + ADMITTED * (passes + UNMEASURED)) * length
     make = {"is_warm": is_warm, "tokens": tokens}
-    ours = Ours(plug_in_core(), prompts, **make)
-    stock = [Stock(core, prompts, **make) for core in ("rust", "python")]
-    lanes: list[Lane] = [*stock, ours]
+    ours, also = (Ours(core, prompts, **make) for core in (plug_in_core(), PYTHON))
+    stock = [Stock(core, prompts, **make) for core in (RUST, PYTHON)]
+    lanes: list[Lane] = [*stock, ours, also]
     for lane in lanes:
         lane.fill(waiting)
     gc.collect()
@@ -248,7 +255,7 @@ def plug_in_core() -> str:
     """What the plug-in has SGLang choose its tree core by: Rust, where it can be followed."""
     chosen: dict[str, str] = {}
     choose_core(chosen, has_host_cache=False)
-    return chosen.get(CORE_VARIABLE, "rust")
+    return chosen.get(CORE_VARIABLE, RUST)
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -300,8 +307,7 @@ def main() -> None:
     schedule_policy.get_memory = lambda: SimpleNamespace(radix_eviction_policy="lru")
     runs = list(cells(options))
     if not options.dry:
-        about = {"plug_in_tree": plug_in_core(), "sglang": version("sglang")}
-        write_rows("sglang_schedule", summary(runs), runs=runs, **about)
+        write_rows("sglang_schedule", summary(runs), runs=runs, sglang=version("sglang"))
 
 
 if __name__ == "__main__":
