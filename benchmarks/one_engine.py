@@ -233,7 +233,7 @@ def sglang_version() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--engines", nargs="+", default=[VLLM, SGLANG])
     parser.add_argument("--policies", nargs="+", default=["fcfs", "lpm", "dlpm"])
     parser.add_argument("--loads", nargs="+", default=[FLOOD, MIXED])
@@ -241,6 +241,7 @@ def main() -> None:
     options = parser.parse_args()
     # Servers are sessions of their own: who only ends this process would leave them running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    load_at_start = round(os.getloadavg()[0], 2)
     rows: list[dict[str, Any]] = []
     for seed, case in itertools.product(range(options.rounds), CASES):
         loads = [load for load in case.loads if load in options.loads]
@@ -250,7 +251,7 @@ def main() -> None:
     if not options.dry:
         settings = {
             "callers": CALLERS, "one_tenant": ONE_TENANT, "quantum": flood.QUANTUM,
-            "warm_up_s": WARM_UP_S, "seconds": options.seconds, "kv_tokens": flood.KV_TOKENS,
+            "load_at_start": load_at_start, "warm_up_s": WARM_UP_S, "seconds": options.seconds, "kv_tokens": flood.KV_TOKENS,
         }  # fmt: skip
         write_rows("one_engine", rows, sglang=sglang_version(), **settings)
 

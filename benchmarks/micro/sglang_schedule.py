@@ -305,9 +305,10 @@ def main() -> None:
     # What SGLang publishes to the scheduler's process, as far as `calc_priority` reads it.
     schedule_policy.get_disagg = lambda: SimpleNamespace(disaggregation_mode="null")
     schedule_policy.get_memory = lambda: SimpleNamespace(radix_eviction_policy="lru")
+    about = {"sglang": version("sglang"), "load_at_start": round(os.getloadavg()[0], 2)}
     runs = list(cells(options))
     if not options.dry:
-        write_rows("sglang_schedule", summary(runs), runs=runs, sglang=version("sglang"))
+        write_rows("sglang_schedule", summary(runs), runs=runs, **about)
 
 
 if __name__ == "__main__":
