@@ -251,7 +251,8 @@ def main() -> None:
     if not options.dry:
         settings = {
             "callers": CALLERS, "one_tenant": ONE_TENANT, "quantum": flood.QUANTUM,
-            "load_at_start": load_at_start, "warm_up_s": WARM_UP_S, "seconds": options.seconds, "kv_tokens": flood.KV_TOKENS,
+            "warm_up_s": WARM_UP_S, "seconds": options.seconds, "kv_tokens": flood.KV_TOKENS,
+            "load_at_start": load_at_start,
         }  # fmt: skip
         write_rows("one_engine", rows, sglang=sglang_version(), **settings)
 
