@@ -27,6 +27,7 @@ from tests.e2e.gateway.scripts import (
 )
 from tests.e2e.gateway.world import (
     CHAT,
+    NO_KEPT_CONNECTION,
     FakeEngine,
     World,
     eventually,
@@ -66,7 +67,7 @@ def test_a_failure_before_the_first_byte_is_retried_elsewhere(fault: Script, str
         assert world.spent() == 18 + 2 * 3
         assert world.gateway.dispatcher.retries == 1
 
-    play(story, first_time_fails, first_time_fails)
+    play(story, first_time_fails, first_time_fails, **NO_KEPT_CONNECTION)
 
 
 @pytest.mark.parametrize("fault", [break_off, garbage, only_a_head])
@@ -79,9 +80,7 @@ def test_each_engine_is_tried_once_and_then_the_caller_is_told(fault: Script) ->
         assert [len(engine.received) for engine in world.engines] == [1, 1, 1]
         assert world.spent() == 0
 
-    # Nobody asks for load: over a connection used for that it might have been closed while idle, and
-    # then the same engine is asked once more.
-    play(story, fault, fault, fault, queue="engine")
+    play(story, fault, fault, fault, **NO_KEPT_CONNECTION)
 
 
 def test_the_last_engines_own_error_is_passed_on() -> None:

@@ -17,7 +17,7 @@ from tests.e2e.gateway.scripts import (
     hang_after_head,
     overloaded,
 )
-from tests.e2e.gateway.world import World, eventually, play
+from tests.e2e.gateway.world import NO_KEPT_CONNECTION, World, eventually, play
 
 # Between two pieces; all of them take longer than the limits on silence, and none nearly so long.
 SLOW_S, SILENT_S = 0.35, 1.5
@@ -144,8 +144,8 @@ def test_retries_can_be_limited_and_switched_off() -> None:
         assert (await world.ask()).status == 502
         assert len(world.received()) == 1
 
-    play(limited, *[break_off] * 5, retry_max_retries=2)
-    play(off, *[break_off] * 5, disable_retries=True)
+    play(limited, *[break_off] * 5, retry_max_retries=2, **NO_KEPT_CONNECTION)
+    play(off, *[break_off] * 5, disable_retries=True, **NO_KEPT_CONNECTION)
 
 
 def test_retries_wait() -> None:

@@ -297,6 +297,8 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
         engine, dispatcher = world.engines[0], world.gateway.dispatcher
         ((_, watch, worker),) = world.gateway._workers.watches()
         assert (worker.up, watch.successes) == (True, 1)
+        often = world.gateway.settings.model_copy(update={"health_check_interval_secs": 0.05})
+        world.gateway.apply(often)
         seen: list[int] = []
         up = dispatcher.worker_up
 
@@ -306,16 +308,14 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
 
         monkeypatch.setattr(dispatcher, "worker_up", welcomed)
         engine.healthy = False
+        watch.soon.set()
         await eventually(lambda: not worker.up)
         assert watch.problem == "status 503"
         engine.healthy = True
         await eventually(lambda: worker.up)
         assert (seen, watch.problem) == ([3], None)
 
-    play(
-        story, good, health_check_interval_secs=0.05, health_failure_threshold=1,
-        health_success_threshold=3,
-    )  # fmt: skip
+    play(story, good, health_failure_threshold=1, health_success_threshold=3)
 
 
 def test_without_health_checks_only_who_is_down_is_probed() -> None:

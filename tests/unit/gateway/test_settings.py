@@ -89,6 +89,11 @@ def test_the_engines_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["--weights", "a=1,b=1,a=2"], "--weights: expected each client once"),
         (["--kv-events-endpoint", "http://a:1=tcp://b:65536"], "--kv-events-endpoint: expected"),
         (["--processes", "100000"], "--processes: input should be less than or equal to 256"),
+        (["--max-concurrent-requests", "0"], "--max-concurrent-requests: expected a number above"),
+        (["--max-concurrent-requests", "-2"], "--max-concurrent-requests: expected a number abov"),
+        (["--load-interval-secs", "1e-300"], "--load-interval-secs: input should be greater than"),
+        (["--client-timeout-secs", "1e-9"], "--client-timeout-secs: input should be greater than"),
+        (["--health-check-interval-secs", "0"], "--health-check-interval-secs: input should be"),
         (["--share-url", "foo"], "--share-url: expected redis://HOST:PORT"),
     ],
 )

@@ -45,7 +45,7 @@ class Health(Group):
     """Health of the engines."""
 
     health_check_interval_secs: float = setting(
-        5, "between probes of an engine", "S", live=True, gt=0
+        5, "between probes of an engine", "S", live=True, ge=0.01
     )
     health_check_timeout_secs: float = setting(5, "a probe's patience", "S", live=True, gt=0)
     health_check_endpoint: HttpPath = setting("/health", "what is probed", "PATH", live=True)

@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import model_validator
 
 from fairlead.gateway.settings.declaring import Group, setting
-from fairlead.gateway.settings.values import HeaderNames, Level, Origins, Text
+from fairlead.gateway.settings.values import HeaderNames, Level, Limit, Origins, Text
 
 
 class Listening(Group):
@@ -28,7 +28,7 @@ class Listening(Group):
         (), "an id in one of these is echoed; a missing one is made", "NAME", shape="many"
     )
     client_timeout_secs: float = setting(
-        60, "longest a request may arrive, then 408", "S", live=True, gt=0
+        60, "longest a request may arrive, then 408", "S", live=True, ge=0.01
     )
     drain_delay_secs: float = setting(
         0, "after SIGTERM, unready but still listening", "S", live=True, ge=0
@@ -69,8 +69,8 @@ class Administering(Group):
 class Limits(Group):
     """Limits."""
 
-    max_concurrent_requests: int = setting(
-        -1, "in flight or waiting, of all clients, then 503; -1: no limit", "N", live=True, ge=-1
+    max_concurrent_requests: Limit = setting(
+        -1, "in flight or waiting, of all clients, then 503; -1: no limit", "N", live=True
     )
     max_client_requests: int = setting(1024, "in flight per client, then 429", "N", live=True, ge=1)
     # Bodies are parsed on the event loop, where nothing else moves meanwhile. Four million tokens are

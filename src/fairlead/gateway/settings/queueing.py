@@ -37,5 +37,5 @@ class Waiting(Group):
         None, "in flight at one engine; learnt if not given", "N", ge=1
     )
     load_interval_secs: float = setting(
-        0.25, "between two looks at a busy engine's load", "S", gt=0
+        0.25, "between two looks at a busy engine's load", "S", ge=0.01
     )

@@ -94,6 +94,13 @@ def not_empty(text: str) -> str:
     return text
 
 
+def parse_limit(number: int) -> int:
+    """A number above 0, or -1 for none: 0 might mean either."""
+    if number != -1 and number < 1:
+        raise ValueError(f"expected a number above 0, or -1 for no limit, got {number}")
+    return number
+
+
 def parse_header_name(value: object) -> str:
     """The name of a header, in small letters."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", str(value)):
@@ -154,6 +161,7 @@ Paths = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
 Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
 Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
+Limit = Annotated[int, AfterValidator(parse_limit)]
 Text = Annotated[str, AfterValidator(not_empty)]
 HeaderName = Annotated[str, BeforeValidator(parse_header_name)]
 Origin = Annotated[str, BeforeValidator(parse_origin)]
