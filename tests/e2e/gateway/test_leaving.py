@@ -148,7 +148,7 @@ def test_shutting_down_answers_what_is_half_here() -> None:
         here = world.gateway._connections
         await eventually(lambda: sum(one._reader.receiving for one in here) == 4)
         stopping = asyncio.ensure_future(world.gateway.stop())
-        await asyncio.sleep(0.05)
+        await eventually(lambda: all(one._reader._closed for one in here))
         for cut, caller in callers.items():
             caller.writer.write(whole[cut:] + whole)
         for caller in callers.values():
