@@ -116,38 +116,57 @@ def main(folder: Path, rank: int, flags: list[str]) -> None:
 
 def made(flags: list[str]) -> Any:
     """What SGLang's `run_scheduler_process` makes, with the plug-ins loaded."""
+    from sglang.srt.arg_groups.lora_hook import check_lora_server_args
     from sglang.srt.managers import scheduler as module
     from sglang.srt.plugins import load_plugins
     from sglang.srt.server_args import PortArgs, prepare_server_args
 
     load_plugins()
     server_args = prepare_server_args(flags)
+    if server_args.lora_paths:
+        check_lora_server_args(server_args)  # which reads them, too
+        unpin()
     world_rank = module.spawn_world_rank(server_args, tp_rank=0, pp_rank=0)
     ranks = module.SpawnRanks(world_rank=world_rank, dp_rank=None, gpu_id=0)
     module.publish(server_args, role="scheduler", ranks=ranks)
     return module.Scheduler(server_args, PortArgs.init_new(server_args))
 
 
+def unpin() -> None:
+    """SGLang's LoRA asks for pinned memory even on a CPU, for which torch has none without a GPU."""
+    import torch
+
+    def unpinned(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return stock(*args, **{**kwargs, "pin_memory": False})
+
+    for name in ("tensor", "empty", "zeros"):
+        setattr(torch, name, partial(unpinned, getattr(torch, name)))
+    torch.Tensor.pin_memory = lambda tensor, *_: tensor
+
+
 def feed(scheduler: Any, script: Sequence[Asked]) -> None:
     """Each turn of the loop is a step; after the last request it goes on until nobody is left."""
+    from sglang.srt.runtime_context import get_lora
+
+    adapters = {ref.lora_name: ref.lora_id for ref in get_lora().lora_paths or ()}
     steps = iter(range(RUNAWAY))
     left = sorted(script, key=lambda asked: asked.step)
 
-    def ingest(*_: Any, **__: Any) -> list[Any]:
+    def receive(*_: Any, **__: Any) -> list[Any]:
         step = next(steps)
         come = []
         while left and left[0].step <= step:
-            come.append(request(left.pop(0)))
-        scheduler.process_input_requests(come)
+            asked = left.pop(0)
+            come.append(request(asked, adapters[asked.adapter] if asked.adapter else None))
         is_busy = scheduler.last_batch or not scheduler.running_batch.is_empty()
-        if not (left or scheduler.waiting_queue or scheduler.chunked_req or is_busy):
+        if not (come or left or scheduler.waiting_queue or scheduler.chunked_req or is_busy):
             scheduler.gracefully_exit = True
         return come
 
-    scheduler.ingest_requests = ingest
+    type(scheduler.request_receiver).recv_requests = receive
 
 
-def request(asked: Asked) -> Any:
+def request(asked: Asked, lora_id: str | None) -> Any:
     """As the tokenizer's process would send it."""
     from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
     from sglang.srt.sampling.sampling_params import SamplingParams
@@ -168,7 +187,7 @@ def request(asked: Asked) -> Any:
         token_ids_logprob=None,
         stream=False,
         routing_key=asked.client,
-        lora_id=asked.adapter,
+        lora_id=lora_id,
     )
 
 

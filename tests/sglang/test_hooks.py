@@ -129,9 +129,9 @@ def test_a_scheduler_that_somebody_else_has_replaced_is_not_ours(stock):
 def test_a_version_without_what_we_use_is_refused(stock, monkeypatch):
     """Half of the hooks would be worse than none: order without charges, or charges without order."""
     scheduler, original, called = stock
-    monkeypatch.delattr(StockScheduler, "send_abort_output")
+    monkeypatch.delattr(StockScheduler, "update_running_batch")
 
-    with pytest.raises(SystemExit, match=r"this SGLang has no Scheduler\.send_abort_output"):
+    with pytest.raises(SystemExit, match=r"this SGLang has no Scheduler\.update_running_batch"):
         make_fair(original, scheduler, arguments("dlpm"))
     assert called == []
 

@@ -51,9 +51,17 @@ def choose_core(environ: MutableMapping[str, str], *, has_host_cache: bool) -> N
 
         def create(params: Any, components: Any) -> Any:
             is_plain = len(params.tree_components) == 1 and not params.is_eagle
-            return registry.create_tree_core(RUST if is_plain else PYTHON, params, components)
+            name = RUST if is_plain and _has_paths() else PYTHON
+            return registry.create_tree_core(name, params, components)
 
         registry.register_tree_core_backend(OURS, create)
+
+
+def _has_paths() -> bool:
+    """0.5.21 is the last whose tree in Rust does not say which nodes lead to one."""
+    from sglang.srt.mem_cache.unified_cache import unified_tree_core_interface as interface
+
+    return hasattr(interface.UnifiedTreeCoreInterface, "collect_path_info")
 
 
 def is_rust(core: Any) -> bool:

@@ -1,6 +1,7 @@
 """FairScheduler: stock SGLang's scheduler with a fair waiting queue. None of its loops is copied.
 
-Integration points (SGLang 0.5.23), besides those of `queue.py`, `adder.py`, `tree.py` and `identity.py`:
+Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `queue.py`, `adder.py`,
+`tree.py` and `identity.py`:
 
     init_schedule_policy     the stock one makes an fcfs; ours begins each look and orders nothing
     waiting_queue            a property here, so that a list made anew is a FairQueue again
@@ -30,6 +31,7 @@ from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN, Service
 from fairlead.engines.client_metrics import ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
+from fairlead.engines.sglang import versions
 from fairlead.engines.sglang.adder import FairAdder
 from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.line import Line
@@ -74,8 +76,8 @@ _HOST_CACHES = (
 # What is called or put in the place of: another version may have it under another name.
 _USED = {
     "Scheduler": (
-        "init_schedule_policy", "get_prefill_adder_class", "process_batch_result",
-        "send_abort_output", "update_running_batch", "get_num_allocatable_reqs",
+        "init_schedule_policy", "process_batch_result", "update_running_batch",
+        "get_num_allocatable_reqs",
     ),
     "PrefillAdder": ("add_one_req", "budget_state"),
     "ScheduleBatch": ("_get_decode_retraction_order",),
@@ -150,6 +152,9 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self._fair_metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
         )
+        versions.adapt_requests()
+        versions.use_adder(partial(FairAdder, line=self._line))
+        versions.hear_aborts(self, self._line.leave)
         self.policy.__class__ = FairPolicy
         self.policy.line = self._line
         self.waiting_queue = self.waiting_queue  # from now on a FairQueue
@@ -224,11 +229,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
             batch.batch_is_full = bool(adder.can_run_list) or not batch.is_empty()
         if verdict != AddReqResult.CONTINUE:
             return False
-        held = sum(req.kv.holds_kv for req in adder.can_run_list)
-        slots = self.get_num_allocatable_reqs(
-            len(batch.reqs), running_batch=batch, num_held_rows=held
-        )
-        if len(adder.can_run_list) >= slots:
+        if len(adder.can_run_list) >= versions.free_rows(self, adder):
             batch.batch_is_full = True
         return not batch.batch_is_full
 
