@@ -6,7 +6,7 @@ pause would keep theirs for ever, and a policy could not help: who waits for a s
 
 While anybody waits for one, what each taker receives is counted. Where the running taker that received
 most is a turn ahead of the waiting one that received least, the former's adapter takes nobody in any more:
-its last request ends, and the slot is the latter's. Nobody is preempted for that.
+its last request ends, and the slot is kept for the latter until it has caught up. Nobody is preempted.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,15 @@ class AdapterTurns:
     def __init__(self, *, turn_len: int, weights: Weights | None = None) -> None:
         assert turn_len >= 0, turn_len
         self.turns = 0  # how often an adapter gave way
-        self.starved: Taker | None = None  # for whom an adapter gives way now
+        self.starved: Taker | None = (
+            None  # for whom a slot is given up, or kept until it has caught up
+        )
         self.is_contended = False  # whether somebody waits for a slot; only then service is counted
         self._turn_len = turn_len
         self._weights = weights or Weights()
-        self._gives_way: str | None = None
+        self._ahead: Taker | None = None  # whom it is to catch up with
+        self._is_draining = False  # whether the adapter of the one ahead still has the slot
+        self._is_full = False  # whether no slot is left but the one that is kept
         self._holders: dict[str | None, None] = {}
         self._waiting: dict[Taker, dict[RequestId, None]] = {}
         self._taker: dict[RequestId, Taker] = {}  # of those that wait
@@ -70,14 +74,12 @@ class AdapterTurns:
                 del self._waiting[taker]
 
     def admitted(self, name: RequestId, taker: Taker, extend_len: int) -> None:
-        """It runs; whoever was waited for has its slot. O(1)."""
+        """It runs. O(1)."""
         self.leaves(name)
         if not self.is_contended:
             return
         self._runs[name] = taker
         self._add(taker, extend_len)
-        if self.starved is not None and self.starved.adapter == taker.adapter:
-            self._end()
 
     def emitted(self, name: RequestId, tokens: int) -> None:
         """It emitted outputs while somebody waits for a slot. O(1)."""
@@ -95,26 +97,44 @@ class AdapterTurns:
         """Whether `look` is to be called before the next requests are taken in. O(1)."""
         if not self.is_contended:
             return False
-        is_first = self.starved is not None or not self._runs
-        return is_first or self._uncounted * LOOKS_PER_TURN >= self._turn_len
+        return self.starved is not None or not self._runs or self._is_late
 
     def look(self, slots: int, running: Mapping[RequestId, Taker]) -> None:
         """See who is ahead of whom: perhaps an adapter gives way from now on. `running` are those that run
-        with an adapter. O(running) while one gives way, else O(running + takers). Ties go by their order.
+        with an adapter. O(running) while one has its turn, else O(running + takers). Ties go by their order.
         """
         self._holders = dict.fromkeys(taker.adapter for taker in running.values())
-        if self.starved is not None and self.starved not in self._waiting:  # aborted
-            self._end()
-        if self.starved is None:
+        if self.starved is not None and self._is_over(running):
+            self.starved = self._ahead = None
+        if self.starved is None or self._is_late:
             self._compare(slots, running)
+        if self.starved is not None:
+            assert self._ahead is not None
+            self._is_draining = self._is_draining and self._ahead.adapter in self._holders
+            self._is_full = len({**self._holders, self.starved.adapter: None}) >= slots
 
     def forbids(self, adapter: str | None) -> bool:
         """Whether nobody may be taken in for it: it gives way, or would take what another gives up. O(1)."""
         if self.starved is None or adapter == self.starved.adapter:
             return False
-        return adapter == self._gives_way or adapter not in self._holders
+        assert self._ahead is not None
+        if adapter in self._holders:
+            return self._is_draining and adapter == self._ahead.adapter
+        return self._is_full
 
     # -- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether enough was received since it was last looked who is ahead."""
+        return self._uncounted * LOOKS_PER_TURN >= self._turn_len
+
+    def _is_over(self, running: Mapping[RequestId, Taker]) -> bool:
+        """Whether whose turn it is has caught up, or one of the two asks for nothing."""
+        starved, ahead = self.starved, self._ahead
+        assert starved is not None and ahead is not None
+        is_there = starved in self._waiting or starved in running.values()
+        return not is_there or ahead not in self._of or self._lead(ahead, starved) <= 0
 
     def _compare(self, slots: int, running: Mapping[RequestId, Taker]) -> None:
         out = [taker for taker in self._waiting if taker.adapter not in self._holders]
@@ -124,17 +144,17 @@ class AdapterTurns:
         self._uncounted = 0
         self._runs = dict(running)
         self._carry([*running.values(), *self._waiting])
-        if len(self._holders) < slots:
+        if len(self._holders) < max(slots, 1):
             return
         last = min(out, key=lambda taker: (self._of_client[taker.client], self._of[taker]))
+        if self.starved is not None and self._lead(last, self.starved) >= 0:
+            return  # nobody has received less than whose turn it is
+        self.starved = None
         first = max(running.values(), key=lambda taker: self._lead(taker, last))
         if self._lead(first, last) >= self._turn_len * UNITS_PER_TOKEN:
-            self.starved, self._gives_way = last, first.adapter
+            self.starved, self._ahead = last, first
+            self._is_draining = True
             self.turns += 1
-
-    def _end(self) -> None:
-        self.starved = self._gives_way = None
-        self._uncounted = self._turn_len  # look again at once: others may wait, too
 
     def _add(self, taker: Taker, tokens: int) -> None:
         self._uncounted += tokens
@@ -171,6 +191,7 @@ class AdapterTurns:
 
     def _forget(self) -> None:
         self.is_contended = False
+        self.starved = self._ahead = None
         self._uncounted = 0
         for counted in (self._runs, self._of, self._of_client):
             counted.clear()

@@ -28,10 +28,12 @@ def look(turns: AdapterTurns, *running: Taker, slots=1) -> None:
 def test_while_nobody_waits_for_a_slot_nothing_is_counted():
     turns = AdapterTurns(turn_len=100)
 
+    turns.wants("0", A)
     turns.admitted("0", A, 1000)
     turns.emitted("0", 1000)
 
-    assert not turns.is_contended and not turns.is_due and not turns._of
+    assert not turns.is_contended and not turns.is_due
+    assert not turns._of and not turns._waiting and not turns._taker
 
 
 def test_who_is_a_turn_ahead_gives_way():
@@ -58,17 +60,53 @@ def test_it_is_looked_often_enough_in_a_turn_and_not_at_every_step():
     assert turns.is_due
 
 
-def test_the_slot_is_taken_by_whom_it_was_given_up_for():
-    turns = contended(A)
+def test_the_slot_is_kept_until_who_took_it_has_caught_up():
+    """It may lose it for a moment, for want of credit say; that is no time for the others to take it."""
+    turns = contended(A, waiting=(A, B))
     turns.emitted("0", 50)
     look(turns, A)
+    assert [turns.forbids(adapter) for adapter in "ab"] == [True, False]
 
-    turns.admitted("1", A, 10)  # it was paid for before, and comes back
-    assert turns.starved == B
-    turns.admitted("2", B, 10)
+    turns.admitted("1", B, 99)
+    look(turns)
+    assert [turns.forbids(adapter) for adapter in "ab"] == [True, False]
 
+    turns.admitted("2", B, 1)
+    look(turns)
     assert turns.starved is None and not turns.forbids("a")
-    assert turns.is_due  # others may wait as well
+
+
+def test_beside_the_slot_that_is_kept_others_may_be_taken():
+    turns = contended(A, waiting=(B,), slots=1)
+    turns.emitted("0", 50)
+    look(turns, A)
+    assert turns.forbids("c")
+
+    look(turns, A, slots=3)
+    assert turns.forbids("a") and not turns.forbids("c")
+
+    look(turns, slots=3)  # it has given way, and may have another slot now
+    look(turns, A, slots=3)
+    assert not turns.forbids("a")
+
+
+def test_a_turn_is_over_when_somebody_who_waits_has_received_less():
+    """Beside it b keeps pace, so that c would not catch up with a for long."""
+    d = Taker("d", "d")
+    turns = contended(A, B, waiting=(A, C), slots=2)
+    turns.emitted("0", 50)
+    look(turns, A, B, slots=2)
+    assert turns.starved == C
+
+    turns.wants("d", d)
+    turns.admitted("1", C, 20)
+    look(turns, B, C, slots=2)
+
+    assert turns.starved is None
+
+
+def test_an_engine_that_says_it_has_no_slots_is_no_error():
+    assert contended(slots=0).starved is None
 
 
 def test_with_a_free_slot_nobody_gives_way():
@@ -218,3 +256,40 @@ def test_nobody_waits_for_ever_and_all_stay_close(slots, seed):
     drain = seats * (2 * max(lengths.values()) + 1)
     assert max(received.values()) - min(received.values()) <= turn_len + late + 2 * drain
     assert turns.turns > 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
+    """
+    Requests of three clients for three adapters come, run, are aborted; at each moment either an adapter
+    runs whose last request will end, or one of those that wait is let in.
+    """
+    rng = random.Random(seed)
+    turns, slots = AdapterTurns(turn_len=40), rng.randrange(1, 3)
+    waiting: dict[str, Taker] = {}
+    running: dict[str, Taker] = {}
+    for step in range(2000):
+        for name in [name for name in waiting if rng.random() < 0.02]:
+            turns.leaves(name)
+            del waiting[name]
+        if rng.random() < 0.8 and len(waiting) < 12:
+            waiting[str(step)] = taker = Taker(rng.choice("xyz"), rng.choice("abc"))
+            turns.wants(str(step), taker)
+        if turns.is_due:
+            turns.look(slots, running)
+        for name, taker in list(waiting.items()):
+            held = {each.adapter for each in running.values()}
+            if turns.forbids(taker.adapter) or len(running) == 4:
+                continue
+            if taker.adapter not in held and len(held) >= slots:
+                turns.contend()
+                continue
+            turns.admitted(name, taker, 5)
+            running[name] = taker
+            del waiting[name]
+        assert running or not waiting
+        for name in list(running):
+            turns.emitted(name, 1)
+            if rng.random() < 0.2:
+                del running[name]
+    assert turns.turns > 3

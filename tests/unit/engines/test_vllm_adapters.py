@@ -15,9 +15,9 @@ from tests.unit.engines.fair_trace import fair, service  # noqa: E402
 from fairlead.engines.vllm.aside import Aside  # noqa: E402
 from fairlead.schedulers import IN_ENGINES, OWED_ALIKE  # noqa: E402
 
-DRAIN = 4 * (20 + 2 * 9)  # what four requests receive, at most
-IDS = {"a": 1, "b": 2, "c": 3}
-LENGTHS = cycle([2, 9, 4, 7, 3, 8])
+# Several lengths each, so that a slot is seldom free; by prompts alone all three would be alike.
+LENGTHS = {"a": cycle([2, 9, 4, 7, 3, 8]), "b": cycle([20, 30, 25]), "c": cycle([1, 3, 2])}
+DRAIN = 4 * (20 + 2 * 30)  # what four requests receive, at most
 numbers = count()
 
 
@@ -36,18 +36,20 @@ def ask(trace: Trace, adapter: str | None, *, tokens: int = 5, client: str | Non
         name, [number % 400] * 20, caching=False, max_tokens=tokens, client=client
     )
     if adapter:
-        request.lora_request = SimpleNamespace(lora_int_id=IDS[adapter], lora_name=adapter)
+        request.lora_request = SimpleNamespace(
+            lora_int_id=1 + hash(adapter) % 10_000, lora_name=adapter
+        )
     trace.add(request)
     return name
 
 
 def flood(trace: Trace, *adapters: str, steps: int) -> None:
-    """Each has four waiting or running at every step, of several lengths: a slot is seldom free."""
+    """Each has four waiting or running at every step."""
     for _ in range(steps):
         present = Counter(name[0] for name in trace.scheduler.requests)
         for adapter in adapters:
             while present[adapter] < 4:
-                ask(trace, adapter, tokens=next(LENGTHS))
+                ask(trace, adapter, tokens=next(LENGTHS[adapter]))
                 present[adapter] += 1
         trace.step()
 
@@ -111,6 +113,24 @@ def test_who_needs_no_slot_is_admitted_while_an_adapter_gives_way():
         trace.step()
 
     assert plain in trace.finished
+
+
+def test_with_many_adapters_the_one_whose_turn_it_is_has_its_slot_at_once():
+    """Two hundred wait, of which a step tries some; the one for which the slot was given up is among them."""
+    trace = with_slots(adapter_turn=100)
+    flood(trace, "a", steps=2)
+    for number in range(200):
+        ask(trace, f"other {number}")
+    turns = trace.scheduler._turns
+    while turns.starved is None:
+        flood(trace, "a", steps=1)
+    name = turns.starved.adapter
+
+    while any(running.startswith("a") for running in trace.running):
+        trace.step()
+    trace.step()
+
+    assert [running for running in trace.running if running.startswith(name)]
 
 
 def test_an_aborted_request_is_waited_for_no_more():
