@@ -1,6 +1,6 @@
 """A real SGLang that publishes its KV events, played to by the stories of `tests.e2e.kv_events`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.e2e.kv_events.engine import Engine
 from tests.sglang.capture import published
@@ -17,7 +17,6 @@ class PublishingSGLang(Engine):
     policy: str = "fcfs"
     form: str = "default"
     page_len: int = 1
-    environment: dict[str, str] = field(default_factory=dict)
     server: Server | None = None
 
     def start(self) -> None:

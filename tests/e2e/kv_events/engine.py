@@ -39,6 +39,7 @@ class Engine:
     folder: Path
     ports: list[int] = field(default_factory=lambda: free_ports(3))
     flags: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,6 +63,7 @@ class Engine:
         environment = {
             **os.environ, **QUIET,
             "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
+            **self.environment,
         }  # fmt: skip
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(

@@ -1,0 +1,159 @@
+"""One gateway before a vLLM and an SGLang that serve the same model: fair, local, and none is lost.
+
+What is asserted is who got how much, what was cached where and who was answered; never seconds.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from statistics import median
+from typing import Any
+
+import pytest
+import uvloop
+
+from fairlead.core.token_index import Knowledge
+from tests.e2e.gateway.world import eventually
+from tests.e2e.kv_events.prompts import numbers
+from tests.e2e.queueing.engine import FLOOD, LIGHT, Outcome, Traffic
+from tests.sglang.fleet import PATIENCE_S, Engines, Fleet, gateway_before, running
+from tests.sglang.server import counters
+
+pytestmark = pytest.mark.e2e
+
+# Each asks for more than half of the eight places at all times, one of them for over three times as much.
+CALLERS = {FLOOD: 42, LIGHT: 12}
+WARM, ANSWERS = 60, 160
+SHARED = 320  # tokens of a prompt that others begin with, too
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    with running(tmp_path_factory.mktemp("fleet")) as both:
+        yield both
+
+
+def tell(
+    engines: Engines, story: Callable[[Fleet], Coroutine[Any, Any, None]], **settings: object
+) -> None:
+    async def run() -> None:
+        async with gateway_before(engines, **settings) as fleet:
+            await story(fleet)
+
+    uvloop.run(run())
+
+
+async def known(fleet: Fleet, *, queues_here: list[bool]) -> None:
+    """Until all of both caches is known, and which engines are fair themselves."""
+
+    def is_known() -> bool:
+        if not all(url in fleet.index for url in fleet.engines.urls):
+            return False
+        levels = {fleet.index.knowledge(url) for url in fleet.engines.urls}
+        return levels == {Knowledge.COMPLETE} and fleet.queues_here() == queues_here
+
+    await eventually(is_known, within=PATIENCE_S)
+
+
+def answered(fleet: Fleet, url: str) -> int:
+    """How many prompts that engine has answered, with a word on what it had cached of them."""
+    estimates = fleet.gateway.dispatcher.estimates.of_each()
+    return estimates[url].count if url in estimates else 0
+
+
+async def flooded(fleet: Fleet) -> Outcome:
+    async with asyncio.timeout(PATIENCE_S):
+        return await Traffic(fleet.gateway, CALLERS).run(warm=WARM, answers=ANSWERS)
+
+
+def test_each_engine_hears_from_the_gateway_who_asks(engines: Engines) -> None:
+    """In its own field of one and the same body; what a caller claims there is not believed."""
+
+    async def story(fleet: Fleet) -> None:
+        await known(fleet, queues_here=[False, False])
+        claims = {
+            "vllm_xargs": {"fair_client": "mallory"},
+            "custom_params": {"fair_client": "mallory"},
+        }
+        replies = await asyncio.gather(
+            *(fleet.ask("alice", numbers(number, 100), **claims) for number in range(12))
+        )
+        assert {reply.status for reply in replies} == {200}
+        await fleet.ask("bob", "so that what was charged is written")
+        for engine in (engines.vllm, engines.sglang):
+            found = await asyncio.to_thread(
+                counters, engine.ports[0], "fairlead_output_tokens_total"
+            )
+            assert found["alice"] >= 4 and "mallory" not in found, found
+
+    tell(engines, story)
+
+
+def test_both_clients_get_the_same_of_both_engines_together(engines: Engines) -> None:
+    """Where requests wait in the engines, whose plug-ins share; without them it is 42 to 12."""
+
+    async def story(fleet: Fleet) -> None:
+        await known(fleet, queues_here=[False, False])
+        outcome = await flooded(fleet)
+        assert outcome.statuses == {200}
+        assert 0.75 <= outcome.ratio <= 1.33, outcome.served
+        assert median(outcome.passed) <= 2 * CALLERS[LIGHT]
+
+    tell(engines, story)
+
+
+def test_who_shares_a_prefix_goes_where_it_is(engines: Engines) -> None:
+    """Six prefixes, by then at both engines; each second request finds its own, wherever that is."""
+
+    async def story(fleet: Fleet) -> None:
+        await known(fleet, queues_here=[False, False])
+        prefixes = [numbers(1000 + number, SHARED) for number in range(6)]
+        await asyncio.gather(*(fleet.cached("a", [*prefix, 7]) for prefix in prefixes))
+        await asyncio.sleep(0.5)  # what the engines have to tell is heard
+        at = [{url for url in engines.urls if fleet.index.size(url)} for _ in prefixes]
+        assert at[0] == set(engines.urls)
+        again = [
+            await fleet.cached(client, prefix + numbers(number, 40))
+            for number, client in enumerate("abc")
+            for prefix in prefixes
+        ]
+        assert min(again) >= SHARED - SHARED % 32, again
+        errors = fleet.gateway.dispatcher.estimates.of_each()
+        assert sum(error.over + error.under for error in errors.values()) <= 24 * 32
+
+    tell(engines, story, worker_quantum=100_000)
+
+
+def test_a_killed_engines_requests_are_answered_by_the_other_and_it_comes_back_empty(
+    engines: Engines,
+) -> None:
+    """It comes back without the plug-in: then its requests wait at the gateway, and the other's do not."""
+
+    async def story(fleet: Fleet) -> None:
+        await known(fleet, queues_here=[False, False])
+        vllm, sglang = map(fleet.worker, engines.urls)
+        asked = [
+            asyncio.create_task(fleet.ask("ab"[number % 2], numbers(number, 60), max_tokens=60))
+            for number in range(24)
+        ]
+        await eventually(lambda: len(sglang.tickets) >= 6)
+        assert not any(task.done() for task in asked)
+        engines.kill_sglang()
+        replies = await asyncio.gather(*asked)
+        assert [reply.status for reply in replies] == [200] * 24
+        assert {json.loads(r.body)["usage"]["completion_tokens"] for r in replies} == {60}
+        assert vllm.up and not sglang.up
+        assert engines.sglang.url not in fleet.index  # with all that was known of its cache
+
+        engines.sglang.policy = "fcfs"
+        await asyncio.to_thread(engines.sglang.start)
+        await known(fleet, queues_here=[False, True])
+        assert fleet.index.confirmed(engines.sglang.url) <= 1  # of the probe that waited for it
+
+        before = answered(fleet, engines.sglang.url)
+        outcome = await flooded(fleet)
+        assert outcome.statuses == {200}
+        assert 0.75 <= outcome.ratio <= 1.33, outcome.served
+        assert answered(fleet, engines.sglang.url) - before > ANSWERS / 5  # it has work again
+
+    tell(engines, story)
