@@ -24,8 +24,8 @@ def flood() -> str:
         for policy in ("fcfs", "lpm", "dlpm")
     }
     head = (
-        "| engine, policy | light mean, s | light p95, s | heavy mean, s | heavy : light "
-        "| gap | cached | requests/s |"
+        "| engine, policy | light mean, s | p50 | p95 | in answers, mean | p95 | heavy mean, s "
+        "| heavy : light | gap | cached |"
     )
     lines = [_flood_row(*which, rows) for which, rows in groups.items() if rows]
     callers, versions = run["callers"], run["versions"]
@@ -35,7 +35,8 @@ def flood() -> str:
         f"Median (least to greatest) of {rounds} rounds of {run['seconds']:.0f} s, each with its own seed "
         f"and fresh servers: heavy keeps {callers['heavy']} requests in flight, light {callers['light']}, "
         f"at one engine of 4 running requests and {run['kv_tokens']:,} tokens of KV, Q^u {run['quantum']}. "
-        "Waits are of whole answers, in seconds of that machine: compare them within an engine. Heavy : "
+        "Waits are of whole answers, in seconds of that machine, which was not idle; and in answers: how "
+        "many requests, of both, the engine answered meanwhile, which does not depend on its speed. Heavy : "
         "light is their service while both wait, the gap the most by which it came apart. "
         f"{_compared(groups)} SGLang {run['sglang']}, vLLM {vllm}; {provenance(run)}; `{run['command']}`."
     )
@@ -63,12 +64,14 @@ def _flood_row(engine: str, policy: str, rows: list[Row]) -> str:
     cells = [
         f"{NAMES[engine]}, `{policy}`",
         _seconds(rows, "light", "mean"),
+        _seconds(rows, "light", "p50"),
         _seconds(rows, "light", "p95"),
+        spread([row["callers"]["light"]["answers_mean"] for row in rows], ".0f"),
+        spread([row["callers"]["light"]["answers_p95"] for row in rows], ".0f"),
         _seconds(rows, "heavy", "mean"),
         spread([_heavy_to_light(row) for row in rows], ".2f"),
         spread([max(row["gap_per_engine"].values()) for row in rows], ",.0f"),
         spread([100 * row["hit_rate"] for row in rows], ".0f") + " %",
-        spread([row["requests_per_s"] for row in rows], ".1f"),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -79,23 +82,59 @@ def _heavy_to_light(row: Row) -> float:
     return float(served[0]) / max(1.0, served[1])
 
 
+def one_flag() -> str:
+    """The same in few words: both engines side by side."""
+    run = load("one_engine")
+    shown = {
+        (engine, policy): _rows(run, "two tenants", engine=engine, policy=policy)
+        for engine in ("vllm", "sglang")
+        for policy in ("fcfs", "lpm", "dlpm")
+    }
+    heads = [f"{NAMES[engine]} `{policy}`" for engine, policy in shown]
+    cells = {
+        "light waits, mean, in answers": _answers(shown, "answers_mean"),
+        "light waits, p95, in answers": _answers(shown, "answers_p95"),
+        "heavy : light": [
+            spread([_heavy_to_light(row) for row in rows], ".1f") for rows in shown.values()
+        ],
+        "cached": [
+            spread([100 * row["hit_rate"] for row in rows], ".0f") + " %" for rows in shown.values()
+        ],
+    }
+    lines = [f"| {what} | {' | '.join(each)} |" for what, each in cells.items()]
+    note = (
+        f"One engine each, {run['callers']['heavy']} of heavy's requests and {run['callers']['light']} of "
+        f"light's in flight, prefixes of both too many for the cache; {len(shown['vllm', 'lpm'])} rounds. "
+        f"[More](docs/reference/sglang.md#a-flood-for-real). {provenance(run)}."
+    )
+    return _table("| | " + " | ".join(heads) + " |", lines, note)
+
+
+def _answers(shown: dict[tuple[str, str], list[Row]], what: str) -> list[str]:
+    return [spread([_light(row, what) for row in rows], ".0f") for rows in shown.values()]
+
+
 def _compared(groups: dict[tuple[str, str], list[Row]]) -> str:
-    """Light's mean wait and the cached share under `dlpm`, beside `lpm` in the round of the same seed."""
+    """Light's waits and the cached share under `dlpm`, beside `lpm` in the round of the same seed."""
     said = []
     for engine, name in NAMES.items():
         pairs = list(zip(groups[engine, "lpm"], groups[engine, "dlpm"], strict=True))
         if pairs:
-            waits = [_light(one) / _light(other) for one, other in pairs]
+            means, tails = (
+                spread([_light(one, what) / _light(other, what) for one, other in pairs], ".1f")
+                for what in ("answers_mean", "answers_p95")
+            )
             points = [100 * (other["hit_rate"] - one["hit_rate"]) for one, other in pairs]
             said.append(
-                f"On {name} light waits {spread(waits, '.1f')} times as long under `lpm` as under `dlpm`, "
-                f"whose cached share is {spread(points, '+.1f')} points beside `lpm`'s."
+                f"On {name} light waits {means} times as long under `lpm` as under `dlpm` in the mean, "
+                f"{tails} times at p95, both in answers; the cached share under `dlpm` is "
+                f"{spread(points, '+.1f')} points beside that under `lpm`."
             )
     return " ".join(said)
 
 
-def _light(row: Row) -> float:
-    return float(row["callers"]["light"]["latency_ms_mean"])
+def _light(row: Row, what: str) -> float:
+    return float(row["callers"]["light"][what])
 
 
 def ageing() -> str:
