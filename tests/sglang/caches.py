@@ -57,7 +57,10 @@ class RealCache:
     def match_len(self, tokens: list[int], extra_key: str | None = None) -> int:
         """SGLang's own answer, in tokens; it splits a node where the match ends within one."""
         key = RadixKey(array("q", tokens), extra_key)
-        return int(self.tree.match_prefix(MatchPrefixParams(key=key)).device_prefix_len)
+        result = self.tree.match_prefix(MatchPrefixParams(key=key))
+        if hasattr(result, "device_prefix_len"):
+            return int(result.device_prefix_len)
+        return len(result.device_indices)  # until 0.5.21
 
 
 def _allocator(page_len: int, tokens: int) -> TokenToKVPoolAllocator:

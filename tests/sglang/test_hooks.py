@@ -3,15 +3,17 @@
 import argparse
 import os
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.server_args import ServerArgs
 
 from fairlead.engines.client_metrics import ClientMetrics, Totals
-from fairlead.engines.sglang import POLICIES
+from fairlead.engines.sglang import POLICIES, versions
 from fairlead.engines.sglang.hooks import add_policies, make_fair
 from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
 from fairlead.engines.sglang.scheduler import FairScheduler
@@ -134,6 +136,24 @@ def test_a_version_without_what_we_use_is_refused(stock, monkeypatch):
     with pytest.raises(SystemExit, match=r"this SGLang has no Scheduler\.update_running_batch"):
         make_fair(original, scheduler, arguments("dlpm"))
     assert called == []
+
+
+def test_a_version_whose_requests_lack_what_we_read_is_refused(stock, monkeypatch):
+    """Else it would start, and the first request would end it."""
+    scheduler, original, _ = stock
+    monkeypatch.setattr(versions, "_ARGUMENTS", ((Req, "routing_key"), (Req, "of_a_later_version")))
+
+    with pytest.raises(SystemExit, match=r"this SGLang has no Req\.of_a_later_version;"):
+        make_fair(original, scheduler, arguments("dlpm"))
+
+
+def test_a_version_too_old_to_be_imported_is_refused_in_one_line(stock, monkeypatch):
+    scheduler, original, called = stock
+    monkeypatch.setitem(sys.modules, "fairlead.engines.sglang.scheduler", None)
+
+    with pytest.raises(SystemExit, match="this SGLang is too old: ") as ended:
+        make_fair(original, scheduler, arguments("dlpm"))
+    assert "\n" not in str(ended.value) and called == []
 
 
 @pytest.mark.e2e

@@ -37,7 +37,12 @@ def make_fair(
 ) -> None:
     """What is asked to follow one of our policies is a FairScheduler from the beginning."""
     if server_args.schedule_policy in POLICIES:
-        from fairlead.engines.sglang.scheduler import take_over
+        try:
+            from fairlead.engines.sglang.scheduler import take_over
+        except ImportError as error:
+            raise SystemExit(
+                f"fairlead: --schedule-policy: this SGLang is too old: {error}"
+            ) from None
 
         take_over(scheduler, server_args)
     original(scheduler, server_args, *args, **kwargs)

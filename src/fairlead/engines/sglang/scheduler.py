@@ -86,13 +86,18 @@ _USED = {
 
 def _require(*owners: type) -> None:
     """Raises ConfigError in a version of SGLang that lacks what we use."""
-    for owner in owners:
-        for name in _USED[owner.__name__]:
-            if not hasattr(owner, name):
-                raise ConfigError(
-                    f"--schedule-policy: this SGLang has no {owner.__name__}.{name}; see the versions "
-                    "that the plug-in was tested with"
-                )
+    missing = versions.missing()
+    missing += [
+        f"{owner.__name__}.{name}"
+        for owner in owners
+        for name in _USED[owner.__name__]
+        if not hasattr(owner, name)
+    ]
+    if missing:
+        raise ConfigError(
+            f"--schedule-policy: this SGLang has no {missing[0]}; see the versions that the plug-in "
+            "was tested with"
+        )
 
 
 def _refuse_others(server_args: Any) -> None:

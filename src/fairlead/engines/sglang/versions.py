@@ -13,8 +13,23 @@ from typing import Any
 from sglang.srt.managers import scheduler as module
 from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.mem_cache.radix_cache import RadixKey
 
+# Arguments that came later than the plug-ins, and become attributes which are read at each request.
+_ARGUMENTS = ((Req, "routing_key"), (Req, "cache_salt"), (RadixKey, "cache_salt"))
+_METHODS = ((RadixKey, "child_key_at"), (RadixKey, "match_at"))
 _COUNTS_HELD = "num_held_rows" in signature(module.Scheduler.get_num_allocatable_reqs).parameters
+
+
+def missing() -> list[str]:
+    """Names without which the first request would end the engine."""
+    lacks = [
+        (owner, name)
+        for owner, name in _ARGUMENTS
+        if name not in signature(owner.__init__).parameters
+    ]
+    lacks += [(owner, name) for owner, name in _METHODS if not hasattr(owner, name)]
+    return [f"{owner.__name__}.{name}" for owner, name in lacks]
 
 
 def adapt_requests() -> None:
