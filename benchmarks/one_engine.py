@@ -42,7 +42,7 @@ from fairlead.experiments.demo.closed_loop import ClosedLoop, Served, Tenant, no
 CALLERS = {name: callers // 2 for name, callers in flood.CALLERS.items()}
 HOT, COLD = "hot", "cold"
 ONE_TENANT = {HOT: 16, COLD: 2}
-MAX_OVERTAKE = 1000  # tokens of service; a hot request takes about 90
+MAX_OVERTAKE = 500  # tokens of prompts; a hot request has about 45 of its own
 WARM_UP_S = 6.0
 VLLM, SGLANG = "vllm", "sglang"
 SGLANG_FLAGS = (
