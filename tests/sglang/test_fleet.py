@@ -103,11 +103,14 @@ def test_both_clients_get_the_same_of_both_engines_together(engines: Engines) ->
 
 
 def test_who_shares_a_prefix_goes_where_it_is(engines: Engines) -> None:
-    """Six prefixes, by then at both engines; each second request finds its own, wherever that is."""
+    """
+    Five prefixes, by then at both engines; each later request finds its own, wherever that is. Turn
+    and turn about would miss them: five is odd.
+    """
 
     async def story(fleet: Fleet) -> None:
         await known(fleet, queues_here=[False, False])
-        prefixes = [numbers(1000 + number, SHARED) for number in range(6)]
+        prefixes = [numbers(1000 + number, SHARED) for number in range(5)]
         await asyncio.gather(*(fleet.cached("a", [*prefix, 7]) for prefix in prefixes))
         await asyncio.sleep(0.5)  # what the engines have to tell is heard
         at = [{url for url in engines.urls if fleet.index.size(url)} for _ in prefixes]
@@ -119,7 +122,7 @@ def test_who_shares_a_prefix_goes_where_it_is(engines: Engines) -> None:
         ]
         assert min(again) >= SHARED - SHARED % 32, again
         errors = fleet.gateway.dispatcher.estimates.of_each()
-        assert sum(error.over + error.under for error in errors.values()) <= 24 * 32
+        assert sum(error.over + error.under for error in errors.values()) <= 20 * 32
 
     tell(engines, story, worker_quantum=100_000)
 
