@@ -48,7 +48,7 @@ compiled: install-dev  ## speed with the hot modules compiled; takes a C compile
 	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
-nightly: install-dev  ## the end-to-end tests on an older vLLM
+nightly: sglang  ## what CI has no time for: SGLang, and the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 
