@@ -17,9 +17,20 @@ from fairlead.gateway.surface.completions import COMPLETIONS
 from fairlead.gateway.surface.embeddings import EMBEDDINGS
 
 OURS = {"fair_client": "alice"}
+# Where the plug-ins look for the client.
+HOLDERS = {"vllm_xargs", "custom_params"}
 # The name of our field as it may be spelt in JSON, and names that the gateway reads.
 SPELT = ('"vllm_xargs"', r'"vllm_x\u0061rgs"', r'"\u0076llm_xargs"')
-READ = {"vllm_xargs", "prompt", "n", "max_tokens", "max_completion_tokens", "stream", "model"}
+READ = HOLDERS | {
+    "prompt",
+    "input",
+    "n",
+    "max_tokens",
+    "max_completion_tokens",
+    "stream",
+    "model",
+    "user",
+}
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
 VALUES = st.recursive(
@@ -58,7 +69,11 @@ def members(pairs: list[tuple[str, Any]], rng: random.Random) -> str:
 
 
 def body_of(
-    before: list[tuple[str, Any]], after: list[tuple[str, Any]], seed: int, theirs: Any = None
+    before: list[tuple[str, Any]],
+    after: list[tuple[str, Any]],
+    seed: int,
+    theirs: Any = None,
+    spelt: tuple[str, ...] = SPELT,
 ) -> bytes:
     """A completion's body with fields that nobody knows before and after its prompt.
 
@@ -69,13 +84,22 @@ def body_of(
     parts = [members(unknown[0], rng), '"prompt" : "hi"', members(unknown[1], rng)]
     if theirs is not None:
         for _ in range(rng.randint(1, 2)):
-            ours = f"{rng.choice(SPELT)}:{written(theirs, rng)}"
+            ours = f"{rng.choice(spelt)}:{written(theirs, rng)}"
             parts.insert(rng.randint(0, len(parts)), ours)
     return spaced("{" + ",".join(part for part in parts if part) + "}", rng).encode()
 
 
 PLAIN = st.builds(body_of, MEMBERS, MEMBERS, st.integers(0, 1 << 16))
 CLAIMING = st.builds(body_of, MEMBERS, MEMBERS, st.integers(0, 1 << 16), VALUES)
+# To be somebody else, in either engine's field, or to say nothing of that there.
+PRETENDING = st.builds(
+    body_of,
+    MEMBERS,
+    MEMBERS,
+    st.integers(0, 1 << 16),
+    st.sampled_from(({"fair_client": "bob", "k": 1}, {"fair_client": 7}, {"k": "1"}, {}, "x")),
+    st.sampled_from((SPELT, ('"custom_params"', r'"custom_p\u0061rams"'))),
+)
 
 
 NAMING = Additions(GatewaySettings())
@@ -151,11 +175,54 @@ def test_in_a_fleet_of_both_each_finds_the_client_in_its_own_field() -> None:
 @settings(max_examples=30, deadline=None)
 @given(body=PLAIN | CLAIMING)
 def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
+    """What came under our name, and claims nothing, may be spelt anew."""
+    if b"fair_client" in body or b"\\u" in body:
+        assert json.loads(sent(body, NAMELESS)) == json.loads(body)
+        return
     assert sent(body, NAMELESS) == body
     embedded = body.replace(b'"prompt"', b'"input"')
     call = read_call(embedded, EMBEDDINGS)
     pieces = NAMING.to(call, "alice", ask_usage=False)
     assert b"".join(pieces.added_to(embedded, call.document)) == embedded
+
+
+@pytest.mark.parametrize("additions", [NAMING, NAMELESS, FOR_SGLANG, FOR_BOTH])
+@settings(max_examples=30, deadline=None)
+@given(body=PRETENDING)
+def test_no_engine_hears_who_a_caller_says_it_is(additions: Additions, body: bytes) -> None:
+    """Whichever field an engine reads, and whichever the gateway writes, or none: there may be a plug-in.
+
+    Nor in the first of two equal names, for readers that believe that.
+    """
+    found = json.loads(sent(body, additions), object_pairs_hook=said_of_clients)
+    assert found <= {"alice"}
+
+    embedded = body.replace(b'"prompt"', b'"input"')
+    call = read_call(embedded, EMBEDDINGS)
+    pieces = additions.to(call, "alice", ask_usage=False).added_to(embedded, call.document)
+    whole = b"".join(map(bytes, pieces))
+    assert json.loads(whole, object_pairs_hook=said_of_clients) == set()
+    theirs, ours = json.loads(embedded), json.loads(whole)
+    for name in HOLDERS:
+        if isinstance(theirs.get(name), dict):
+            theirs[name].pop("fair_client", None)
+    assert ours == theirs
+
+
+def said_of_clients(pairs: list[tuple[str, Any]]) -> set[Any]:
+    """Every client that some object within these names."""
+    return set().union(
+        *(said for _, said in pairs if isinstance(said, set)),
+        (said for name, said in pairs if name == "fair_client" and not isinstance(said, list)),
+    )
+
+
+def test_a_field_that_claims_nothing_is_not_written_anew() -> None:
+    """`custom_params` has other uses: such a body goes on in two pieces, not parsed again."""
+    body = b'{"custom_params" :{"k": 1e2},"prompt":"a"}'
+
+    assert sent(body, NAMELESS) == body
+    assert sent(body, NAMING) == body[:-1] + b',"vllm_xargs":{"fair_client":"alice"}}'
 
 
 @settings(max_examples=30, deadline=None)

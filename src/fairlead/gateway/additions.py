@@ -1,9 +1,10 @@
 """What is added to a body on its way: who asks, for streams the wish to hear what was used, a salt.
 
 Nothing else of a body changes, and nothing at all where all are switched off, or where the path has
-no place for any.
+no place for any; but that a caller says to a plug-in that it is somebody reaches no engine.
 """
 
+import re
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from fairlead.gateway.settings import GatewaySettings
 
 # Clients whose fields are kept ready.
 _READY = 4096
-# Where an engine's plug-in looks for `fair_client`, by `--identity-field`. Engines pass over the other's.
+# Where the client is named, by `--identity-field`. Engines pass over the other's field.
 _NAMED_IN: Final = {
     "vllm": ("vllm_xargs",),
     "sglang": ("custom_params",),
@@ -23,6 +24,9 @@ _NAMED_IN: Final = {
 }
 # Of which SGLang makes a request's `routing_key`; callers' own are kept from engines.
 _HEADER: Final = b"x-smg-routing-key: %b\r\n"
+# What a plug-in leaves of a name (`engines.client_names`): a client is one, by field and by header.
+_MAX_NAME_LEN: Final = 128
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._:@/+=-]")
 
 
 def _fields(
@@ -34,6 +38,11 @@ def _fields(
     if salt is not None:
         fields["cache_salt"] = salt
     return Fields(fields)
+
+
+@lru_cache(_READY)
+def _header(client: ClientId) -> bytes:
+    return _HEADER % _NOT_IN_NAMES.sub("_", client[:_MAX_NAME_LEN]).encode()
 
 
 class Additions:
@@ -67,11 +76,7 @@ class Additions:
         return self._fields(named, salt, ask_usage)  # keywords would cost more than the look-up
 
     def lines_to(self, lines: bytes, call: Call, client: ClientId) -> bytes:
-        """The headers for this request; on paths where SGLang knows no such field, with the client.
-
-        A header is ASCII, and blanks around it are nobody's: a client of such a name is anonymous there.
-        """
+        """The headers for this request; on paths where SGLang knows no such field, with the client."""
         if not (call.surface.named_by_header and self._has_header):
             return lines
-        fits = client.isascii() and client == client.strip()
-        return lines + _HEADER % client.encode() if fits else lines
+        return lines + _header(client)

@@ -2,7 +2,8 @@
 
 A busy engine whose queue is kept at the gateway is asked a few times a second: how many requests run
 in it and wait in it. What it does not say, or says late, stops nothing: the window then goes by first
-bytes. With `--queue auto` every engine is also looked at now and then for the marks of our plug-in.
+bytes. With `--queue auto` every engine is also looked at now and then for the marks of our plug-in:
+one that has it and is told the clients shares fairly itself.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ _WAITING = (b"\nvllm:num_requests_waiting", b"\nsglang:num_queue_reqs")
 _NUMBER = re.compile(rb"(?:\{[^}\n]*\})? ([0-9.eE+]+)[ \t\r]*(?:\n|\Z)")
 # What only the plug-in counts: see `fairlead.engines.client_metrics`.
 _PLUG_IN = (b"\nfairlead_refill_rounds", b"\nfairlead_cut_looks")
+# By `--identity-field`: what only engines say that look for the client elsewhere. All say something.
+_NOT_TOLD = {"vllm": b"\nsglang:", "sglang": b"\nvllm:", "none": b"", "both": None}
 
 
 class Load(NamedTuple):
@@ -74,6 +77,12 @@ def has_plug_in(body: bytes) -> bool:
     return any(name in body for name in _PLUG_IN)
 
 
+def is_told(body: bytes, identity_field: str) -> bool:
+    """Whether the engine whose metrics these are is told the clients, by what `--identity-field` says."""
+    mark = _NOT_TOLD[identity_field]
+    return mark is None or mark not in body
+
+
 class Loads:
     """Asks, from `start` to `close`."""
 
@@ -83,11 +92,14 @@ class Loads:
         dispatcher: Dispatcher,
         engine: Callable[[WorkerId], Engine],
         detects: bool,
+        identity_field: str,
         interval_s: float,
     ) -> None:
         self._dispatcher = dispatcher
         self._engine = engine
         self._detects = detects
+        self._identity_field = identity_field
+        self._untold: set[WorkerId] = set()  # of whom that was said
         self._interval_s = interval_s
         self._due: dict[WorkerId, float] = {}
         self._asking: dict[WorkerId, asyncio.Task[None]] = {}
@@ -119,10 +131,12 @@ class Loads:
                 task.add_done_callback(partial(self._asked, name))
         for name in [name for name in self._due if name not in self._dispatcher.workers]:
             del self._due[name]
+            self._untold.discard(name)
 
     def _is_due(self, name: WorkerId, worker: Worker, now: float) -> bool:
         if not worker.up:
             self._due.pop(name, None)  # the next life may be another build
+            self._untold.discard(name)
             return False
         if name in self._asking or (worker.queue is None and not self._detects):
             return False
@@ -161,7 +175,23 @@ class Loads:
             self._dispatcher.unobserved(name)
         else:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
-        if self._detects and body and (worker.queue is None) != has_plug_in(body):
+        if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
             fair = worker.queue is not None
             _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
             self._dispatcher.set_queueing(name, queues=not fair)
+
+    def _is_fair(self, name: WorkerId, body: bytes) -> bool:
+        """Whether it has our plug-in and hears who asks; says once where it does not."""
+        if not has_plug_in(body):
+            return False
+        if is_told(body, self._identity_field):
+            return True
+        if name not in self._untold:
+            self._untold.add(name)
+            _log.warning(
+                "engine %s has the plug-in, but --identity-field %s does not tell it the clients:"
+                " requests wait at the gateway",
+                name,
+                self._identity_field,
+            )
+        return False

@@ -22,6 +22,9 @@ _MAX_CHOICES = 128
 _SEPARATOR = "\0"
 # What json.dumps writes is ASCII, so that no lone surrogate can make it fail.
 _COMPACT = (",", ":")
+# Where engines' plug-ins look for the client, vLLM's and SGLang's, and under what name.
+_HOLDERS = frozenset(("vllm_xargs", "custom_params"))
+_CLIENT = "fair_client"
 
 
 @dataclass(slots=True)
@@ -98,28 +101,40 @@ def answer_text(answer: str, surface: Surface) -> bytes:
 
 
 class Fields:
-    """What the gateway adds to a body; made once for many requests."""
+    """What the gateway adds to a body; made once for many requests.
 
-    __slots__ = ("_fields", "_more", "_names")
+    What a caller says in it about who it is, for whichever engine, is taken out, even if nothing is added.
+    """
+
+    __slots__ = ("_fields", "_more", "_names", "_watched")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
         self._names = frozenset(fields)
+        self._watched = self._names | _HOLDERS
         self._more = b"," + orjson.dumps(fields)[1:-1]
 
     def added_to(self, body: bytes, document: dict[str, Any]) -> tuple[Buffer, ...]:
-        """`body` with the fields, in pieces; byte for byte where it has none of them.
+        """`body` with the fields, in pieces; byte for byte where it has none of them and claims nothing.
 
         `document` is the parsed body: a name that came escaped or twice is found there too. Where
         the caller sent a field of the same name, ours wins inside it and the rest of it stays.
         """
+        if not self._watched.isdisjoint(document) and self._must_merge(body, document):
+            return (self._merged(body),)
         if not self._names:
             return (body,)
-        if self._names.isdisjoint(document):
-            end = body.rindex(b"}")
-            more = self._more if document else self._more[1:]
-            return memoryview(body)[:end], more + body[end:]
-        return (self._merged(body),)
+        end = body.rindex(b"}")
+        more = self._more if document else self._more[1:]
+        return memoryview(body)[:end], more + body[end:]
+
+    def _must_merge(self, body: bytes, document: dict[str, Any]) -> bool:
+        """Whether it has one of the fields, or may claim to be somebody, plainly or escaped, if only
+        in the first of two equal names. O(body), and only for who sends such a field.
+        """
+        if not self._names.isdisjoint(document):
+            return True
+        return _CLIENT.encode() in body or b"\\u" in body
 
     def _merged(self, body: bytes) -> bytes:
         """The body written anew. The standard library keeps integers of any size; of two equal
@@ -133,6 +148,10 @@ class Fields:
             theirs = merged.get(name)
             both = isinstance(theirs, dict) and isinstance(value, dict)
             merged[name] = {**theirs, **value} if both else value
+        for name in _HOLDERS - self._names:
+            claimed = merged.get(name)
+            if isinstance(claimed, dict):
+                claimed.pop(_CLIENT, None)
         return json.dumps(merged, separators=_COMPACT).encode()
 
 

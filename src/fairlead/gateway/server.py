@@ -74,6 +74,7 @@ class Gateway:
             dispatcher=self.dispatcher,
             engine=self._workers.engine,
             detects=settings.queue == "auto",
+            identity_field=settings.identity_field,
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())

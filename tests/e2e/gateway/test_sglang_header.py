@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from fairlead.engines.client_names import client_name
 from fairlead.gateway.additions import Additions
 from fairlead.gateway.openai import read_call
 from fairlead.gateway.settings import GatewaySettings
@@ -46,10 +47,14 @@ def test_engines_of_another_make_get_no_such_header(identity_field: str) -> None
     assert not any(heads("alice", identity_field=identity_field).values())
 
 
-@pytest.mark.parametrize("name", ["älice", " alice", "alice "])
-def test_a_name_that_no_header_can_carry_is_left_out(name: str) -> None:
-    """Blanks around it would be cut off, and the rest of it may be somebody else's name."""
+@pytest.mark.parametrize(
+    "name", ["alice", "älice", " alice", "alice ", "a\tb", "ä" * 140, "a.b:@/+=-"]
+)
+def test_a_client_is_one_by_header_and_by_field(name: str) -> None:
+    """The plug-in writes a name it finds in a field like that; in a header blanks would be cut off."""
     additions = Additions(GatewaySettings(identity_field="sglang"))
     call = read_call(b'{"model":"m","input":"hi"}', SURFACES[b"/v1/embeddings"])
 
-    assert additions.lines_to(b"a: b\r\n", call, name) == b"a: b\r\n"
+    lines = additions.lines_to(b"a: b\r\n", call, name).decode("ascii")
+    told = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()
+    assert told == client_name(told) == client_name(name)

@@ -1,14 +1,18 @@
 """What engines' metrics say of their load, and that asking for it opens no connection each time."""
 
 import asyncio
+import logging
 from contextlib import nullcontext, suppress
 
 import pytest
 
+from fairlead.core.chunk_index import ChunkIndex
+from fairlead.dispatch import Dispatcher, QueueRules
 from fairlead.errors import EngineFailed
-from fairlead.gateway.loads import Load, has_plug_in, read_load
+from fairlead.gateway.loads import Load, Loads, has_plug_in, read_load
 from fairlead.gateway.probe import Probe
 from fairlead.gateway.upstream import Engine
+from fairlead.routers.d2lpm import D2LPM
 
 VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -51,6 +55,52 @@ def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: Load | None
 )
 def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool) -> None:
     assert has_plug_in(body) == is_ours
+
+
+MARKS = b"\nfairlead_refill_rounds_total 5.0\n"
+
+
+@pytest.mark.parametrize(
+    ("identity_field", "is_told"),
+    [
+        ("vllm", [True, False]),
+        ("sglang", [False, True]),
+        ("both", [True, True]),
+        ("none", [False, False]),
+    ],
+)
+def test_only_an_engine_that_is_told_the_clients_is_left_the_queueing(
+    identity_field: str, is_told: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the others that is said once, however often they are asked, and again in their next life."""
+    for body, told in zip((VLLM + MARKS, SGLANG + MARKS), is_told, strict=True):
+        caplog.clear()
+        dispatcher = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=QueueRules(), on_ready=lambda _: None
+        )
+        engine = Engine("http://w")
+        loads = Loads(
+            dispatcher=dispatcher, engine=lambda _, engine=engine: engine, detects=True,
+            identity_field=identity_field, interval_s=0.1,
+        )  # fmt: skip
+        for life in (1, 2):
+            dispatcher.worker_up("w")
+            for _ in range(3):
+                loads._conclude("w", body)
+                assert (dispatcher.workers["w"].queue is None) == told
+            warned = [one for one in caplog.records if one.levelno == logging.WARNING]
+            assert len(warned) == (0 if told else life)
+            dispatcher.worker_down("w")
+            asyncio.run(one_look(loads))
+        for one in warned:
+            assert one.getMessage().startswith("engine w has the plug-in")
+            assert f"--identity-field {identity_field} " in one.getMessage()
+
+
+async def one_look(loads: Loads) -> None:
+    loads.start()
+    await asyncio.sleep(0)
+    loads.close()
 
 
 def test_a_load_is_asked_for_over_a_connection_that_is_kept() -> None:
