@@ -17,6 +17,7 @@ from fairlead.core.service import Service
 from fairlead.engines.adapter_turns import AdapterTurns
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
+from fairlead.engines.sglang.slots import Slots
 from fairlead.schedulers.dlpm import DLPM
 
 
@@ -69,10 +70,12 @@ class Engine:
     def __init__(
         self, *, quantum: int = 10, room: int = 100, slots: int = 0, turn_len: int = 0
     ) -> None:
-        self.cache, self.room, self.slots = Cache(), room, slots
+        self.cache, self.room, self.max_loras = Cache(), room, slots
+        self.pinned: set[str] = set()  # adapters that have a slot for good
         self.fair = Scheduler(DLPM(cache=self.cache, quantum=quantum))
         turns = AdapterTurns(turn_len=turn_len)
-        self.line = Line(self.fair, self.cache, self, lora_slots=slots, turns=turns)  # type: ignore[arg-type]
+        adapters = Slots(self, turns) if slots else None
+        self.line = Line(self.fair, self.cache, self, slots=adapters)  # type: ignore[arg-type]
         self.queue: list[Any] = FairQueue([], self.line)
         self.left = 0
         self.batch: list[Req] = []  # what runs
@@ -87,17 +90,22 @@ class Engine:
     def received(self, client: str) -> Service:
         return Service()
 
-    def running(self) -> list[Req]:
-        return self.batch
+    def running(self, batch: list[Req]) -> list[Req]:
+        return batch
+
+    def slots(self) -> int:
+        return self.max_loras - len(self.pinned)
+
+    def is_pinned(self, req: Req) -> bool:
+        return req.lora_id in self.pinned
 
     def holds_slot(self, adder: object, req: Req) -> bool:
         return any(each.lora_id == req.lora_id for each in self.batch)
 
     def has_slot(self, req: Req) -> bool:
         """SGLang's `validate_lora_batch`: so many adapters at once, no adapter being one."""
-        return not self.slots or len({req.lora_id, *(each.lora_id for each in self.batch)}) <= (
-            self.slots
-        )
+        wanted = {req.lora_id, *(each.lora_id for each in self.batch)} - self.pinned
+        return not self.max_loras or len(wanted) <= self.slots()
 
     def end(self, *reqs: Req) -> None:
         """They emitted their last output."""
@@ -116,7 +124,7 @@ class Engine:
     ) -> list[Req]:
         """One pass of SGLang's; whom it added, in its order."""
         self.left = self.room if room is None else room
-        self.line.begin(self.queue)
+        self.line.begin(self.queue, self.batch)
         self.line.expect_walk(self)
         added: list[Req] = []
         for req in self.queue:

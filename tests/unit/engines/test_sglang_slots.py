@@ -6,8 +6,8 @@ With the stand-in for SGLang's loop of `sglang_loop`; its real one is in tests/s
 import pytest
 from tests.unit.engines.sglang_loop import Engine, clients
 
-from fairlead.engines.sglang.line import ASIDE_PER_LOOK
 from fairlead.engines.sglang.slotless import MORE_PER_ADMISSION, TRIED_PER_LOOK
+from fairlead.engines.sglang.slots import ASIDE_PER_LOOK
 
 WAITING = 300
 
@@ -110,7 +110,7 @@ def test_who_is_aborted_while_set_aside_is_forgotten(engine):
 
     assert engine.look() == []
     assert engine.line.live == 0
-    assert len(engine.line._slotless) == 0
+    assert len(engine.line._slots) == 0
 
 
 def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
@@ -137,16 +137,11 @@ def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engin
     assert engine.look() == [waits]
 
 
-def test_a_flood_on_one_adapter_gives_way_after_a_turn():
-    """
-    One slot, and a client whose requests for its adapter overlap without end: another client's would
-    find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
-    """
-    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+def flood_until_another(engine: Engine) -> str:
+    """Whom it admits while a client's requests for its adapter overlap without end; another wants a slot."""
     flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
     engine.look()
     engine.send("other", 9, lora_id="b")
-
     admitted = ""
     for number in range(30):
         engine.send("flood", 1, 10 + number, lora_id="a")
@@ -159,6 +154,66 @@ def test_a_flood_on_one_adapter_gives_way_after_a_turn():
             flood += engine.look()
         if "other" in admitted:
             break
+    return admitted
 
-    assert "other" in admitted
+
+def test_a_flood_on_one_adapter_gives_way_after_a_turn():
+    """
+    One slot, and a client whose requests for its adapter overlap without end: another client's would
+    find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
+    """
+    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+
+    assert "other" in flood_until_another(engine)
     assert engine.line.adapter_turns == 1
+
+
+def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_the_same():
+    """
+    Two slots, of which one is for a pinned adapter that nobody asks for: a flood holds the only other one.
+    Counted among those that others could have, it would be free for ever, and nobody would give way.
+    """
+    engine = Engine(quantum=10, room=1000, slots=2, turn_len=40)
+    engine.pinned.add("pinned")
+
+    assert "other" in flood_until_another(engine)
+    assert engine.line.adapter_turns == 1
+
+
+def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn():
+    """It takes no slot that is kept for somebody; and its service, the most of all, makes nobody give way."""
+    engine = Engine(quantum=1000, room=1000, slots=2, turn_len=40)
+    engine.pinned.add("pinned")
+    engine.send("flood", 1, lora_id="a")
+    engine.look()
+    engine.send("other", 2, lora_id="b")
+    engine.send("rich", *range(10, 90), lora_id="pinned")
+
+    for _ in range(30):
+        engine.through(engine.look())
+    assert clients(engine.batch) == "floodrich"
+    assert engine.line.adapter_turns == 0
+
+    engine.through([engine.batch[0]] * 50)
+    while not engine.line.adapter_turns:
+        engine.through([engine.batch[0]])
+        engine.look()
+    engine.send("flood", 3, lora_id="a")
+    engine.send("rich", 4, lora_id="pinned")
+    assert clients(engine.look()) == "rich"
+
+
+def test_who_runs_is_what_sglang_counts_in_this_look():
+    """The scheduler's own batch may be older than the one that SGLang is about to fill."""
+    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    engine.send("flood", 1, lora_id="a")
+    engine.look()
+    engine.send("other", 2, lora_id="b")
+    engine.look()
+    asked: list[object] = []
+    engine.running = lambda batch: asked.append(batch) or batch
+    of_this_look = engine.batch[:]
+
+    engine.line.begin(engine.queue, of_this_look)
+
+    assert asked and all(batch is of_this_look for batch in asked)

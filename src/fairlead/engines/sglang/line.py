@@ -20,9 +20,8 @@ from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler, State
 from fairlead.core.service import Service
-from fairlead.engines.adapter_turns import AdapterTurns, Taker
 from fairlead.engines.sglang.followers import Followers
-from fairlead.engines.sglang.slotless import Slotless
+from fairlead.engines.sglang.slots import Slots
 from fairlead.errors import QueueFull
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 # Held requests after which a look ends: it must not cost as much as all that waits.
 HELD_PER_LOOK = 64
-# Set aside in one look, at most. Each is set aside once until its adapter has a slot, so this may be many.
-ASIDE_PER_LOOK = 1000
 
 
 class Host(Protocol):
@@ -53,8 +50,8 @@ class Host(Protocol):
         """Whether what it was passed over for is not a LoRA slot; asked where there are any. O(running)."""
         ...
 
-    def running(self) -> Iterable[Any]:
-        """SGLang's requests that run, and so hold LoRA slots; asked where there are any."""
+    def running(self, batch: Any) -> Iterable[Any]:
+        """SGLang's requests that run, and so hold LoRA slots; `batch` is what `begin` was given."""
         ...
 
 
@@ -70,26 +67,13 @@ class Place:
 
 
 class Line:
-    """From arrival to the end. `Any` is SGLang's request, `Request` is ours.
-
-    `lora_slots` is how many adapters run at once, the model itself being one; 0 without adapters.
-    """
+    """From arrival to the end. `Any` is SGLang's request, `Request` is ours. `slots`: None without LoRA."""
 
     def __init__(
-        self,
-        core: Scheduler,
-        tree: "EngineTree",
-        host: Host,
-        *,
-        lora_slots: int = 0,
-        turns: AdapterTurns | None = None,
+        self, core: Scheduler, tree: "EngineTree", host: Host, *, slots: Slots | None = None
     ) -> None:
         self._core, self._tree, self._host = core, tree, host
-        self._lora_slots = lora_slots
-        self._turns = turns if turns is not None and lora_slots else AdapterTurns(turn_len=0)
-        self._slotless = Slotless()
-        self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
-        self._aside = 0  # set aside in this look
+        self._slots = slots
         self._followers = Followers(tree)
         self._order, self._turn = count(), count()
         self._places: dict[Any, Place] = {}  # by SGLang's request, running ones included
@@ -97,7 +81,7 @@ class Line:
         self._held: list[Request] = []
         self._adder: Any = None  # of the look under way, until its walk begins
         self._proposed: Place | None = None
-        self.cut_looks = 0  # looks that ended at HELD_PER_LOOK
+        self.cut_looks = 0  # looks that ended at HELD_PER_LOOK or ASIDE_PER_LOOK
 
     def __len__(self) -> int:
         """Who waits. O(1)."""
@@ -106,7 +90,7 @@ class Line:
     @property
     def adapter_turns(self) -> int:
         """How often a LoRA adapter gave way. O(1)."""
-        return self._turns.turns
+        return self._slots.turns if self._slots is not None else 0
 
     @property
     def live(self) -> int:
@@ -115,27 +99,23 @@ class Line:
 
     # -- the look -------------------------------------------------------------------------------
 
-    def begin(self, reqs: Sequence[Any]) -> None:
-        """SGLang is about to look for whom to admit; `reqs` is its list, whatever happened to it."""
+    def begin(self, reqs: Sequence[Any], batch: Any = None) -> None:
+        """SGLang is about to look for whom to admit: `reqs` is its list, whatever happened to it.
+
+        `batch` is what runs by then; the scheduler's own is older.
+        """
         self._adder = None
         self.adopt(reqs)
         held, self._held = self._held, []
         for ours in held:
             if ours.id in self._core:
                 self._release(ours)
-        if self._lora_slots:
-            self._begin_slots()
+        if self._slots is not None:
+            running = self._host.running(batch) if self._slots.needs_running else ()
+            places = (place for req in running if (place := self._places.get(req)))
+            for ours in self._slots.begin((place.ours, place.req) for place in places):
+                self._release(ours)
         self._core.begin()
-
-    def _begin_slots(self) -> None:
-        """One of each client and adapter that had no slot is tried; perhaps an adapter gives way."""
-        self._full, self._aside = {}, 0
-        if self._turns.is_due:
-            places = [place for req in self._host.running() if (place := self._places.get(req))]
-            running = {place.ours.id: _taker(place) for place in places}
-            self._turns.look(self._lora_slots, running)
-        for ours in self._slotless.take():
-            self._release(ours)
 
     def expect_walk(self, adder: Any) -> None:
         """Whoever iterates next over the queue is the one who admits."""
@@ -157,13 +137,14 @@ class Line:
         self._proposed = None
 
     def _next(self, adder: Any) -> Place | None:
-        while len(self._held) < HELD_PER_LOOK and self._aside < ASIDE_PER_LOOK:
+        slots = self._slots
+        while len(self._held) < HELD_PER_LOOK and not (slots is not None and slots.is_look_over):
             if not len(self._core) or not self._host.has_room(adder):
                 return None
             if (ours := self._core.propose()) is None:
                 return None
             place = self._names[ours.id]
-            if self._lora_slots and self._has_no_slot(place.req.lora_id):
+            if slots is not None and slots.lacks(place.req):
                 self._set_aside(place)
                 continue
             is_new = self._core.state(ours) is State.WAITING
@@ -175,22 +156,17 @@ class Line:
 
     def _passed_over(self, adder: Any, place: Place) -> None:
         """SGLang did not take it. If for want of a LoRA slot, then nobody who wants that adapter."""
-        if not self._lora_slots or self._host.holds_slot(adder, place.req):
+        if self._slots is None or self._host.holds_slot(adder, place.req):
             self._hold(place.ours)
             return
-        self._full[place.req.lora_id] = None
-        self._turns.contend()
+        self._slots.found_none(place.req)
         self._set_aside(place)
 
-    def _has_no_slot(self, adapter: str | None) -> bool:
-        """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
-        return adapter in self._full or self._turns.forbids(adapter)
-
     def _set_aside(self, place: Place) -> None:
+        assert self._slots is not None
         is_paid = self._core.state(place.ours) is State.PREEMPTED
         self._core.hold(place.ours)
-        self._slotless.add(_taker(place), place.ours, is_paid=is_paid)
-        self._aside += 1
+        self._slots.set_aside(place.ours, place.req, is_paid=is_paid)
 
     def admitted(self, req: Any) -> None:
         """It runs; what its cached prefix lacks is charged now, chunks that come later included."""
@@ -204,10 +180,8 @@ class Line:
         if not is_again:
             extend_len = min(extend_len, ours.input_len)
         self._core.admit(ours, extend_len=extend_len)
-        if self._lora_slots:
-            taker = _taker(place)
-            self._turns.admitted(ours.id, taker, 0 if is_again else extend_len)
-            for more in self._slotless.take_like(taker):
+        if self._slots is not None:
+            for more in self._slots.admitted(ours, req, 0 if is_again else extend_len):
                 self._release(more)
         if is_again:  # paid for before; this is what the system recomputes
             return
@@ -238,8 +212,8 @@ class Line:
             if self._core.state(place.ours) is State.RUNNING:
                 self._followers.done(place.ours)
                 self._core.preempt(place.ours)
-                if self._lora_slots:
-                    self._turns.wants(place.ours.id, _taker(place))
+                if self._slots is not None:
+                    self._slots.wants(place.ours, req)
             return
         tokens = req.origin_input_ids
         ours = Request(
@@ -255,9 +229,9 @@ class Line:
         except QueueFull:  # an exception here would end the engine: OTHER always has a place
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
-        place = self._places[req] = self._names[ours.id] = Place(req, ours)
-        if self._lora_slots:
-            self._turns.wants(ours.id, _taker(place))
+        self._places[req] = self._names[ours.id] = Place(req, ours)
+        if self._slots is not None:
+            self._slots.wants(ours, req)
 
     def adopt(self, reqs: Sequence[Any]) -> None:
         """SGLang has made its list anew: whoever is not in it waits no more.
@@ -280,8 +254,8 @@ class Line:
         if place := self._places.pop(req, None):
             del self._names[place.ours.id]
             self._followers.done(place.ours)
-            self._slotless.remove(place.ours.id)
-            self._turns.leaves(place.ours.id)
+            if self._slots is not None:
+                self._slots.leaves(place.ours.id)
             if self._core.state(place.ours) is State.RUNNING:
                 self._give_back(place)
             self._core.cancel(place.ours)
@@ -307,8 +281,8 @@ class Line:
             if tokens > 0:  # fewer after a retraction that dropped them
                 place.charged += tokens
                 self._core.decode(place.ours, tokens)
-                if self._turns.is_contended:
-                    self._turns.emitted(place.ours.id, tokens)
+                if self._slots is not None:
+                    self._slots.emitted(place.ours.id, tokens)
                 self._host.received(place.ours.client).output_len += tokens
             if req.finished():
                 del self._places[req], self._names[place.ours.id]
@@ -332,7 +306,3 @@ class Line:
             left.remove(victim)
             chosen.append(self._names[victim.id].req)
         return chosen
-
-
-def _taker(place: Place) -> Taker:
-    return Taker(place.ours.client, place.req.lora_id)

@@ -37,6 +37,7 @@ from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
 from fairlead.engines.sglang.rust_nodes import choose_core
+from fairlead.engines.sglang.slots import Slots
 from fairlead.engines.sglang.tree import EngineTree
 from fairlead.errors import ConfigError
 from fairlead.schedulers import OWED_ALIKE
@@ -120,9 +121,11 @@ class FairPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped her
 
     line: Line
 
-    def calc_priority(self, waiting_queue: Any, *_: Any, **__: Any) -> None:
+    def calc_priority(
+        self, waiting_queue: Any, running_batch: Any = None, *_: Any, **__: Any
+    ) -> None:
         """Begin a look; who is next is decided as the queue is walked."""
-        self.line.begin(waiting_queue)
+        self.line.begin(waiting_queue, running_batch)
 
     def waiting_queue_prefix_matched(self, waiting_queue: Any) -> bool:
         """No: SGLang's own count of matched tokens is not kept up to date for those who wait."""
@@ -150,10 +153,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         )
         # Policies only read and listen, and that half of a RadixTree it has.
         self._fair = Scheduler(settings.policy(cast(RadixTree, self._fair_tree)))
-        slots = self.max_loras_per_batch if self.enable_lora else 0
-        self._line = Line(
-            self._fair, self._fair_tree, self, lora_slots=slots, turns=settings.turns()
-        )
+        slots = Slots(self, settings.turns()) if self.enable_lora else None
+        self._line = Line(self._fair, self._fair_tree, self, slots=slots)
         self._fair_metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
         )
@@ -247,12 +248,28 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         in_batch = (each for each in adder.running_batch.reqs if not each.finished())
         return any(each.lora_id == req.lora_id for each in chain(adder.can_run_list, in_batch))
 
-    def running(self) -> Iterable[Any]:
-        """Those whose adapters SGLang counts when it looks whom to admit."""
-        in_batch = [req for req in self.running_batch.reqs if not req.finished()]
+    def running(self, batch: Any) -> Iterable[Any]:
+        """Those whose adapters SGLang counts when it looks whom to admit.
+
+        `self.running_batch` lags behind: those of the last prefill may be in `batch` only.
+        """
+        in_batch = [req for req in batch.reqs if not req.finished()]
         return in_batch if self.chunked_req is None else [*in_batch, self.chunked_req]
 
+    def slots(self) -> int:
+        """As SGLang's `validate_lora_batch` counts them."""
+        return int(self.max_loras_per_batch - self._loras.num_pinned_loras)
+
+    def is_pinned(self, req: Any) -> bool:
+        """See `SlotHost`."""
+        adapter = self._loras.lora_refs.get(req.lora_id)
+        return adapter is not None and bool(adapter.pinned)
+
     # -- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _loras(self) -> Any:
+        return self.tp_worker.model_runner.lora_manager
 
     def _is_anyone_waiting(self) -> bool:
         line = self.__dict__.get("_line")

@@ -1,0 +1,110 @@
+"""LoRA slots in SGLang: who has none and is not asked for, and which adapter gives way to another.
+
+SGLang computes so many adapters at a time, the model itself being one. A pinned adapter has a slot of its
+own for good: it neither waits for one nor holds one that others could have, and takes no turns.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from fairlead.core.request import Request, RequestId
+from fairlead.engines.adapter_turns import AdapterTurns, Taker
+from fairlead.engines.sglang.slotless import Slotless
+
+# Set aside in one look, at most. Each is set aside once until its adapter has a slot, so this may be many.
+ASIDE_PER_LOOK = 1000
+
+
+class SlotHost(Protocol):
+    """What is asked of the SGLang scheduler where it has LoRA adapters."""
+
+    def slots(self) -> int:
+        """How many adapters run at once besides those pinned; loading and unloading change it. O(1)."""
+        ...
+
+    def is_pinned(self, req: Any) -> bool:
+        """Whether its adapter has a slot for good. O(1)."""
+        ...
+
+
+class Slots:
+    """Those set aside for want of a slot, and the turns. `Any` is SGLang's request, `Request` is ours."""
+
+    def __init__(self, host: SlotHost, turns: AdapterTurns) -> None:
+        self._host, self._turns = host, turns
+        self._slotless = Slotless()
+        self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
+        self._aside = 0  # set aside in this look
+
+    def __len__(self) -> int:
+        """Who is set aside. O(1)."""
+        return len(self._slotless)
+
+    @property
+    def turns(self) -> int:
+        """How often an adapter gave way. O(1)."""
+        return self._turns.turns
+
+    @property
+    def is_look_over(self) -> bool:
+        """Whether this look has set aside enough. O(1)."""
+        return self._aside >= ASIDE_PER_LOOK
+
+    @property
+    def needs_running(self) -> bool:
+        """Whether `begin` is to be told who runs. O(1)."""
+        return self._turns.is_due
+
+    def begin(self, running: Iterable[tuple[Request, Any]]) -> list[Request]:
+        """A look begins, perhaps an adapter gives way; whom to try in it: one of each that had no slot."""
+        self._full, self._aside = {}, 0
+        if self._turns.is_due:
+            takers = {
+                ours.id: _taker(ours, req) for ours, req in running if not self._host.is_pinned(req)
+            }
+            self._turns.look(self._host.slots(), takers)
+        return self._slotless.take()
+
+    def lacks(self, req: Any) -> bool:
+        """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
+        if req.lora_id in self._full:
+            return True
+        return self._turns.forbids(req.lora_id) and not self._host.is_pinned(req)
+
+    def found_none(self, req: Any) -> None:
+        """SGLang passed it over for want of a slot, and would in this look all that want its adapter."""
+        self._full[req.lora_id] = None
+        self._turns.contend()
+
+    def set_aside(self, ours: Request, req: Any, *, is_paid: bool) -> None:
+        """It is out of the look, until one like it is tried. O(1)."""
+        self._slotless.add(_taker(ours, req), ours, is_paid=is_paid)
+        self._aside += 1
+
+    # -- who comes and goes ---------------------------------------------------------------------
+
+    def wants(self, ours: Request, req: Any) -> None:
+        """It waits: for the first time, or retracted. O(1)."""
+        if not self._host.is_pinned(req):
+            self._turns.wants(ours.id, _taker(ours, req))
+
+    def admitted(self, ours: Request, req: Any, extend_len: int) -> list[Request]:
+        """It runs and `extend_len` is charged for it; more of its like, to be tried now. O(returned)."""
+        taker = _taker(ours, req)
+        if not self._host.is_pinned(req):
+            self._turns.admitted(ours.id, taker, extend_len)
+        return self._slotless.take_like(taker)
+
+    def emitted(self, name: RequestId, tokens: int) -> None:
+        """It emitted outputs. O(1)."""
+        if self._turns.is_contended:
+            self._turns.emitted(name, tokens)
+
+    def leaves(self, name: RequestId) -> None:
+        """It waits no more, if it did. O(1)."""
+        self._slotless.remove(name)
+        self._turns.leaves(name)
+
+
+def _taker(ours: Request, req: Any) -> Taker:
+    return Taker(ours.client, req.lora_id)
