@@ -68,7 +68,7 @@ class EngineBlocks:
 
     def __len__(self) -> int:
         """Hashes remembered. O(1)."""
-        return len(self._places) + len(self._fine)
+        return len(self._places) + len(self._fine.numbers)
 
     def stored(self, event: Stored) -> None:
         """Blocks are cached now. O(tokens). Raises ValueError for what cannot be."""
@@ -130,46 +130,49 @@ class EngineBlocks:
         return self._find(event.parent)
 
     def _knows(self, engine_hash: EngineHash) -> bool:
-        return engine_hash in self._places or engine_hash in self._fine
+        return engine_hash in self._places or engine_hash in self._fine.numbers
 
     def _find(self, engine_hash: EngineHash) -> _Place | None:
         found = self._places.get(engine_hash)
-        if found is None and engine_hash in self._fine:
-            return _Place(*self._fine.place(engine_hash), ())
+        if found is None and (place := self._fine.place(engine_hash)) is not None:
+            return _Place(*place, ())
         return found
 
     def _are_plain(self, event: Stored) -> bool:
         """Whether all of them are new, and nothing but their tokens tells them apart."""
-        if any(extra is not None for extra in event.extras) or not self._fine.are_unknown(event.hashes):
+        if event.extras and any(extra is not None for extra in event.extras):
+            return False
+        if not self._fine.are_unknown(event.hashes):
             return False
         return not self._places or self._places.keys().isdisjoint(event.hashes)
 
     def _store_fine(self, hashes: Sequence[EngineHash], tokens: bytes, place: _Place) -> None:
-        room = min(len(hashes), self._capacity - len(self))
-        self.beyond += len(hashes) - room
-        if room:
+        room = self._capacity - len(self)
+        if room < len(hashes):
+            self.beyond += len(hashes) - room
             size = len(tokens) // len(hashes)
-            keys = self._fine.add(
-                hashes[:room], tokens[: room * size], length=place.length, crc=place.crc
-            )
-            for key in keys:
+            hashes, tokens = hashes[:room], tokens[: room * size]
+        if room:
+            for key in self._fine.add(hashes, tokens, length=place.length, crc=place.crc):
                 self._index.confirm(self._worker, key)
 
     def _store_each(self, event: Stored, tokens: bytes, size: int, place: _Place | None) -> None:
         """One after the other, as some of them may be known already."""
+        known: EngineHash | None = None  # at the end of which the chain is
         for number, engine_hash in enumerate(event.hashes):
-            found = self._find(engine_hash)
-            if found is None:
-                assert place is not None, "unknown hashes have their tokens with them"
-                extra = event.extras[number] if number < len(event.extras) else None
-                block = tokens[number * size : (number + 1) * size]
-                found = self._remember(engine_hash, self._after(place, block, extra))
-                if found is None:
-                    self.beyond += len(event.hashes) - number
-                    return
-            else:
+            if self._knows(engine_hash):
                 self._copies[engine_hash] = self._copies.get(engine_hash, 1) + 1
-            place = found
+                known = engine_hash
+                continue
+            if known is not None:
+                place, known = self._find(known), None
+            assert place is not None, "unknown hashes have their tokens with them"
+            extra = event.extras[number] if number < len(event.extras) else None
+            block = tokens[number * size : (number + 1) * size]
+            place = self._remember(engine_hash, self._after(place, block, extra))
+            if place is None:
+                self.beyond += len(event.hashes) - number
+                return
 
     def _last_copies(self, hashes: Sequence[EngineHash]) -> list[EngineHash]:
         """Those of which no other copy is left, once these are gone."""

@@ -6,6 +6,7 @@ import pytest
 
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.engine_blocks import EngineBlocks, Stored
+from fairlead.core.fine_blocks import FineBlocks
 from fairlead.core.token_index import TokenIndex
 
 OURS = 16
@@ -81,6 +82,62 @@ def test_what_is_left_of_a_prompt_is_known_and_can_go_on(page_len: int) -> None:
     engine.remove(other, after=500)
     engine.remove(first[:500])
     assert (engine.has(first), len(engine.blocks), engine.index.confirmed("a")) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("page_len", [1, 3, 8])
+def test_pages_that_come_an_event_each_are_kept_as_if_they_came_in_one(page_len: int) -> None:
+    """As SGLang's recorder in Python says them; each alone would take four times the memory."""
+    one, each = Engine(page_len), Engine(page_len)
+    first = list(range(page_len * 1000))
+    one.store(first)
+    for end in range(page_len, len(first) + 1, page_len):
+        each.store(first[:end], after=end - page_len)
+
+    assert each.has(first) == one.has(first) == whole(len(first))
+    assert len(each.blocks._fine._runs) == len(one.blocks._fine._runs) == 4
+
+    for engine in (one, each):
+        engine.remove(
+            first, after=600 * page_len
+        )  # which had gone on in the third run, and the fourth
+        other = first[: 600 * page_len] + [7] * 40 * page_len
+        engine.store(other, after=600 * page_len)
+        assert (engine.has(other), engine.has(first)) == (
+            whole(640 * page_len),
+            whole(600 * page_len),
+        )
+
+
+def test_pages_go_on_only_where_the_last_ended() -> None:
+    """The same numbers after another beginning, or in pages of another length, are a run of their own."""
+    engine = Engine(1)
+    first, second = [1] * 20, [2] * 20
+    engine.store(first)
+    engine.store(second)
+    engine.store([*first, 5, 5], after=20)
+    engine.page_len = 2
+    engine.store([*first, 5, 5, *range(10)], after=22)
+
+    assert engine.has([*first, 5, 5, *range(10)]) == 32
+    assert (engine.has(first), engine.has([*second, 5, 5, *range(10)])) == (16, 16)
+
+
+def test_what_is_stored_again_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a second tier; only where unknown pages follow is the chain's end looked for, once."""
+    engine = Engine(1)
+    first = list(range(300))
+    engine.store(first[:200])
+    asked: list[object] = []
+    place = FineBlocks.place
+    monkeypatch.setattr(
+        FineBlocks, "place", lambda blocks, one: asked.append(one) or place(blocks, one)
+    )
+    engine.store(first[:200])
+    assert not asked
+    engine.store(first)
+
+    assert len(asked) == 1
+    assert engine.has(first) == whole(300)
 
 
 def test_a_prompt_that_is_stored_twice_is_gone_when_both_are_removed() -> None:
