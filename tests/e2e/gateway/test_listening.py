@@ -226,6 +226,24 @@ def test_a_tenant_header_of_another_name_is_the_only_one_believed() -> None:
     play(story, good, trust_tenant_header=True, tenant_header_name="X-Team")
 
 
+def test_a_tenant_header_may_have_underscores() -> None:
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        body = chat()
+        caller.writer.write(
+            f"POST {CHAT} HTTP/1.1\r\nhost: g\r\nX_Team: gold\r\n"
+            f"content-length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert (await caller.reply()).status == 200
+        caller.writer.close()
+        received = world.received()[0]
+        assert received.json()["vllm_xargs"]["fair_client"] == "gold"
+        assert "x_team" not in received.head.lower()
+
+    play(story, good, trust_tenant_header=True, tenant_header_name="X_Team")
+
+
 def test_a_usual_tenant_header_can_be_named_as_the_only_one() -> None:
     """smg's own default, given as a flag."""
 

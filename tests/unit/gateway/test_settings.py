@@ -12,6 +12,7 @@ from fairlead.gateway.settings import (
     add_arguments,
     environment_without_settings,
     from_arguments,
+    reading,
 )
 
 
@@ -74,7 +75,7 @@ def test_the_engines_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["--worker-quantum", "0"], "--worker-quantum: "),
         (["--request-timeout-secs", "nan"], "--request-timeout-secs: "),
         (["--config", "/nowhere/x.yaml"], "/nowhere/x.yaml: cannot be read"),
-        (["--config", "/dev/zero"], "/dev/zero: expected at most 1,048,576 bytes"),
+        (["--config", "/dev/zero"], "/dev/zero: expected at most 67,108,864 bytes"),
         (["--config", ""], "--config: expected a file"),
         (["--host", ""], "--host: expected a value, got an empty one"),
         (["--isolation-secret", ""], "--isolation-secret: expected a value, got an empty one"),
@@ -105,6 +106,28 @@ def test_a_wrong_flag_is_one_line_that_names_it(argv: list[str], message: str) -
     assert "\n" not in str(refused.value)
 
 
+# Nine lists of nine names of the list before.
+BILLION = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)
+)
+
+
+def test_there_may_be_more_clients_than_names_said_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 50,001 that takes seconds, so the limit is lower here."""
+    monkeypatch.setattr(reading, "_MOST_REPEATED", 20)
+    config = tmp_path / "gateway.yaml"
+    clients = {f"client-{number}": str(number + 1) for number in range(500)}
+    weights = "".join(f"  {client}: {weight}\n" for client, weight in clients.items())
+    config.write_text(f"worker-urls: &urls [http://a:1]\nweights:\n{weights}")
+    assert settings("--config", str(config)).weights == clients
+
+    config.write_text(f"weights: &all\n{weights}again: *all\n")
+    with pytest.raises(ConfigError, match="at most 20 names and values by aliases"):
+        settings("--config", str(config))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -121,9 +144,9 @@ def test_a_wrong_flag_is_one_line_that_names_it(argv: list[str], message: str) -
         ("port: yes", ", line 1: port: expected a value, got true"),
         ("disable-retries: 5", ", line 1: disable-retries: "),
         ("~: 2", ": expected names of settings, got None"),
-        ("worker-urls: &a [*a]", ": expected at most 100,000 names and values"),
+        ("worker-urls: &a [*a]", ": expected at most 100,000 names and values by aliases"),
+        (BILLION, ": expected at most 100,000 names and values by aliases"),
         ("worker-urls: " + "[" * 5000, ": lists or mappings too deep in each other"),
-        ("# " + "x" * (1 << 20), ": expected at most 1,048,576 bytes"),
         ("a\0b: 1", ": not valid YAML"),
     ],
 )

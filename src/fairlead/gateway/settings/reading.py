@@ -11,10 +11,11 @@ from fairlead.errors import ConfigError
 Layer = tuple[dict[str, Any], dict[str, str]]
 
 
-# A keys file of a million tenants; and settings, whose YAML takes seconds a megabyte.
-_MOST_BYTES, _MOST_CONFIG_BYTES = 128 << 20, 1 << 20
-# Names and values: with aliases, which stand for what was said before, a few lines can be millions.
-_MOST_NODES = 100_000
+# A keys file of a million tenants; and settings with the weights of as many, though their YAML takes
+# seconds a megabyte.
+_MOST_BYTES, _MOST_CONFIG_BYTES = 128 << 20, 64 << 20
+# Names and values said again by aliases, with which a few lines can be millions.
+_MOST_REPEATED = 100_000
 
 
 def read_text(path: Path, *, most: int = _MOST_BYTES) -> str:
@@ -34,7 +35,7 @@ def read_config(path: Path) -> Layer:
     """The settings in a YAML file, dashes or underscores, and where each stands. Raises ConfigError."""
     text = read_text(path, most=_MOST_CONFIG_BYTES)
     try:
-        content, node = yaml.safe_load(text), yaml.compose(text, Loader=yaml.SafeLoader)
+        content, node = _load(text)
     except RecursionError:
         raise ConfigError(f"{path}: lists or mappings too deep in each other") from None
     except yaml.YAMLError as error:
@@ -45,7 +46,7 @@ def read_config(path: Path) -> Layer:
         return {}, {}
     if not isinstance(content, dict) or not isinstance(node, yaml.MappingNode):
         raise ConfigError(f"{path}: expected settings, one `name: value` a line")
-    _require_few(node, path)
+    _require_few_repeated(node, path)
     if strange := [name for name in content if not isinstance(name, str)]:
         raise ConfigError(f"{path}: expected names of settings, got {strange[0]!r}")
     places: dict[str, str] = {}
@@ -58,14 +59,28 @@ def read_config(path: Path) -> Layer:
     return {name.replace("-", "_"): value for name, value in content.items()}, places
 
 
-def _require_few(node: yaml.Node, path: Path) -> None:
-    """Raises ConfigError where what is written out is more than any settings are, or without end."""
-    count, left = 0, [node]
+def _load(text: str) -> tuple[Any, yaml.Node | None]:
+    """What it says, and where. Raises yaml.YAMLError and RecursionError."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), node
+    finally:
+        loader.dispose()
+
+
+def _require_few_repeated(node: yaml.Node, path: Path) -> None:
+    """Raises ConfigError where aliases write out more than any settings are, or without end."""
+    seen: set[int] = set()
+    repeated, left = 0, [node]
     while left:
         one = left.pop()
-        count += 1
-        if count > _MOST_NODES:
-            raise ConfigError(f"{path}: expected at most {_MOST_NODES:,} names and values")
+        repeated += id(one) in seen
+        seen.add(id(one))
+        if repeated > _MOST_REPEATED:
+            raise ConfigError(
+                f"{path}: expected at most {_MOST_REPEATED:,} names and values by aliases"
+            )
         if isinstance(one, yaml.MappingNode):
             left += [part for pair in one.value for part in pair]
         elif isinstance(one, yaml.SequenceNode):

@@ -103,7 +103,7 @@ def parse_limit(number: int) -> int:
 
 def parse_header_name(value: object) -> str:
     """The name of a header, in small letters."""
-    if not re.fullmatch(r"[A-Za-z0-9-]+", str(value)):
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", str(value)):
         raise ValueError(f"expected the name of a header, got {value!r}")
     return str(value).lower()
 
