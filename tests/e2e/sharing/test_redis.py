@@ -9,6 +9,7 @@ import uvloop
 
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.sharing.exchanging import patience_s
 from tests.e2e.gateway.world import eventually
 from tests.e2e.sharing.engine import SlotEngine, keep_asking
 from tests.e2e.sharing.redis import SERVER, Redis, running
@@ -127,10 +128,14 @@ def test_an_outage_stops_nobody_and_fairness_is_back_with_redis() -> None:
 
 
 def test_a_gateway_that_dies_holds_nobody_back_for_long() -> None:
-    """It is not asked, it says nothing any more: what its clients would have had goes to the others."""
+    """
+    It is not asked, it says nothing any more: what its clients would have had goes to the others, by
+    the others' own clock in so many seconds (`test_only_who_stands_still_is_silent`).
+    """
 
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
         await asyncio.sleep(0.5)
+        assert patience_s(gateways[0]._exchanging._period_s()) <= 2
         gateways[0]._exchanging._closing = True  # it stops, and its last report says that a waits
         await eventually(lambda: sample(gateways[1], "fairlead_sharing_gateways") == 1)
         assert await share(engine, 2) < 2

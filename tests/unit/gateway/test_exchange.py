@@ -1,8 +1,10 @@
 """A request between a caller and an engine that are both played: what is charged, and to whom."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from errno import ECONNREFUSED, EMFILE
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,8 +14,11 @@ from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
 from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.caller import CallerConnection, Site
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
+from fairlead.gateway.incoming import Arrived, RequestHead
+from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.surface import Surface, surface_of
 from fairlead.gateway.upstream import Engine, EngineConnection
 from fairlead.routers.d2lpm import D2LPM
@@ -127,6 +132,50 @@ def test_outputs_are_charged_while_they_stream() -> None:
         exchange.on_data(EVENT)
 
     assert 101 - 16 < exchange.ticket.charged_len <= 101
+
+
+def waiting(played: Played) -> Exchange:
+    exchange = played.exchange(streams=False)
+    exchange.send()
+    return exchange
+
+
+def beginning(played: Played) -> Exchange:
+    exchange = waiting(played)
+    exchange.on_head(head(b"application/json"))
+    return exchange
+
+
+@pytest.mark.parametrize("begin", [waiting, beginning, streaming])
+def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
+    begin: Callable[[Played], Exchange],
+) -> None:
+    """No timer, no task, no look at the clock in between: the loop does not turn."""
+
+    async def story() -> None:
+        played, body = Played(), b'{"messages":[]}'
+        exchange = begin(played)
+        assert exchange._connection is not None
+        wire = exchange._connection._transport
+        assert isinstance(wire, Wire)
+        site = SimpleNamespace(
+            max_payload_size=1000, arrived=Arrived(), known_heads=KnownHeads[RequestHead](),
+            opened=lambda _: True, admit=lambda _: True, handle=lambda *_: exchange,
+            closed=lambda _: None,
+        )  # fmt: skip
+        connection = CallerConnection(cast("Site", site))
+        connection.connection_made(Wire())
+        connection.data_received(
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )
+        assert not wire.closed
+
+        connection.connection_lost(None)
+
+        assert wire.closed
+
+    asyncio.run(story())
 
 
 def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
