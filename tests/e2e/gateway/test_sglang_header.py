@@ -1,6 +1,7 @@
 """Where SGLang takes the client as a header and in no field of the body: Anthropic's messages, embeddings."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,16 @@ def heads(tenant: str, *, identity_field: str) -> dict[str, list[str]]:
 
     play(story, any_path, identity_field=identity_field, trust_tenant_header=True)
     return found
+
+
+def test_the_page_of_paths_says_where_an_engine_takes_the_client() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/paths.md").read_text()
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `POST /v1/")]
+    for path, vllm, sglang in rows:
+        surface = SURFACES[path.split("`")[1].removeprefix("POST ").encode()]
+        assert surface.identity == (vllm.strip() == "yes"), path
+        assert surface.named_by_header == (sglang.strip() == "by header"), path
+    assert len(rows) >= 6
 
 
 @pytest.mark.parametrize("identity_field", ["sglang", "both"])
