@@ -17,6 +17,7 @@ from fairlead.engines.sglang import POLICIES, versions
 from fairlead.engines.sglang.hooks import add_policies, make_fair
 from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
 from fairlead.engines.sglang.scheduler import FairScheduler
+from fairlead.errors import ConfigError
 from tests.sglang.server import Server
 
 # Imports of a whole engine, on a machine that may be busy.
@@ -145,6 +146,64 @@ def test_a_version_whose_requests_lack_what_we_read_is_refused(stock, monkeypatc
 
     with pytest.raises(SystemExit, match=r"this SGLang has no Req\.of_a_later_version;"):
         make_fair(original, scheduler, arguments("dlpm"))
+
+
+def test_a_version_that_makes_its_adder_elsewhere_is_refused(stock, monkeypatch):
+    """Else ours would never be asked: fcfs, nothing charged, and not a word of it."""
+    scheduler, original, called = stock
+    monkeypatch.delattr(StockScheduler, "get_prefill_adder_class", raising=False)
+    monkeypatch.delattr(versions.module, "PrefillAdder")
+
+    with pytest.raises(SystemExit, match=r"this SGLang has no Scheduler\.get_prefill_adder_class;"):
+        make_fair(original, scheduler, arguments("dlpm"))
+    assert called == []
+
+
+def test_a_version_that_tells_nobody_of_aborts_is_refused(monkeypatch):
+    """Who is aborted while it waits would be kept for ever."""
+    monkeypatch.delattr(StockScheduler, "send_abort_output", raising=False)
+    scheduler = SimpleNamespace(ipc_channels=SimpleNamespace(send_to_tokenizer=object()))
+
+    with pytest.raises(ConfigError, match=r"this SGLang has no Scheduler\.send_abort_output;"):
+        versions.hear_aborts(scheduler, lambda _: None)
+
+
+def of_batch(*, is_over: bool = False, is_retracted: bool = False) -> SimpleNamespace:
+    """A request in a batch whose prompts were computed."""
+    return SimpleNamespace(rid="r", finished=lambda: is_over, is_retracted=is_retracted)
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Hand a fair scheduler's `process_batch_result` a batch; of it the line has admitted `admitted`."""
+    monkeypatch.setattr(StockScheduler, "process_batch_result", lambda *_: None)
+
+    def process(*reqs: object, admitted: tuple[object, ...] = (), is_prefill: bool = True) -> None:
+        scheduler = object.__new__(FairScheduler)
+        scheduler.schedule_policy, scheduler._writes_metrics = "dlpm", False
+        scheduler._line = SimpleNamespace(
+            has_admitted=lambda req: any(req is each for each in admitted), emitted=lambda _: None
+        )
+        mode = SimpleNamespace(is_extend=lambda: is_prefill)
+        scheduler.process_batch_result(SimpleNamespace(forward_mode=mode, reqs=reqs), None)
+
+    return process
+
+
+def test_a_prefill_of_what_the_line_never_admitted_ends_the_server(computed):
+    """The net below those two: whatever a version calls otherwise, it does not run on unfair."""
+    seen, unseen = of_batch(), of_batch()
+
+    with pytest.raises(ConfigError, match="dlpm: request r was admitted past the plug-in"):
+        computed(seen, unseen, admitted=(seen,))
+
+
+def test_what_ended_or_was_retracted_before_its_result_came_is_no_sign_of_that(computed):
+    """With overlap scheduling a result comes a step late; and decoding is not looked at."""
+    seen = of_batch()
+
+    computed(seen, of_batch(is_over=True), of_batch(is_retracted=True), admitted=(seen,))
+    computed(of_batch(), is_prefill=False)
 
 
 def test_a_version_too_old_to_be_imported_is_refused_in_one_line(stock, monkeypatch):

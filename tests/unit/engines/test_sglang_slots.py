@@ -195,9 +195,10 @@ def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn
     assert engine.line.adapter_turns == 0
 
     engine.through([engine.batch[0]] * 50)
-    while not engine.line.adapter_turns:
+    for _ in range(20):
         engine.through([engine.batch[0]])
         engine.look()
+    assert engine.line.adapter_turns == 1
     engine.send("flood", 3, lora_id="a")
     engine.send("rich", 4, lora_id="pinned")
     assert clients(engine.look()) == "rich"

@@ -191,6 +191,10 @@ class Line:
         service.extend_len += extend_len
         service.cached_len += ours.input_len - extend_len
 
+    def has_admitted(self, req: Any) -> bool:
+        """Whether it has been charged, and has not ended. O(1)."""
+        return (place := self._places.get(req)) is not None and place.extend_len > 0
+
     def _hold(self, ours: Request) -> None:
         self._core.hold(ours)
         self._held.append(ours)

@@ -95,10 +95,7 @@ def _require(*owners: type) -> None:
         if not hasattr(owner, name)
     ]
     if missing:
-        raise ConfigError(
-            f"--schedule-policy: this SGLang has no {missing[0]}; see the versions that the plug-in "
-            "was tested with"
-        )
+        raise ConfigError(versions.lacking(missing[0]))
 
 
 def _refuse_others(server_args: Any) -> None:
@@ -198,6 +195,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
 
     def process_batch_result(self, batch: Any, result: Any) -> None:
         """Charge what each request emitted, then forget those that ended. O(batch)."""
+        if batch.forward_mode.is_extend():
+            self._refuse_unseen(batch.reqs)
         super().process_batch_result(batch, result)
         self._line.emitted(batch.reqs)
         if self._writes_metrics:
@@ -266,6 +265,18 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         return adapter is not None and bool(adapter.pinned)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _refuse_unseen(self, reqs: Iterable[Any]) -> None:
+        """Raises ConfigError, which ends the server, if one is computed that was never charged.
+
+        So it would be where a version admits by something else than our adder: unfair, and in silence.
+        """
+        for req in reqs:
+            if not (self._line.has_admitted(req) or req.finished() or req.is_retracted):
+                raise ConfigError(
+                    f"--schedule-policy {self.schedule_policy}: request {req.rid} was admitted past the "
+                    "plug-in; see the versions that it was tested with"
+                )
 
     @property
     def _loras(self) -> Any:

@@ -15,6 +15,8 @@ from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
+from fairlead.errors import ConfigError
+
 # Arguments that came later than the plug-ins, and become attributes which are read at each request.
 _ARGUMENTS = ((Req, "routing_key"), (Req, "cache_salt"), (RadixKey, "cache_salt"))
 _METHODS = ((RadixKey, "child_key_at"), (RadixKey, "match_at"))
@@ -29,7 +31,19 @@ def missing() -> list[str]:
         if name not in signature(owner.__init__).parameters
     ]
     lacks += [(owner, name) for owner, name in _METHODS if not hasattr(owner, name)]
+    if not (
+        hasattr(module.Scheduler, "get_prefill_adder_class") or hasattr(module, "PrefillAdder")
+    ):
+        lacks.append((module.Scheduler, "get_prefill_adder_class"))
     return [f"{owner.__name__}.{name}" for owner, name in lacks]
+
+
+def lacking(name: str) -> str:
+    """What is said of a version without `name`."""
+    return (
+        f"--schedule-policy: this SGLang has no {name}; see the versions that the plug-in "
+        "was tested with"
+    )
 
 
 def adapt_requests() -> None:
@@ -55,11 +69,15 @@ def use_adder(make: Callable[..., Any]) -> None:
 
 
 def hear_aborts(scheduler: Any, ended: Callable[[Any], None]) -> None:
-    """Be told of requests that end outside a batch, where the scheduler has no method for that."""
+    """Be told of requests that end outside a batch, where the scheduler has no method for that.
+
+    Raises ConfigError where there is nothing to hear it by.
+    """
     if hasattr(module.Scheduler, "send_abort_output"):
         return
-    sender = scheduler.ipc_channels.send_to_tokenizer
-    stock = sender.send_output
+    sender: Any = getattr(getattr(scheduler, "ipc_channels", None), "send_to_tokenizer", None)
+    if (stock := getattr(sender, "send_output", None)) is None:
+        raise ConfigError(lacking("Scheduler.send_abort_output"))
 
     def send_output(output: Any, of: Any = None) -> None:
         stock(output, of)
