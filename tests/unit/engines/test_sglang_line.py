@@ -91,6 +91,23 @@ def test_a_prefix_that_is_being_computed_is_waited_for():
     assert [req.prefix_len for req in second] == [40, 40]
 
 
+def test_a_prefix_of_which_a_chunk_is_computed_is_waited_for_until_the_last_one_is():
+    """Else what follows would compute the rest again, beside it."""
+    engine = Engine(quantum=1000, room=1000)
+    shared = list(range(80))
+    first = engine.send("a", *shared, 100)
+    engine.look()
+    engine.send("b", *shared, 101)
+    engine.cache.put(shared[:40])
+
+    first.extend_end = 40
+    engine.line.emitted([first])  # no output yet
+    assert engine.look() == []
+    engine.through([first])
+
+    assert [req.prefix_len for req in engine.look()] == [80]
+
+
 def test_followers_wait_for_a_bounded_number_of_looks():
     """A prefill that never ends, in chunks or on another rank, keeps nobody from running for ever."""
     engine = Engine(quantum=1000, room=1000)
@@ -178,6 +195,56 @@ def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
 
     assert engine.owed("a") == 100 - 4
     assert engine.fair.service("a").extend_len == 4
+
+
+def in_chunks(engine: Engine, end: int) -> Req:
+    """A prompt of sixteen tokens, the first four cached, of which all is paid and `end` are computed."""
+    engine.cache.put(range(4))
+    req = engine.send("a", *range(16))
+    engine.look()
+    assert engine.owed("a") == 100 - 12
+    req.extend_end = end
+    engine.line.emitted([req])  # a chunk is through, and no output
+    return req
+
+
+def retract(engine: Engine, req: Req) -> None:
+    """As SGLang does: what was computed of it is dropped."""
+    req.extend_end = None
+    engine.batch.remove(req)
+    engine.queue.append(req)
+
+
+def test_who_has_emitted_gets_nothing_back_though_it_is_computed_again_in_chunks():
+    """All of its prompt was computed once; that it was retracted afterwards owes it nothing."""
+    engine = Engine(quantum=100)
+    req = in_chunks(engine, 16)
+    engine.through([req])
+    retract(engine, req)
+    assert engine.look() == [req]
+    req.extend_end = 8
+    before = engine.owed("a")
+
+    engine.line.leave(req)
+
+    assert engine.owed("a") == before
+    assert engine.fair.service("a").extend_len == 12
+
+
+def test_who_is_retracted_in_mid_chunk_and_hung_up_on_pays_for_the_chunks_it_had():
+    """While it waits, and while the first chunk of them is computed again."""
+    for comes_back in (False, True):
+        engine = Engine(quantum=100)
+        req = in_chunks(engine, 12)
+        retract(engine, req)
+        if comes_back:
+            assert engine.look() == [req]
+            req.extend_end = 6
+
+        engine.line.leave(req)
+
+        assert engine.owed("a") == 100 - 8
+        assert engine.line.live == 0
 
 
 def test_only_the_walk_that_admits_is_in_our_order():

@@ -63,6 +63,7 @@ class Place:
     ours: Request
     charged: int = 0  # outputs
     extend_len: int = 0  # what its prompt was charged for
+    computed: int = 0  # up to where its prompt was, while it had no outputs; a retraction drops it
     turn: int = 0  # its place in the order of admission
 
 
@@ -260,7 +261,7 @@ class Line:
             self._followers.done(place.ours)
             if self._slots is not None:
                 self._slots.leaves(place.ours.id)
-            if self._core.state(place.ours) is State.RUNNING:
+            if place.extend_len and not place.charged:
                 self._give_back(place)
             self._core.cancel(place.ours)
 
@@ -269,8 +270,8 @@ class Line:
 
         Not in the metrics, whose counters can only rise.
         """
-        ours, end = place.ours, place.req.extend_end
-        if end is None or not ours.input_len - place.extend_len < end < ours.input_len:
+        ours, end = place.ours, max(place.computed, place.req.extend_end or 0)
+        if not ours.input_len - place.extend_len < end < ours.input_len:
             return
         missing = ours.input_len - end
         self._core.correct(ours, input_len=end, extend_len=place.extend_len - missing)
@@ -280,7 +281,6 @@ class Line:
         for req in reqs:
             if (place := self._places.get(req)) is None:
                 continue
-            self._followers.done(place.ours)
             tokens = len(req.output_ids) - place.charged
             if tokens > 0:  # fewer after a retraction that dropped them
                 place.charged += tokens
@@ -288,6 +288,10 @@ class Line:
                 if self._slots is not None:
                     self._slots.emitted(place.ours.id, tokens)
                 self._host.received(place.ours.client).output_len += tokens
+            elif not place.charged:  # a chunk of its prompt
+                place.computed = max(place.computed, req.extend_end or 0)
+            if tokens > 0 or req.finished():
+                self._followers.done(place.ours)
             if req.finished():
                 del self._places[req], self._names[place.ours.id]
                 self._core.finish(place.ours)
