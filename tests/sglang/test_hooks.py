@@ -8,15 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sglang.srt.lora.lora_manager import LoRAManager
 from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
+from sglang.srt.runtime_context import derive_attention_ranks, derive_spawn_ranks
 from sglang.srt.server_args import ServerArgs
 
 from fairlead.engines.client_metrics import ClientMetrics, Totals
 from fairlead.engines.sglang import POLICIES, versions
 from fairlead.engines.sglang.hooks import add_policies, make_fair
 from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
-from fairlead.engines.sglang.scheduler import FairScheduler
+from fairlead.engines.sglang.scheduler import FairPolicy, FairScheduler, writes_metrics
 from fairlead.errors import ConfigError
 from tests.sglang.server import Server
 
@@ -116,6 +118,67 @@ def test_a_rank_that_writes_no_metrics_keeps_none():
         scheduler._writes_metrics = writes
         scheduler.received(f"{writes}").output_len += 1
         assert scheduler.received(f"{writes}").output_len == kept
+
+
+@pytest.mark.parametrize("pp_size", [1, 2])
+@pytest.mark.parametrize(
+    ("attn_dp_size", "attn_cp_size", "attn_tp_size"), [(1, 1, 4), (4, 1, 1), (2, 1, 2), (2, 2, 2)]
+)
+def test_each_attention_group_has_one_rank_that_writes_metrics_and_no_other_stage(
+    attn_dp_size, attn_cp_size, attn_tp_size, pp_size
+):
+    """With --enable-dp-attention each group has clients of its own; a stage computes those of the first."""
+    tp_size = attn_dp_size * attn_cp_size * attn_tp_size
+    writing = []
+    for world_rank in range(tp_size * pp_size):
+        ranks = derive_spawn_ranks(
+            world_rank=world_rank, tp_size=tp_size, ep_join_rank_offset=0,
+            attn_cp_size=attn_cp_size, attn_tp_size=attn_tp_size,
+            moe_dp_size=1, moe_ep_size=1,
+        )  # fmt: skip
+        attn_tp_rank, attn_dp_rank = derive_attention_ranks(
+            tp_rank=ranks["tp_rank"], attn_tp_size=attn_tp_size, attn_cp_size=attn_cp_size
+        )
+        if writes_metrics(SimpleNamespace(**ranks, attn_tp_rank=attn_tp_rank)):
+            writing.append((ranks["pp_rank"], attn_dp_rank))
+
+    assert writing == [(0, attn_dp_rank) for attn_dp_rank in range(attn_dp_size)]
+
+
+def test_a_look_is_at_the_batch_that_sglang_is_about_to_fill():
+    """After a prefill into an empty engine its own `running_batch` is still the old, empty one."""
+    begun: list[tuple[object, object]] = []
+    policy = object.__new__(FairPolicy)
+    policy.line = SimpleNamespace(begin=lambda *given: begun.append(given))
+    scheduler = object.__new__(FairScheduler)
+    scheduler.running_batch, scheduler.chunked_req = SimpleNamespace(reqs=[]), of_batch()
+    runs, queue = of_batch(), []
+    batch = SimpleNamespace(reqs=[runs, of_batch(is_over=True)])
+
+    policy.calc_priority(queue, batch, processed_tokens=0)
+
+    assert begun == [(queue, batch)]
+    assert list(scheduler.running(batch)) == [runs, scheduler.chunked_req]
+
+
+def test_pinned_adapters_are_known_as_sglang_counts_them():
+    """Its LoRA manager, as its own check of a batch reads it."""
+    pinned, plain = (SimpleNamespace(pinned=each) for each in (True, False))
+    manager = object.__new__(LoRAManager)
+    manager.max_loras_per_batch, manager.num_pinned_loras = 3, 1
+    manager.lora_refs = {"p": pinned, "a": plain, "b": plain, "c": plain}
+    manager.memory_pool = manager
+    scheduler = object.__new__(FairScheduler)
+    scheduler.max_loras_per_batch = 3
+    scheduler.tp_worker = SimpleNamespace(model_runner=SimpleNamespace(lora_manager=manager))
+
+    def is_pinned(lora_id: str | None) -> bool:
+        return scheduler.is_pinned(SimpleNamespace(lora_id=lora_id))
+
+    assert [is_pinned(each) for each in ("p", "a", None, "unloaded")] == [True] + 3 * [False]
+    for batch in ({"a"}, {"p", "a", "b"}, {"a", None, "b"}, {"a", "b", "c"}, {"p", None}):
+        fits = len([each for each in batch if not is_pinned(each)]) <= scheduler.slots()
+        assert manager.validate_lora_batch(batch) == fits, batch
 
 
 def test_a_scheduler_that_somebody_else_has_replaced_is_not_ours(stock):

@@ -218,8 +218,9 @@ def retract(engine: Engine, req: Req) -> None:
 def test_who_has_emitted_gets_nothing_back_though_it_is_computed_again_in_chunks():
     """All of its prompt was computed once; that it was retracted afterwards owes it nothing."""
     engine = Engine(quantum=100)
-    req = in_chunks(engine, 16)
-    engine.through([req])
+    engine.cache.put(range(4))
+    req = engine.send("a", *range(16))
+    engine.through(engine.look())
     retract(engine, req)
     assert engine.look() == [req]
     req.extend_end = 8

@@ -113,6 +113,12 @@ def _refuse_others(server_args: Any) -> None:
             )
 
 
+def writes_metrics(parallel: Any) -> bool:
+    """One rank speaks for all that decide alike: of each attention group the first, of its stages too."""
+    ranks = (parallel.attn_tp_rank, parallel.attn_cp_rank, parallel.pp_rank)
+    return not any(ranks)
+
+
 class FairPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped here
     """Stands where SGLang would sort the queue."""
 
@@ -164,8 +170,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         # Where all are owed alike SGLang's own choice is as good.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._names_adapters = settings.lora_clients is True
-        # One rank speaks for all.
-        self._writes_metrics = get_parallel().tp_rank == 0
+        self._writes_metrics = writes_metrics(get_parallel())
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; --enable-metrics has them")
         said = (
