@@ -98,8 +98,10 @@ def test_a_callers_key_goes_on_only_where_it_is_the_engines() -> None:
 
 
 def test_what_is_not_the_engines_business_is_taken_out_however_often_it_comes() -> None:
-    settings = GatewaySettings(request_id_headers=["x-request-id"], cors_allowed_origins=["a"])
-    lines = b"x-request-id: odd id\r\n" * 2 + b"origin: a\r\n" * 3 + b"accept: */*\r\n"
+    settings = GatewaySettings(
+        request_id_headers=["x-request-id"], cors_allowed_origins=["https://a"]
+    )
+    lines = b"x-request-id: odd id\r\n" * 2 + b"origin: https://a\r\n" * 3 + b"accept: */*\r\n"
     request = admit(admission({}, settings), head(lines=lines))
 
     assert request.lines.count(b"x-request-id") == 1 and b"odd" not in request.lines
