@@ -86,4 +86,6 @@ def test_the_numbers_of_a_page_are_those_of_the_committed_runs(page):
 def test_the_curves_are_of_the_committed_run():
     drawn = sglang_figure.FIGURE.read_bytes()
 
-    assert sglang_figure.made_of().encode() in drawn, "python -m benchmarks.sglang_figure draws them"
+    assert sglang_figure.made_of().encode() in drawn, (
+        "python -m benchmarks.sglang_figure draws them"
+    )
