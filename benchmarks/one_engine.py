@@ -242,7 +242,7 @@ def sglang_version() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--engines", nargs="+", default=[SGLANG, VLLM])
     parser.add_argument("--policies", nargs="+", default=["fcfs", "lpm", "dlpm"])
     parser.add_argument("--loads", nargs="+", default=[FLOOD, MIXED])

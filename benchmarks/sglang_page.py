@@ -25,7 +25,7 @@ def flood() -> str:
     }
     head = (
         "| engine, policy | light mean, s | p50 | p95 | in answers, mean | p95 | heavy mean, s "
-        "| heavy : light | gap | cached |"
+        "| heavy : light | gap | cached | requests/s |"
     )
     lines = [_flood_row(*which, rows) for which, rows in groups.items() if rows]
     callers, versions = run["callers"], run["versions"]
@@ -69,17 +69,26 @@ def _flood_row(engine: str, policy: str, rows: list[Row]) -> str:
         spread([row["callers"]["light"]["answers_mean"] for row in rows], ".0f"),
         spread([row["callers"]["light"]["answers_p95"] for row in rows], ".0f"),
         _seconds(rows, "heavy", "mean"),
-        spread([_heavy_to_light(row) for row in rows], ".2f"),
+        _heavy_to_light(rows),
         spread([max(row["gap_per_engine"].values()) for row in rows], ",.0f"),
         spread([100 * row["hit_rate"] for row in rows], ".0f") + " %",
+        spread([row["requests_per_s"] for row in rows], ".1f"),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def _heavy_to_light(row: Row) -> float:
-    tenants = row["tenants"]
-    served = [tenants[name]["service_both_backlogged"] for name in ("heavy", "light")]
-    return float(served[0]) / max(1.0, served[1])
+def _heavy_to_light(rows: list[Row]) -> str:
+    """Of rounds in which light got nothing while it waited there is no ratio."""
+    ratios = []
+    for row in rows:
+        heavy, light = (
+            row["tenants"][name]["service_both_backlogged"] for name in ("heavy", "light")
+        )
+        ratios += [heavy / light] if light else []
+    if len(ratios) == len(rows):
+        return spread(ratios, ".2f")
+    also = f"; else {spread(ratios, '.2f')}" if ratios else ""
+    return f"light gets nothing in {len(rows) - len(ratios)} of {len(rows)}{also}"
 
 
 def one_flag() -> str:
@@ -94,9 +103,7 @@ def one_flag() -> str:
     cells = {
         "light waits, mean, in answers": _answers(shown, "answers_mean"),
         "light waits, p95, in answers": _answers(shown, "answers_p95"),
-        "heavy : light": [
-            spread([_heavy_to_light(row) for row in rows], ".1f") for rows in shown.values()
-        ],
+        "heavy : light": [_heavy_to_light(rows) for rows in shown.values()],
         "cached": [
             spread([100 * row["hit_rate"] for row in rows], ".0f") + " %" for rows in shown.values()
         ],

@@ -296,7 +296,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, nargs="+", default=[500, 2000, 20_000])
     parser.add_argument("--cache", nargs="+", default=["warm", "cold"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--passes", type=int, default=8)
     parser.add_argument("--dry", action="store_true", help="write no results")
     options = parser.parse_args()
     os.environ.pop(CORE_VARIABLE, None)
