@@ -8,7 +8,8 @@ flight, light 8, and the prefixes of both do not fit into the cache together. No
 body says whose request it is. SGLang's fcfs and lpm are its own; vLLM has no lpm, so there it is ours.
 
 The second load is the case of SGLang's issue 31954: one tenant, most of whose requests share a prefix, and
-a few do not. Rounds take the policies in turns, each from a fresh server, each round with its own seed.
+a few do not; it follows the first on the same server. Rounds take the policies in turns, each from a fresh
+server, each round with its own seed.
 
 Seconds are those of a machine that may be busy with something else in one run and not in the next. So each
 wait is also told in answers: how many requests, of anybody, the engine answered meanwhile. As many callers

@@ -247,7 +247,13 @@ GATEWAY_ROWS = (
 
 # Pages, and their blocks.
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {"demo": demo, "papers": papers, "sim": sim, "bench": bench},
+    README: {
+        "demo": demo,
+        "one-flag": sglang_page.one_flag,
+        "papers": papers,
+        "sim": sim,
+        "bench": bench,
+    },
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
     ROOT / "docs" / "reference" / "faults.md": {"soak": soak},
     ROOT / "docs" / "reference" / "sglang.md": {

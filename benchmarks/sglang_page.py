@@ -112,6 +112,7 @@ def one_flag() -> str:
     note = (
         f"One engine each, {run['callers']['heavy']} of heavy's requests and {run['callers']['light']} of "
         f"light's in flight, prefixes of both too many for the cache; {len(shown['vllm', 'lpm'])} rounds. "
+        "A wait is told in answers: as many as the engine gave meanwhile, whatever the machine's speed. "
         f"[More](docs/reference/sglang.md#a-flood-for-real). {provenance(run)}."
     )
     return _table("| | " + " | ".join(heads) + " |", lines, note)
@@ -163,7 +164,7 @@ def ageing() -> str:
         f"One tenant: {callers['hot']} callers share a prefix of 384 words, {callers['cold']} have another "
         "one each time. Who is not answered counts with the whole run, "
         f"{run['warm_up_s'] + run['seconds']:.0f} s and what is left to do after it: such waits are at "
-        "least what they say."
+        "least what they say. The first two rows ran after the flood, on its server; the third on a fresh one."
     )
     return _table(head, lines, note)
 
