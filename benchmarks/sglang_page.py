@@ -164,7 +164,7 @@ def ageing() -> str:
         f"One tenant: {callers['hot']} callers share a prefix of 384 words, {callers['cold']} have another "
         "one each time. Who is not answered counts with the whole run, "
         f"{run['warm_up_s'] + run['seconds']:.0f} s and what is left to do after it: such waits are at "
-        "least what they say. The first two rows ran after the flood, on its server; the third on a fresh one."
+        "least what they say. The first two ran after the flood, on its server; the third on a fresh one."
     )
     return _table(head, lines, note)
 
