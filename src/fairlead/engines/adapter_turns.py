@@ -4,12 +4,20 @@ An engine computes a few adapters at a time. A request is taken in only if its a
 slots or one is free, and a slot is free once no request of its adapter runs. So users that ask without
 pause would keep theirs for ever, and a policy could not help: who waits for a slot is not schedulable.
 
-While anybody waits for one, what each taker receives is counted. Where the running taker that received
-most is a turn ahead of the waiting one that received least, the former's adapter takes nobody in any more:
-its last request ends, and the slot is kept for the latter until it has caught up. Nobody is preempted.
+While somebody waits for one, slots are given to adapters, and what each adapter receives is counted,
+whoever of its users it is for. A turn lasts from then until `turn_len` is received, and longer for who has
+received less than all that wait. Then the adapter takes nobody in any more, its last request ends, and the
+slot is the one's that has received least. It is kept as long as somebody of it waits: who leaves seats
+empty loses it when its last request ends. Nobody is preempted.
+
+What an adapter has received is what its users' requests took, or all that the one of its users received
+who received least, if that is more: so several adapters are no larger share for one client, and many
+clients none for one adapter. Who comes anew has received what the last one that got a slot had.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from fairlead.core.request import ClientId, RequestId
@@ -21,8 +29,17 @@ from fairlead.core.service import (
     system_view,
 )
 
-# How often in a turn it is looked who is ahead: bounds what that costs, and delays a turn by as much.
-LOOKS_PER_TURN = 8
+# After how much of a turn it is asked again whether one that was behind has caught up.
+QUESTIONS_PER_TURN = 8
+# Looks of the engine for whom to take, in vain for the adapter, that end its turn: one caller after the
+# other needs few tokens and much time.
+LOOKS_UNUSED_PER_TURN = 256
+# Of an adapter's clients that wait, those compared when a slot is given.
+CLIENTS_COMPARED = 16
+# Whose service is remembered, the last served; any other counts as if it came anew.
+CLIENTS_REMEMBERED = 1024
+
+_UNLIMITED = sys.maxsize
 
 
 class Taker(NamedTuple):
@@ -33,51 +50,57 @@ class Taker(NamedTuple):
 
 
 class AdapterTurns:
-    """Counts, and says who gives way. `turn_len` is in tokens of service of weight 1; 0: no turns.
-
-    Turns are between clients, and of one client between its adapters: several adapters are no larger share.
-    """
+    """Counts, and says who gives way. `turn_len` is in tokens of service of weight 1; 0: no turns."""
 
     def __init__(self, *, turn_len: int, weights: Weights | None = None) -> None:
         assert turn_len >= 0, turn_len
         self.turns = 0  # how often an adapter gave way
-        self.starved: Taker | None = (
-            None  # for whom a slot is given up, or kept until it has caught up
-        )
         self.is_contended = False  # whether somebody waits for a slot; only then service is counted
-        self._turn_len = turn_len
+        # For whom a slot is kept or emptied, with whoever of it waits: to be tried first.
+        self.awaited: tuple[Taker, ...] = ()
+        self._turn = turn_len * UNITS_PER_TOKEN
         self._weights = weights or Weights()
-        self._ahead: Taker | None = None  # whom it is to catch up with
-        self._is_draining = False  # whether the adapter of the one ahead still has the slot
-        self._is_full = False  # whether no slot is left but the one that is kept
-        self._holders: dict[str | None, None] = {}
-        self._waiting: dict[Taker, dict[RequestId, None]] = {}
+        self._slots = _UNLIMITED  # until the first look
+        # Whose the slots are; whether somebody of it waited at each look.
+        self._held: dict[str | None, bool] = {}
+        self._giving: tuple[str | None, ...] = ()  # who takes nobody in, one at most
+        self._waiting: dict[str | None, dict[ClientId, dict[RequestId, None]]] = {}
         self._taker: dict[RequestId, Taker] = {}  # of those that wait
         self._runs: dict[RequestId, Taker] = {}
-        self._uncounted = 0  # service since it was last looked who is ahead
-        self._of: dict[Taker, int] = {}  # service by weight, in units
+        # In units, by weight, since somebody waits for a slot.
+        self._level = 0  # what the last one that got a slot had received
+        self._received: dict[str | None, int] = {}
         self._of_client: dict[ClientId, int] = {}
+        self._due: dict[str | None, int] = {}  # with so much received its turn is over
 
     # -- who comes and goes ---------------------------------------------------------------------
 
     def wants(self, name: RequestId, taker: Taker) -> None:
-        """A request waits: for the first time, or preempted. O(1)."""
-        if self._turn_len:
-            self._waiting.setdefault(taker, {})[name] = None
+        """A request waits and could run if its adapter had a slot. O(1), and again is no error."""
+        if self._turn and self._taker.get(name) != taker:
+            self.leaves(name)
+            clients = self._waiting.setdefault(taker.adapter, {})
+            clients.setdefault(taker.client, {})[name] = None
             self._taker[name] = taker
 
     def leaves(self, name: RequestId) -> None:
-        """It waits no more, if it did. O(1)."""
-        if (taker := self._taker.pop(name, None)) is not None:
-            del self._waiting[taker][name]
-            if not self._waiting[taker]:
-                del self._waiting[taker]
+        """It waits no more, if it did, or not for a slot alone. O(1)."""
+        if (taker := self._taker.pop(name, None)) is None:
+            return
+        clients = self._waiting[taker.adapter]
+        del clients[taker.client][name]
+        if not clients[taker.client]:
+            del clients[taker.client]
+        if not clients:
+            del self._waiting[taker.adapter]
 
     def admitted(self, name: RequestId, taker: Taker, extend_len: int) -> None:
         """It runs. O(1)."""
         self.leaves(name)
         if not self.is_contended:
             return
+        if taker.adapter not in self._held:
+            self._enter(taker.adapter)
         self._runs[name] = taker
         self._add(taker, extend_len)
 
@@ -88,110 +111,157 @@ class AdapterTurns:
 
     def contend(self) -> None:
         """Somebody found no slot. O(1)."""
-        self.is_contended = self._turn_len > 0
+        self.is_contended = self._turn > 0
 
     # -- whose turn it is -----------------------------------------------------------------------
 
     @property
     def is_due(self) -> bool:
         """Whether `look` is to be called before the next requests are taken in. O(1)."""
-        if not self.is_contended:
-            return False
-        return self.starved is not None or not self._runs or self._is_late
+        return self.is_contended
+
+    @property
+    def starved(self) -> Taker | None:
+        """The first of those for whom a slot is kept or emptied. O(1)."""
+        return self.awaited[0] if self.awaited else None
 
     def look(self, slots: int, running: Mapping[RequestId, Taker]) -> None:
-        """See who is ahead of whom: perhaps an adapter gives way from now on. `running` are those that run
-        with an adapter. O(running) while one has its turn, else O(running + takers). Ties go by their order.
+        """Give free slots away, and see whose turn is over. `running` are those that run with an adapter.
+
+        To be called when the engine has room for a request. O(running + slots), and O(adapters) more when
+        a slot is given, or it is asked whether a turn is over: some times a turn. Ties go by their order.
         """
-        self._holders = dict.fromkeys(taker.adapter for taker in running.values())
-        if self.starved is not None and self._is_over(running):
-            self.starved = self._ahead = None
-        if self.starved is None or self._is_late:
-            self._compare(slots, running)
-        if self.starved is not None:
-            assert self._ahead is not None
-            self._is_draining = self._is_draining and self._ahead.adapter in self._holders
-            self._is_full = len({**self._holders, self.starved.adapter: None}) >= slots
+        for name in running:
+            self.leaves(name)
+        holders = dict.fromkeys(taker.adapter for taker in running.values())
+        if all(adapter in holders for adapter in self._waiting):
+            self._forget()
+            return
+        self._runs, self._slots = dict(running), max(slots, 1)
+        left = self._keep(holders)
+        while len(self._held) < self._slots and (best := self._choose(left)):
+            self._give(best)
+        giving = self._giving
+        if len(self._held) <= self._slots or not self._held.keys() & set(self._giving):
+            self._giving = ()
+        if len(self._held) >= self._slots and not self._giving:
+            self._end_a_turn(running)
+            self.turns += self._giving not in ((), giving)  # the same for another is no more
+        self.awaited = tuple(
+            Taker(next(iter(self._waiting[adapter])), adapter)
+            for adapter in self._held
+            if adapter not in holders
+        )
 
     def forbids(self, adapter: str | None) -> bool:
-        """Whether nobody may be taken in for it: it gives way, or would take what another gives up. O(1)."""
-        if self.starved is None or adapter == self.starved.adapter:
-            return False
-        assert self._ahead is not None
-        if adapter in self._holders:
-            return self._is_draining and adapter == self._ahead.adapter
-        return self._is_full
+        """Whether nobody may be taken in for it: it gives way, or the slots are others'. O(1)."""
+        if adapter in self._held:
+            return adapter in self._giving
+        return len(self._held) >= self._slots
 
     # -- inside ---------------------------------------------------------------------------------
 
-    @property
-    def _is_late(self) -> bool:
-        """Whether enough was received since it was last looked who is ahead."""
-        return self._uncounted * LOOKS_PER_TURN >= self._turn_len
+    def _keep(self, holders: Collection[str | None]) -> list[str | None]:
+        """Who has a slot at this look; those that had one and have left it are returned."""
+        left = []
+        for adapter, is_kept in list(self._held.items()):
+            is_waiting = adapter in self._waiting
+            if adapter in holders:
+                self._held[adapter] = is_kept and is_waiting
+                if not is_waiting:
+                    self._due[adapter] -= self._turn // LOOKS_UNUSED_PER_TURN
+            elif adapter in self._giving or not (is_kept and is_waiting):
+                left.append(adapter)
+                self._leave(adapter)
+        for adapter in holders:
+            if adapter not in self._held:
+                self._enter(adapter)
+        return left
 
-    def _is_over(self, running: Mapping[RequestId, Taker]) -> bool:
-        """Whether whose turn it is has caught up, or one of the two asks for nothing."""
-        starved, ahead = self.starved, self._ahead
-        assert starved is not None and ahead is not None
-        is_there = starved in self._waiting or starved in running.values()
-        return not is_there or ahead not in self._of or self._lead(ahead, starved) <= 0
+    def _end_a_turn(self, running: Mapping[RequestId, Taker]) -> None:
+        """Of those whose turn is over, the one that received most gives way to who received least."""
+        over = [adapter for adapter in self._held if self._received[adapter] >= self._due[adapter]]
+        if not over or (best := self._choose()) is None:
+            return
+        least = self._had(best.adapter, [best.client])
+        users: dict[str | None, list[ClientId]] = {adapter: [] for adapter in over}
+        for taker in running.values():
+            if taker.adapter in users:
+                users[taker.adapter].append(taker.client)
+        had = {
+            adapter: self._had(adapter, users[adapter] or self._first_clients(adapter))
+            for adapter in over
+        }
+        for adapter in over:
+            if self._held[adapter] and had[adapter] < least:
+                self._due[adapter] = self._received[adapter] + self._turn // QUESTIONS_PER_TURN
+                del had[adapter]
+        if not had:
+            return
+        first = max(had, key=had.__getitem__)
+        if users[first]:
+            self._giving = (first,)
+        else:
+            self._leave(first)
+        self._give(best)
 
-    def _compare(self, slots: int, running: Mapping[RequestId, Taker]) -> None:
-        out = [taker for taker in self._waiting if taker.adapter not in self._holders]
-        if not out:
-            self._forget()
-            return
-        self._uncounted = 0
-        self._runs = dict(running)
-        self._carry([*running.values(), *self._waiting])
-        if len(self._holders) < max(slots, 1):
-            return
-        last = min(out, key=lambda taker: (self._of_client[taker.client], self._of[taker]))
-        if self.starved is not None and self._lead(last, self.starved) >= 0:
-            return  # nobody has received less than whose turn it is
-        self.starved = None
-        first = max(running.values(), key=lambda taker: self._lead(taker, last))
-        if self._lead(first, last) >= self._turn_len * UNITS_PER_TOKEN:
-            self.starved, self._ahead = last, first
-            self._is_draining = True
-            self.turns += 1
+    def _choose(self, last: Collection[str | None] = ()) -> Taker | None:
+        """Who waits, has no slot and has received least; of `last` only if there is nobody else."""
+        best, fewest = None, (True, 0, 0)
+        for adapter in self._waiting:
+            if adapter in self._held:
+                continue
+            client = min(self._first_clients(adapter), key=self._had_client)
+            had = self._had(adapter, [client])
+            rank = adapter in last, had, self._received.get(adapter, self._level)
+            if best is None or rank < fewest:
+                best, fewest = Taker(client, adapter), rank
+        return best
+
+    def _give(self, taker: Taker) -> None:
+        """It may take a slot from now on. Who has received no more than it is as if it came anew."""
+        self._level = max(self._level, self._had(taker.adapter, [taker.client]))
+        self._enter(taker.adapter)
+        for adapter, received in list(self._received.items()):
+            if received <= self._level and adapter not in self._held:
+                del self._received[adapter]
+                self._due.pop(adapter, None)
+
+    def _enter(self, adapter: str | None) -> None:
+        self._held[adapter] = True
+        received = self._received.setdefault(adapter, self._level)
+        self._due.setdefault(adapter, received + self._turn)
+
+    def _leave(self, adapter: str | None) -> None:
+        """Its slot is free. Its turn goes on if it comes back before it is over, lest it never be."""
+        del self._held[adapter]
+        if self._received[adapter] >= self._due[adapter]:
+            del self._due[adapter]
+
+    def _first_clients(self, adapter: str | None) -> list[ClientId]:
+        return list(islice(self._waiting[adapter], CLIENTS_COMPARED))
+
+    def _had(self, adapter: str | None, clients: Iterable[ClientId]) -> int:
+        """What the adapter has received, if these are its users."""
+        received = self._received.get(adapter, self._level)
+        return max(received, min(map(self._had_client, clients)))
+
+    def _had_client(self, client: ClientId) -> int:
+        return self._of_client.get(client, self._level)
 
     def _add(self, taker: Taker, tokens: int) -> None:
-        self._uncounted += tokens
         weighted = divide_half_up(
             tokens * UNITS_PER_TOKEN * WEIGHT_SCALE, self._weights.of(taker.client)
         )
-        self._of[taker] = self._of.get(taker, 0) + weighted
-        self._of_client[taker.client] = self._of_client.get(taker.client, 0) + weighted
-
-    def _lead(self, one: Taker, other: Taker) -> int:
-        """How much more `one` received, by weight, in units."""
-        if one.client == other.client:
-            return self._of[one] - self._of[other]
-        return self._of_client[one.client] - self._of_client[other.client]
-
-    def _carry(self, present: list[Taker]) -> None:
-        """Who comes anew starts with the least that anybody has, and who is gone is forgotten.
-
-        So nobody is owed what others received in its absence (VTC's lift, for slots).
-        """
-        clients = dict.fromkeys(taker.client for taker in present)
-        known = [self._of_client[client] for client in clients if client in self._of_client]
-        least = min(known, default=0)
-        self._of_client = {client: self._of_client.get(client, least) for client in clients}
-        leasts: dict[ClientId, int] = {}
-        for taker in present:
-            if taker in self._of:
-                received = self._of[taker]
-                leasts[taker.client] = min(leasts.get(taker.client, received), received)
-        self._of = {
-            taker: self._of.get(taker, leasts.get(taker.client, 0))
-            for taker in dict.fromkeys(present)
-        }
+        self._received[taker.adapter] = self._received.get(taker.adapter, self._level) + weighted
+        self._of_client[taker.client] = self._of_client.pop(taker.client, self._level) + weighted
+        if len(self._of_client) > CLIENTS_REMEMBERED:
+            del self._of_client[next(iter(self._of_client))]
 
     def _forget(self) -> None:
+        """Nobody waits for a slot."""
         self.is_contended = False
-        self.starved = self._ahead = None
-        self._uncounted = 0
-        for counted in (self._runs, self._of, self._of_client):
+        self.awaited = self._giving = ()
+        self._slots, self._level = _UNLIMITED, 0
+        for counted in (self._held, self._runs, self._received, self._of_client, self._due):
             counted.clear()

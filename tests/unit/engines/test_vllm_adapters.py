@@ -19,6 +19,7 @@ from fairlead.schedulers import IN_ENGINES, OWED_ALIKE  # noqa: E402
 LENGTHS = {"a": cycle([2, 9, 4, 7, 3, 8]), "b": cycle([20, 30, 25]), "c": cycle([1, 3, 2])}
 DRAIN = 4 * (20 + 2 * 30)  # what four requests receive, at most
 numbers = count()
+adapters: dict[str, int] = {}  # vLLM's numbers for them
 
 
 def with_slots(slots: int = 1, **options) -> Trace:
@@ -29,7 +30,14 @@ def with_slots(slots: int = 1, **options) -> Trace:
     return trace
 
 
-def ask(trace: Trace, adapter: str | None, *, tokens: int = 5, client: str | None = None) -> str:
+def ask(
+    trace: Trace,
+    adapter: str | None,
+    *,
+    tokens: int = 5,
+    client: str | None = None,
+    blocked: bool = False,
+) -> str:
     number = next(numbers)
     name = f"{adapter}{number}"
     request = make_request(
@@ -37,8 +45,15 @@ def ask(trace: Trace, adapter: str | None, *, tokens: int = 5, client: str | Non
     )
     if adapter:
         request.lora_request = SimpleNamespace(
-            lora_int_id=1 + hash(adapter) % 10_000, lora_name=adapter
+            lora_int_id=adapters.setdefault(adapter, len(adapters) + 1), lora_name=adapter
         )
+    if blocked:  # by a grammar that is never compiled
+        names = (
+            "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR",
+            "WAITING_FOR_FSM",
+        )  # the latter until 0.15
+        request.status = next(getattr(RequestStatus, n) for n in names if hasattr(RequestStatus, n))
+        request.structured_output_request = SimpleNamespace(grammar=None)
     trace.add(request)
     return name
 
@@ -185,3 +200,69 @@ def test_who_is_not_named_is_its_adapter():
     ask(off, "a", tokens=2)
     off.run()
     assert [service(off, client).output_len for client in ("a", "anonymous")] == [0, 2]
+
+
+def test_many_users_of_one_adapter_are_no_flood_that_lasts():
+    """Each comes once, and none of them receives a turn; all of them together do."""
+    trace = with_slots(adapter_turn=200)
+    users = count()
+
+    def crowd() -> None:
+        while sum(name.startswith("a") for name in trace.scheduler.requests) < 6:
+            ask(trace, "a", tokens=next(LENGTHS["a"]), client=f"user {next(users)}")
+        trace.step()
+
+    for _ in range(10):
+        crowd()
+    late = ask(trace, "b")
+    served = next(users)
+    while late not in trace.finished and next(users) - served < 200:
+        crowd()
+
+    assert late in trace.finished
+
+
+def test_no_slot_is_kept_for_who_waits_for_a_grammar():
+    """b would be next, having received nothing; a goes on until it can run, and c has its turn."""
+    trace = with_slots(adapter_turn=100)
+    flood(trace, "a", steps=2)
+    blocked = ask(trace, "b", blocked=True)
+    ready = ask(trace, "c")
+    while not trace.scheduler._turns.awaited:
+        flood(trace, "a", steps=1)
+
+    assert [taker.adapter for taker in trace.scheduler._turns.awaited] == ["c"]
+    while ready not in trace.finished:
+        flood(trace, "a", steps=1)
+    flood(trace, "a", steps=40)
+    assert trace.scheduler._turns.turns == 1
+    assert blocked not in trace.finished
+
+
+@pytest.mark.parametrize("keeps_loading", [True, False])
+def test_who_has_loaded_remote_kv_waits_for_a_slot_as_others_do(keeps_loading):
+    """It has paid and holds blocks, and vLLM offers it first: in 0.32 without asking the queue."""
+    trace = with_slots(adapter_turn=100)
+    turns, queue = trace.scheduler._turns, trace.scheduler._queue
+    if not keeps_loading and not hasattr(trace.scheduler, "kv_holding_waiting"):
+        pytest.skip("this version has one queue")
+    name = ask(trace, "b")
+    queue._keeps_loading = keeps_loading
+    queue.begin_step()
+    loaded = queue.pop_request()
+    loaded.status = RequestStatus.WAITING_FOR_REMOTE_KVS
+    if keeps_loading:
+        queue.prepend_request(loaded)
+    else:
+        trace.scheduler.kv_holding_waiting.add_request(loaded)
+    queue.end_step({})
+    flood(trace, "a", steps=2)
+    assert "b" not in turns._waiting
+
+    loaded.status = RequestStatus.WAITING
+    flood(trace, "a", steps=2)
+    assert turns.is_contended and "b" in turns._waiting
+
+    while name not in trace.finished and turns.turns < 5:
+        flood(trace, "a", steps=1)
+    assert name in trace.finished

@@ -55,6 +55,9 @@ class Engine:
             one.status = RequestStatus.WAITING
         return one.status == RequestStatus.WAITING
 
+    def offered_first(self):
+        return ()
+
     def prompt_units(self, one):
         return ()
 

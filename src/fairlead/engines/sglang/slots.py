@@ -63,7 +63,9 @@ class Slots:
                 ours.id: _taker(ours, req) for ours, req in running if not self._host.is_pinned(req)
             }
             self._turns.look(self._host.slots(), takers)
-        return self._slotless.take()
+        awaited = self._turns.awaited  # first, lest they miss the slots that are kept for them
+        first = [request for taker in awaited for request in self._slotless.take_like(taker)]
+        return first + self._slotless.take()
 
     def lacks(self, req: Any) -> bool:
         """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""

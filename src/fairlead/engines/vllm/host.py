@@ -1,9 +1,17 @@
 """The vLLM scheduler as its waiting queue sees it."""
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from fairlead.core.request import Request, RequestId, Unit
 from fairlead.engines.adapter_turns import Taker
+
+# Blocked requests asked per step whether they are ready: bounds the step, not the wait.
+POLLS_PER_STEP = 8
+# Skips after which a look ends; each costs vLLM a lookup, and us putting it back.
+SKIPS_PER_LOOK = 64
+# Requests put aside unasked in one look, as their LoRA adapter found no slot in it; that is cheaper.
+PARKED_PER_LOOK = 256
 
 
 class Host(Protocol):
@@ -25,6 +33,10 @@ class Host(Protocol):
 
     def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
         """How many LoRA adapters may run at a time, and who runs with one. O(running)."""
+        ...
+
+    def offered_first(self) -> Iterable[Any]:
+        """Requests with a LoRA adapter that vLLM offers before it asks the queue. O(those)."""
         ...
 
     def arrived(self, request: Request) -> None:

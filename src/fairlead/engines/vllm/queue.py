@@ -27,16 +27,9 @@ from fairlead.core.scheduler import Scheduler, State
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
 from fairlead.engines.vllm.aside import Aside, adapter_of
 from fairlead.engines.vllm.blocks import EngineBlocks
-from fairlead.engines.vllm.host import Host
+from fairlead.engines.vllm.host import PARKED_PER_LOOK, POLLS_PER_STEP, SKIPS_PER_LOOK, Host
 from fairlead.engines.vllm.identity import client_of
 from fairlead.errors import QueueFull
-
-# Blocked requests asked per step whether they are ready: bounds the step, not the wait.
-POLLS_PER_STEP = 8
-# Skips after which a look ends; each costs vLLM a lookup, and us putting it back.
-SKIPS_PER_LOOK = 64
-# Requests put aside unasked in one look, as their LoRA adapter found no slot in it; that is cheaper.
-PARKED_PER_LOOK = 256
 
 # Bound once and compared by identity, as this runs for every admission.
 _RUNNING, _LOADING = RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS
@@ -86,6 +79,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._skips = self._parked = 0
         self._is_cut = False
         self._slotless.clear()
+        for request in self._host.offered_first():  # vLLM takes those, if there is a LoRA slot
+            self._finds_no_slot(request)
 
     def end_step(self, scheduled: Mapping[RequestId, int]) -> None:
         """The step is planned; what it scheduled is already in `num_computed_tokens`."""
@@ -138,16 +133,14 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if (chosen := self._core.propose()) is None:
                 return None
             request = self._ready[chosen.id]
-            is_free = not self._slotless and self._turns.starved is None
-            if is_free or self._has_place(adapter_of(request)):
+            if self._has_place(adapter_of(request)):
                 return request
             self._parked += 1
             del self._ready[chosen.id]
             self._core.hold(chosen)
             self._aside.add(chosen.client, request)
-        if not self._is_cut:
-            self._is_cut = True
-            self.cut_looks += 1
+        self.cut_looks += not self._is_cut
+        self._is_cut = True
         return None
 
     def _open(self) -> None:
@@ -166,20 +159,19 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                     waiting[request.request_id] = request
 
     def _take_turns(self) -> None:
-        """Where an adapter gives way for another, the other is tried first, lest it miss the moment."""
+        """Those for whom there is a slot are tried first, lest they miss the moment."""
         self._turns.look(*self._host.adapters())
-        if (starved := self._turns.starved) is not None:
-            for request in self._aside.take_like(starved):
+        for taker in self._turns.awaited:
+            for request in self._aside.take_like(taker):
                 self._release(request)
 
     def _has_place(self, adapter: str | None) -> bool:
         """Whether vLLM may take it now, as far as we know; the model itself takes no slot."""
-        if adapter is None:
-            return True
-        return adapter not in self._slotless and not self._turns.forbids(adapter)
+        return adapter is None or not (adapter in self._slotless or self._turns.forbids(adapter))
 
     def _release(self, request: Any) -> None:
         name = request.request_id
+        self._wants(request)
         if name in self._paid:
             self._loaded[name] = request
             return
@@ -201,16 +193,17 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         is_running, is_loading = popped.status is _RUNNING, popped.status is _LOADING
         if is_running and (self._slotless or self._aside):
             self._slotless.discard(adapter_of(popped))
-            taker = Taker(request.client, adapter_of(popped))
-            for more in self._aside.take_like(taker):
+            for more in self._aside.take_like(Taker(request.client, adapter_of(popped))):
                 self._release(more)
+        computed_len = popped.num_computed_tokens - scheduled_len
         if popped.request_id in self._paid:
+            extend_len = popped.num_tokens - computed_len
             if is_running or (is_loading and not self._keeps_loading):
                 self._paid.remove(popped.request_id)
             else:
                 self._skipped.add(popped.request_id)
         elif is_running or is_loading:
-            self._admit(request, popped, computed_len=popped.num_computed_tokens - scheduled_len)
+            extend_len = self._admit(request, popped, computed_len=computed_len)
             if is_loading and self._keeps_loading:
                 self._paid.add(popped.request_id)
                 self._skipped.add(popped.request_id)
@@ -218,26 +211,39 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._core.hold(request)
             self._skips += 1
             self._skipped.add(popped.request_id)
-            if popped.status in _READY and (adapter := adapter_of(popped)):
-                self._slotless.add(adapter)  # most likely; if not, some of them come late by a step
-                self._turns.contend()
+        if is_running and (adapter := adapter_of(popped)):
+            self._turns.admitted(request.id, Taker(request.client, adapter), extend_len)
+        elif not is_running:
+            self._finds_no_slot(popped)
 
-    def _admit(self, request: Request, popped: Any, *, computed_len: int) -> None:
-        """Charge what its prompt costs with the match that is locked now."""
-        adapter = adapter_of(popped)
+    def _finds_no_slot(self, request: Any) -> None:
+        """Most likely; if it was something else, some of its like come late by a step."""
+        if request.status not in _READY:  # none is kept for it while it loads
+            self._turns.leaves(request.request_id)
+        elif adapter := adapter_of(request):
+            self._slotless.add(adapter)
+            self._wants(request)
+            self._turns.contend()
+
+    def _wants(self, request: Any) -> None:
+        """If it waits for nothing else, it waits for a LoRA slot if it needs one."""
+        if request.status in _READY and (adapter := adapter_of(request)):
+            ours = self.live[request.request_id]
+            self._turns.wants(ours.id, Taker(ours.client, adapter))
+
+    def _admit(self, request: Request, popped: Any, *, computed_len: int) -> int:
+        """Charge what its prompt costs with the match that is locked now: so many tokens."""
         if self._core.state(request) is State.PREEMPTED:
-            if adapter:
-                self._turns.admitted(request.id, Taker(request.client, adapter), 0)
             # Paid for before; this is what the system recomputes.
-            return self._core.admit(request, extend_len=popped.num_tokens - computed_len)
+            self._core.admit(request, extend_len=popped.num_tokens - computed_len)
+            return 0
         # 0.15 says only here what it loads; later versions count it as computed.
         loaded_len = getattr(popped, "num_external_computed_tokens", 0)
         cached_len = min(max(computed_len, loaded_len), request.input_len - 1)
         extend_len = request.input_len - cached_len
         self._core.admit(request, extend_len=extend_len)
-        if adapter:
-            self._turns.admitted(request.id, Taker(request.client, adapter), extend_len)
-        return self._host.admitted(request, extend_len=extend_len, cached_len=cached_len)
+        self._host.admitted(request, extend_len=extend_len, cached_len=cached_len)
+        return extend_len
 
     # -- what vLLM puts in and takes out --------------------------------------------------------
 
@@ -250,13 +256,12 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if name in self.live:
             self._paid.add(name)
             (self._loaded if is_ready else self._loading)[name] = request
-            return
-        ours = self._arrive(request)
-        if is_ready:
-            self._ready[name] = request
         else:
-            self._core.hold(ours)
-            self._blocked[name] = request
+            ours = self._arrive(request)
+            (self._ready if is_ready else self._blocked)[name] = request
+            if not is_ready:
+                self._core.hold(ours)
+        self._wants(request)
 
     def _arrive(self, request: Any) -> Request:
         """Make it ours and the core's. An exception here would end the engine: OTHER always has a place."""
@@ -275,8 +280,6 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
         self.live[ours.id] = ours
-        if adapter := adapter_of(request):
-            self._turns.wants(ours.id, Taker(ours.client, adapter))
         self._host.arrived(ours)
         return ours
 
@@ -287,26 +290,23 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         name = request.request_id
         if name in self._skipped:
             self._skipped.remove(name)
-            if name in self._paid:
-                self._loading[name] = request
-            else:
-                self._set_aside(request)
-        elif request.status == RequestStatus.PREEMPTED:
-            ours = self.live[name]
-            self._core.preempt(ours)
+            self._set_aside(request)
+            return
+        if request.status == RequestStatus.PREEMPTED:
+            self._core.preempt(self.live[name])
             self._ready[name] = request
-            if adapter := adapter_of(request):
-                self._turns.wants(name, Taker(ours.client, adapter))
         else:
             # Its remote KV did not arrive: it lost its blocks, not what it has paid.
             self._paid.add(name)
             self._loaded[name] = request
+        self._wants(request)
 
     def _set_aside(self, request: Any) -> None:
-        if request.status in _READY:
-            self._aside.add(self.live[request.request_id].client, request)
+        name = request.request_id
+        if request.status in _READY and name not in self._paid:
+            self._aside.add(self.live[name].client, request)
         else:
-            self._blocked[request.request_id] = request
+            (self._loading if name in self._paid else self._blocked)[name] = request
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
         """The step's skipped requests come back together."""

@@ -234,6 +234,15 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         }
         return self.lora_config.max_loras if self.lora_config else 0, running
 
+    def offered_first(self) -> list[Any]:
+        """0.32 keeps those that hold blocks to itself: their KV came, but perhaps they found no slot."""
+        if not self.lora_config or not self._counts_paused:
+            return []
+        known = self._queue.live
+        return [
+            one for one in self.kv_holding_waiting if one.lora_request and one.request_id in known
+        ]
+
     def arrived(self, request: Request) -> None:
         """Count it as waiting: its client may get nothing for long."""
         self._metrics.touch(request.client)

@@ -1,0 +1,204 @@
+"""Turns at LoRA slots over many steps: nobody waits long, no slot is idle, whoever comes and goes."""
+
+import random
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.engines.adapter_turns import AdapterTurns, Taker
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("slots", [1, 2, 3])
+def test_nobody_waits_for_ever_and_all_stay_close(slots, seed):
+    """
+    Five tenants that always ask, each with requests of its own length, on an engine with few slots and a
+    fair policy: their service stays within a turn, what it may be late by, and what drains meanwhile.
+    """
+    rng = random.Random(seed)
+    takers = [Taker(name, name) for name in "abcde"]
+    lengths = {taker: rng.randrange(1, 60) for taker in takers}
+    turn_len, seats = 200, 6
+    turns = AdapterTurns(turn_len=turn_len)
+    running: dict[str, tuple[Taker, int]] = {}
+    received = dict.fromkeys(takers, 0)
+    waiting = {taker: f"first of {taker.client}" for taker in takers}
+    for taker, name in waiting.items():
+        turns.wants(name, taker)
+
+    def admit(name: str) -> None:
+        held = {taker for taker, _ in running.values()}
+        for taker in sorted(takers, key=received.__getitem__):
+            if taker not in held and len(held) >= slots:
+                turns.contend()
+            elif not turns.forbids(taker.adapter):
+                turns.admitted(waiting[taker], taker, 1)
+                received[taker] += 1
+                running[waiting[taker]] = taker, lengths[taker]
+                waiting[taker] = name
+                turns.wants(name, taker)
+                return
+
+    for step in range(6000):
+        if turns.is_due:
+            turns.look(slots, {name: taker for name, (taker, _) in running.items()})
+        if len(running) < seats:
+            admit(str(step))
+        for name, (taker, left) in list(running.items()):
+            turns.emitted(name, 1)
+            received[taker] += 2
+            if left == 1:
+                del running[name]
+            else:
+                running[name] = taker, left - 1
+
+    # Those of one adapter drain while one other after the other is served.
+    late = turn_len // 8 + 2 * seats
+    drain = seats * (2 * max(lengths.values()) + 1)
+    assert max(received.values()) - min(received.values()) <= turn_len + late + 2 * drain
+    assert turns.turns > 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
+    """
+    Requests of three clients for three adapters come, run, are aborted; at each moment either an adapter
+    runs whose last request will end, or one of those that wait is let in.
+    """
+    rng = random.Random(seed)
+    turns, slots = AdapterTurns(turn_len=40), rng.randrange(1, 3)
+    waiting: dict[str, Taker] = {}
+    running: dict[str, Taker] = {}
+    for step in range(2000):
+        for name in [name for name in waiting if rng.random() < 0.02]:
+            turns.leaves(name)
+            del waiting[name]
+        if rng.random() < 0.8 and len(waiting) < 12:
+            waiting[str(step)] = taker = Taker(rng.choice("xyz"), rng.choice("abc"))
+            turns.wants(str(step), taker)
+        if turns.is_due:
+            turns.look(slots, running)
+        for name, taker in list(waiting.items()):
+            held = {each.adapter for each in running.values()}
+            if turns.forbids(taker.adapter) or len(running) == 4:
+                continue
+            if taker.adapter not in held and len(held) >= slots:
+                turns.contend()
+                continue
+            turns.admitted(name, taker, 5)
+            running[name] = taker
+            del waiting[name]
+        assert running or not waiting
+        for name in list(running):
+            turns.emitted(name, 1)
+            if rng.random() < 0.2:
+                del running[name]
+    assert turns.turns > 3
+
+
+ADAPTERS = "abcde"
+
+
+ADAPTERS = "abcde"
+SEATS, LONGEST, TURN = 3, 12, 60  # running requests of an adapter, outputs of one, a turn
+# While one waits for a slot, as often each of the adapters may have a turn and what runs at its end. Users
+# of several adapters are one share in all of them, so each of these waits for the others' turns, too.
+TURNS_EACH = {"one": 1, "few": 1, "new": 1, "shared": len(ADAPTERS)}
+
+
+class Floods:
+    """
+    Five adapters, a flood on a and b, and an engine that takes in whom it likes of those that it may.
+    Users are one to an adapter, few, ever new ones, or few that share all adapters.
+    """
+
+    def __init__(self, seed: int, *, slots: int, users: str, keen: float) -> None:
+        self.rng = random.Random(seed)
+        self.turns = AdapterTurns(turn_len=TURN)
+        self.slots, self.users, self.keen = slots, users, keen
+        self.waiting: dict[str, Taker] = {}
+        self.running: dict[str, tuple[Taker, int]] = {}
+        self.total, self.since = 0, dict.fromkeys(ADAPTERS, 0)  # service: in all, and when each ran
+        self.lengths = {adapter: self.rng.randrange(1, LONGEST + 1) for adapter in ADAPTERS}
+        self.names = map(str, count())
+
+    def user(self, adapter: str) -> str:
+        number = str(self.rng.randrange(3))
+        known = {"one": adapter, "few": adapter + number, "shared": number}
+        return known.get(self.users) or f"new {next(self.names)}"
+
+    def running_of(self, adapter: str | None) -> int:
+        return sum(taker.adapter == adapter for taker, _ in self.running.values())
+
+    def held(self) -> set[str | None]:
+        return {taker.adapter for taker, _ in self.running.values()}
+
+    def out(self) -> set[str | None]:
+        return {taker.adapter for taker in self.waiting.values()} - self.held()
+
+    def arrive(self) -> None:
+        for adapter in ADAPTERS:
+            asks = sum(taker.adapter == adapter for taker in self.waiting.values())
+            if asks < 4 and (adapter in "ab" or self.rng.random() < self.keen):
+                name = next(self.names)
+                self.waiting[name] = Taker(self.user(adapter), adapter)
+                self.turns.wants(name, self.waiting[name])
+        for name in [name for name in self.waiting if self.rng.random() < 0.01]:
+            del self.waiting[name]
+            self.turns.leaves(name)
+
+    def look(self) -> None:
+        """Each free slot is somebody's who waits and may have it; if nobody waits, all may."""
+        turns, out = self.turns, self.out()
+        turns.look(self.slots, {name: taker for name, (taker, _) in self.running.items()})
+        kept = {taker.adapter for taker in turns.awaited}
+        assert turns.is_contended == bool(out)
+        assert kept <= out and not any(map(turns.forbids, kept))
+        assert len(kept) >= min(self.slots - len(self.held()), len(out))
+        assert out or not any(map(turns.forbids, ADAPTERS))
+
+    def take(self) -> None:
+        for name in self.rng.sample(list(self.waiting), len(self.waiting)):
+            taker = self.waiting[name]
+            if self.running_of(taker.adapter) == SEATS:
+                continue
+            if taker.adapter not in self.held() and len(self.held()) >= self.slots:
+                self.turns.contend()
+            elif not self.turns.forbids(taker.adapter):
+                self.turns.admitted(name, taker, 1)
+                self.running[name] = self.waiting.pop(name), self.lengths[taker.adapter or ""]
+                self.total += 1
+
+    def emit(self) -> None:
+        for name, (taker, left) in list(self.running.items()):
+            self.turns.emitted(name, 1)
+            self.total += 2
+            if left == 1:
+                del self.running[name]
+            else:
+                self.running[name] = taker, left - 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    slots=st.integers(1, 3),
+    users=st.sampled_from(["one", "few", "new", "shared"]),
+    keen=st.sampled_from([0.02, 0.2, 1.0]),
+)
+def test_whoever_asks_how_often_nobody_waits_long_and_no_slot_is_idle(seed, slots, users, keen):
+    floods = Floods(seed, slots=slots, users=users, keen=keen)
+    drain = SEATS * (1 + 2 * LONGEST)
+    for _ in range(300):
+        floods.arrive()
+        if floods.turns.is_due:
+            floods.look()
+        floods.take()
+        for adapter in ADAPTERS:
+            if adapter not in floods.out():
+                floods.since[adapter] = floods.total
+            waited = floods.total - floods.since[adapter]
+            assert waited <= TURNS_EACH[users] * len(ADAPTERS) * (TURN + drain)
+        floods.emit()
