@@ -218,3 +218,24 @@ def test_who_runs_is_what_sglang_counts_in_this_look():
     engine.line.begin(engine.queue, of_this_look)
 
     assert asked and all(batch is of_this_look for batch in asked)
+
+
+@pytest.mark.parametrize("looks", range(4))
+def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(looks):
+    """Else the slot would stand idle until its turn to be tried came round."""
+    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    flood = engine.send("flood", 1, lora_id="a")
+    engine.look()
+    engine.send("other", 3, lora_id="b")
+    for number in range(3 * TRIED_PER_LOOK):
+        engine.send("many", 2, number, lora_id=f"{number}")
+    engine.look()
+    for _ in range(40):
+        engine.through([flood])
+        engine.look()
+    assert engine.line.adapter_turns == 1
+    for _ in range(looks):
+        engine.look()
+    engine.end(flood)
+
+    assert clients(engine.look()) == "other"
