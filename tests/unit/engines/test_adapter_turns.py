@@ -75,6 +75,17 @@ def test_a_turn_is_the_adapters_whoever_of_its_users_it_is_for():
     assert turns.forbids("a") and not turns.forbids("b")
 
 
+def test_who_is_new_to_an_adapter_is_not_owed_what_its_others_received():
+    """Another user of a waits for longer than c, which has had nothing."""
+    turns = contended(Taker("user 1", "a"), waiting=(Taker("user 2", "a"), B, C))
+    turns.emitted("0", 50)
+    look(turns, Taker("user 1", "a"))
+    turns.admitted("bb", B, 100)
+    turns.look(1, {"bb": B})
+
+    assert turns.forbids("b") and given_to(turns) == ["c"]
+
+
 def test_a_slot_is_kept_through_a_turn_for_who_waits():
     """It may run nobody for a moment, for want of credit say; that is no time for the others to take it."""
     turns = contended(A, waiting=(A, B))
@@ -82,6 +93,7 @@ def test_a_slot_is_kept_through_a_turn_for_who_waits():
     turns.wants("b2", B)
     look(turns, A)
     turns.admitted("1", B, 99)
+    look(turns)
     look(turns)
     assert [turns.forbids(adapter) for adapter in "ab"] == [True, False]
 
