@@ -152,7 +152,7 @@ class RustNodes:
         return step
 
     def _before(self, node_id: int) -> tuple[Runs, int] | None:
-        """The path to a node that is about to go, and what will be left of it; None if nobody waits to hear it.
+        """The path to a node that is about to go, and what will be left of it; None if nobody waits.
 
         O(depth), O(path) if anybody waits.
         """
