@@ -51,7 +51,8 @@ def test_a_command_line_without_the_flag_is_an_error():
 @pytest.fixture
 def stock(monkeypatch):
     """A Scheduler before its `__init__`, and the policies with which that was called."""
-    monkeypatch.delenv(CORE_VARIABLE, raising=False)
+    monkeypatch.setenv(CORE_VARIABLE, "")  # so that what is set in the test does not stay
+    monkeypatch.delenv(CORE_VARIABLE)
     called: list[str] = []
 
     def original(scheduler: object, server_args: SimpleNamespace) -> None:

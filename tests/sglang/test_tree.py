@@ -3,12 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sglang.srt.mem_cache.unified_cache import tree_core_registry as registry
 
 from fairlead.core.request import Request
 from fairlead.core.runs import Runs
 from fairlead.core.watch import waiting_index
 from fairlead.engines.sglang.prompts import Namespace, to_units
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, choose_core
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, choose_core
 from fairlead.engines.sglang.tree import EngineTree
 from fairlead.errors import ConfigError
 from tests.sglang.caches import RealCache
@@ -159,6 +160,13 @@ def test_the_tree_in_rust_is_taken_where_it_can_be_followed():
     environ.clear()
     choose_core(environ, has_host_cache=True)
     assert environ == {CORE_VARIABLE: "python"}
+
+
+def test_a_process_that_is_given_our_name_knows_what_it_means(monkeypatch):
+    """One scheduler's process may be started by another's, with its environment."""
+    monkeypatch.setattr(registry, "_TREE_CORE_REGISTRY", {})
+    choose_core({CORE_VARIABLE: OURS}, has_host_cache=False)
+    assert registry.get_tree_core_factory(OURS) is not None
 
 
 @pytest.mark.parametrize("wanted", ["python", "rust"])

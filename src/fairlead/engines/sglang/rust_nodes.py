@@ -44,7 +44,9 @@ def choose_core(environ: MutableMapping[str, str], *, has_host_cache: bool) -> N
         from sglang.srt.mem_cache.unified_cache import tree_core_registry as registry
     except ImportError:
         return  # an older version, which has the one in Python only
-    if environ.get(CORE_VARIABLE) or getattr(envs, CORE_VARIABLE).get() != RUST:
+    said = environ.get(CORE_VARIABLE)
+    # Our name, too, if the process that started this one wrote it.
+    if said != OURS and (said or getattr(envs, CORE_VARIABLE).get() != RUST):
         return
     environ[CORE_VARIABLE] = PYTHON if has_host_cache else OURS
     if registry.get_tree_core_factory(OURS) is None:
