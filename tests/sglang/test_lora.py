@@ -101,16 +101,17 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
     """Without turns the others' first would come after all of the flood."""
     done: list[Ended] = []
     before = turns(server)
-    flood = asked(server, ["demo:a"] * FLOOD, done)
+    # So long that a busy machine, which delays the others, does not delay them past its half.
+    flood = asked(server, ["demo:a"] * (3 * FLOOD), done)
     until(lambda: done)
 
     others = asked(server, ["demo:b", "demo"], done)
     for thread in [*flood, *others]:
         thread.join()
 
-    assert len(done) == FLOOD + 2
-    assert place(done, "demo:b") < FLOOD / 2
-    assert place(done, "demo") < FLOOD / 2
+    assert len(done) == 3 * FLOOD + 2
+    assert place(done, "demo:b") < len(done) / 2
+    assert place(done, "demo") < len(done) / 2
     server.complete("flush", max_tokens=1)
     assert turns(server) > before
 
@@ -118,10 +119,7 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
 def test_two_floods_get_alike_while_both_last(server):
     server.forget()  # one of them would pay less
     done: list[Ended] = []
-    first = asked(server, ["demo:a"] * FLOOD, done)
-    until(lambda: done)
-    second = asked(server, ["demo:b"] * FLOOD, done)
-    for thread in [*first, *second]:
+    for thread in asked(server, ["demo:a", "demo:b"] * FLOOD, done):
         thread.join()
 
     received, counts = Counter(), Counter()
@@ -130,8 +128,8 @@ def test_two_floods_get_alike_while_both_last(server):
         counts[model] += 1
         if counts[model] == FLOOD:
             break
-    # b came when some of a had ended; from then on none is ahead by more than a turn and what drains.
-    assert received["demo:b"] > received["demo:a"] / 2, received
+    # None is ever ahead by more than a turn and what drains.
+    assert 1 / 2 < received["demo:b"] / received["demo:a"] < 2, received
 
 
 def test_the_bare_name_that_sglang_lists_is_the_model_without_the_adapter(server):
