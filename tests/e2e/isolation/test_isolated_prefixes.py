@@ -23,13 +23,12 @@ from fairlead.gateway.openai import read_call  # noqa: E402
 from fairlead.gateway.surface import SURFACES  # noqa: E402
 from tests.e2e.kv_events.engine import (  # noqa: E402
     BLOCK_LEN,
-    CHAT,
-    COMPLETIONS,
     Engine,
     Pair,
     gateway_before,
     running,
 )
+from tests.e2e.kv_events.prompts import CHAT, COMPLETIONS  # noqa: E402
 
 SECRET = "of this test"
 ISOLATED: dict[str, Any] = {
