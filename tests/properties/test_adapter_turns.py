@@ -1,4 +1,4 @@
-"""Turns at LoRA slots over many steps: nobody waits long, no slot is idle, whoever comes and goes."""
+"""[36] Turns at LoRA slots over many steps: nobody waits long, no slot is idle, whoever comes and goes."""
 
 import random
 from itertools import count
@@ -96,9 +96,6 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
             if rng.random() < 0.2:
                 del running[name]
     assert turns.turns > 3
-
-
-ADAPTERS = "abcde"
 
 
 ADAPTERS = "abcde"
