@@ -66,8 +66,6 @@ def running(folder: Path) -> Iterator[Engines]:
     )
     try:
         engines.vllm.start()
-        # Before its first request a vLLM's metrics do not show the plug-in.
-        engines.vllm.ask("/v1/completions", {"prompt": "ready?"})
         engines.sglang.start()
         yield engines
     finally:

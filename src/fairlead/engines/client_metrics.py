@@ -95,6 +95,11 @@ class ClientMetrics:
         self._flushed_s = self._surveyed_s = time.monotonic()
         self._is_collected = is_collected()
 
+    def show(self) -> None:
+        """Write the counters that nobody is named in, as zeros: a gateway knows the plug-in by them."""
+        if self._is_collected:
+            _series()
+
     def touch(self, client: ClientId) -> Service:
         """What the client received since the last flush, to be added to. O(1)."""
         if (pending := self._pending.get(client)) is None:

@@ -33,6 +33,7 @@ class Server:
         counters = folder / "counters"
         counters.mkdir()
         self._log = folder / "log"
+        self.shown_at_first: list[str] = []  # by /metrics, before it was asked anything
         command = [
             sys.executable, "-m", "vllm.entrypoints.openai.api_server",
             "--model", str(demo_model()), "--served-model-name", "demo",
@@ -64,6 +65,7 @@ class Server:
         while time.monotonic() < deadline_s:
             assert self.process.poll() is None, self.log[-4000:]
             with contextlib.suppress(OSError, http.client.HTTPException):
+                self.shown_at_first = self.metrics()
                 if self.complete("ready?", key="key-a", max_tokens=1)[0] == 200:
                     return
             time.sleep(0.5)
@@ -84,17 +86,22 @@ class Server:
         answer = self.call("POST", "/v1/completions", json.dumps(body).encode(), key=key)
         return answer.status, json.loads(answer.read())
 
+    def metrics(self) -> list[str]:
+        """The lines of /metrics."""
+        return self.call("GET", "/metrics").read().decode().splitlines()
+
     def counted(self, client: str, kind: str) -> float:
         """A per-client metric as /metrics has it now; 0 where there is none."""
-        for line in self.call("GET", "/metrics").read().decode().splitlines():
+        for line in self.metrics():
             if line.startswith(f'fairlead_{kind}{{client="{client}"}}'):
                 return float(line.split()[-1])
         return 0.0
 
     def clients(self) -> set[str]:
         """Every client that /metrics names."""
-        lines = self.call("GET", "/metrics").read().decode().splitlines()
-        return {line.split('"')[1] for line in lines if line.startswith("fairlead_service")}
+        return {
+            line.split('"')[1] for line in self.metrics() if line.startswith("fairlead_service")
+        }
 
 
 @contextlib.contextmanager

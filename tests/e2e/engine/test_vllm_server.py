@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("vllm")
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
+from fairlead.gateway.loads import has_plug_in  # noqa: E402
 from tests.e2e.engine.server import START_TIMEOUT_S, running  # noqa: E402
 
 STORY = "The quick brown fox jumps over the lazy dog. " * 8
@@ -29,6 +30,11 @@ def soon(true: Callable[[], bool], *, within_s: float = 5.0) -> bool:
             return True
         time.sleep(0.1)
     return true()
+
+
+def test_before_it_is_asked_anything_it_shows_that_it_has_the_plug_in(server):
+    assert has_plug_in("\n".join(server.shown_at_first).encode())
+    assert not [line for line in server.shown_at_first if "client=" in line]
 
 
 def test_a_completion_streams(server):
@@ -119,8 +125,8 @@ def test_a_caller_who_leaves_is_aborted_and_charged_for_what_was_made(server):
     answer.close()
 
     def is_idle() -> bool:
-        metrics = server.call("GET", "/metrics").read().decode().splitlines()
-        counts = [line.split()[-1] for line in metrics if line.startswith("vllm:num_requests_runn")]
+        lines = server.metrics()
+        counts = [line.split()[-1] for line in lines if line.startswith("vllm:num_requests_runn")]
         return counts == ["0.0"]
 
     assert soon(is_idle)

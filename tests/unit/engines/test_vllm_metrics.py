@@ -51,7 +51,8 @@ metrics.MAX_LABELS = 2
 waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
 totals = metrics.Totals(recomputed_len=5, refill_rounds=2, cut_looks=1)
 m = metrics.ClientMetrics(waiting=waiting.get, deficit=deficits.get, totals=lambda: totals)
-for client in "abca":
+m.show()
+for client in CLIENTS:
     service = m.touch(client)
     service.extend_len += 10
     service.cached_len += 4
@@ -70,10 +71,10 @@ print(generate_latest(registry).decode())
 """
 
 
-def exposition(tmp_path, *, later=False) -> set[str]:
+def exposition(tmp_path, *, clients="abca", later=False) -> set[str]:
     """What /metrics shows, of a process of its own: prometheus_client decides on import how it counts."""
     run = subprocess.run(
-        [sys.executable, "-c", f"LATER = {later}\n{SCRIPT}"],
+        [sys.executable, "-c", f"LATER, CLIENTS = {later}, {clients!r}\n{SCRIPT}"],
         env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -110,3 +111,8 @@ def test_gauges_follow_clients_that_get_nothing(tmp_path):
         'fairlead_output_tokens_total{client="a"} 3.0',
         "fairlead_recomputed_tokens_total 9.0",
     } <= exposition(tmp_path, later=True)
+
+
+def test_an_engine_that_has_served_nobody_shows_that_it_has_the_plug_in(tmp_path):
+    """A gateway is to know that before it sends the first request."""
+    assert "fairlead_refill_rounds_total 0.0" in exposition(tmp_path, clients="")

@@ -171,6 +171,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._names_adapters = settings.lora_clients is True
         self._writes_metrics = writes_metrics(get_parallel())
+        if self._writes_metrics:
+            self._fair_metrics.show()
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; --enable-metrics has them")
         said = (

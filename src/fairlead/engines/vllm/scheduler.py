@@ -82,6 +82,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
         )
+        self._metrics.show()
         if not is_collected():
             logger.info("fairlead: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
         # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
