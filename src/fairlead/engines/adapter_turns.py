@@ -134,10 +134,11 @@ class AdapterTurns:
         for name in running:
             self.leaves(name)
         holders = dict.fromkeys(taker.adapter for taker in running.values())
-        if all(adapter in holders for adapter in self._waiting):
+        slots = max(slots, 1)
+        if self._is_room_for_all(holders, slots):
             self._forget()
             return
-        self._runs, self._slots = dict(running), max(slots, 1)
+        self._runs, self._slots = dict(running), slots
         left = self._keep(holders)
         while len(self._held) < self._slots and (best := self._choose(left)):
             self._give(best)
@@ -160,6 +161,13 @@ class AdapterTurns:
         return len(self._held) >= self._slots
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _is_room_for_all(self, holders: Mapping[str | None, None], slots: int) -> bool:
+        """Whether nobody waits for a slot: all that wait have one, or find one free. O(slots)."""
+        waiting = self._waiting.keys()
+        if len(waiting) <= slots and len(waiting | holders.keys()) <= slots:
+            return True
+        return all(adapter in holders for adapter in waiting)
 
     def _keep(self, holders: Collection[str | None]) -> list[str | None]:
         """Who has a slot at this look; those that had one and have left it are returned."""

@@ -133,9 +133,9 @@ def test_two_slots_that_are_empty_at_once_are_not_both_taken_by_others():
 
 
 def test_a_slot_that_is_found_free_is_given_once():
-    turns = contended(A, waiting=(B,), slots=3)  # two are free
-    turns.admitted("1", C, 1)
-    assert given_to(turns) == ["b"]
+    turns = contended(A, waiting=(B, C, Taker("d", "d")), slots=3)  # two are free
+    assert given_to(turns) == ["b", "c"]
+    turns.admitted("cc", C, 1)
 
     assert turns.forbids("d") and not turns.forbids("b")
 
@@ -195,7 +195,8 @@ def test_with_a_free_slot_nobody_gives_way():
     turns.emitted("0", 500)
     look(turns, A, slots=2)
 
-    assert turns.turns == 0 and given_to(turns) == ["b"]
+    assert not turns.is_contended and turns.turns == 0
+    assert not any(turns.forbids(adapter) for adapter in "abc")
 
 
 def test_the_one_that_received_most_gives_way_to_the_one_that_received_least():
