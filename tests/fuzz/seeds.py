@@ -21,6 +21,7 @@ _BODIES = (
     chat(vllm_xargs={"fair_client": "bob", "other": 1}, cache_salt="x", user="u"),
     b'{"\\u0076llm_xargs":{"f\\u0061ir_client":"bob"},"messages":[{"role":"user","content":[]}]}',
     b'{"prompt":[[1,2],[3]],"max_tokens":1e400,"cache_salt":["a"],"vllm_xargs":null}',
+    b'{"messages":[{"role":"user","content":[{"type":{}},{"type":["text"],"text":"a"}]}],"n":[]}',
     b'{"input":"x","instructions":7,"tools":[{}],"query":"a","documents":[{"text":"b"}]}',
     b'{"system":[{"type":"text","text":"s","cache_control":{}}],"messages":[{"role":"user","content":"x"}]}',
 )

@@ -67,7 +67,9 @@ def content_text(content: list[Any], where: str, texts: frozenset[str]) -> str:
     check_count(content, where)
     found = []
     for part in content:
-        text = part.get("text") if isinstance(part, dict) and part.get("type") in texts else None
+        # Whatever came as its type: not all of JSON can be looked for in a set.
+        kind = part.get("type") if isinstance(part, dict) else None
+        text = part.get("text") if isinstance(kind, str) and kind in texts else None
         if not isinstance(text, str):
             return dumped(content, where.partition("[")[0])
         found.append(text)

@@ -98,6 +98,16 @@ def test_everything_that_is_scored_counts() -> None:
     assert pairs.endswith(b"ab\0cd\0ef")
 
 
+@pytest.mark.parametrize("surface", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
+@pytest.mark.parametrize("kind", [{}, [], ["text"], 5, None])
+def test_a_part_of_any_type_is_the_engines_to_refuse(surface: Surface, kind: object) -> None:
+    part = {"type": kind, "text": ASKED}
+    field = "input" if surface is RESPONSES else "messages"
+
+    text = text_of(surface, **{field: [{"role": "user", "content": [part]}]})
+    assert orjson.dumps([part]) in text
+
+
 @pytest.mark.parametrize(
     ("fields", "answers"),
     [
