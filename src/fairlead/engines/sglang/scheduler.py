@@ -268,7 +268,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
 
     def is_pinned(self, req: Any) -> bool:
         """See `SlotHost`."""
-        adapter = self._loras.lora_refs.get(req.lora_id)
+        adapter = self._adapter(req)
         return adapter is not None and bool(adapter.pinned)
 
     # -- inside ---------------------------------------------------------------------------------
@@ -296,8 +296,12 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
     def _rematch(self) -> None:
         self._line.rematch()
 
+    def _adapter(self, req: Any) -> Any:
+        """SGLang's `LoRARef`, None for the model itself."""
+        return self._loras.lora_refs.get(req.lora_id) if self.enable_lora else None
+
     def _adapter_name(self, req: Any) -> object:
-        return self.kv_event_lora_names.resolve(req.extra_key)
+        return getattr(self._adapter(req), "lora_name", None)
 
     def _fair_totals(self) -> Totals:
         line = self._line
