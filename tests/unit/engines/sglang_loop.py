@@ -5,6 +5,7 @@ misfit, and make the list anew without those it added.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -68,11 +69,19 @@ class Engine:
     """SGLang's side: the list, what runs, room for `room` prompt tokens in a batch, and LoRA slots."""
 
     def __init__(
-        self, *, quantum: int = 10, room: int = 100, slots: int = 0, turn_len: int = 0
+        self,
+        *,
+        quantum: int = 10,
+        room: int = 100,
+        slots: int = 0,
+        turn_len: int = 0,
+        max_clients: int = 100,
     ) -> None:
         self.cache, self.room, self.max_loras = Cache(), room, slots
         self.pinned: set[str] = set()  # adapters that have a slot for good
-        self.fair = Scheduler(DLPM(cache=self.cache, quantum=quantum))
+        policy = DLPM(cache=self.cache, quantum=quantum, max_clients=max_clients)
+        self.fair = Scheduler(policy)
+        self.written: defaultdict[str, Service] = defaultdict(Service)  # what metrics would say
         turns = AdapterTurns(turn_len=turn_len)
         adapters = Slots(self, turns) if slots else None
         self.line = Line(self.fair, self.cache, self, slots=adapters)  # type: ignore[arg-type]
@@ -88,7 +97,7 @@ class Engine:
         return self.left > 0
 
     def received(self, client: str) -> Service:
-        return Service()
+        return self.written[client]
 
     def running(self, batch: list[Req]) -> list[Req]:
         return batch

@@ -4,9 +4,11 @@ With the stand-in for SGLang's loop of `sglang_loop`; its real one is in tests/s
 """
 
 import pytest
-from tests.unit.engines.sglang_loop import Engine, clients
+from tests.unit.engines.sglang_loop import Engine, Req, clients
 
-from fairlead.engines.sglang.slotless import MORE_PER_ADMISSION, TRIED_PER_LOOK
+from fairlead.core.request import Request
+from fairlead.engines.adapter_turns import Taker
+from fairlead.engines.sglang.slotless import MORE_PER_ADMISSION, TRIED_PER_LOOK, Slotless
 from fairlead.engines.sglang.slots import ASIDE_PER_LOOK
 
 WAITING = 300
@@ -137,11 +139,21 @@ def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engin
     assert engine.look() == [waits]
 
 
-def flood_until_another(engine: Engine) -> str:
-    """Whom it admits while a client's requests for its adapter overlap without end; another wants a slot."""
+def flood_until_another(engine: Engine, crowd: int = 0) -> str:
+    """
+    Whom it admits while a client's requests for its adapter overlap without end; another wants a slot, and
+    so many wait for a pinned adapter.
+    """
     flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
     engine.look()
+    for number in range(crowd):
+        engine.send("crowd", 2, number, lora_id="pinned")
     engine.send("other", 9, lora_id="b")
+    return admitted_with_another(engine, flood)
+
+
+def admitted_with_another(engine: Engine, flood: list[Req]) -> str:
+    """Whom it admits until the other one is among them; what runs of the flood goes on without end."""
     admitted = ""
     for number in range(30):
         engine.send("flood", 1, 10 + number, lora_id="a")
@@ -202,6 +214,92 @@ def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn
     engine.send("flood", 3, lora_id="a")
     engine.send("rich", 4, lora_id="pinned")
     assert clients(engine.look()) == "rich"
+
+
+def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
+    """It has one: the one that is left is the other's, though it received more than those who wait."""
+    engine = Engine(quantum=10, room=6, slots=2, turn_len=40)
+    engine.pinned.add("pinned")
+
+    assert "other" in flood_until_another(engine, crowd=200)
+    assert any(req.lora_id == "pinned" for req in engine.queue)
+
+
+def test_a_flood_gives_way_to_a_retracted_request_too():
+    """Its adapter lost the only slot while it waited to come back."""
+    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+    other = engine.send("other", 9, lora_id="b")
+    engine.look()
+    engine.batch.remove(other)
+    engine.queue.append(other)
+    flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
+    assert engine.look(skip=lambda req: req is other) == flood
+
+    assert "other" in admitted_with_another(engine, flood)
+
+
+def test_more_of_those_with_a_slot_are_tried_a_few_at_a_time_and_who_ran_before_first():
+    slotless, taker = Slotless(), Taker("a", "x")
+    new, paid = (
+        [
+            Request(id=f"{is_paid}{n}", client="a", prompt=(), input_len=1, max_tokens=1, order=n)
+            for n in range(MORE_PER_ADMISSION - 2)
+        ]
+        for is_paid in (False, True)
+    )
+    for request in new:
+        slotless.add(taker, request, is_paid=False)
+    for request in paid:
+        slotless.add(taker, request, is_paid=True)
+
+    assert slotless.take_like(taker) == paid + new[:2]
+    assert slotless.take_like(taker) == new[2:]
+    assert len(slotless) == 0
+
+
+def test_nobody_gives_way_to_a_request_that_is_gone():
+    """It was the only one that waited for a slot, and hung up."""
+    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    holder = engine.send("flood", 1, lora_id="a")
+    engine.look()
+    gone = engine.send("other", 2, lora_id="b")
+    engine.look()
+    engine.queue.remove(gone)
+
+    for _ in range(60):
+        engine.through([holder])
+        engine.look()
+
+    assert engine.line.adapter_turns == 0
+
+
+def looks_of_a_turn(*, is_retracted: bool) -> int:
+    """Of an adapter with two running requests, of which the long one may be retracted meanwhile."""
+    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=150)
+    long = engine.send("flood", *range(60), lora_id="a")
+    engine.send("flood", 98, lora_id="a")
+    engine.look()
+    engine.send("other", 99, lora_id="b")
+    engine.look()
+    looks = 0
+    while not engine.line.adapter_turns:
+        looks += 1
+        if is_retracted and looks == 5:
+            engine.cache.evict(1000)
+            engine.batch.remove(long)
+            long.output_ids.clear()
+            engine.queue.append(long)
+            assert engine.look() == [long]
+        engine.through(engine.batch)
+        engine.look()
+    return looks
+
+
+def test_what_is_computed_again_is_no_part_of_a_turn():
+    """Nor are the outputs that were dropped: five of one request, which it has to emit once more."""
+    plain, retracted = (looks_of_a_turn(is_retracted=each) for each in (False, True))
+
+    assert plain < retracted <= plain + 5
 
 
 def test_who_runs_is_what_sglang_counts_in_this_look():
