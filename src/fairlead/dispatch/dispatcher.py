@@ -179,8 +179,7 @@ class Dispatcher:
 
     def can_retry(self, ticket: Ticket) -> bool:
         """Whether `failed` would find another engine. Pure."""
-        others = (worker for worker in self.fleet.untried(ticket) if worker != ticket.worker)
-        return ticket.state is State.WAITING and any(others)
+        return ticket.state is State.WAITING and bool(self.fleet.others(ticket))
 
     # -- workers
 

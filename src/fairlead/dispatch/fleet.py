@@ -44,6 +44,11 @@ class Worker:
         return self.up and self.takes and self.lets_through
 
     @property
+    def is_steady(self) -> bool:
+        """Whether it gets all requests: one on trial takes a few only."""
+        return self.is_open and self.gate is None
+
+    @property
     def lets_through(self) -> bool:
         """Whether it may be sent one more."""
         return self.gate is None or self.gate.lets_through
@@ -91,6 +96,29 @@ class Fleet:
         except (NoEngine, NotFound):
             return frozenset()
         return candidates.difference(ticket.tried) if ticket.tried else candidates
+
+    def others(self, ticket: Ticket) -> frozenset[WorkerId]:
+        """Where it may go instead, should its engine fail it. As `untried`."""
+        return self.untried(ticket).difference((ticket.worker,))
+
+    def can_spare(self, name: WorkerId, others: Iterable[WorkerId] | None = None) -> bool:
+        """Whether `others`, all by default, can do without `name`: each of its models is served elsewhere.
+
+        Where `name` does not say what it serves, anybody will do. O(workers + their models).
+        """
+        missing = self.workers[name].models
+        for other in self.workers if others is None else others:
+            worker = self.workers[other]
+            if other == name or not worker.is_steady:
+                continue
+            if missing is None or worker.models is None or not (missing := missing - worker.models):
+                return True
+        return False
+
+    def shares(self, name: WorkerId, other: WorkerId) -> bool:
+        """Whether the two may have a model in common. O(models)."""
+        one, two = self.workers[name].models, self.workers[other].models
+        return one is None or two is None or not one.isdisjoint(two)
 
     def set_models(self, name: WorkerId, models: Iterable[str] | None) -> None:
         """`name` serves these. O(models)."""

@@ -125,12 +125,14 @@ class Workers:
         watch.tasks.append(asyncio.get_running_loop().create_task(self._drained(watch)))
 
     def leave(self, url: WorkerId) -> None:
-        """Drain the engine at `url` once one that stays can be asked, or at once if none stays.
+        """Drain the engine at `url` once those that stay serve what it does, or none of them will.
 
         Those that are to replace it have most likely not answered a probe yet.
         """
         self._watches[url].leaving = True
         self._settle()
+        if not self._watches[url].draining:
+            _log.info("engine %s drains once others serve what it does", url)
 
     def remove(self, url: WorkerId) -> None:
         """Stop using the engine at `url`; what it has begun to answer goes on."""
@@ -212,17 +214,15 @@ class Workers:
         return self._tls
 
     def _settle(self) -> None:
-        """Tell the dispatcher who takes requests. O(workers)."""
-        workers = self._dispatcher.workers
-        staying = [url for url, watch in self._watches.items() if not watch.leaving]
-        if not staying or any(workers[url].is_open for url in staying):
-            for url, watch in self._watches.items():
-                if watch.leaving and not watch.draining:
-                    self.drain(url)
+        """Tell the dispatcher who takes requests. O(workers), and their models for who may not."""
+        workers, can_spare = self._dispatcher.workers, self._dispatcher.fleet.can_spare
+        for url, watch in self._watches.items():
+            if watch.leaving and not watch.draining and not self._is_needed(url):
+                self.drain(url)
         for url, watch in self._watches.items():
             breaker, was = watch.engine.breaker, workers[url].takes
             # To be told by the last engine is better than to be told by us.
-            free = breaker.phase is Phase.CLOSED or not self._has_other(url)
+            free = breaker.phase is Phase.CLOSED or not can_spare(url)
             takes = not watch.draining and (free or breaker.lets_through)
             gate = breaker if takes and not free else None
             self._dispatcher.set_taking(url, taking=takes, gate=gate)
@@ -230,13 +230,22 @@ class Workers:
                 state = "takes requests again" if takes else "takes no more requests"
                 _log.info("engine %s %s", url, state)
 
-    def _has_other(self, url: WorkerId) -> bool:
-        """Whether another engine can take over what the one at `url` serves."""
-        workers = self._dispatcher.workers
-        models = workers[url].models
-        others = (worker for name, worker in workers.items() if name != url and worker.is_open)
+    def _is_needed(self, url: WorkerId) -> bool:
+        """Whether the engine at `url`, which is to leave, has to wait for one that stays.
+
+        Not for a model that nobody will serve: those that stay have all said what they have.
+        """
+        fleet = self._dispatcher.fleet
+        staying = {
+            other: watch
+            for other, watch in self._watches.items()
+            if not watch.leaving and not watch.draining
+        }
+        if fleet.can_spare(url, staying):
+            return False
         return any(
-            models is None or other.models is None or models & other.models for other in others
+            not fleet.workers[other].is_steady and (not watch.was_up or fleet.shares(url, other))
+            for other, watch in staying.items()
         )
 
     async def _drained(self, watch: WatchedEngine) -> None:

@@ -12,10 +12,30 @@ from fairlead.gateway.upstream import Fault
 from fairlead.gateway.workers import Workers
 from fairlead.routers.d2lpm import D2LPM
 
-A, B = "http://127.0.0.1:1", "http://127.0.0.1:2"
+A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
 
 
-def arrive(dispatcher: Dispatcher, order: int) -> Ticket:
+def watched(**models: list[str]) -> tuple[Dispatcher, Workers]:
+    """Engines at A, B... that are up and serve these."""
+    dispatcher = Dispatcher(
+        router=D2LPM(), index=ChunkIndex(), rules=QueueRules(), on_ready=lambda _: None
+    )
+    workers = Workers(dispatcher=dispatcher, move=lambda _: None, settings=GatewaySettings())
+    for name, served in models.items():
+        url = {"a": A, "b": B, "c": C}[name]
+        workers.add(url)
+        come_up(workers, url, served)
+    return dispatcher, workers
+
+
+def come_up(workers: Workers, url: str, served: list[str]) -> None:
+    """As after a good probe."""
+    (watch,) = [watch for name, watch, _ in workers.watches() if name == url]
+    watch.models = tuple({"id": name} for name in served)
+    workers._welcome(watch)
+
+
+def arrive(dispatcher: Dispatcher, order: int, model: str | None = None) -> Ticket:
     request = Request(
         id=str(order),
         client="a",
@@ -24,7 +44,7 @@ def arrive(dispatcher: Dispatcher, order: int) -> Ticket:
         max_tokens=10,
         order=order,
     )
-    return dispatcher.arrive(request, model=None, text_len=400)
+    return dispatcher.arrive(request, model=model, text_len=400)
 
 
 def test_what_another_engine_took_meanwhile_is_not_moved() -> None:
@@ -91,6 +111,92 @@ def test_an_engine_on_trial_gets_a_few_requests_and_not_a_window_of_them(
         for order in range(40, 60):
             arrive(dispatcher, order)
         assert len(dispatcher.workers[B].tickets) > 3
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_the_only_engine_of_a_model_is_not_taken_out_though_another_shares_one_with_it() -> None:
+    """The usual fleet of LoRA adapters: the base model everywhere, each adapter at one engine."""
+
+    async def story() -> None:
+        dispatcher, workers = watched(a=["base", "one"], b=["base", "two"])
+        for _ in range(10):
+            workers.failing(B, Fault.STATUS)
+        assert workers.engine(B).breaker.phase.value == "open"
+        assert arrive(dispatcher, 1, "two").worker == B
+
+        workers.add(C)
+        come_up(workers, C, ["two"])
+        assert not dispatcher.workers[B].takes
+        assert arrive(dispatcher, 2, "two").worker == C
+        assert arrive(dispatcher, 3, "base").worker == A
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_an_engine_is_not_taken_out_for_one_on_trial() -> None:
+    async def story() -> None:
+        dispatcher, workers = watched(a=["m"], b=["m"])
+        for _ in range(10):
+            workers.failing(A, Fault.STATUS)
+        workers.tick(asyncio.get_running_loop().time() + 1000)
+        assert dispatcher.workers[A].gate is not None
+        for _ in range(10):
+            workers.failing(B, Fault.STATUS)
+        for order in range(10):
+            arrive(dispatcher, order, "m")
+        assert dispatcher.workers[B].takes
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_one_of_several_engines_serves_until_the_one_that_replaces_it_does() -> None:
+    async def story() -> None:
+        dispatcher, workers = watched(a=["one"], b=["two"])
+        workers.add(C)  # which replaces A in the settings, and is not up yet
+        workers.leave(A)
+        assert arrive(dispatcher, 1, "one").worker == A
+
+        come_up(workers, C, ["one"])
+        assert arrive(dispatcher, 2, "one").worker == C
+        assert dispatcher.workers[B].takes and not dispatcher.workers[A].takes
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_an_engine_whose_model_goes_with_it_waits_for_nobody() -> None:
+    """Nor for one that takes its place with another model."""
+
+    async def story() -> None:
+        dispatcher, workers = watched(a=["one"], b=["two"])
+        workers.leave(A)
+        assert not dispatcher.workers[A].takes
+
+        workers.add(C)
+        workers.leave(B)
+        assert dispatcher.workers[B].takes
+        come_up(workers, C, ["three"])
+        assert not dispatcher.workers[B].takes
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_an_engine_leaves_only_when_all_it_serves_is_served_by_those_that_stay() -> None:
+    """One that stays and is down for a moment is waited for, if it has what is missing."""
+
+    async def story() -> None:
+        dispatcher, workers = watched(a=["one", "two"], b=["one"], c=["two"])
+        workers.lost(C)
+        workers.leave(A)
+        assert dispatcher.workers[A].takes
+        come_up(workers, C, ["two"])
+        assert not dispatcher.workers[A].takes
+        assert arrive(dispatcher, 1, "two").worker == C
         await workers.close()
 
     asyncio.run(story())
