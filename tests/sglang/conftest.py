@@ -8,6 +8,8 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 HERE = {path.name for path in Path(__file__).parent.glob("test_*.py")}
 GATEWAY = {"test_kv_events.py", "test_fleet.py"}
 
@@ -18,3 +20,14 @@ elif "FAIRLEAD_SGLANG" in os.environ:
 else:
     collected = set()
 collect_ignore = sorted(HERE - collected)
+
+
+@pytest.fixture(scope="session")
+def plugged():
+    """What SGLang does with our plug-in in each of its processes."""
+    from sglang.srt.plugins.hook_registry import HookRegistry
+
+    from fairlead.engines.sglang import plug_in
+
+    plug_in()
+    HookRegistry.apply_hooks()

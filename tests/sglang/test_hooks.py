@@ -9,16 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 from sglang.srt.lora.lora_manager import LoRAManager
-from sglang.srt.managers.io_struct import EmbeddingReqInput, GenerateReqInput
+from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
-from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import derive_attention_ranks, derive_spawn_ranks
 from sglang.srt.server_args import ServerArgs
 
 from fairlead.engines.client_metrics import ClientMetrics, Totals
 from fairlead.engines.sglang import POLICIES, versions
-from fairlead.engines.sglang.hooks import add_policies, make_fair, register
+from fairlead.engines.sglang.hooks import PARTS, add_policies, make_fair
 from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
 from fairlead.engines.sglang.scheduler import FairPolicy, FairScheduler, writes_metrics
 from fairlead.errors import ConfigError
@@ -31,13 +30,6 @@ EXIT_TIMEOUT_S = 300.0
 def arguments(policy: str, **more: object) -> SimpleNamespace:
     """SGLang's ServerArgs, as far as we read them."""
     return SimpleNamespace(schedule_policy=policy, disaggregation_mode="null", **more)
-
-
-@pytest.fixture(scope="module")
-def plugged():
-    """As in each process of a server."""
-    register()
-    HookRegistry.apply_hooks()
 
 
 def choices(parser: argparse.ArgumentParser) -> set[str]:
@@ -71,26 +63,7 @@ def test_where_a_hook_did_not_take_our_policies_are_no_choices(plugged, monkeypa
     ServerArgs.add_cli_args(parser)
 
     assert not set(POLICIES) & choices(parser)
-    assert "no hook on GenerateReqInput.__getitem__" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "whole",
-    [
-        GenerateReqInput(text="one", sampling_params={"n": 2}, routing_key="alice"),
-        GenerateReqInput(text=["one", "two"], routing_key="alice"),
-        EmbeddingReqInput(text=["one", "two"], routing_key="alice"),
-    ],
-    ids=["two answers", "two prompts", "two inputs"],
-)
-def test_the_parts_of_a_request_are_for_whom_the_whole_is(plugged, whole):
-    """SGLang copies every field but the one in which the header is."""
-    whole.normalize_batch_and_arguments()
-
-    assert not whole.is_single
-    assert [whole[number].routing_key for number in range(len(whole.text))] == ["alice"] * len(
-        whole.text
-    )
+    assert f"no hook on {PARTS}" in caplog.text
 
 
 @pytest.fixture
@@ -225,22 +198,6 @@ def test_pinned_adapters_are_known_as_sglang_counts_them():
     for batch in ({"a"}, {"p", "a", "b"}, {"a", None, "b"}, {"a", "b", "c"}, {"p", None}):
         fits = len([each for each in batch if not is_pinned(each)]) <= scheduler.slots()
         assert manager.validate_lora_batch(batch) == fits, batch
-
-
-def test_who_named_nobody_belongs_to_the_adapter_by_the_name_it_was_loaded_under():
-    ref = SimpleNamespace(lora_name="team-a", pinned=False)
-    manager = SimpleNamespace(lora_refs={"3f": ref})
-    scheduler = object.__new__(FairScheduler)
-    scheduler.enable_lora, scheduler._names_adapters = True, True
-    scheduler.tp_worker = SimpleNamespace(model_runner=SimpleNamespace(lora_manager=manager))
-    parameters = SimpleNamespace(custom_params=None)
-
-    def client(lora_id: str | None, routing_key: str | None = None) -> str:
-        req = SimpleNamespace(sampling_params=parameters, lora_id=lora_id, routing_key=routing_key)
-        return scheduler.client_of(req)
-
-    assert [client("3f"), client(None), client("3f", "alice")] == ["team-a", "anonymous", "alice"]
-    assert client("unloaded") == "unloaded"
 
 
 def test_a_scheduler_that_somebody_else_has_replaced_is_not_ours(stock):

@@ -1,9 +1,9 @@
 """Where SGLang is told of us: the choices of `--schedule-policy`, and its Scheduler as it is made.
 
 Integration points (SGLang 0.5.23): `HookRegistry.register`; `ServerArgs.add_cli_args(parser)`;
-`GenerateReqInput.__getitem__(index)` and `EmbeddingReqInput`'s; `Scheduler.__init__(server_args, ...)`.
-What else is used of the Scheduler is listed in `scheduler.py`. A policy of SGLang's own is left exactly as
-it was, only that the parts of a request keep its routing key.
+`GenerateReqInput.__getitem__(index)`; `Scheduler.__init__(server_args, ...)`. What else is used of the
+Scheduler is listed in `scheduler.py`. A policy of SGLang's own is left exactly as it was, only that the
+parts of a request keep its routing key.
 """
 
 import argparse
@@ -12,14 +12,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sglang.srt.managers import io_struct
+from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
 from fairlead.engines.sglang import POLICIES
 
 SCHEDULER = "sglang.srt.managers.scheduler"
-# What comes apart into requests of its own: n > 1, a list of prompts, a list of inputs.
-WHOLES = (io_struct.GenerateReqInput, io_struct.EmbeddingReqInput)
+PARTS = "sglang.srt.managers.io_struct.GenerateReqInput.__getitem__"
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +26,7 @@ logger = logging.getLogger(__name__)
 def register() -> None:
     """Called in every process; only the scheduler's own has the module of the Scheduler by then."""
     HookRegistry.register("sglang.srt.server_args.ServerArgs.add_cli_args", add_policies)
-    for whole in WHOLES:
-        target = f"{whole.__module__}.{whole.__name__}.__getitem__"
-        HookRegistry.register(target, keep_client, HookType.AFTER)
+    HookRegistry.register(PARTS, keep_client, HookType.AFTER)
     if SCHEDULER in sys.modules:
         HookRegistry.register(f"{SCHEDULER}.Scheduler.__init__", make_fair, HookType.AROUND)
 
@@ -39,14 +36,14 @@ def add_policies(_: None, parser: argparse.ArgumentParser) -> None:
     actions = [each for each in parser._actions if each.dest == "schedule_policy"]
     if len(actions) != 1:
         raise LookupError(f"{len(actions)} flags are called --schedule-policy")
-    if untold := [each for each in WHOLES if not hasattr(each.__getitem__, "__wrapped__")]:
-        logger.error("fairlead: --schedule-policy: no hook on %s.__getitem__", untold[0].__name__)
+    if not hasattr(GenerateReqInput.__getitem__, "__wrapped__"):
+        logger.error("fairlead: --schedule-policy: no hook on %s", PARTS)
         return
     actions[0].choices = [*(actions[0].choices or ()), *POLICIES]
 
 
 def keep_client(part: Any, whole: Any, *_: object) -> None:
-    """A part is for whom the whole is; SGLang copies all fields but this one."""
+    """An answer of n > 1 is for whom all are, as a prompt of a list; SGLang copies all fields but this."""
     if getattr(part, "routing_key", None) is None:
         part.routing_key = getattr(whole, "routing_key", None)
 
