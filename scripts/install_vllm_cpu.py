@@ -164,7 +164,13 @@ def make_venv(env: Path) -> None:
     )
     if not works:
         announce(1, "a virtual environment")
-        venv.create(env, with_pip=True, clear=True)
+        try:
+            venv.create(env, with_pip=True, clear=True)
+        except subprocess.CalledProcessError:
+            name = f"python3.{sys.version_info[1]}"
+            raise InstallError(
+                f"{name} makes no environment with pip; on Debian and Ubuntu: apt-get install {name}-venv"
+            ) from None
 
 
 def drop_half_installed(env: Path) -> None:

@@ -1,8 +1,17 @@
-"""`python -m fairlead`: the command line."""
+"""`fairlead` and `python -m fairlead`: the command line, from its first import on."""
 
 import sys
 
-from fairlead.cli import main
+
+def main() -> int:
+    """Run one command; its exit status. Ctrl-C while it still loads is no traceback, either."""
+    try:
+        from fairlead import cli
+
+        return cli.main()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

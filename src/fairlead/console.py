@@ -132,7 +132,8 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
         f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.policy}"
     )
     TERMINAL.print(
-        f"[bold]{url}[/bold]   metrics {url}/metrics   logs {escape(str(running.folder))}\n",
+        f"[bold]{url}[/bold]   live page {url}/dashboard   metrics {url}/metrics\n"
+        f"logs {escape(str(running.folder))}\n",
         soft_wrap=True,
     )
     shown = "YOUR_KEY" if keys else None  # the keys themselves are known to their tenants alone

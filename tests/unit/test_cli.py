@@ -2,6 +2,7 @@
 
 import io
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,41 @@ def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
     assert main(["trace", "generate", "list"]) == 0
     assert main(["gateway", "--worker-urls", "http://127.0.0.1:1"]) == 2
     assert "needs pydantic: pip install 'fairlead[gateway]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"), [(["experiment", "list"], "experiments"), (["demo"], "gateway")]
+)
+def test_what_two_extras_bring_is_asked_for_by_the_command(command, extra, monkeypatch, capsys):
+    for name in ("rich", "rich.console"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "fairlead.console")
+    monkeypatch.delattr("fairlead.console")  # or it would not be loaded again
+
+    assert main(command) == 2
+    assert f"needs rich: pip install 'fairlead[{extra}]'" in capsys.readouterr().err
+
+
+def test_engines_of_others_are_refused_wherever_serve_finds_them_named(tmp_path, capsys):
+    settings = tmp_path / "gateway.yaml"
+    settings.write_text("worker-urls: [http://127.0.0.1:1]")
+
+    assert main(["serve", "--config", str(settings)]) == 2
+    assert "serve starts its own engines" in capsys.readouterr().err
+
+
+def test_the_help_of_serve_names_no_flag_that_it_refuses(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+
+    said = capsys.readouterr().out
+    assert "--worker-urls" not in said
+    assert "--tenant-api-key" in said
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"fairlead {version('fairlead')}\n"

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -116,6 +117,20 @@ def test_a_failed_step_is_one_line_and_leaves_no_stamp(script: ModuleType, env: 
     assert "\n" not in str(caught.value)
     assert "there-is-no-such-package" in str(caught.value)
     assert not (env / "fairlead.stamp").exists()
+
+
+def test_a_python_without_ensurepip_is_one_line(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Debian's own, as it comes."""
+
+    def create(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(1, ["python", "-m", "ensurepip"])
+
+    monkeypatch.setattr(script.venv, "create", create)
+
+    with pytest.raises(script.InstallError, match=r"apt-get install python3\.\d+-venv$"):
+        script.make_venv(tmp_path / ".venv")
 
 
 WARNING = "WARNING: Location 'https://download.example/whl/cpu' is ignored: it lacks a scheme.\n"

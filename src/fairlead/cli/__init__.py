@@ -19,13 +19,13 @@ EXTRAS = {
     "httptools": "gateway",
     "pydantic": "gateway",
     "xxhash": "gateway",
-    "rich": "gateway",
     "matplotlib": "experiments",
     "numpy": "experiments",
-    "yaml": "experiments",
     "zstandard": "experiments",
     "altair": "experiments",
 }
+SHARED = {"rich", "yaml"}  # two extras bring these; the command says which of them is wanted
+SIMULATING = {"simulate", "trace", "experiment"}
 
 
 PIPE_CLOSED = 141  # as a shell shows SIGPIPE
@@ -46,8 +46,8 @@ class OneLineParser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
     arguments = list(_dashed(sys.argv[1:] if argv is None else argv))
+    command = next((word for word in arguments if not word.startswith("-")), None)
     try:
-        command = next((word for word in arguments if not word.startswith("-")), None)
         options = make_parser(command).parse_args(arguments)
         run: Callable[[argparse.Namespace], int] = options.run
         status = run(options)
@@ -61,9 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in EXTRAS:
+        shared = ("experiments" if command in SIMULATING else "gateway") if name in SHARED else None
+        wanted = EXTRAS.get(name, shared)
+        if wanted is None:
             raise
-        wanted = EXTRAS[name]
         print(f"fairlead: error: needs {name}: pip install 'fairlead[{wanted}]'", file=sys.stderr)
         return 2
     except BrokenPipeError as error:
@@ -79,6 +80,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+class _Version(argparse.Action):
+    """argparse's own would look the version up for every command, which takes longer than parsing."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        """Print it and exit 0."""
+        from importlib.metadata import version
+
+        print("fairlead", version("fairlead"))
+        parser.exit()
 
 
 FLAG = re.compile(r"--[A-Za-z0-9_-]+")
@@ -111,6 +123,7 @@ def make_parser(command: str | None) -> OneLineParser:
         prog="fairlead",
         description="Fair shares of LLM serving capacity that keep the prefix cache.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="which this is, and end")
     commands = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )

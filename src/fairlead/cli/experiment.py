@@ -3,6 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+# Whatever stands there: no line is broken, and brackets are brackets.
+_PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+
 if TYPE_CHECKING:
     from fairlead.experiments.registry import Module
 
@@ -56,16 +59,12 @@ class _List:
         """None."""
 
     def run(self, options: argparse.Namespace, console: Any) -> int:
-        """A line each, over several where the terminal is narrow."""
-        from rich.table import Table
-
+        """Two lines each: a table of four columns has no room on a terminal of 80."""
         from fairlead.experiments.registry import EXPERIMENTS
 
-        table = Table(box=None)
-        table.add_column("name", no_wrap=True)
-        for heading in ("what it shows", "source", "takes"):
-            table.add_column(heading)
+        wide = max(map(len, EXPERIMENTS))
         for name, experiment in EXPERIMENTS.items():
-            table.add_row(name, experiment.summary, experiment.source, experiment.takes)
-        console.print(table)
+            source = f"   [{experiment.source}]" if experiment.source else ""
+            console.print(f"{name:<{wide}}  {experiment.takes}{source}", style="bold", **_PLAIN)
+            console.print(f"    {experiment.summary}", **_PLAIN)
         return 0

@@ -10,6 +10,9 @@ from fairlead.errors import ConfigError
 # Its value begins with dashes too, and would pass for a flag if it stood by itself.
 FLAGS_FLAG = "--engine-args"
 
+# Settings of the gateway about engines that others started: `serve` has its own.
+OTHERS_ENGINES = {"worker_urls", "static_backends", "static_models", "worker_api_key", "api_key"}
+
 
 def add(commands: Any, command: str | None) -> None:
     """The three commands, the flags of `command` only."""
@@ -63,6 +66,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 
     # The engines queue, and these flags are theirs here.
     settings.add_arguments(parser, but=(settings.Waiting,))
+    for action in parser._actions:
+        if action.dest in OTHERS_ENGINES:
+            action.help = argparse.SUPPRESS
     engines = parser.add_argument_group("engines")
     engines.add_argument("--engines", type=count, default=2, metavar="N", help="how many (2)")
     engines.add_argument("--engine", choices=["vllm"], default="vllm", help="which (vllm)")
@@ -101,11 +107,11 @@ def run_serve(options: argparse.Namespace) -> int:
     from fairlead import console, serve
     from fairlead.gateway import settings
 
-    if getattr(options, "worker_urls", None) or getattr(options, "static_backends", None):
-        raise ConfigError(
-            "serve starts its own engines; `fairlead gateway` goes in front of others"
-        )
     gateway = settings.from_arguments(options)
+    if gateway.worker_urls:
+        raise ConfigError(
+            "serve starts its own engines; worker-urls are for `fairlead gateway`, in front of others"
+        )
     gateway.keys()  # a bad keys file is found now, not by the gateway in half a minute
     wanted = serve.ServeOptions(
         gateway=gateway,

@@ -34,14 +34,31 @@ def _add_cluster(cluster: Any) -> None:
 
     cluster.add_argument("--replicas", type=count, default=1, metavar="N", help="engines (1)")
     cluster.add_argument(
-        "--router", choices=[*ROUTERS, *LATE_ROUTERS], default="d2lpm", help="(d2lpm)"
+        "--router",
+        choices=[*ROUTERS, *LATE_ROUTERS],
+        default="d2lpm",
+        help="who chooses the engine of a request (d2lpm)",
     )
-    cluster.add_argument("--worker-quantum", type=count, metavar="TOKENS", help="Q^w (16384)")
-    cluster.add_argument("--worker-charge", choices=["input", "extend"], help="of D2LPM (input)")
-    cluster.add_argument("--min-match", type=count, metavar="TOKENS", help="of D2LPM (64)")
-    for flag, of in (("round-trip", "of an answer (0.0002)"), ("work", "for an answer (0.0001)")):
+    cluster.add_argument(
+        "--worker-quantum", type=count, metavar="TOKENS", help="Q^w of D2LPM (16384)"
+    )
+    cluster.add_argument(
+        "--worker-charge",
+        choices=["input", "extend"],
+        help="prompt tokens that D2LPM charges: all, or those to compute (input)",
+    )
+    cluster.add_argument(
+        "--min-match",
+        type=count,
+        metavar="TOKENS",
+        help="a shorter cached prefix does not count, for D2LPM (64)",
+    )
+    for flag, of in (
+        ("round-trip", "the way there and back (0.0002)"),
+        ("work", "for each answer (0.0001)"),
+    ):
         cluster.add_argument(
-            f"--central-{flag}", type=microseconds, metavar="SECONDS", help=f"{of}, central-dlpm"
+            f"--central-{flag}", type=microseconds, metavar="SECONDS", help=f"of central-dlpm: {of}"
         )
     cluster.add_argument(
         "--fail", type=_change("--fail"), action="append", default=[], metavar="W@T",
@@ -62,42 +79,79 @@ def _add_engine(engine: Any) -> None:
     from fairlead.sim.config import ADMISSIONS, INBATCH, MISFITS
     from fairlead.sim.hosts import HOSTS
 
-    engine.add_argument("--host", choices=HOSTS, help="engine profile (the admission's: ideal)")
-    engine.add_argument("--admission", choices=ADMISSIONS, help="the profile's")
-    engine.add_argument("--inbatch", choices=INBATCH, help="the profile's")
-    engine.add_argument("--misfit", choices=MISFITS, help=f"skip for {_skippers(MISFIT)}")
-    engine.add_argument("--max-misfits", type=count, metavar="N", help="passed over in a look")
-    engine.add_argument("--max-running", type=count, default=256, metavar="N", help="(256)")
+    engine.add_argument(
+        "--host", choices=HOSTS, help="which engine is simulated (the admission's: ideal)"
+    )
+    engine.add_argument(
+        "--admission",
+        choices=ADMISSIONS,
+        help="what must find room: prompt and max_tokens, the artifact's worst case, the prompt (the host's)",
+    )
+    engine.add_argument(
+        "--inbatch", choices=INBATCH, help="a prompt is cached once admitted, or computed (share)"
+    )
+    engine.add_argument(
+        "--misfit", choices=MISFITS,
+        help=f"who does not fit ends the look, or is passed over (stop; skip for {_skippers(MISFIT)})",
+    )  # fmt: skip
+    engine.add_argument(
+        "--max-misfits", type=count, metavar="N", help="passed over in a look (no limit)"
+    )
+    engine.add_argument(
+        "--max-running", type=count, default=256, metavar="N", help="requests in a batch (256)"
+    )
     engine.add_argument(
         "--batch-tokens", type=count, metavar="TOKENS",
         help="computed in a pass: vLLM's budget, SGLang's chunk (the GPU's)",
     )  # fmt: skip
-    engine.add_argument("--kv-tokens", type=count, metavar="M", help="the GPU's and the model's")
+    engine.add_argument(
+        "--kv-tokens", type=count, metavar="M", help="memory (what the GPU has beside the model)"
+    )
     engine.add_argument(
         "--step-time", default="a10g:llama-3.2-3b", metavar="MODEL",
         help="linear:BASE,PER_EXTEND,PER_RUNNING in seconds, or GPU:MODEL (a10g:llama-3.2-3b)",
     )  # fmt: skip
     engine.add_argument("--constants", metavar="YAML", help="more GPUs and models")
-    engine.add_argument("--jitter", type=float, default=0.0, help="share of each step's time (0)")
+    engine.add_argument(
+        "--jitter", type=float, default=0.0, metavar="SHARE", help="spread of each step's time (0)"
+    )
 
 
 def _add_scheduler(fairness: Any) -> None:
     from fairlead.schedulers import SCHEDULERS
 
-    fairness.add_argument("--scheduler", choices=SCHEDULERS, default="dlpm", help="(dlpm)")
-    fairness.add_argument("--quantum", type=count, metavar="TOKENS", help="Q^u (4096)")
-    fairness.add_argument("--weights", metavar="a=2,b=1", help="shares of clients (1)")
-    fairness.add_argument("--charge", choices=["extend", "input"], help="the scheduler's")
     fairness.add_argument(
-        "--cost", metavar="COST", help="h(input, output): linear:1,2 (default), ..."
+        "--scheduler", choices=SCHEDULERS, default="dlpm", help="whose turn it is (dlpm)"
     )
-    fairness.add_argument("--max-overtake", type=whole, metavar="TOKENS", help="of DLPM (none)")
+    fairness.add_argument(
+        "--quantum", type=count, metavar="TOKENS", help="Q^u of dlpm and drr (4096)"
+    )
+    fairness.add_argument("--weights", metavar="a=2,b=1", help="shares of clients (1)")
+    fairness.add_argument(
+        "--charge", choices=["extend", "input"],
+        help="prompt tokens charged: those to compute, or all (the scheduler's)",
+    )  # fmt: skip
+    fairness.add_argument(
+        "--cost", metavar="COST", help="h(input, output): profiled, flops:MODEL, ... (linear:1,2)"
+    )
+    fairness.add_argument(
+        "--max-overtake",
+        type=whole,
+        metavar="TOKENS",
+        help="of DLPM: what may overtake a client's oldest (no limit)",
+    )
     fairness.add_argument(
         "--fallback", type=whole, metavar="N", help="of LPM: by arrival above N waiting (none)"
     )
-    fairness.add_argument("--rpm-limit", type=count, metavar="N", help="requests a window (30)")
-    fairness.add_argument("--rpm-window", type=microseconds, metavar="SECONDS", help="(60)")
-    fairness.add_argument("--rpm-mode", choices=["reject", "delay"], help="(reject)")
+    fairness.add_argument(
+        "--rpm-limit", type=count, metavar="N", help="of rpm: requests of a client in a window (30)"
+    )
+    fairness.add_argument("--rpm-window", type=microseconds, metavar="SECONDS", help="of rpm (60)")
+    fairness.add_argument(
+        "--rpm-mode",
+        choices=["reject", "delay"],
+        help="of rpm: what becomes of the others (reject)",
+    )
 
 
 def _skippers(misfit: dict[str, str]) -> str:

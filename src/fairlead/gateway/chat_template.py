@@ -32,7 +32,9 @@ class ChatTemplate:
             from jinja2.ext import loopcontrols
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError:
-            raise ConfigError("--tokenizer: chat templates need the package `jinja2`") from None
+            raise ConfigError(
+                "--tokenizer: chat templates need jinja2: pip install 'fairlead[tokenizer]'"
+            ) from None
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
         )

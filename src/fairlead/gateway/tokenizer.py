@@ -161,7 +161,9 @@ def _load(folder: Path) -> Any:
     try:
         import tokenizers
     except ImportError:
-        raise ConfigError("--tokenizer: needs the package `tokenizers`") from None
+        raise ConfigError(
+            "--tokenizer: needs tokenizers: pip install 'fairlead[tokenizer]'"
+        ) from None
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise ConfigError(f"--tokenizer: {path}: no such file")
