@@ -85,12 +85,21 @@ def _from_text(key: str, text: str, where: str) -> object:
     if key == "scheduler":
         return text
     if key == "weights" and not text.lstrip().startswith("{"):
-        pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
-        return {client.strip(): weight.strip() for client, _, weight in pairs}
+        return _pairs(text, where)
     try:
         return json.loads(text)
-    except ValueError:
-        raise ConfigError(f"{where}: expected a number or JSON, got {text!r}") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{where}: expected a number or JSON, got {text[:100]!r}") from None
+
+
+def _pairs(text: str, where: str) -> dict[str, str]:
+    weights: dict[str, str] = {}
+    for pair in filter(str.strip, text.split(",")):
+        client, _, weight = (part.strip() for part in pair.partition("="))
+        if client in weights:
+            raise ConfigError(f"{where}.{client}: named twice")
+        weights[client] = weight
+    return weights
 
 
 def _scheduler(value: object, where: str) -> str:
@@ -112,7 +121,7 @@ def _turn(value: object, where: str) -> int:
 
 
 def _switch(value: object, where: str) -> bool:
-    if value in {0, 1} and isinstance(value, int):
+    if isinstance(value, int) and value in {0, 1}:
         return bool(value)
     raise ConfigError(f"{where}: expected true or false, got {value!r}")
 
