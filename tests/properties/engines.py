@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
 from fairlead.core.request import Request
-from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage
+from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage, Worker
 from fairlead.errors import EngineError, NotFound
 from fairlead.routers.d2lpm import D2LPM
 
@@ -173,15 +173,30 @@ class World:
             sent = [asked.ticket for engine in [self.engines[name]]
                     for asked in (*engine.queue, *engine.running)]  # fmt: skip
             assert set(sent) == {t for t in worker.tickets if t.state is not State.ENDED}, name
-            if queue is None or not worker.up:
+            if not worker.up:
                 continue
-            assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
-            assert len(queue.scheduler) == len(queue.waiting)
-            if queue.window.has_room and worker.is_open:
+            if queue is not None:
+                assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
+                assert len(queue.scheduler) == len(queue.waiting)
+                has_room = queue.window.has_room
+            else:
+                has_room = len(sent) < self._most_at_others_like(worker)
+            if has_room and worker.is_open:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
                 ]  # fmt: skip
                 assert not takeable, (name, takeable[0])
+
+    def _most_at_others_like(self, worker: Worker) -> int:
+        """What an engine without a queue here has room for, while others' requests wait: 1 at least."""
+        held = [1]
+        for name, other in self.dispatcher.workers.items():
+            models, others = worker.models, other.models
+            alike = models is None or others is None or models & others
+            if other.up and other.queue is not None and alike:
+                engine = self.engines[name]
+                held.append(len(engine.queue) + len(engine.running))
+        return max(held)
 
     def finish(self, rng: random.Random) -> None:
         """Let everything end."""

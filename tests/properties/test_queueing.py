@@ -229,3 +229,44 @@ def test_debts_moved_with_a_request_leave_nothing_behind() -> None:
     queues = [worker.queue for worker in world.dispatcher.workers.values()]
 
     assert [queue.scheduler.service("a").system_view() for queue in queues if queue] == [0, 0]
+
+
+def mixed() -> World:
+    """A flood and a light client came when there was w0 only; now w1 is there, which is fair itself."""
+    world = World(2, 2, rules=QueueRules(window=2, quantum=200), streams=True)
+    world.down("w1")
+    world.ask("light", output_len=1, topic=1)
+    world.step("w0")
+    for _ in range(40):
+        world.ask("flood", output_len=5, topic=0)
+    world.up("w1")
+    world.dispatcher.set_queueing("w1", queues=False)
+    world.check()
+    return world
+
+
+def test_an_idle_engine_that_is_fair_itself_takes_what_waits_for_another() -> None:
+    """And it is not kept to one at a time, but has as many as the other."""
+    world = mixed()
+    waiting, held = [world.dispatcher.queueing.count("flood")], set()
+    while waiting[-1] > 2:
+        world.step("w1")  # w0 is stuck
+        world.check()
+        waiting.append(world.dispatcher.queueing.count("flood"))
+        held.add(len(world.dispatcher.workers["w1"].tickets))
+
+    assert (waiting[0], waiting[-1], held) == (36, 2, {2})
+
+
+def test_what_it_takes_first_is_the_client_that_the_other_owes_most() -> None:
+    world = mixed()
+    for _ in range(12):
+        world.step("w0")
+        world.step("w1")
+    light = world.ask("light", output_len=5, topic=1)
+    assert (light.worker, light.state) == ("w0", State.QUEUED)
+    while light.state is State.QUEUED:
+        world.step("w1")
+
+    assert light.worker == "w1"
+    assert world.dispatcher.queueing.count("flood") > 20

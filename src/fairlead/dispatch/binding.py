@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from fairlead.core.matches import Matches
 from fairlead.core.request import ClientId, WorkerId
+from fairlead.dispatch.direct import Direct
 from fairlead.dispatch.fleet import Fleet, Worker
 from fairlead.dispatch.placing import Placing
 from fairlead.dispatch.room import Room
@@ -29,6 +30,7 @@ class Binding:
         self._counts: dict[ClientId, int] = {}  # waiting, bound or not
         self._size = 0
         self._roomy: dict[WorkerId, None] = {}  # engines that have room and take more
+        self._direct = Direct(fleet)  # those whose requests do not wait here
         self._changed: dict[WorkerId, None] = {}  # engines to look at before this event is over
 
     def __len__(self) -> int:
@@ -63,6 +65,7 @@ class Binding:
         queue = self._workers[home].queue
         if queue is not None and home not in self._roomy:
             roomy = self._roomy.keys() & candidates
+            roomy.update(name for name in self._direct.with_room() if name in candidates)
             if roomy:
                 home = self._placing.choose(ticket, matches, roomy)
             elif not ticket.tried and not self._has_place(ticket, queue, candidates):
@@ -98,10 +101,13 @@ class Binding:
 
     def run(self) -> None:
         """Bring everything to where the law holds."""
-        while self._changed:
-            name = next(iter(self._changed))
-            del self._changed[name]
-            self._fill(name)
+        while True:
+            while self._changed:
+                name = next(iter(self._changed))
+                del self._changed[name]
+                self._fill(name)
+            if not self._size or not self._help_out():
+                return
 
     # -- inside
 
@@ -139,6 +145,7 @@ class Binding:
             self._send(ticket, worker)
         else:
             self._wait(ticket)
+            self.run()
         self._note_room(name, worker, queue)
 
     def _unbind(self, ticket: Ticket) -> None:
@@ -192,12 +199,41 @@ class Binding:
     def _pull(self, name: WorkerId, worker: Worker) -> bool:
         """Bind to this engine the ticket elsewhere whose client it owes most; False if there is none.
 
+        As `_offers`.
+        """
+        queue = worker.queue
+        offers = self._offers(name, worker) if self._size else []
+        if not offers or queue is None:
+            return False
+        credit = queue.scheduler.policy.credit
+        best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
+        if queue.waiting and credit(best.request.client) <= 0:
+            return False  # it would only wait here with those for whom it is not the turn, either
+        self._rebind(best, name)
+        return True
+
+    def _help_out(self) -> bool:
+        """Send an engine without a queue here what waits for others; False if there is nothing to.
+
+        O(workers), and as `_offers`.
+        """
+        for name in self._direct.with_room():
+            worker = self._workers[name]
+            if offers := self._offers(name, worker):
+                policy = self._direct.policy_for(name)
+                credit = policy.credit if policy is not None else lambda _: 0
+                best = max(offers, key=lambda one: (credit(one.request.client), -one.request.order))
+                self._rebind(best, name)
+                self._bind_late(best.request.client)
+                return True
+        return False
+
+    def _offers(self, name: WorkerId, worker: Worker) -> list[Ticket]:
+        """Tickets that wait elsewhere and could go to this engine; at least one if there is any.
+
         O(models), and O(workers) if any are bound: it looks at a few late-bound clients and at a few of
         the longest queue that has something for it.
         """
-        if not self._size:
-            return False
-        assert worker.queue is not None
         offers = self.late.offers(name, worker)
         if self._size > len(self.late):
             others = [other.queue for other in self._workers.values() if other is not worker]
@@ -206,18 +242,15 @@ class Binding:
                 if bound := queue.waiting.offers(name, worker, newest=True):
                     offers += bound
                     break
-        if not offers:
-            return False
-        credit = worker.queue.scheduler.policy.credit
-        best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
-        if worker.queue.waiting and credit(best.request.client) <= 0:
-            return False  # it would only wait here with those for whom it is not the turn, either
-        if best.worker:
-            self._unbind(best)
+        return offers
+
+    def _rebind(self, ticket: Ticket, name: WorkerId) -> None:
+        """It waits elsewhere, and goes to this engine."""
+        if ticket.worker:
+            self._unbind(ticket)
         else:
-            self.late.remove(best)
-        self._bind(best, name, self._placing.matches(best).of(name))
-        return True
+            self.late.remove(ticket)
+        self._bind(ticket, name, self._placing.matches(ticket).of(name))
 
     def _bind_late(self, client: ClientId) -> None:
         """The client has a place free somewhere: bind the oldest of its late-bound, if it is there."""

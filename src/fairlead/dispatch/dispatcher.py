@@ -165,7 +165,7 @@ class Dispatcher:
                 raise EngineFailed("the engine failed, and there is no other left to try")
             self.fleet.serving(ticket.model)  # says so where none has the model
             raise NoEngine("no engine is ready")
-        failed, queue = ticket.worker, ticket.queue
+        failed = ticket.worker
         if sent:
             self._leave_worker(ticket, extend_len=0)
             self.placing.withdraw(ticket)
@@ -173,8 +173,7 @@ class Dispatcher:
         else:
             self.queueing.leave(ticket)
         self.queueing.place(ticket, left)
-        if queue is not None:
-            self.queueing.changed(failed)
+        self.queueing.changed(failed)
         self._tell(ticket)
 
     def can_retry(self, ticket: Ticket) -> bool:
@@ -321,7 +320,6 @@ class Dispatcher:
         cached_len, output_len = ticket.matched_len, ticket.output_len
         if not extend_len:
             cached_len = output_len = 0
-        queue = ticket.queue
         if ticket.state is State.QUEUED:
             self.queueing.leave(ticket)
         else:
@@ -329,7 +327,7 @@ class Dispatcher:
                 ticket.request, ticket.worker, extend_len=extend_len, output_len=output_len
             )
             self._leave_worker(ticket, extend_len=extend_len, finished=finished)
-            if queue is not None:
+            if self._queues:
                 self.queueing.changed(ticket.worker)
         ticket.state, ticket.settled_len = State.ENDED, extend_len
         self.ledger.end(

@@ -38,6 +38,10 @@ class Queueing(Binding):
             for ticket in _by_age(queue.waiting):
                 self._unbind(ticket)
                 self._bind(ticket, name, self._placing.matches(ticket).of(name))
+        if worker.queue is None:
+            self._direct.names[name] = None
+        else:
+            self._direct.names.pop(name, None)
         self._place_late()
         self.changed(name)
 
@@ -56,6 +60,7 @@ class Queueing(Binding):
             self._place_late()
             self.changed(name)
             return []
+        self._direct.names.pop(name, None)
         self._place_late()
         stuck = [ticket for ticket in self.late if not self._fleet.untried(ticket)]
         if queue is None:
