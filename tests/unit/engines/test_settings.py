@@ -1,4 +1,4 @@
-"""An engine's settings, from its configuration or the environment; what is wrong is one line that names it."""
+"""Settings of an engine, configured or from the environment; what is wrong is one line that names it."""
 
 import pytest
 
