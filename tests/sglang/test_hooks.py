@@ -105,6 +105,7 @@ def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
         ({"disaggregation_mode": "decode"}, {}, "--disaggregation-mode decode: cannot be had"),
         ({"dllm_algorithm": "LowConfidence"}, {}, "--dllm-algorithm LowConfidence"),
         ({"lora_drain_wait_threshold": 1.0}, {}, "--lora-drain-wait-threshold 1.0"),
+        ({"pp_size": 2, "enable_lora": True}, {}, "--pp-size 2: LoRA adapters take no turns"),
         ({}, {"FAIRLEAD_QUANTUM": "much"}, "FAIRLEAD_QUANTUM: expected a number"),
         ({}, {"FAIRLEAD_QUANTUM": "0"}, "FAIRLEAD_QUANTUM: expected a whole number above 0"),
     ],
@@ -124,6 +125,37 @@ def test_what_cannot_be_fair_ends_the_process_in_one_line(
     assert str(ended.value).startswith("fairlead: ") and said in str(ended.value)
     assert "\n" not in str(ended.value)
     assert called == []
+
+
+@pytest.mark.parametrize(
+    ("more", "environment"),
+    [
+        ({"pp_size": 2, "enable_lora": True}, {"FAIRLEAD_ADAPTER_TURN": "0"}),
+        ({"pp_size": 2, "enable_lora": False}, {}),
+        ({"pp_size": 1, "enable_lora": True}, {}),
+    ],
+)
+def test_stages_and_adapters_are_no_fault_where_there_are_no_turns(
+    stock, monkeypatch, more, environment
+):
+    scheduler, original, called = stock
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    make_fair(original, scheduler, arguments("dlpm", **more))
+
+    assert called == ["dlpm"]
+
+
+def test_an_adder_of_somebody_else_is_refused_before_the_first_request(monkeypatch):
+    """Ours stands in its place, and what it does would be left out in silence."""
+    scheduler = object.__new__(FairScheduler)
+    scheduler.schedule_policy = "dlpm"
+    scheduler._refuse_other_adders()
+
+    monkeypatch.setattr(StockScheduler, "get_prefill_adder_class", lambda _: dict)
+    with pytest.raises(ConfigError, match="dlpm: cannot be had with the adder <class 'dict'>"):
+        scheduler._refuse_other_adders()
 
 
 def test_a_rank_that_writes_no_metrics_keeps_none():

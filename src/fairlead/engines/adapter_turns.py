@@ -73,6 +73,11 @@ class AdapterTurns:
         self._of_client: dict[ClientId, int] = {}
         self._due: dict[str | None, int] = {}  # with so much received its turn is over
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody ever gives way."""
+        return self._turn > 0
+
     # -- who comes and goes ---------------------------------------------------------------------
 
     def wants(self, name: RequestId, taker: Taker) -> None:

@@ -1,5 +1,7 @@
 """Who is next in SGLang, while it walks its list: with a stand-in for its loop, and no SGLang."""
 
+from types import SimpleNamespace
+
 from tests.unit.engines.sglang_loop import Engine, Req, clients
 
 from fairlead.engines.sglang.line import HELD_PER_LOOK
@@ -282,3 +284,32 @@ def test_a_prompt_emptied_under_those_who_wait_is_matched_again():
     engine.line.rematch()
 
     assert clients(engine.look()) == "ab"
+
+
+def test_what_was_speculated_behind_the_end_is_not_charged():
+    """One step emitted five tokens, and the second was the end: the answer and its usage stop there."""
+    engine = Engine(quantum=100)
+    req = engine.send("a", 1, 2, 3)
+    engine.look()
+    before = engine.owed("a")
+
+    req.output_ids += [0] * 5
+    req.finished_len, req.is_over = 2, True
+    engine.line.emitted([req])
+
+    assert before - engine.owed("a") == 2 * 2
+
+
+def test_each_beam_is_charged():
+    """SGLang computes a row for each, and shows the first."""
+    engine = Engine(quantum=100)
+    req = engine.send("a", 1, 2, 3)
+    engine.look()
+    req.beam_group = SimpleNamespace(beam_width=4)
+    before = engine.owed("a")
+
+    for _ in range(3):
+        req.output_ids.append(0)
+        engine.line.emitted([req])
+
+    assert before - engine.owed("a") == 2 * 4 * 3

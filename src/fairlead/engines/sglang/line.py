@@ -281,7 +281,7 @@ class Line:
         for req in reqs:
             if (place := self._places.get(req)) is None:
                 continue
-            tokens = len(req.output_ids) - place.charged
+            tokens = _output_len(req) - place.charged
             if tokens > 0:  # fewer after a retraction that dropped them
                 place.charged += tokens
                 self._core.decode(place.ours, tokens)
@@ -314,3 +314,14 @@ class Line:
             left.remove(victim)
             chosen.append(self._names[victim.id].req)
         return chosen
+
+
+def _output_len(req: Any) -> int:
+    """Tokens emitted for a request, in all of its beams.
+
+    What one step emits, by speculation say, may go on behind the end of the answer.
+    """
+    finished_len = getattr(req, "finished_len", None)
+    length = len(req.output_ids) if finished_len is None else finished_len
+    beams = getattr(req, "beam_group", None)
+    return int(length * (beams.beam_width if beams else 1))

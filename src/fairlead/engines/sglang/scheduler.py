@@ -64,6 +64,7 @@ def take_over(scheduler: Any, server_args: Any) -> None:
         scheduler.fair_settings = read_settings(
             {"scheduler": server_args.schedule_policy}, os.environ, where=where
         )
+        _refuse_stages(server_args, scheduler.fair_settings)
     except ConfigError as error:
         # SGLang prints a traceback around any exception but this one; the server then stops, too.
         raise SystemExit(f"fairlead: {error}") from None
@@ -111,6 +112,16 @@ def _refuse_others(server_args: Any) -> None:
             raise ConfigError(
                 f"{flag} {value}: cannot be had with --schedule-policy {server_args.schedule_policy}"
             )
+
+
+def _refuse_stages(server_args: Any, settings: Settings) -> None:
+    """What one stage emits comes while another's batch is planned: no turn would end. Raises ConfigError."""
+    stages = getattr(server_args, "pp_size", 1)
+    if stages > 1 and getattr(server_args, "enable_lora", None) and settings.turns().is_on:
+        raise ConfigError(
+            f"--pp-size {stages}: LoRA adapters take no turns with pipeline stages; "
+            "set FAIRLEAD_ADAPTER_TURN=0"
+        )
 
 
 def writes_metrics(parallel: Any) -> bool:
@@ -164,6 +175,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         versions.adapt_requests()
         versions.use_adder(partial(FairAdder, line=self._line))
         versions.hear_aborts(self, self._line.leave)
+        self._refuse_other_adders()
         self.policy.__class__ = FairPolicy
         self.policy.line = self._line
         self.waiting_queue = self.waiting_queue  # from now on a FairQueue
@@ -196,8 +208,6 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
 
     def get_prefill_adder_class(self) -> Any:
         """Ours, which knows the line."""
-        stock = super().get_prefill_adder_class()
-        assert stock is PrefillAdder, stock
         return partial(FairAdder, line=self._line)
 
     def process_batch_result(self, batch: Any, result: Any) -> None:
@@ -272,6 +282,15 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         return adapter is not None and bool(adapter.pinned)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _refuse_other_adders(self) -> None:
+        """Raises ConfigError where another plug-in admits by something of its own, which ours would drop."""
+        asked = getattr(super(), "get_prefill_adder_class", None)
+        if asked is not None and (adder := asked()) is not PrefillAdder:
+            raise ConfigError(
+                f"--schedule-policy {self.schedule_policy}: cannot be had with the adder {adder!r}, "
+                "which is not SGLang's own"
+            )
 
     def _refuse_unseen(self, reqs: Iterable[Any]) -> None:
         """Raises ConfigError, which ends the server, if one is computed that was never charged.
