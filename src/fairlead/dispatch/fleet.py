@@ -89,6 +89,12 @@ class Fleet:
             self._candidates[model] = candidates
         return candidates
 
+    def is_listed(self, model: str | None) -> bool:
+        """Whether any engine has `model`, as far as is known. O(1) while one is open, else O(workers)."""
+        if model in self._candidates or not self.workers:
+            return True
+        return any(worker.serves(model) for worker in self.workers.values())
+
     def untried(self, ticket: Ticket) -> frozenset[WorkerId]:
         """Where it may still go. O(1); O(workers) for one that has failed."""
         try:

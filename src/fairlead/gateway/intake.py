@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -44,7 +44,7 @@ class Tokenizing:
     def __init__(
         self,
         connection: CallerConnection,
-        encoding: "asyncio.Future[BlockedTokens]",
+        encoding: "asyncio.Future[Any]",
         *,
         deadline: float,
         release: Callable[[], None],
@@ -54,7 +54,7 @@ class Tokenizing:
         self._release = release
         self._encoding = encoding
 
-    def done(self, begin: Callable[[], Exchange] | None) -> None:
+    def done(self, begin: Callable[[], Work] | None) -> None:
         """Begin the exchange, unless it has ended meanwhile; None: the tokenizer failed."""
         if self._connection is None:
             return
@@ -111,6 +111,7 @@ class Intake:
         dispatcher: Dispatcher,
         identity: Identity,
         settings: GatewaySettings,
+        list_again: Callable[[], "asyncio.Future[None]"],
         tokenizer: Tokenizer | None = None,
         index: TokenIndex | None = None,
     ) -> None:
@@ -119,6 +120,7 @@ class Intake:
         self._seed = secrets.randbits(64)
         self._dispatcher = dispatcher
         self._identity = identity
+        self._list_again = list_again
         self._tokenizer = tokenizer
         self._index = index
         self._additions = Additions(settings)
@@ -134,7 +136,14 @@ class Intake:
         call = read_call(request.body, surface)
         client = self._identity.client_of(request.client, call.user)
         self._additions.isolate(call, client)
-        if self._tokenizer is None or not surface.cached:
+        if not self._dispatcher.fleet.is_listed(call.model):
+            return self._look_for_model(connection, request, call, client)
+        return self._begin(connection, request, call, client)
+
+    def _begin(
+        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+    ) -> Work:
+        if self._tokenizer is None or not call.surface.cached:
             return self._send(connection, request, call, client, self._chunked(call))
         if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
             prompt = self._tokenizer.prompt(call)
@@ -173,6 +182,25 @@ class Intake:
         """Give up what is being tokenized."""
         if self._tokenizer is not None:
             self._tokenizer.close()
+
+    def _look_for_model(
+        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+    ) -> Tokenizing:
+        """No engine lists it; one may have loaded it a moment ago."""
+        self._dispatcher.reserve(client)
+        looked = asyncio.shield(self._list_again())  # others wait for the same
+        waiting = Tokenizing(
+            connection,
+            looked,
+            deadline=self._deadline(),
+            release=partial(self._dispatcher.release, client),
+        )
+
+        def then(_: "asyncio.Future[None]") -> None:
+            waiting.done(lambda: self._begin(connection, request, call, client))
+
+        looked.add_done_callback(then)
+        return waiting
 
     def _tokenize(
         self,

@@ -90,6 +90,7 @@ class Gateway:
             dispatcher=self.dispatcher,
             identity=self._identity,
             settings=settings,
+            list_again=self._workers.listing.again,
             tokenizer=self._caches.tokenizer,
             index=self._caches.tokens,
         )

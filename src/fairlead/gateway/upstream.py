@@ -5,7 +5,7 @@ to ask another engine, is the listener's business.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from ssl import SSLContext
 from time import monotonic
@@ -164,7 +164,10 @@ class Engine:
         self._tls = tls
         self._idle: dict[EngineConnection, None] = {}  # the last to come is the first to go
         self._closed = False
+        unknown: Callable[[], object] = lambda: None,
         self._connecting: set[asyncio.Task[None]] = set()
+        # It has answered 404: maybe its list of models is another by now.
+        self.unknown = unknown
         self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self.has_key = key is not None

@@ -12,17 +12,15 @@ from ssl import SSLContext
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket, Worker
-from fairlead.errors import EngineFailed
 from fairlead.gateway.breaker import CircuitBreaker, Phase
-from fairlead.gateway.probe import Model, Probe, read_models
+from fairlead.gateway.observing import Observing
+from fairlead.gateway.probe import Model
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.tls import trusting
 from fairlead.gateway.upstream import Engine, Fault
 
 _log = logging.getLogger(__name__)
 
-# An engine that is down is probed this often, so that a restart is noticed at once.
-_DOWN_INTERVAL_S = 0.5
 # How often it is looked whether one that drains has ended all it had.
 _DRAIN_INTERVAL_S = 0.05
 
@@ -42,6 +40,8 @@ class WatchedEngine:
     draining: bool = False
     declared: str | None = None  # the model an operator says it has
     models: tuple[Model, ...] = ()  # as its /v1/models lists them
+    evicted: frozenset[str] = frozenset()  # that it has listed since it is up, and takes in again
+    listed_s: float = float("-inf")  # when that was last asked
     faults: dict[Fault, int] = field(default_factory=dict)
 
 
@@ -56,6 +56,15 @@ class Workers:
         self._settings = settings
         self._watches: dict[WorkerId, WatchedEngine] = {}
         self._tls: SSLContext | None = None
+        self._observing = Observing(
+            settings=lambda: self._settings,
+            is_up=lambda watch: dispatcher.workers[watch.engine.url].up,
+            in_use=self._in_use,
+            welcome=self._welcome,
+            lost=lambda watch: self.lost(watch.engine.url),
+            relisted=self._relisted,
+        )
+        self.listing = self._observing.listing
         self.check(settings.worker_urls)  # what is wrong is known at the start
 
     def __contains__(self, url: WorkerId) -> bool:
@@ -97,7 +106,7 @@ class Workers:
             if model is not None and known.declared != model:
                 known.declared = model
                 if self._dispatcher.workers[url].up:
-                    self._welcome(known)
+                    self._relisted(known)
             self._settle()
             return False
         settings = self._settings
@@ -107,11 +116,12 @@ class Workers:
             breaker=CircuitBreaker(settings.breaker_rules()),
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
+            unknown=self.listing.again,
         )
         watch = WatchedEngine(engine=engine, soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
         self._dispatcher.worker_down(url)  # known, and not up yet
-        watch.tasks.append(asyncio.get_running_loop().create_task(self._observe(watch)))
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._observing.observe(watch)))
         return True
 
     def drain(self, url: WorkerId) -> None:
@@ -142,6 +152,7 @@ class Workers:
             task.cancel()
         waiting = self._dispatcher.forget_worker(url)
         self._settle()  # first: it may need those that took no requests
+        self._relist_evicted()
         self._move_from(url, waiting)
         watch.engine.close()
 
@@ -150,6 +161,7 @@ class Workers:
         tasks = [task for watch in self._watches.values() for task in watch.tasks]
         for task in tasks:
             task.cancel()
+        self.listing.close()
         await asyncio.gather(*tasks, return_exceptions=True)
         for watch in self._watches.values():
             watch.engine.close()
@@ -166,6 +178,7 @@ class Workers:
             watch.successes = 0
         waiting = self._dispatcher.worker_down(url)
         self._settle()
+        self._relist_evicted()
         self._move_from(url, waiting)
         watch.soon.set()
 
@@ -250,80 +263,45 @@ class Workers:
 
     async def _drained(self, watch: WatchedEngine) -> None:
         url = watch.engine.url
-        while watch.draining and self._dispatcher.workers[url].tickets:
+        worker = self._dispatcher.workers[url]
+        while watch.draining and (
+            worker.tickets or (worker.queue is not None and worker.queue.waiting)
+        ):
             await asyncio.sleep(_DRAIN_INTERVAL_S)
         if watch.draining:
             asyncio.get_running_loop().call_soon(self.remove, url)  # which ends all its tasks
 
-    async def _observe(self, watch: WatchedEngine) -> None:
-        """Probe for ever."""
-        while True:
-            watch.soon.clear()
-            try:
-                healthy = await self._look(watch)
-            except Exception as error:  # noqa: BLE001 - our bug, but nobody else brings engines back
-                _log.error("probing %s: %s: %s", watch.engine.url, type(error).__name__, error)
-                healthy = False
-            pause = self._settings.health_check_interval_secs
-            if not healthy or not self._dispatcher.workers[watch.engine.url].up:
-                pause = min(pause, _DOWN_INTERVAL_S)
-            try:
-                async with asyncio.timeout(pause):
-                    await watch.soon.wait()
-                await asyncio.sleep(min(pause, 0.05))  # many may suspect it at once
-            except TimeoutError:
-                pass
-
-    async def _look(self, watch: WatchedEngine) -> bool:
-        """Probe once and draw the conclusions; whether the engine is well."""
-        if self._settings.disable_health_check and self._dispatcher.workers[watch.engine.url].up:
-            return True
-        healthy = await self._probe(watch)
-        up = self._dispatcher.workers[watch.engine.url].up
-        watch.failures = 0 if healthy else watch.failures + 1
-        watch.successes = watch.successes + 1 if healthy else 0
-        # One that is new has no past to make us wait.
-        needed = self._settings.health_success_threshold if watch.was_up else 1
-        if healthy and not up and watch.successes >= needed:
-            self._welcome(watch)
-        elif up and watch.failures >= self._settings.health_failure_threshold:
-            self.lost(watch.engine.url)
-        return healthy
-
     def _welcome(self, watch: WatchedEngine) -> None:
-        url, breaker = watch.engine.url, watch.engine.breaker
-        names = [watch.declared] if watch.declared else [str(m["id"]) for m in watch.models]
-        stuck = self._dispatcher.worker_up(url, models=names or None)
+        breaker = watch.engine.breaker
         watch.was_up = True
         if breaker.phase is Phase.OPEN:  # most likely another process, which may be well
             breaker.half_open(asyncio.get_running_loop().time())
+        self._serve(watch, "is up, with")
+        self._relist_evicted()
+
+    def _relisted(self, watch: WatchedEngine) -> None:
+        """It is up, and lists other models than it did."""
+        if watch in self._in_use():
+            self._serve(watch, "serves")
+            self._relist_evicted()
+
+    def _relist_evicted(self) -> None:
+        """What one has evicted may be listed elsewhere now, or no longer. O(engines) if none has."""
+        for watch in self._in_use():
+            if watch.evicted:
+                self._serve(watch, "serves")
+
+    def _serve(self, watch: WatchedEngine, how: str) -> None:
+        url, names = watch.engine.url, self.listing.names(watch)
+        worker = self._dispatcher.workers[url]
+        if worker.up and worker.models == names:
+            return
+        stuck = self._dispatcher.worker_up(url, models=names)
         self._settle()
         self._move_from(url, stuck)
-        _log.info("engine %s is up, with %s", url, ", ".join(names) or "models it does not list")
+        listed = ", ".join(sorted(names)) if names else "models it does not list"
+        _log.info("engine %s %s %s", url, how, listed)
 
-    async def _probe(self, watch: WatchedEngine) -> bool:
-        """Whether the engine says it is well; learns its models while it is not in use."""
-        try:
-            status, _ = await self._get(watch, self._settings.health_check_endpoint.encode())
-            if status == 404:  # an engine without the route may still serve
-                status, _ = await self._get(watch, b"/v1/models")
-            if status != 200:
-                self._note(watch, f"status {status}")
-                return False
-            if not self._dispatcher.workers[watch.engine.url].up:
-                watch.models = read_models(await self._get(watch, b"/v1/models"))
-        except (OSError, ValueError, EngineFailed) as error:
-            self._note(watch, getattr(error, "strerror", None) or str(error) or "it took too long")
-            return False
-        self._note(watch, None)
-        return True
-
-    def _note(self, watch: WatchedEngine, problem: str | None) -> None:
-        """Say once what is wrong."""
-        if problem is not None and problem != watch.problem:
-            _log.warning("engine %s: probe failed: %s", watch.engine.url, problem)
-        watch.problem = problem
-
-    async def _get(self, watch: WatchedEngine, path: bytes) -> tuple[int, bytes]:
-        timeout_s = self._settings.health_check_timeout_secs
-        return await Probe().get(watch.engine, path, timeout_s=timeout_s)
+    def _in_use(self) -> list[WatchedEngine]:
+        """Those that are up."""
+        return [watch for _, watch, worker in self.watches() if worker.up]

@@ -6,10 +6,10 @@ import pytest
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
-from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
+from fairlead.dispatch import Dispatcher, News, QueueRules, Shared, State, Ticket
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.upstream import Fault
-from fairlead.gateway.workers import Workers
+from fairlead.gateway.workers import _DRAIN_INTERVAL_S, Workers
 from fairlead.routers.d2lpm import D2LPM
 
 A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
@@ -197,6 +197,55 @@ def test_an_engine_leaves_only_when_all_it_serves_is_served_by_those_that_stay()
         come_up(workers, C, ["two"])
         assert not dispatcher.workers[A].takes
         assert arrive(dispatcher, 1, "two").worker == C
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_an_engine_that_drains_is_served_first() -> None:
+    """It had room, but it was the turn of somebody at another gateway; nobody else has the model."""
+
+    async def story() -> None:
+        sent: list[Ticket] = []
+        dispatcher = Dispatcher(
+            router=D2LPM(), index=ChunkIndex(), rules=QueueRules(shared=True), on_ready=sent.append
+        )
+        settings = GatewaySettings(disable_health_check=True)
+        workers = Workers(dispatcher=dispatcher, move=lambda _: None, settings=settings)
+        workers.add(A)
+        dispatcher.worker_up(A)
+        shared = Shared(dispatcher)
+        news = {A: News(deficits={"a": -(10**12), "b": 10**12}, elsewhere=("b",))}
+        shared.adopt(news)
+        waiting = arrive(dispatcher, 1)
+        assert waiting.state is State.QUEUED
+        workers.drain(A)
+        for _ in range(5):
+            await asyncio.sleep(_DRAIN_INTERVAL_S)
+        assert A in workers
+
+        shared.adopt(news)  # as a few times a second
+        assert sent == [waiting]
+        dispatcher.finished(waiting, None)
+        while A in workers:
+            await asyncio.sleep(0)
+        await workers.close()
+
+    asyncio.run(story())
+
+
+def test_what_sglang_has_evicted_is_asked_of_it_once_the_engine_that_lists_it_is_lost() -> None:
+    async def story() -> None:
+        dispatcher, workers = watched(a=["base", "one"], b=["base"])
+        ((_, second, _),) = [each for each in workers.watches() if each[0] == B]
+        second.evicted = frozenset(("one",))
+        assert arrive(dispatcher, 1, "one").worker == A
+        workers.lost(A)
+        assert arrive(dispatcher, 2, "one").worker == B
+        come_up(workers, A, ["base", "one"])
+        assert dispatcher.workers[B].models == {"base"}
+        workers.remove(A)
+        assert arrive(dispatcher, 3, "one").worker == B
         await workers.close()
 
     asyncio.run(story())
