@@ -15,6 +15,11 @@ _STREAMS = (
         b'event: message_delta\ndata: {"usage": {"output_tokens": 3}}\n\n'
     ),
     b'data: {"type":"response.completed","response":{"usage": {"input_tokens":5,"output_tokens":1}}}\n\n',
+    (
+        b'event: response.created\ndata: {"response":{}}\n\nevent: response.in_progress\ndata: {}\n\n'
+        b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n'
+    ),
+    b'event: response.created\r\ndata: {"response":{}}\r\n\r\nevent: response.queued\r\ndata: {}\r\n\r\n',
 )
 _BODIES = (
     chat(stream=True, stream_options={"include_usage": None}, n=2),

@@ -6,14 +6,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.dispatch.window import BLIND, TARGET, Window
+from fairlead.dispatch.window import _MOST_GROWTH, BLIND, TARGET, Window
 
 
 class Modelled:
     """An engine of `slots`, and somebody who always has more to send."""
 
-    def __init__(self, window: Window, slots: int, rng: random.Random, *, streams: float) -> None:
+    def __init__(
+        self,
+        window: Window,
+        slots: int,
+        rng: random.Random,
+        *,
+        streams: float,
+        greets: bool = False,
+    ) -> None:
         self.window, self.slots, self.rng, self.streams = window, slots, rng, streams
+        self.greets = greets  # the first byte comes when a request is sent, whether it runs or not
         self.queue: list[tuple[int, bool]] = []
         self.running: list[list[int]] = []  # number, steps left
         self.idle = 0  # slots that nobody had been sent for
@@ -22,12 +31,15 @@ class Modelled:
         while self.window.has_room:
             streams = self.rng.random() < self.streams
             self.queue.append((self.window.sent(streams=streams), streams))
+            if self.greets:
+                self.window.started(self.queue[-1][0])
+            assert len(self.queue) < 1000, "a window without an end"
         self.window.turn_away()
         started = []
         while self.queue and len(self.running) < self.slots:
             number, streams = self.queue.pop(0)
             self.running.append([number, self.rng.randint(1, 20)])
-            started += [number] if streams else []
+            started += [number] if streams and not self.greets else []
         self.idle = self.slots - len(self.running)
         if look:
             self.look()
@@ -82,6 +94,27 @@ def test_first_bytes_alone_do_nearly_as_well(seed: int, slots: int) -> None:
 
     assert idle <= 0.05 * 100 * slots
     assert longest <= TARGET + 2 + slots  # as many as may end in one step
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32), slots=st.sampled_from([1, 3, 20, 100]))
+def test_first_bytes_that_say_nothing_open_it_only_so_far(seed: int, slots: int) -> None:
+    """An engine whose answers all begin at once, queue or not: its numbers are what counts."""
+    engine = Modelled(Window(), slots, random.Random(seed), streams=1.0, greets=True)
+    engine.look()
+    number = 0
+    while number < 120 or len(engine.queue) > TARGET:  # what came before the first looks has to run
+        engine.step(look=number % 3 == 0)
+        number += 1
+        assert len(engine.queue) <= 2 * _MOST_GROWTH and number < 5000
+    idle = longest = 0
+    for number in range(120):
+        engine.step(look=number % 3 == 0)
+        idle += engine.idle
+        longest = max(longest, len(engine.queue))
+
+    assert longest <= TARGET + max(1, engine.window.size // 8) + 1
+    assert idle <= 0.02 * 120 * slots
 
 
 def test_an_engine_that_shows_nothing_is_not_starved() -> None:

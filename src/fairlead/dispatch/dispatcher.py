@@ -242,6 +242,7 @@ class Dispatcher:
     def set_scheduler(self, name: str) -> None:
         """Queue under another policy; debts are forgotten. O(waiting). Raises ConfigError if it cannot."""
         self.queueing.switch(name)
+        self._tell()
 
     def observed(self, name: WorkerId, *, running: int, waiting: int) -> None:
         """The engine says how many requests run and wait in it. O(1) and what is sent for it."""
@@ -285,6 +286,7 @@ class Dispatcher:
         if isinstance(self.router, D2LPM):
             self.router.change_weights(weights)
         self.queueing.change_weights(weights)
+        self._tell()
 
     def ready(self) -> bool:
         """Whether any engine can be asked. O(workers)."""

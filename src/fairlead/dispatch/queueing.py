@@ -92,9 +92,11 @@ class Queueing(Binding):
     def switch(self, name: str) -> None:
         """Queue under another policy from now on. O(tickets). Raises ConfigError."""
         self._make, self.scheduler = self.rules.maker(name), name
-        for worker in self._workers.values():
+        for url, worker in self._workers.items():
             if worker.queue is not None:
                 worker.queue.switch(self._make)
+                self._changed[url] = None  # whose turn it was no longer matters
+        self.run()
 
     # -- inside
 

@@ -49,7 +49,9 @@ class Shared:
         for name, policy in self._policies().items():
             heard = news.get(name)
             if heard is not None:
-                policy.adopt(heard.deficits, heard.elsewhere)
+                # Where it drains its own go first: they cannot wait for those who wait elsewhere.
+                drains = not self._dispatcher.workers[name].takes
+                policy.adopt(heard.deficits, () if drains else heard.elsewhere)
                 self._dispatcher.changed(name)
 
     def take_back(self, reports: Mapping[WorkerId, Report]) -> None:

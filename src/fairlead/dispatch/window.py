@@ -3,7 +3,8 @@
 The first byte of an answer says that its request runs, and, since engines admit in order, that those
 sent before it do. What runs is not the engine's queue; what is left is, and shall be short and never
 empty while somebody waits. Answers in one piece show no first byte, so the engine is also asked how
-many run and wait; while it does not say, what is seen must do.
+many run and wait, and what it says goes before what is seen: some engines send a byte before the
+request runs. While it does not say, what is seen must do.
 """
 
 from collections import OrderedDict
@@ -42,6 +43,8 @@ class Window:
     def _restart(self) -> None:
         self.size = self._fixed or _FIRST
         self.is_observed = False
+        # Beyond the size before the next look, while all seem to run; 0 once they seemed to and did not.
+        self._leap = _MOST_GROWTH
         self._allowance = self._target
         self._shortest: int | None = None
         self._starts = 0
@@ -53,10 +56,10 @@ class Window:
         """Whether one more may be sent. O(1)."""
         if self._fixed is not None:
             return self.in_flight < self._fixed
+        if self.is_observed:
+            return self.in_flight < (self.size if self._unseen else self.size + self._leap)
         if not self._unseen:  # all run: the engine's queue is empty
             return True
-        if self.is_observed:
-            return self.in_flight < self.size
         return self._streams < self._allowance and len(self._unseen) - self._streams < BLIND
 
     def runs(self, number: int) -> bool:
@@ -107,6 +110,8 @@ class Window:
         if self._fixed is not None:
             return
         excess = waiting - self._target
+        if excess > 0 and not self._unseen and self.in_flight - running > self._target:
+            self._leap = 0
         if excess > 0:
             self._ramping = False
             # Of what is too much, the part that may be ours.

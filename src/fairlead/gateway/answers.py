@@ -1,8 +1,9 @@
 """What an engine's answer says: tokens used and text, read while the bytes pass by.
 
 Only the event with the usage is parsed; the others are counted and their text is cut out. A partial
-event is held until the rest of it comes, since the caller could not read it either. The events of a
-stream differ in nothing but their text: one that begins and ends like one before is not searched.
+event is held until the rest of it comes, since the caller could not read it either, and so is what an
+engine says before it has taken the request in. The events of a stream differ in nothing but their text:
+one that begins and ends like one before is not searched.
 """
 
 import logging
@@ -17,8 +18,9 @@ from fairlead.gateway.surface.surface import Surface
 _log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
+_ENDS = re.compile(rb"(\r\n\r\n|\n\n)")  # of events; a stream may have both
 _BACKSLASH = 0x5C
-# Answers are remembered up to here for the prefix index, and partial events held up to here.
+# Answers are remembered up to here for the prefix index, and greetings and partial events held up to here.
 _MAX_TEXT = 1 << 20
 # Events of a stream that are looked at for what its events have in common. The first and the last
 # are of other shapes; where each has a shape of its own, looking costs more than it saves.
@@ -29,14 +31,16 @@ class StreamedAnswer:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
     __slots__ = (
-        "_after", "_before", "_begin", "_end", "_find", "_hide_usage", "_looks", "_pieces", "_said",
-        "_surface", "_tail", "_text_len", "_thoughts", "_used", "output_len",
+        "_after", "_before", "_begin", "_end", "_find", "_greets", "_held", "_hide_usage", "_looks",
+        "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts", "_used", "output_len",
     )  # fmt: skip
 
     def __init__(self, surface: Surface, *, hide_usage: bool) -> None:
         self._surface = surface
         self._find = surface.streamed.find
         self._said = surface.streamed.said
+        self._greets = surface.streamed.greets  # None: it has said more than that
+        self._held = b""  # while it greets
         self._hide_usage = hide_usage
         self._tail = b""
         # An event around its text, and where the text is; 0: none is known.
@@ -87,12 +91,28 @@ class StreamedAnswer:
                 end = len(data) if len(data) > _MAX_TEXT else 0
         if end != len(data):
             data, self._tail = data[:end], data[end:]
+        if self._greets is not None and not (data := self._after_greeting(data)):
+            return b""
         found = self._find(data)
         self._count(found)
         if _USAGE.search(data):
             return self._read_usage(data)
         if self._looks and len(found) == 1:
             self._look(data, *found[0])
+        return data
+
+    def _after_greeting(self, data: bytes) -> bytes:
+        """`data`, and the greeting that was held before it; nothing while that is all.
+
+        Or an engine that greets at once would have begun to answer, with the request still in its queue.
+        """
+        if not data:
+            return data
+        data, self._held = self._held + data, b""
+        if len(data) <= _MAX_TEXT and self._greets is not None and self._greets(data):
+            self._held = data
+            return b""
+        self._greets = None
         return data
 
     def _say(self, text: bytes) -> None:
@@ -114,9 +134,12 @@ class StreamedAnswer:
             self._begin, self._end = at, -len(after)
 
     def rest(self) -> bytes:
-        """What was held of an event that never ended."""
-        tail, self._tail = self._tail, b""
-        return tail
+        """What was held of an event that never ended. A greeting alone is no answer: nothing then."""
+        if not self._tail:
+            return b""
+        held, self._held = self._held + self._tail, b""
+        self._tail = b""
+        return held
 
     def text(self) -> str | None:
         """The answer's text; None if it was too long to keep."""
@@ -144,9 +167,9 @@ class StreamedAnswer:
         return name != self._thoughts
 
     def _read_usage(self, data: bytes) -> bytes:
-        kept = []
-        end = b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
-        for event in data.split(end):
+        kept: list[bytes] = []
+        parts = [*_ENDS.split(data), b""]
+        for event, end in zip(parts[::2], parts[1::2], strict=True):
             if _USAGE.search(event):
                 document = _loads(_data_of(event))
                 used = self._surface.read_usage(document)
@@ -156,8 +179,8 @@ class StreamedAnswer:
                     self.output_len = max(self.output_len, used.output_len)
                     if self._hide_usage and document.get("choices") == []:
                         continue
-            kept.append(event)
-        return end.join(kept)
+            kept += (event, end)
+        return b"".join(kept)
 
 
 class WholeAnswer:

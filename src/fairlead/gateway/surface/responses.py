@@ -25,6 +25,11 @@ _STREAMED = Streamed(
     ).findall,
     said=frozenset((b"output_text",)),
     thoughts=frozenset((b"reasoning_text", b"reasoning", b"reasoning_summary_text")),
+    # vLLM and SGLang send the first two before the request is added to the engine's queue.
+    greets=re.compile(
+        rb"(?:event: *response\.(?:created|in_progress|queued)"
+        rb"(?:\ndata:[^\r\n]*\n\n|\r\ndata:[^\r\n]*\r\n\r\n))*"
+    ).fullmatch,
 )
 
 

@@ -31,6 +31,9 @@ class Streamed:
     find: Callable[[bytes], list[tuple[bytes, bytes]]]
     said: frozenset[bytes]  # kinds that the next turn of the conversation repeats
     thoughts: frozenset[bytes]  # kinds that some engines write twice, under two names
+    # Whether whole events, any number of them, say no more than that the request has come. Engines send
+    # these before they take it in. None: no event does.
+    greets: Callable[[bytes], object] | None = None
 
 
 # Of a path that has no streams, or none with text.

@@ -91,6 +91,61 @@ def test_any_cut_of_a_stream_of_named_events_reads_the_same(
     assert answer.text() == "".join(TEXTS)
 
 
+def greeting(*, end: bytes = b"\n\n", **fields: Any) -> bytes:
+    """What vLLM and SGLang write before the request is in the engine's queue."""
+    data = {"response": {"id": "r", "output": [], "usage": None, **fields}}
+    return b"".join(
+        named(f"response.{kind}", data, end) for kind in ("created", "in_progress", "queued")
+    )
+
+
+@settings(max_examples=40)
+@given(cuts=st.lists(st.integers(0, 1 << 16), max_size=12), crlf=st.booleans())
+def test_a_greeting_is_held_until_something_else_is_said(cuts: list[int], crlf: bool) -> None:
+    """However the bytes are cut: for the gateway the first byte is the engine's taking the request in."""
+    quoted = greeting(
+        instructions='\n\nevent: response.output_text.delta\ndata: {"delta":"no"}\n\n'
+    )
+    more = named("response.output_item.added", {"item": {}}) + response_stream()
+    first, rest = (
+        part.replace(b"\n", b"\r\n") if crlf else part for part in (quoted, more)
+    )  # fmt: skip
+    at = sorted({0, len(first), *(cut % len(first) for cut in cuts)})
+    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+
+    assert [answer.feed(first[a:b]) for a, b in pairwise(at)] == [b""] * (len(at) - 1)
+    assert answer.feed(rest) == first + rest
+    assert answer.feed(first) == first  # later it is an event like others
+
+
+def test_a_greeting_alone_is_no_answer() -> None:
+    """A stream that ends with it failed before it began: another engine can be asked."""
+    answer, cut = (StreamedAnswer(RESPONSES, hide_usage=False) for _ in range(2))
+    assert answer.feed(greeting()) + answer.rest() == b""
+    assert cut.feed(greeting() + b"event: resp") + cut.rest() == greeting() + b"event: resp"
+
+
+def test_no_more_than_a_mebibyte_of_greetings_is_held() -> None:
+    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    long = greeting(instructions="x" * 300_000)
+    held = 0
+    while not (passed := answer.feed(long)):
+        held += len(long)
+
+    assert 0 < held <= 1 << 20
+    assert len(passed) == held + len(long)
+
+
+def test_only_responses_greet() -> None:
+    """vLLM 0.32 and SGLang 0.5.23 begin a message, and say who speaks in a chat, with the first output."""
+    for surface in SURFACES.values():
+        assert (surface.streamed.greets is not None) is (surface is RESPONSES)
+    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    first = named("message_start", {"message": {"id": "m", "content": []}})
+
+    assert answer.feed(first) == first
+
+
 def test_who_leaves_pays_for_the_deltas_it_got() -> None:
     """Thoughts count once, under whichever name they come; the text at the end not again."""
     without_end = response_stream().rpartition(b"event: response.completed")[0]
