@@ -141,7 +141,8 @@ class Exposition:
         models = self._recorder.models().items()
         for name, words, attribute, unit in (
             ("request_duration_seconds", "From arrival to the end.", "duration", _PER_S),
-            ("request_ttft_seconds", "From arrival to a stream's first byte that is no greeting.", "ttft", _PER_S),
+            ("request_ttft_seconds", "From arrival to a stream's first byte that is no greeting.",
+             "ttft", _PER_S),
             ("request_streaming_tpot_seconds", "Of a stream, for each token but the first.",
              "tpot", _PER_S),
             ("request_input_tokens", "Prompt tokens.", "input", 1),
