@@ -24,7 +24,7 @@ HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
 FORWARDING = (
     "additions", "admission", "answer_reader", "answers", "breaker", "caller", "chunks", "exchange",
     "first_lines", "head_reader", "header_rules", "host", "identity", "incoming", "intake", "marks",
-    "openai", "repeated", "requests", "retry", "segments", "upstream", "seeing/histogram",
+    "openai", "repeated", "requests", "retry", "segments", "settling", "upstream", "seeing/histogram",
     "seeing/recorder", "surface/chat", "surface/completions", "surface/prompts", "surface/usage",
 )  # fmt: skip
 # Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time,

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from fairlead.errors import BadRequest, FairleadError, MethodNotAllowed, NoEngine
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.first_lines import REASONS, opening_of, without
+from fairlead.gateway.guarded import told
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
@@ -296,12 +297,8 @@ class CallerConnection(asyncio.Protocol):
         assert self._work is not None, "the caller is gone"
         try:
             self._work = begin()
-        except FairleadError as error:
-            self.refuse(error)
-        except Exception:  # our bug: nobody would answer this caller, or go on after it
-            self._work = None
-            self.abort()
-            raise
+        except Exception as error:  # noqa: BLE001 - or a bug of ours: as below
+            self.refuse(told(error))
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""
@@ -313,8 +310,9 @@ class CallerConnection(asyncio.Protocol):
                 continue
             try:
                 self._work = self._site.handle(self, request)
-            except FairleadError as error:
-                self.refuse(error)
+            # Or a bug of ours: nobody would answer this caller, or whoever is behind it.
+            except Exception as error:  # noqa: BLE001
+                self.refuse(told(error))
 
     def _continue(self) -> None:
         """The caller waits for a word before it sends its body."""
@@ -331,8 +329,8 @@ class CallerConnection(asyncio.Protocol):
         if not self._current.keep_alive:
             self._reader.drop()
             self._hang_up()
-        elif waited:
-            self._advance()
+        elif waited and self._reader.ready:
+            self._loop.call_soon(self._advance)  # not within the answer: it has yet to be settled
 
     def _let_go(self) -> None:
         """No engine will be sent the body of the request being answered again."""

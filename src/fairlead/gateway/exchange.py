@@ -2,24 +2,26 @@
 
 The caller gets nothing before the engine's first piece of body, so that until then another engine
 can take over unnoticed. An answer in one piece is held until it is complete, for the same reason.
+Whatever of ours fails then, it is settled before the next on its connection is looked at.
 """
 
 from collections.abc import Sequence
-from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from time import monotonic
 
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
-from fairlead.dispatch import State, Ticket
+from fairlead.dispatch import State, Ticket, Usage
 from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine, NotFound
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
+from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.seeing.tracing import Trace
+from fairlead.gateway.settling import settle
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.surface.errors import status_of
-from fairlead.gateway.upstream import Engine, EngineConnection, Fault
+from fairlead.gateway.upstream import ENGINE_FAULTS, Engine, EngineConnection, Fault, is_ours
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20
@@ -27,10 +29,6 @@ _MAX_WHOLE = 64 << 20
 _CHARGED = 16
 # The status of a request whose caller left, as nginx has it; nobody is told.
 LEFT = 499
-# What an engine answers when it is broken or full rather than asked something wrong.
-_ENGINE_FAULTS = frozenset((500, 502, 503, 504))
-# What says that this machine has no more sockets, ports or memory; no engine is to blame.
-_OUR_FAULTS = frozenset((EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM))
 
 
 class Exchange:
@@ -38,8 +36,8 @@ class Exchange:
 
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_paused", "_queue_timeout_s", "_queue_until", "_remembers", "_silent_since",
-        "_streams", "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "sent_s",
+        "_host", "_paused", "_queue_timeout_s", "_queue_until", "_silent_since", "_streams",
+        "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "remembers", "sent_s",
         "surface", "ticket", "trace",
     )  # fmt: skip
 
@@ -78,7 +76,7 @@ class Exchange:
         self.prompt = prompt
         self.surface = surface
         self.trace = trace
-        self._remembers = remembers  # the answer is one that a next turn can begin with
+        self.remembers = remembers  # the answer is one that a next turn can begin with
         self._streams = streams
         self._connection: EngineConnection | None = None
         self._engine: Engine | None = None  # the one that was asked last
@@ -117,10 +115,10 @@ class Exchange:
             engine.give_back(connection)
 
     def _unconnected(self, engine: Engine, error: Exception) -> None:
-        is_ours = isinstance(error, OSError) and error.errno in _OUR_FAULTS
-        if not is_ours:
+        ours = is_ours(error)
+        if not ours:
             self._host.failing(engine.url, Fault.CONNECT)
-        if is_ours or isinstance(error, TimeoutError):  # once late is not down: probes will tell
+        if ours or isinstance(error, TimeoutError):  # once late is not down: probes will tell
             self._fail()
         else:
             self._host.unreachable(engine.url)
@@ -134,13 +132,7 @@ class Exchange:
         self._connection = connection
         self._engine = engine
         self._heard = True  # its silence begins now
-        head = b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
-            engine.path,
-            self._target,
-            engine.fixed_lines,
-            self.lines,
-            sum(map(len, self._body)),
-        )
+        head = engine.head(self._target, self.lines, sum(map(len, self._body)))
         connection.send(self, [head, *self._body])
         if self._paused:
             connection.pause()
@@ -153,11 +145,14 @@ class Exchange:
     # -- from the engine
 
     def on_head(self, head: Head) -> None:
-        if head.status in _ENGINE_FAULTS:
+        if head.status in ENGINE_FAULTS:
             self._host.failing(self.ticket.worker, Fault.STATUS)
             if self._may_retry(spends=True):
                 self.move()
                 return
+        elif head.status == 404 and self._is_elsewhere():
+            self.move()
+            return
         self._head = head
         if head.status == 200 and head.content_type.startswith(b"text/event-stream"):
             self._answer = StreamedAnswer(self.surface, hide_usage=self._hide_usage)
@@ -185,24 +180,16 @@ class Exchange:
     def on_end(self) -> None:
         self._connection = None
         answer, head = self._answer, self._head
-        assert head is not None
+        assert answer is not None and head is not None
         if isinstance(answer, StreamedAnswer):
             self._end_stream(answer)
             return
-        assert answer is not None
         body = answer.body()
-        self._finish().write_whole(head, body)  # first: nobody waits for the accounts
-        assert self._engine is not None, "somebody was asked"
-        if head.status not in _ENGINE_FAULTS:
-            self._engine.breaker.succeeded()
-        if head.status == 200 and self.surface.charged:
-            usage, text = read_whole(self.surface, body)
-            self._host.dispatcher.finished(self.ticket, usage)
-            if text and self._remembers:
-                self._host.said(self, text)
-        else:
-            self._host.dispatcher.refused(self.ticket)
-        self._host.over(self, head.status)
+        try:
+            self._finish().write_whole(head, body)  # first: nobody waits for the accounts
+        finally:
+            counts = head.status == 200 and self.surface.charged
+            self._settle(head.status, read_whole(self.surface, body) if counts else (None, None))
 
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
@@ -218,10 +205,7 @@ class Exchange:
 
     def caller_gone(self) -> None:
         """Nobody wants the answer: closing the connection makes the engine abort."""
-        self._drop()
-        self._host.dispatcher.gone(self.ticket)
-        self._finish()
-        self._host.over(self, LEFT)
+        self._abandon(LEFT)
 
     def tick(self, now: float) -> None:
         if self.ticket.state is State.QUEUED:
@@ -238,19 +222,14 @@ class Exchange:
             self._silent()
 
     def stop(self, error: FairleadError, *, status: int) -> None:
-        self._drop()
-        self._host.dispatcher.gone(self.ticket)
-        self._finish().write_error(error, status=status)
-        self._host.over(self, status)
+        self._abandon(status).write_error(error, status=status)
 
     def pause(self) -> None:
-        """The caller reads slowly, so the engine is read slowly."""
         self._paused = True
         if self._connection is not None:
             self._connection.pause()
 
     def resume(self) -> None:
-        """The caller has caught up."""
         self._paused = False
         if self._connection is not None:
             self._connection.resume()
@@ -275,15 +254,21 @@ class Exchange:
             self._host.failing(self.ticket.worker, Fault.BROKEN)
             self._fail()  # a stream without a single event is no answer
             return
-        self._finish().end_stream()
+        try:
+            self._finish().end_stream()
+        finally:
+            self.ticket.output_len = answer.output_len
+            self._settle(200, (answer.usage, answer.text() if self.remembers else None))
+
+    def _settle(self, status: int, said: tuple[Usage | None, str | None]) -> None:
         assert self._engine is not None, "somebody was asked"
-        self._engine.breaker.succeeded()
-        self.ticket.output_len = answer.output_len
-        self._host.dispatcher.finished(self.ticket, answer.usage)
-        text = answer.text() if self._remembers else None
-        if text:
-            self._host.said(self, text)
-        self._host.over(self, 200)
+        settle(self, self._host, self._engine, status, said)
+
+    def _abandon(self, status: int) -> Caller:
+        """Nothing more comes of it, whatever its engine does."""
+        self._drop()
+        guarded(self._host.dispatcher.gone, self.ticket)
+        return self._end(status)
 
     def _patience_s(self) -> float:
         """How long its engine may be silent. An answer in one piece says nothing until it is there."""
@@ -298,6 +283,15 @@ class Exchange:
             self.move()
         else:
             self.stop(EngineFailed("the engine has fallen silent"), status=504)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether another engine is to be asked for what this one says it has not; it may list it no more.
+
+        Once, since most who get this answer would get it anywhere.
+        """
+        assert self._engine is not None, "somebody was asked"
+        self._engine.unknown()
+        return not self.ticket.tried and self._may_retry(spends=False)
 
     def _may_retry(self, *, spends: bool) -> bool:
         can = self._host.dispatcher.can_retry(self.ticket)
@@ -324,8 +318,7 @@ class Exchange:
             self._timer = self._host.retry_later(self.ticket, self.send)
 
     def _give_up(self, error: FairleadError) -> None:
-        self._finish().write_error(error)
-        self._host.over(self, status_of(error))
+        self._end(status_of(error)).write_error(error)
 
     def _drop(self) -> None:
         """Close the connection to the engine, or do not make it; count what had come."""
@@ -337,6 +330,12 @@ class Exchange:
             self._connection = None
         if isinstance(self._answer, StreamedAnswer):
             self.ticket.output_len = self._answer.output_len
+
+    def _end(self, status: int) -> Caller:
+        """It is settled, with no answer but our own."""
+        caller = self._finish()
+        guarded(self._host.over, self, status)
+        return caller
 
     def _finish(self) -> Caller:
         caller, self._caller = self._caller, None

@@ -86,5 +86,5 @@ class Host(Protocol):
         ...
 
     def over(self, exchange: "Exchange", status: int) -> None:
-        """It is over, and its accounts are settled; the caller was told `status`, or LEFT."""
+        """It is over, and its accounts are settled; its caller is told `status`, or LEFT."""
         ...

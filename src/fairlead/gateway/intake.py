@@ -219,13 +219,13 @@ class Intake:
             read = _Read.of(prompt)
             waiting.done(lambda: self._send(connection, request, call, client, read))
 
-        waiting = Tokenizing(
-            connection,
-            # It calls back later, even if it is done.
-            tokenizer.submit(partial(tokenizer.prompt, call), then),
-            deadline=self._deadline(),
-            release=partial(self._dispatcher.release, client),
-        )
+        release = partial(self._dispatcher.release, client)
+        try:  # it calls back later, even if it is done
+            encoding = tokenizer.submit(partial(tokenizer.prompt, call), then)
+        except Exception:  # there are no more threads
+            release()
+            raise
+        waiting = Tokenizing(connection, encoding, deadline=self._deadline(), release=release)
         return waiting
 
     def _send(
@@ -241,6 +241,7 @@ class Intake:
         # Before it arrives: what is refused from here on must leave no ticket behind.
         trace = self._host.trace(request)
         body = fields.added_to(request.body, call.document)
+        lines = self._additions.lines_to(request.lines, call, client)
         self._order += 1
         ticket = self._dispatcher.arrive(
             Request(
@@ -260,7 +261,7 @@ class Intake:
             caller=connection,
             ticket=ticket,
             target=request.head.target,
-            lines=self._additions.lines_to(request.lines, call, client),
+            lines=lines,
             body=body,
             hide_usage=hide_usage,
             prompt=read.prompt,
@@ -273,7 +274,11 @@ class Intake:
         )
         self._host.began(exchange)
         if ticket.state is State.WAITING:
-            exchange.send()
+            try:
+                exchange.send()
+            except Exception:  # our bug: who asks is told, and nobody else would end it
+                exchange.caller_gone()
+                raise
         return exchange
 
     def _chunked(self, call: Call) -> _Read:

@@ -338,7 +338,7 @@ class Gateway:
 
     def _send(self, ticket: Ticket) -> None:
         """An engine has room for one that waited."""
-        self._exchanges[ticket].send()
+        guarded(self._exchanges[ticket].send)
 
     def _is_adapter(self, model: str) -> bool:
         """Engines list an adapter with the model it belongs to."""

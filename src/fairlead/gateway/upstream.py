@@ -7,6 +7,7 @@ to ask another engine, is the listener's business.
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
+from errno import EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM
 from ssl import SSLContext
 from time import monotonic
 from typing import Any, cast
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from fairlead.core.request import WorkerId
 from fairlead.gateway.answer_reader import AnswerReader, Head, Listener
 from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
+from fairlead.gateway.guarded import told
 from fairlead.gateway.repeated import Remembered
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
@@ -22,6 +24,10 @@ _IDLE_S = 4.0
 _MAX_IDLE = 512
 # Below this, joining a request costs less than writing it in pieces.
 _SMALL = 16 << 10
+# What an engine answers when it is broken or full rather than asked something wrong.
+ENGINE_FAULTS = frozenset((500, 502, 503, 504))
+# What says that this machine has no more sockets, ports or memory.
+_OUR_FAULTS = frozenset((EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM))
 
 
 class Fault(Enum):
@@ -31,6 +37,11 @@ class Fault(Enum):
     STATUS = "status"  # 500, 502, 503, 504
     TIMEOUT = "timeout"
     BROKEN = "broken"  # the connection, or the answer
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether no engine is to blame that there is no connection to it."""
+    return isinstance(error, OSError) and error.errno in _OUR_FAULTS
 
 
 class EngineConnection(AnswerReader):
@@ -129,7 +140,10 @@ class EngineConnection(AnswerReader):
             self._engine.give_back(self)
         elif self._transport is not None:
             self._transport.close()
-        listener.on_end()
+        try:
+            listener.on_end()
+        except Exception as error:  # noqa: BLE001 - by now this connection may be another's
+            told(error)
 
     def _lose(self) -> None:
         listener, self._listener = self._listener, None
@@ -150,7 +164,10 @@ class Engine:
         breaker: CircuitBreaker | None = None,
         connect_timeout_s: float = 5.0,
         tls: SSLContext | None = None,
+        unknown: Callable[[], object] = lambda: None,
     ) -> None:
+        # It has answered 404: maybe its list of models is another by now.
+        self.unknown = unknown
         self.breaker = breaker or CircuitBreaker(BreakerRules())
         self.connect_timeout_s = connect_timeout_s
         parts = urlsplit(url)
@@ -164,15 +181,18 @@ class Engine:
         self._tls = tls
         self._idle: dict[EngineConnection, None] = {}  # the last to come is the first to go
         self._closed = False
-        unknown: Callable[[], object] = lambda: None,
         self._connecting: set[asyncio.Task[None]] = set()
-        # It has answered 404: maybe its list of models is another by now.
-        self.unknown = unknown
         self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self.has_key = key is not None
         # The same first lines for every request: only path and length differ.
         self.fixed_lines = f"host: {host}:{self._address[1]}\r\n{credentials}".encode()
+
+    def head(self, target: bytes, lines: bytes, length: int) -> bytes:
+        """Of a request with a body of so many bytes."""
+        return b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
+            self.path, target, self.fixed_lines, lines, length,
+        )  # fmt: skip
 
     def take(self) -> EngineConnection | None:
         """An idle connection that the engine has most likely not closed yet."""

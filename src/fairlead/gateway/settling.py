@@ -1,0 +1,35 @@
+"""What an engine's answer is to the accounts, once its caller has it."""
+
+from typing import TYPE_CHECKING
+
+from fairlead.dispatch import Usage
+from fairlead.gateway.host import Host
+from fairlead.gateway.upstream import ENGINE_FAULTS, Engine
+
+if TYPE_CHECKING:
+    from fairlead.gateway.exchange import Exchange
+
+
+def settle(
+    exchange: "Exchange",
+    host: Host,
+    engine: Engine,
+    status: int,
+    said: tuple[Usage | None, str | None],
+) -> None:
+    """What the engine refuses, and what runs no model, is not charged. `said`: usage and text.
+
+    It is over whatever of ours fails.
+    """
+    usage, text = said
+    try:
+        if status not in ENGINE_FAULTS:
+            engine.breaker.succeeded()
+        if status == 200 and exchange.surface.charged:
+            host.dispatcher.finished(exchange.ticket, usage)
+        else:
+            host.dispatcher.refused(exchange.ticket)
+        if text and exchange.remembers:
+            host.said(exchange, text)
+    finally:
+        host.over(exchange, status)
