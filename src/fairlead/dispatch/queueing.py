@@ -26,6 +26,7 @@ class Queueing(Binding):
         super().__init__(fleet=fleet, placing=placing, rules=rules)
         self._make = rules.maker()
         self.scheduler = rules.scheduler
+        self.switches = 0  # times that debts were forgotten, and what was served before with them
 
     def open(self, name: WorkerId, *, queues: bool) -> None:
         """It is up; `queues`: its requests wait here, not there."""
@@ -92,6 +93,7 @@ class Queueing(Binding):
     def switch(self, name: str) -> None:
         """Queue under another policy from now on. O(tickets). Raises ConfigError."""
         self._make, self.scheduler = self.rules.maker(name), name
+        self.switches += 1
         for url, worker in self._workers.items():
             if worker.queue is not None:
                 worker.queue.switch(self._make)

@@ -82,7 +82,7 @@ class Look:
         self._known: dict[ClientId, _Totals] = {}  # as each was when it was last looked at
         self._service = 0  # of all these
         self._gaps: dict[WorkerId, Gaps] = {}
-        self._scheduler = ""
+        self._switches = 0
         self.gaps: list[GapSeen] = []  # of each engine, the one nearest to its bound first
         self.violations = 0  # looks at an engine whose gap was wider than its bound
         self.of_client: dict[ClientId, float] = {}  # the widest gap each is part of, in tokens
@@ -182,8 +182,9 @@ class Look:
     def _compare(self, under_way: _UnderWay) -> None:
         """Those that wait at each engine. O(1) for each engine."""
         queueing = self._dispatcher.queueing
-        if queueing.scheduler != self._scheduler:  # another policy knows nothing of the past
-            self._scheduler = queueing.scheduler
+        # Another policy, other weights, or the same begun anew: they know nothing of the past.
+        if queueing.switches != self._switches:
+            self._switches = queueing.switches
             self._gaps.clear()
         self.gaps, self.of_client = [], {}
         for gone in [name for name in self._gaps if name not in self._dispatcher.workers]:
@@ -228,7 +229,7 @@ class Look:
             full = policy.quantum_of(gap.first) / UNITS_PER_TOKEN
             quantum = round(full / self._weight(gap.first))
         return bound(
-            self._scheduler,
+            self._dispatcher.queueing.scheduler,
             debt=debt(self._recorder.largest_at(name)),
             quantum=quantum,
             first=self._weight(gap.first),

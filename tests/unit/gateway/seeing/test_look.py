@@ -3,9 +3,10 @@
 import random
 
 import pytest
-from tests.unit.gateway.seeing.watched import Times, Watched
+from tests.unit.gateway.seeing.watched import WORKER, Times, Watched
 
 from fairlead.core.request import ClientId
+from fairlead.core.service import Weights
 from fairlead.dispatch import Ticket
 from fairlead.gateway.seeing.look import MOST_CLIENTS
 from fairlead.gateway.seeing.ranking import Ranking
@@ -67,6 +68,31 @@ def test_where_an_account_is_kept_there_is_no_bound_of_this_gateway_s(shared):
 
     (seen,) = watched.look.gaps
     assert (seen.bound is None) == shared
+
+
+def test_a_change_of_shares_is_no_unfairness_of_the_past():
+    """What was served by other weights, or before debts were forgotten, was right when it was served."""
+
+    def serve_both(looks: int) -> float:
+        for _ in range(looks):
+            for _ in range(20):
+                for ticket in list(watched.dispatcher.workers[WORKER].tickets):
+                    watched.finish(ticket)
+                    watched.arrive(ticket.request.client)
+            watched.look.look(time_s=0, took_s=1.0)
+        return watched.look.gaps[0].gap.tokens
+
+    watched = Watched(room=2)
+    for client in "ababababab":
+        watched.arrive(client)
+    serve_both(30)
+    watched.dispatcher.change(max_in_flight=1024, weights=Weights({"a": "2"}))
+
+    assert serve_both(1) == 0.0  # the first look of the new shares
+    assert serve_both(5) <= watched.look.gaps[0].bound
+    assert watched.look.violations == 0
+    watched.dispatcher.set_scheduler("dlpm")
+    assert serve_both(1) == 0.0
 
 
 def test_a_look_reads_nobody_who_was_not_busy(monkeypatch):
