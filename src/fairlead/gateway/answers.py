@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from fairlead.core.token_scale import TokenScale
 from fairlead.dispatch import Usage
 from fairlead.gateway.surface.surface import Surface
 
@@ -25,6 +26,9 @@ _MAX_TEXT = 1 << 20
 # Events of a stream that are looked at for what its events have in common. The first and the last
 # are of other shapes; where each has a shape of its own, looking costs more than it saves.
 _MAX_LOOKS = 6
+# Where the text says so many times more tokens than there were events, each brought several. Less than
+# that may be a text whose tokens are long.
+_SEVERAL = 2
 
 
 class StreamedAnswer:
@@ -32,7 +36,8 @@ class StreamedAnswer:
 
     __slots__ = (
         "_after", "_before", "_begin", "_end", "_find", "_greets", "_held", "_hide_usage", "_looks",
-        "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts", "_used", "output_len",
+        "_other_len", "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts", "_used",
+        "output_len",
     )  # fmt: skip
 
     def __init__(self, surface: Surface, *, hide_usage: bool) -> None:
@@ -49,6 +54,7 @@ class StreamedAnswer:
         self._looks = _MAX_LOOKS
         self._pieces: list[bytes] = []
         self._text_len = 0
+        self._other_len = 0  # of thoughts, and of tools' arguments
         self._thoughts = b""  # the name they come under
         self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
         self._used: Usage | None = None
@@ -62,6 +68,16 @@ class StreamedAnswer:
         if used is not None and not used.output_len:
             return used._replace(output_len=self.output_len)
         return used
+
+    def counted(self, scale: TokenScale) -> int:
+        """Outputs of a stream that ends here, at least: by its events, or by the length of its text where
+        that says far more, since engines may put several tokens in an event. What it reports goes before.
+        """
+        if self._used is None or not self._used.output_len:
+            by_text = scale.tokens(self._text_len + self._other_len)
+            if by_text > _SEVERAL * self.output_len:
+                self.output_len = by_text
+        return self.output_len
 
     def feed(self, data: bytes) -> bytes:
         """What of `data`, and of what was held before it, goes to the caller now."""
@@ -157,6 +173,7 @@ class StreamedAnswer:
             if name in self._said:
                 self._say(piece)
             elif not self._is_repeated(name):
+                self._other_len += len(piece)
                 self.output_len += 1
 
     def _is_repeated(self, name: bytes) -> bool:

@@ -166,6 +166,37 @@ def test_outputs_are_charged_while_they_stream() -> None:
     assert 101 - 16 < exchange.ticket.charged_len <= 101
 
 
+SEVERAL = EVENT.replace(b"so", b"ten tokens of four bytes, on average....")
+WORD = EVENT.replace(b"so", b"unlikely")
+
+
+def leave(exchange: Exchange) -> None:
+    exchange.caller_gone()
+
+
+def end_in_silence(exchange: Exchange) -> None:
+    exchange.on_end()
+
+
+def break_off(exchange: Exchange) -> None:
+    exchange.on_lost(stale=False)
+
+
+@pytest.mark.parametrize("end", [leave, end_in_silence, break_off])
+@pytest.mark.parametrize(("event", "outputs"), [(SEVERAL, 1000), (WORD, 101), (EVENT, 101)])
+def test_who_gets_several_tokens_in_an_event_pays_for_them(
+    event: bytes, outputs: int, end: Callable[[Exchange], None]
+) -> None:
+    """Or who always leaves before the last event pays a tenth. A text of long tokens is not taken for it."""
+    exchange = streaming(Played())
+    for _ in range(100):
+        exchange.on_data(event)
+    end(exchange)
+
+    assert exchange.ticket.state is State.ENDED
+    assert exchange.ticket.output_len == outputs
+
+
 def waiting(played: Played) -> Exchange:
     exchange = played.exchange(streams=False)
     exchange.send()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.token_scale import TokenScale
 from fairlead.dispatch import Usage
 from fairlead.errors import BadRequest, EngineFailed, NoEngine, QueueFull, Unauthorized
 from fairlead.gateway.answers import StreamedAnswer, read_whole
@@ -153,6 +154,30 @@ def test_who_leaves_pays_for_the_deltas_it_got() -> None:
     answer.feed(without_end)
 
     assert (answer.usage, answer.output_len) == (None, 4)
+
+
+@pytest.mark.parametrize(
+    ("event", "usage", "outputs"),
+    [
+        (named("response.reasoning_text.delta", {"delta": "x" * 400}), None, 100),
+        (named("response.function_call_arguments.delta", {"delta": "x" * 400}), None, 100),
+        (named("response.output_text.delta", {"delta": "x" * 8}), None, 1),
+        (
+            named("response.output_text.delta", {"delta": "x" * 400}),
+            named("response.completed", {"response": {"usage": RESPONSE_USAGE}}),
+            3,
+        ),
+    ],
+)
+def test_an_event_of_several_tokens_counts_as_several_unless_the_engine_says(
+    event: bytes, usage: bytes | None, outputs: int
+) -> None:
+    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer.feed(event)
+    answer.feed(usage or b"")
+
+    assert answer.counted(TokenScale()) == outputs
+    assert answer.counted(TokenScale()) == outputs  # asked again, as where one fails and then moves
 
 
 @pytest.mark.parametrize(
