@@ -8,7 +8,7 @@ one that begins and ends like one before is not searched.
 
 import logging
 import re
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -20,9 +20,11 @@ _log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
 _ENDS = re.compile(rb"(\r\n\r\n|\n\n)")  # of events; a stream may have both
-_BACKSLASH = 0x5C
+# As numbers: to look for one in bytes costs a tenth of what looking for bytes does.
+_QUOTE: Final = 0x22
+_BACKSLASH: Final = 0x5C
 # Answers are remembered up to here for the prefix index, and greetings and partial events held up to here.
-_MAX_TEXT = 1 << 20
+_MAX_TEXT: Final = 1 << 20
 # Events of a stream that are looked at for what its events have in common. The first and the last
 # are of other shapes; where each has a shape of its own, looking costs more than it saves.
 _MAX_LOOKS = 6
@@ -91,7 +93,7 @@ class StreamedAnswer:
         ):
             text = data[begin : self._end]
             # Of these two a text's own end could be made of.
-            if text and b'"' not in text and text[-1] != _BACKSLASH:
+            if text and _QUOTE not in text and text[-1] != _BACKSLASH:
                 self._say(text)
                 return data
         return self._search(data)

@@ -1,20 +1,22 @@
 """Bodies in chunks (RFC 9112, 7.1), for the usual case that what came is whole chunks."""
 
-_HEX = b"0123456789abcdefABCDEF"
-_END = b"\r\n"
+from typing import Final
+
+_HEX: Final = b"0123456789abcdefABCDEF"
+_END: Final = b"\r\n"
 # Digits of a length, and the end of its line.
-_MAX_LINE = 10
+_MAX_LINE: Final = 10
 # The lengths that events have.
-_LENGTHS = {b"%x" % length: length for length in range(1, 1024)}
+_LENGTHS: Final = {b"%x" % length: length for length in range(1, 1024)}
 
 
 def one_chunk(data: bytes) -> bytes:
     """The body in `data` if it is a single chunk of a usual length, else nothing. O(data)."""
-    at = data.find(_END, 1, 5)
-    length = _LENGTHS.get(data[:at])
-    if length is None or at + 4 + length != len(data) or not data.endswith(_END):
+    digits, _, chunk = data.partition(_END)
+    length = _LENGTHS.get(digits)
+    if length is None or length + 2 != len(chunk) or not chunk.endswith(_END):
         return b""
-    return data[at + 2 : -2]
+    return chunk[:-2]
 
 
 def whole_chunks(data: bytes) -> tuple[bytes, bool] | None:
