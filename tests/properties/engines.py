@@ -37,10 +37,13 @@ class Engine:
 class World:
     """A dispatcher and its engines; what each client was served, and how each ticket ended."""
 
-    def __init__(self, *slots: int, rules: QueueRules, streams: bool | None = None) -> None:
+    def __init__(
+        self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768
+    ) -> None:
         self.streams = streams  # None: some do
+        self.index = ChunkIndex(capacity=capacity)
         self.dispatcher = Dispatcher(
-            router=D2LPM(), index=ChunkIndex(), rules=rules, max_in_flight=10**6, on_ready=self.send
+            router=D2LPM(), index=self.index, rules=rules, max_in_flight=10**6, on_ready=self.send
         )
         self.engines = {f"w{number}": Engine(each) for number, each in enumerate(slots)}
         self.outputs: dict[Ticket, int] = {}
@@ -178,6 +181,7 @@ class World:
             if queue is not None:
                 assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
                 assert len(queue.scheduler) == len(queue.waiting)
+                assert queue.view._copies.keys() <= self.index._recency[name].keys(), name
                 has_room = queue.window.has_room
             else:
                 has_room = len(sent) < self._most_at_others_like(worker)

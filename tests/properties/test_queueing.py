@@ -94,7 +94,8 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
         places=rng.randint(1, 3),
         window=rng.choice([None, None, 1, 3]),
     )
-    world = World(*[rng.randint(1, 4) for _ in range(rng.randint(1, 3))], rules=rules)
+    slots = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+    world = World(*slots, rules=rules, capacity=rng.choice([3, 20, 9999]))
     for _ in range(rng.randint(20, 200)):
         one_event(world, rng)
         world.check()

@@ -163,10 +163,51 @@ def test_guesses_are_bounded_and_the_beginnings_of_prompts_stay_longest(
     index = TokenIndex(capacity=capacity)
     index.add_worker("a")
     for prompt in prompts:
-        index.insert("a", keys(prompt))
+        fit = index.insert("a", keys(prompt))
         index.check()
         assert index.size("a") <= capacity
-        assert index.match(keys(prompt)).of("a") == min(len(prompt), capacity)
+        assert index.match(keys(prompt)).of("a") == fit == min(len(prompt), capacity)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(COMMANDS, max_size=60), st.integers(1, 4))
+def test_who_learns_what_fits_and_hears_what_goes_keeps_nothing_for_ever(
+    commands: list[tuple], capacity: int
+) -> None:
+    """As a scheduler's view of an engine's cache does, whatever else is known of that cache."""
+    index, now_us, confirmed = TokenIndex(capacity=capacity), 0, set()
+    watcher = Watcher()
+    index.follow(watcher)
+    index.add_worker("a")
+    for name, *given_ in commands:
+        prompt = keys(given_[1]) if name in {"insert", "admitted", "confirm", "withdraw"} else ()
+        if name == "insert":
+            fit = index.insert("a", prompt)
+            assert fit == index.match(prompt).of("a")
+            watcher.has["a"].update(prompt[:fit])
+        elif name == "admitted":
+            index.admitted("a", prompt)
+        elif name == "confirm" and prompt and prompt[-1] not in confirmed:
+            index.confirm("a", prompt[-1])
+            confirmed.add(prompt[-1])
+        elif name == "withdraw" and prompt and prompt[-1] in confirmed:
+            index.withdraw("a", prompt[-1])
+            confirmed.discard(prompt[-1])
+        elif name == "learn" and (given_[1] is not Knowledge.NONE or not confirmed):
+            index.learn("a", given_[1])
+        elif name == "advance":
+            now_us += given_[0] * SECOND_US // 10
+            index.advance(now_us)
+        index.check()
+        assert all(index.match((block,)).of("a") for block in watcher.has["a"])
+
+
+def test_what_fits_ends_where_a_block_is_missing_though_the_last_is_confirmed() -> None:
+    index, prompt = TokenIndex(capacity=2), keys((0, 0, 0, 0))
+    index.add_worker("a")
+    index.confirm("a", prompt[-1])
+
+    assert index.insert("a", prompt) == 2
 
 
 # -- what engines say

@@ -191,6 +191,20 @@ def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
     assert follow_up.matched_len >= 4096 // 4
 
 
+def test_what_a_scheduler_knows_of_a_cache_is_bounded_as_the_index_is() -> None:
+    """Prompts, and answers with which the next turns begin, that are longer than the index."""
+    index, text = ChunkIndex(capacity=3), ChunkedText()
+    made = Dispatcher(router=D2LPM(), index=index, rules=QueueRules())
+    made.worker_up("w")
+    queue = made.workers["w"].queue
+    assert queue is not None
+    for number in range(5):
+        ticket = send(made, text=b"%d" % number * 5000)
+        made.remember("w", text.extended(b"%d" % number * 6000).chunks)
+        made.finished(ticket, None)
+        assert len(queue.view) == index.size("w") == 3
+
+
 def test_one_clients_limit_is_not_the_others() -> None:
     made = dispatcher("w", max_in_flight=2)
     tickets = [send(made, "a"), send(made, "a")]

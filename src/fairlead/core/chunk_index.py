@@ -104,8 +104,8 @@ class ChunkIndex:
         """How many leading chunks each worker holds. Changes no answer. O(longest match)."""
         return self._holders.match(chunks)
 
-    def insert(self, worker: WorkerId, chunks: Sequence[Unit]) -> None:
-        """`worker` has these chunks now. O(chunks).
+    def insert(self, worker: WorkerId, chunks: Sequence[Unit]) -> int:
+        """`worker` has these chunks now; how many leading ones fit. O(chunks).
 
         The deepest is touched first, so that the tail of a text is evicted before its head.
         """
@@ -121,6 +121,7 @@ class ChunkIndex:
             self._holders.release(oldest, bit)
             for follower in self._followers:
                 follower.evicted(worker, oldest)
+        return min(len(chunks), self._capacity)
 
     def size(self, worker: WorkerId) -> int:
         """How many chunks `worker` holds. O(1)."""

@@ -22,8 +22,8 @@ class PrefixIndex(Protocol):
         """How many leading units each worker holds. Changes no answer."""
         ...
 
-    def insert(self, worker: WorkerId, units: Sequence[Unit], /) -> None:
-        """`worker` has these units, or will."""
+    def insert(self, worker: WorkerId, units: Sequence[Unit], /) -> int:
+        """`worker` has these units, or will; how many leading ones it counts as having: all, if they fit."""
         ...
 
 

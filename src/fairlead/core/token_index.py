@@ -152,8 +152,8 @@ class TokenIndex:
 
     # -- what is guessed
 
-    def insert(self, worker: WorkerId, blocks: Sequence[Unit]) -> None:
-        """`worker` will have these blocks: a prompt is sent there. O(blocks).
+    def insert(self, worker: WorkerId, blocks: Sequence[Unit]) -> int:
+        """`worker` will have these blocks: a prompt is sent there; how many leading ones fit. O(blocks).
 
         The deepest is touched first, so that the tail of a prompt is forgotten before its head.
         """
@@ -169,8 +169,15 @@ class TokenIndex:
                     cache.guessed[block] = None
                     cache.guessed.move_to_end(block)
                 holders[block] = holders.get(block, 0) | cache.bit
+        if cache.guesses() <= self._capacity:
+            return len(blocks)
         while cache.guesses() > self._capacity:
             self._forget_oldest(worker, cache)
+        last = blocks[-1]
+        if last not in cache.confirmed and holders.get(last, 0) & cache.bit:
+            return len(blocks)  # of its guesses the deepest goes first, and this one is left
+        gaps = (at for at, block in enumerate(blocks) if not holders.get(block, 0) & cache.bit)
+        return next(gaps, len(blocks))
 
     def admitted(self, worker: WorkerId, blocks: Sequence[Unit]) -> None:
         """`worker` has begun to answer, so it has these blocks, or will soon have said nothing.

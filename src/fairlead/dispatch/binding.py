@@ -181,7 +181,7 @@ class Binding:
         """It leaves the queue for the engine, and its client has a place free."""
         ticket.matched_len = self._placing.tokens(ticket, queue.matched(ticket))
         if ticket.evictions != queue.evictions:  # some of its prompt may be forgotten by now
-            self._placing.index.insert(ticket.worker, ticket.request.prompt)
+            self._placing.insert(ticket)
         queue.send(ticket)
         self._unwait(ticket)
         self._send(ticket, worker)

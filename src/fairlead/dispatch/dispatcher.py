@@ -129,9 +129,9 @@ class Dispatcher:
         """`name` has these chunks cached too: the answer, with which the next turn begins."""
         worker = self.workers.get(name)
         if worker is not None and worker.up:
-            self.index.insert(name, chunks)
+            held = self.index.insert(name, chunks)
             if worker.queue is not None:
-                worker.queue.view.learn(chunks)
+                worker.queue.view.learn(chunks[:held])
 
     def refused(self, ticket: Ticket) -> None:
         """The engine answered that it will not serve this request: nothing is charged."""

@@ -52,8 +52,11 @@ class Placing:
         """It is to be served by `worker`, and is charged there."""
         ticket.worker, ticket.matched_len = worker, matched_len
         self.router.dispatch(ticket.request, worker, extend_len=ticket.extend_len)
-        # Alg. 2, line 19. Optimistic: the engine has yet to compute it.
-        self.index.insert(worker, ticket.request.prompt)
+        self.insert(ticket)
+
+    def insert(self, ticket: Ticket) -> None:
+        """Alg. 2, line 19. Optimistic: the engine has yet to compute it. O(prompt)."""
+        ticket.held = self.index.insert(ticket.worker, ticket.request.prompt)
 
     def withdraw(self, ticket: Ticket) -> None:
         """It is not, and the charge is given back."""

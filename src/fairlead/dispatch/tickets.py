@@ -48,7 +48,8 @@ class Ticket:
     is_told: bool = True  # False: to be sent, and the host has yet to hear of it
     queue: "WorkerQueue | None" = None
     booked: Request | None = None  # as the queue's scheduler knows it; None: it does not
-    evictions: int = 0  # those of the view when it was bound
+    evictions: int = 0  # the queue's when it was bound
+    held: int = 0  # leading units of its prompt that the index holds for its worker, as of then
     number: int = 0  # the window's
     charged_len: int = 0  # outputs that were charged
     # Once it has ended: prompt tokens it was charged for, 0 if nothing was served, and the estimate.

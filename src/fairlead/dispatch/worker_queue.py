@@ -110,10 +110,10 @@ class WorkerQueue:
             ticket.booked = self._book(ticket.request)
 
     def evicted(self, unit: Unit) -> None:
-        """The engine has probably not cached it any more."""
+        """The engine has probably not cached it any more; who waits may have been to bring it."""
+        self.evictions += 1
         if unit in self.view:
             self.view.evict(unit)
-            self.evictions += 1
 
     def lose(self) -> None:
         """The engine's cache is gone, and what was learnt of it. O(view). Debts are not."""
@@ -130,7 +130,8 @@ class WorkerQueue:
         assert ticket.booked is not None
         self.scheduler.admit(ticket.booked, extend_len=ticket.extend_len)
         ticket.number = self.window.sent(streams=ticket.streams)
-        self.view.learn(ticket.request.prompt)
+        # No more than the index holds, which says when it is forgotten: the view would keep the rest.
+        self.view.learn(ticket.request.prompt[: ticket.held])
 
     def _book(self, request: Request) -> Request:
         """As the scheduler knows it: where its table of clients is full, one of `other`'s."""
