@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Protocol
 
 from fairlead.core.request import ClientId, WorkerId
@@ -10,6 +11,8 @@ from fairlead.dispatch.tickets import Ticket
 # Clients looked at when a worker takes what waits elsewhere. Choosing the one that is owed most among
 # a few is nearly as good as among all, and costs the same with a hundred thousand of them.
 _LOOKS = 4
+# Models looked at likewise, in turn: callers name them, where an engine does not list what it serves.
+_MODELS = 16
 
 _Line = OrderedDict[Ticket, None]
 
@@ -26,7 +29,8 @@ class Room:
     """Each client's tickets in their order; the clients of a model in a ring."""
 
     def __init__(self) -> None:
-        self._rings: dict[str | None, OrderedDict[ClientId, _Line]] = {}
+        self._rings: OrderedDict[str | None, OrderedDict[ClientId, _Line]] = OrderedDict()
+        self._lines: dict[ClientId, OrderedDict[str | None, _Line]] = {}  # the same by client
         self._moved: dict[Ticket, None] = {}  # which not every worker may take
         self._counts: dict[ClientId, int] = {}
         self._size = 0
@@ -62,7 +66,11 @@ class Room:
             self._moved[ticket] = None
         else:
             ring = self._rings.setdefault(ticket.model, OrderedDict())
-            ring.setdefault(client, OrderedDict())[ticket] = None
+            line = ring.get(client)
+            if line is None:
+                line = ring[client] = OrderedDict()
+                self._lines.setdefault(client, OrderedDict())[ticket.model] = line
+            line[ticket] = None
         self._counts[client] = self._counts.get(client, 0) + 1
         self._size += 1
 
@@ -73,11 +81,10 @@ class Room:
             del self._moved[ticket]
         else:
             ring = self._rings[ticket.model]
-            del ring[client][ticket]
-            if not ring[client]:
-                del ring[client]
-                if not ring:
-                    del self._rings[ticket.model]
+            line = ring[client]
+            del line[ticket]
+            if not line:
+                self._close(ticket.model, ring, client)
         left = self._counts.pop(client) - 1
         if left:
             self._counts[client] = left
@@ -90,26 +97,45 @@ class Room:
         return next(iter(line)) if line else None
 
     def firsts(self, client: ClientId) -> list[Ticket]:
-        """The client's oldest ticket for each model. O(models that somebody waits for)."""
-        if client not in self._counts:
+        """The client's oldest ticket for each of a few models, which go to the end of its own. O(1)."""
+        lines = self._lines.get(client)
+        if lines is None:
             return []
-        lines = [ring[client] for ring in self._rings.values() if client in ring]
-        return [next(iter(line)) for line in lines]
+        found = [next(iter(line)) for line in islice(lines.values(), _MODELS)]
+        if len(lines) > _MODELS:
+            for ticket in found:
+                lines.move_to_end(ticket.model)
+        return found
 
     def offers(self, worker: WorkerId, its: Serving, *, newest: bool = False) -> list[Ticket]:
-        """What `worker` could take: a ticket of each of a few clients, which go to the ring's end.
+        """What `worker` could take: a ticket of each of a few clients for a few models, which go to the end.
 
-        At least one if there is any. O(models that somebody waits for + tickets that have moved).
+        At least one if there is any. O(models that engines list + tickets that have moved).
         """
-        offered = []
-        for model, ring in self._rings.items():
-            if its.serves(model):
-                for client in [client for client, _ in zip(ring, range(_LOOKS), strict=False)]:
-                    line = ring[client]
-                    offered.append(next(reversed(line)) if newest else next(iter(line)))
-                    ring.move_to_end(client)
+        offered, rings = [], self._rings
+        models = list(islice((model for model in rings if its.serves(model)), _MODELS))
+        for model in models:
+            ring = rings[model]
+            for client in list(islice(ring, _LOOKS)):
+                line = ring[client]
+                offered.append(next(reversed(line)) if newest else next(iter(line)))
+                ring.move_to_end(client)
+            if len(rings) > _MODELS:
+                rings.move_to_end(model)
         for ticket in self._moved:
             if worker not in ticket.tried and its.serves(ticket.model):
                 offered.append(ticket)
                 break
         return offered
+
+    def _close(
+        self, model: str | None, ring: OrderedDict[ClientId, _Line], client: ClientId
+    ) -> None:
+        """None of the client's wait for that model."""
+        del ring[client]
+        if not ring:
+            del self._rings[model]
+        lines = self._lines[client]
+        del lines[model]
+        if not lines:
+            del self._lines[client]

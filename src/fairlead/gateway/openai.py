@@ -16,6 +16,8 @@ from fairlead.gateway.surface import Surface
 # What a socket takes without a copy being made first.
 Buffer = bytes | memoryview
 
+# Of a model's name; as a label and in logs it outlives its request.
+_MAX_MODEL_LEN = 256
 # OpenAI's limit on the answers to one prompt; an engine that allows more will say so.
 _MAX_CHOICES = 128
 # Parts a prompt in the index; cannot occur in a model's name or a role as the engines accept them.
@@ -66,6 +68,8 @@ def read_call(body: bytes, surface: Surface) -> Call:
     model, user, stream = document.get("model"), document.get("user"), document.get("stream")
     if model is not None and not isinstance(model, str):
         raise _wrong("model", "a string")
+    if model is not None and len(model) > _MAX_MODEL_LEN:
+        raise _wrong("model", f"a name of {_MAX_MODEL_LEN} characters at most")
     if user is not None and not isinstance(user, str):
         raise _wrong("user", "a string")
     if stream is not None and not isinstance(stream, bool):

@@ -118,6 +118,7 @@ def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
         (chat(messages=[{"role": "user"}] * 4097), "messages"),
         (chat(messages=[{"role": "user", "content": [{}] * 4097}]), "messages[0].content"),
         (chat(model=5), "model"),
+        (chat(model="m" * 257), "model"),
         (chat(stream="yes"), "stream"),
         (chat(stream_options=True), "stream_options"),
         (chat(max_tokens="many"), "max_tokens"),

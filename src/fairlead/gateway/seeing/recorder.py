@@ -74,6 +74,7 @@ class Recorder:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._label = dispatcher.ledger.label
+        self._workers = dispatcher.workers
         self._models: dict[str | None, OfModel] = {}
         self._clients: dict[ClientId, OfClient] = {}
         # Those of whom a request ended since the last tick.
@@ -82,7 +83,7 @@ class Recorder:
 
     def ended(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
         """`ticket` is settled, and its caller has been told `status`. O(1)."""
-        model = self._models.get(ticket.model) or self._of_model(ticket.model)
+        model = self._models.get(ticket.model) or self._of_model(ticket.model, status)
         client = self._clients.get(ticket.request.client) or self._of_client(ticket.request.client)
         self.lately[client.name] = client
         model.codes[status] = model.codes.get(status, 0) + 1
@@ -114,7 +115,7 @@ class Recorder:
 
     def refused(self, status: int) -> None:
         """A request to an engine's path was refused before any engine was thought of."""
-        codes = self._of_model(None).codes
+        codes = self._of_model(None, status).codes
         codes[status] = codes.get(status, 0) + 1
 
     def tick(self) -> None:
@@ -141,10 +142,17 @@ class Recorder:
         """The most seen there so far. O(1)."""
         return self.largest.setdefault(worker, Largest())
 
-    def _of_model(self, name: str | None) -> OfModel:
-        if name not in self._models and len(self._models) >= MAX_MODELS:
-            name = OTHER
+    def _of_model(self, name: str | None, status: int) -> OfModel:
+        """Those that no engine lists or has answered for are what a caller has made up: all are one."""
+        if name not in self._models:
+            exists = name is None or status == 200 or self._is_listed(name)
+            if not exists or len(self._models) >= MAX_MODELS:
+                name = OTHER
         return self._models.setdefault(name, OfModel())
+
+    def _is_listed(self, name: str) -> bool:
+        lists = [worker.models for worker in self._workers.values()]
+        return any(models is not None and name in models for models in lists)
 
     def _of_client(self, name: ClientId) -> OfClient:
         """The ledger says which clients have a name of their own: the two must agree."""

@@ -1,6 +1,6 @@
 """What is kept of requests that have ended, and how Prometheus reads it."""
 
-from tests.unit.gateway.seeing.watched import WORKER, Times, Watched
+from tests.unit.gateway.seeing.watched import WORKER, Watched
 
 from fairlead.dispatch import Usage
 from fairlead.gateway.seeing.histogram import Histogram
@@ -42,14 +42,26 @@ def test_a_request_is_found_in_every_metric_about_it():
 
 def test_a_failure_counts_as_one_and_is_in_no_length():
     watched = Watched()
-    ticket = watched.arrive("a")
-    watched.dispatcher.refused(ticket)
-    watched.recorder.ended(ticket, Times(first_s=0.0), status=502, now_s=12.0)
+    watched.dispatcher.worker_up(WORKER, models=["m"])
+    watched.fail(watched.arrive("a"), status=502)
     read = watched.read()
 
     assert read["fairlead_request_error_total", "502", "m"] == 1
     assert read["fairlead_request_duration_seconds_count", "m"] == 1
     assert read["fairlead_request_input_tokens_count", "m"] == 0
+
+
+def test_a_model_that_a_caller_made_up_is_no_label():
+    """Where no engine lists its models, the names are the callers' alone until one is answered for."""
+    watched = Watched()
+    watched.finish(watched.arrive("a", model="real"))
+    for number in range(3):
+        watched.fail(watched.arrive("a", model=f"made-up-{number}"), status=404)
+    watched.fail(watched.arrive("a", model="real"), status=404)
+    read = watched.read()
+
+    codes = {key[1:]: value for key, value in read.items() if key[0] == "fairlead_request_total"}
+    assert codes == {("200", "real"): 1, ("404", "real"): 1, ("404", "other"): 3}
 
 
 def test_callers_cannot_make_labels_without_end():

@@ -59,6 +59,10 @@ class Watched:
         self.dispatcher.finished(ticket, Usage(50, output_len, 32))
         self.recorder.ended(ticket, Times(), status=200, now_s=now_s)
 
+    def fail(self, ticket: Ticket, *, status: int) -> None:
+        self.dispatcher.refused(ticket)
+        self.recorder.ended(ticket, Times(first_s=0.0), status=status, now_s=12.0)
+
     def read(self) -> dict[tuple[str, ...], float]:
         return {
             (sample.name, *sample.labels.values()): sample.value
