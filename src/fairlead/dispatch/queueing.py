@@ -85,6 +85,10 @@ class Queueing(Binding):
         self.changed(name)
         return [ticket for ticket in self.late if not self._fleet.untried(ticket)]
 
+    def limit(self, queue_size: int) -> None:
+        """So many of a client may wait from now on. O(1)."""
+        self.rules = replace(self.rules, queue_size=queue_size)
+
     def change_weights(self, weights: Weights) -> None:
         """Other shares from now on, and no debts. O(tickets)."""
         self.rules = replace(self.rules, weights=weights)

@@ -169,9 +169,11 @@ class Intake:
             self._tokenizer.submit(partial(self._tokenizer.continued, prompt, answer), remember)
 
     def change(self, settings: GatewaySettings, identity: Identity) -> None:
-        """Go on by other settings and keys."""
+        """Go on by other settings and keys. What waits already keeps its place and its time."""
         self._identity = identity
         self._timeout_s = settings.request_timeout_secs
+        self._queue_timeout_s = settings.queue_timeout_secs
+        self._dispatcher.queueing.limit(settings.queue_size)
 
     @property
     def count(self) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fairlead.errors import ConfigError
-from tests.e2e.gateway.scripts import good
-from tests.e2e.gateway.world import World, play
+from tests.e2e.gateway.scripts import chat, good, hang
+from tests.e2e.gateway.world import CHAT, World, eventually, play
 
 
 def apply(world: World, **changes: Any) -> None:
@@ -27,6 +27,45 @@ def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> N
         assert (await world.ask(authorization="Bearer other")).status == 200
 
     play(story, good, tenant_api_key=("a:k",))
+
+
+def test_how_many_may_wait_and_how_long_can_change() -> None:
+    """Those that wait already keep their place and their time."""
+
+    async def story(world: World) -> None:
+        dispatcher = world.gateway.dispatcher
+        callers = [await world.connect() for _ in range(4)]
+        for caller in callers[:2]:
+            caller.send(CHAT, chat())
+        await eventually(lambda: len(dispatcher.queueing) == 1)
+        assert (await world.ask()).status == 429
+        apply(world, queue_size=3, queue_timeout_secs=0.1)
+        for caller in callers[2:]:
+            caller.send(CHAT, chat())
+
+        assert [(await caller.reply()).status for caller in callers[2:]] == [503, 503]
+        assert len(dispatcher.queueing) == 1
+        for caller in callers[:2]:
+            caller.reset()
+        await eventually(lambda: not world.gateway._exchanges)
+
+    play(story, hang, queue_size=1, max_engine_requests=1, client_timeout_secs=0.1)
+
+
+def test_all_clients_together_are_limited_before_each() -> None:
+    """Under a load that is too much for everybody nobody's body is parsed, only to be refused."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        caller.send(CHAT, chat())
+        await eventually(lambda: len(world.received()) == 1)
+        assert (await world.ask()).status == 503
+        apply(world, max_concurrent_requests=-1)
+        assert (await world.ask()).status == 429
+        caller.reset()
+        await eventually(lambda: not world.gateway._exchanges)
+
+    play(story, hang, max_concurrent_requests=1, max_client_requests=1)
 
 
 def test_an_engine_that_cannot_be_believed_changes_nothing_else(tmp_path: Path) -> None:

@@ -138,7 +138,11 @@ class Observability(Collector):
 
     def _workers(self) -> Iterator[Metric]:
         named = ["worker"]
-        up = GaugeMetricFamily("fairlead_worker_up", "1 while it takes requests.", labels=named)
+        up = GaugeMetricFamily(
+            "fairlead_worker_up",
+            "1 while its probes are good, also while it drains or its circuit is open.",
+            labels=named,
+        )
         exact = GaugeMetricFamily(
             "fairlead_worker_reports_cached_tokens",
             "1 if the engine reports cached tokens; 0: fair in estimated extend.",

@@ -70,6 +70,17 @@ def calls(page: Callable[[], bytes]) -> int:
     return made
 
 
+def test_an_engine_that_gets_no_requests_is_up_as_its_probes_say() -> None:
+    """Whether it drains, or its circuit is open, has metrics of its own."""
+    made = busy(clients=[], workers=2, requests=0)
+    made.set_taking("http://127.0.0.1:0", taking=False)
+    made.worker_down("http://127.0.0.1:1")
+    told = samples(made)
+
+    assert told["fairlead_worker_up", ("http://127.0.0.1:0",)] == 1
+    assert told["fairlead_worker_up", ("http://127.0.0.1:1",)] == 0
+
+
 def test_a_scrape_holds_nobody_up() -> None:
     """As many clients as are kept by name, all of which have been on each of eight engines."""
     clients = [f"client-{n}" for n in range(1000)]
