@@ -11,12 +11,12 @@ class Engine:
     """It serves these, None: any; and how often that was asked."""
 
     def __init__(self, *models: str) -> None:
-        self.models = models
+        self.models = frozenset(models) or None
         self.asked = 0
 
     def serves(self, model: str | None) -> bool:
         self.asked += 1
-        return not self.models or model in self.models
+        return model is None or self.models is None or model in self.models
 
 
 def ticket(client: str, model: str, order: int) -> Ticket:
@@ -56,6 +56,18 @@ def test_an_engine_is_offered_what_it_serves_wherever_that_stands() -> None:
     assert last.model is not None
 
     assert room.offers("w", Engine(last.model)) == [last]
+    some = {tickets[number].model or "" for number in range(0, MANY, 2)}  # more than are looked at
+    assert [each.model in some for each in room.offers("w", Engine(*some))] == [True] * _MODELS
+
+
+def test_models_that_it_does_not_serve_are_not_looked_through() -> None:
+    room, tickets = full()
+    engine, anything = Engine("m7", "m3", "unasked"), ticket("a", "", MANY)
+    anything.model = None
+    room.add(anything)
+
+    assert room.offers("w", engine) == [anything, tickets[3], tickets[7]]
+    assert engine.asked == 0
 
 
 def test_all_that_a_client_waits_for_has_its_turn() -> None:

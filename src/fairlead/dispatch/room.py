@@ -20,6 +20,11 @@ _Line = OrderedDict[Ticket, None]
 class Serving(Protocol):
     """Says what a worker can do."""
 
+    @property
+    def models(self) -> frozenset[str] | None:
+        """What it lists; None: anything may go there."""
+        ...
+
     def serves(self, model: str | None) -> bool:
         """Whether a request for `model` may go there."""
         ...
@@ -110,11 +115,10 @@ class Room:
     def offers(self, worker: WorkerId, its: Serving, *, newest: bool = False) -> list[Ticket]:
         """What `worker` could take: a ticket of each of a few clients for a few models, which go to the end.
 
-        At least one if there is any. O(models that engines list + tickets that have moved).
+        At least one if there is any. O(models that the worker lists + tickets that have moved).
         """
         offered, rings = [], self._rings
-        models = list(islice((model for model in rings if its.serves(model)), _MODELS))
-        for model in models:
+        for model in self._served(its):
             ring = rings[model]
             for client in list(islice(ring, _LOOKS)):
                 line = ring[client]
@@ -127,6 +131,19 @@ class Room:
                 offered.append(ticket)
                 break
         return offered
+
+    def _served(self, its: Serving) -> list[str | None]:
+        """Up to so many models that it serves and somebody waits for, those in front in the ring of models.
+
+        Callers may have named thousands that it does not serve, where another engine does not list its own.
+        """
+        rings, listed = self._rings, its.models
+        if listed is not None and len(listed) < len(rings):
+            found: list[str | None] = [None] if None in rings else []
+            found += sorted(model for model in listed if model in rings)
+            if len(found) <= _MODELS:
+                return found
+        return list(islice((model for model in rings if its.serves(model)), _MODELS))
 
     def _close(
         self, model: str | None, ring: OrderedDict[ClientId, _Line], client: ClientId
