@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.wire.hearing import Hearing
 from tests.wire.parsing import Parsing
 
-from fairlead.gateway.chunks import whole_chunks
+from fairlead.gateway.chunks import one_chunk, whole_chunks
 from fairlead.gateway.repeated import Remembered
 from fairlead.gateway.upstream import Engine
 
@@ -100,6 +100,19 @@ def test_whole_chunks_are_what_the_parser_takes_them_for(data: list[bytes]) -> N
         reader = Hearing(remembers=False)
         reader.data_received(STREAM + b"".join(data))
         assert (reader.heard[1], reader.heard[2:] == ["end"]) == came
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"5", b"5\r\n", b"5\r\nhello", b"5\r\nhell\r\n", b"5\r\nhello\r\n\r\n",
+        b"5\r\nhello\r\n0\r\n\r\n", b"5\r\nhelloXX", b"4\r\nhello\r\n", b"05\r\nhello\r\n",
+        b"5;x\r\nhello\r\n", b"0\r\n\r\n", b"\r\nhello\r\n",
+    ],
+)  # fmt: skip
+def test_what_is_not_just_one_usual_chunk_is_none(data: bytes) -> None:
+    assert one_chunk(data) == b""
+    assert one_chunk(b"5\r\nhello\r\n") == b"hello"
 
 
 @pytest.mark.parametrize("answer", [whole(b"hello"), chunked(b"data: 1\n\n", b"data: 2\n\n")])
