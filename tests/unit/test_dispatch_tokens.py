@@ -2,7 +2,7 @@
 
 from array import array
 
-from fairlead.core.blocked_tokens import BLOCK_LEN, TOKEN_BYTES, BlockedTokens
+from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens
 from fairlead.core.request import Request
 from fairlead.core.token_index import Knowledge, TokenIndex
 from fairlead.dispatch import Dispatcher, QueueRules, Ticket, Usage
@@ -12,20 +12,21 @@ PROMPT = BlockedTokens().extended(array("I", range(10 * BLOCK_LEN + 1)).tobytes(
 SECOND_US = 1_000_000
 
 
-def dispatcher(rules: QueueRules | None = None) -> tuple[Dispatcher, TokenIndex]:
-    index = TokenIndex()
+def dispatcher(
+    rules: QueueRules | None = None, block_len: int = BLOCK_LEN
+) -> tuple[Dispatcher, TokenIndex]:
+    index = TokenIndex(block_len=block_len)
     made = Dispatcher(router=D2LPM(quantum=100_000), index=index, rules=rules)
-    made.covered = lambda blocks: blocks * BLOCK_LEN * TOKEN_BYTES
     made.worker_up("w")
     return made, index
 
 
-def send(made: Dispatcher, number: int = 1) -> Ticket:
+def send(made: Dispatcher, number: int = 1, prompt: BlockedTokens = PROMPT) -> Ticket:
     request = Request(
         id=str(number),
         client="a",
-        prompt=PROMPT.reusable,
-        input_len=PROMPT.length,
+        prompt=prompt.reusable,
+        input_len=prompt.length,
         max_tokens=5,
         order=number,
     )
@@ -43,6 +44,16 @@ def test_blocks_are_as_many_tokens_as_they_have() -> None:
     known(index, 3)
     ticket = send(made)
     assert (ticket.matched_len, ticket.extend_len) == (3 * BLOCK_LEN, 7 * BLOCK_LEN + 1)
+
+
+def test_a_block_is_as_long_as_the_index_was_told() -> None:
+    made, index = dispatcher(block_len=4)
+    prompt = BlockedTokens(block_len=4).extended(array("I", range(41)).tobytes())
+    index.learn("w", Knowledge.COMPLETE)
+    for block in prompt.chunks[:3]:
+        index.confirm("w", block)
+    ticket = send(made, prompt=prompt)
+    assert (ticket.matched_len, ticket.extend_len) == (3 * 4, 41 - 3 * 4)
 
 
 def test_the_error_of_an_estimate_is_what_the_engine_said_less_what_was_thought() -> None:

@@ -100,6 +100,10 @@ class ChunkIndex:
         for chunk in self._recency.pop(worker):
             self._holders.release(chunk, bit)
 
+    def covered(self, chunks: int) -> int:
+        """Bytes of text in the first so many chunks. O(1)."""
+        return chunks_len(chunks)
+
     def match(self, chunks: Sequence[Unit]) -> Matches:
         """How many leading chunks each worker holds. Changes no answer. O(longest match)."""
         return self._holders.match(chunks)

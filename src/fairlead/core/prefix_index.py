@@ -18,6 +18,10 @@ class PrefixIndex(Protocol):
         """`worker` is gone with all it had."""
         ...
 
+    def covered(self, units: int, /) -> int:
+        """Bytes of the text, or of the tokens, that the first `units` units of a prompt stand for."""
+        ...
+
     def match(self, units: Sequence[Unit], /) -> Matches:
         """How many leading units each worker holds. Changes no answer."""
         ...

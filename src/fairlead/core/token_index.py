@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Protocol
 
+from fairlead.core.blocked_tokens import BLOCK_LEN, TOKEN_BYTES
 from fairlead.core.holders import Holders
 from fairlead.core.matches import Matches
 from fairlead.core.request import Unit, WorkerId
@@ -78,9 +79,10 @@ class TokenIndex:
     The caller bounds what is confirmed. Time stands still between two calls of `advance`.
     """
 
-    def __init__(self, *, capacity: int = 32_768) -> None:
+    def __init__(self, *, capacity: int = 32_768, block_len: int = BLOCK_LEN) -> None:
         assert capacity >= 1, capacity
         self._capacity = capacity
+        self._block_bytes = block_len * TOKEN_BYTES
         self._now_us = 0
         self._caches: dict[WorkerId, _Cache] = {}
         self._holders = Holders()
@@ -115,6 +117,10 @@ class TokenIndex:
             listener.worker_dropped(worker)
 
     # -- what is asked
+
+    def covered(self, blocks: int) -> int:
+        """Bytes of the tokens in the first so many blocks. O(1)."""
+        return blocks * self._block_bytes
 
     def match(self, blocks: Sequence[Unit]) -> Matches:
         """How many leading blocks each worker holds, in whole blocks of its engine's.

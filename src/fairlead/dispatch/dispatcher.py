@@ -63,15 +63,6 @@ class Dispatcher:
         if isinstance(index, ChunkIndex | TokenIndex):
             index.follow(self)
 
-    @property
-    def covered(self) -> Callable[[int], int]:
-        """Bytes of text that the first so many units of a prompt cover."""
-        return self.placing.covered
-
-    @covered.setter
-    def covered(self, covered: Callable[[int], int]) -> None:
-        self.placing.covered = covered
-
     # -- requests
 
     def reserve(self, client: ClientId) -> None:

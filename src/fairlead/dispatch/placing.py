@@ -1,9 +1,8 @@
 """A ticket's engine: the router decides, the prefix index says who has cached what of the prompt."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from fairlead.core.blocked_tokens import TOKEN_BYTES
-from fairlead.core.chunk_index import chunks_len
 from fairlead.core.matches import Level, Matches
 from fairlead.core.prefix_index import PrefixIndex
 from fairlead.core.protocols import Router
@@ -19,8 +18,6 @@ class Placing:
         self.router = router
         self.index = index
         self.scale = TokenScale()
-        # Bytes of text that the first so many units of a prompt cover.
-        self.covered: Callable[[int], int] = chunks_len
 
     def matches(self, ticket: Ticket) -> Matches:
         """How many tokens of the prompt each worker has. O(chunks of the prompt)."""
@@ -35,7 +32,7 @@ class Placing:
 
     def tokens(self, ticket: Ticket, depth: int) -> int:
         """The tokens in the first `depth` units of the prompt, the last of which is never cached."""
-        length = self.covered(depth)
+        length = self.index.covered(depth)
         tokens = self.scale.tokens(length) if ticket.text_len else length // TOKEN_BYTES
         return min(tokens, ticket.request.input_len - 1)
 

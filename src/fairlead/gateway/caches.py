@@ -7,8 +7,7 @@ the engines' KV events make true where they publish them.
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
-from fairlead.core.blocked_tokens import TOKEN_BYTES
-from fairlead.core.chunk_index import ChunkIndex, chunks_len
+from fairlead.core.chunk_index import ChunkIndex
 from fairlead.core.request import WorkerId
 from fairlead.core.token_index import TokenIndex
 from fairlead.errors import ConfigError
@@ -35,7 +34,7 @@ class Caches:
                 )
             self.index = ChunkIndex(capacity=settings.max_tree_size)
             return
-        self.index = TokenIndex(capacity=settings.max_tree_size)
+        self.index = TokenIndex(capacity=settings.max_tree_size, block_len=settings.block_size)
         self.tokenizer = Tokenizer(
             settings.tokenizer, block_len=settings.block_size, is_adapter=is_adapter
         )
@@ -44,12 +43,6 @@ class Caches:
     def tokens(self) -> TokenIndex | None:
         """The index, if it is one of tokens."""
         return self.index if isinstance(self.index, TokenIndex) else None
-
-    def covered(self, units: int) -> int:
-        """How many bytes of text, or of tokens, the first `units` units of a prompt stand for."""
-        if self.tokenizer is None:
-            return chunks_len(units)
-        return units * self._settings.block_size * TOKEN_BYTES
 
     def start(self) -> None:
         """Hear the events of each engine that is up from now on; on the running loop."""

@@ -68,7 +68,6 @@ class Gateway:
             rules=queue_rules(settings, weights),
             on_ready=self._send,
         )
-        self.dispatcher.covered = self._caches.covered
         self._workers = Workers(dispatcher=self.dispatcher, move=self._move, settings=settings)
         self._loads = Loads(
             dispatcher=self.dispatcher,

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairlead.core.blocked_tokens import BlockedTokens, chain_start
+from fairlead.core.blocked_tokens import TOKEN_BYTES, BlockedTokens, chain_start
 from fairlead.errors import ConfigError
+from fairlead.gateway.caches import Caches
 from fairlead.gateway.openai import Call, read_call
+from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface.chat import CHAT
 from fairlead.gateway.surface.completions import COMPLETIONS
 from fairlead.gateway.tokenizer import Tokenizer
@@ -141,3 +143,17 @@ def test_a_template_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="chat template") as refused:
         Tokenizer(folder_with(tmp_path, "{% for %}"))
     assert "\n" not in str(refused.value)
+
+
+def test_prompts_and_index_have_blocks_of_the_length_that_is_set(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path)
+    for block_len in (4, 32):
+        caches = Caches(
+            GatewaySettings(tokenizer=folder, block_size=block_len), is_adapter=lambda _: False
+        )
+        assert caches.tokenizer is not None
+        call = read_call(b'{"model": "m", "prompt": [%b1]}' % (b"0, " * 64), COMPLETIONS)
+        prompt = caches.tokenizer.prompt(call)
+        assert len(prompt.chunks) == 65 // block_len
+        assert caches.index.covered(len(prompt.chunks)) == 64 * TOKEN_BYTES
+        caches.tokenizer.close()
