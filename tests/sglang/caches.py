@@ -44,9 +44,11 @@ class RealCache:
         self.tree = {"radix": RadixCache, "unified": UnifiedRadixCache}[kind](params)
         self._allocator = allocator
 
-    def insert(self, tokens: Sequence[int], extra_key: str | None = None) -> None:
+    def insert(
+        self, tokens: Sequence[int], extra_key: str | None = None, salt: str | None = None
+    ) -> None:
         """What a finished request leaves behind."""
-        key = RadixKey(array("q", tokens), extra_key)
+        key = RadixKey(array("q", tokens), extra_key, cache_salt=salt)
         slots = self._allocator.alloc(-(-len(tokens) // self.page_len) * self.page_len)
         self.tree.insert(InsertParams(key=key, value=slots[: len(tokens)]))
 

@@ -1,15 +1,21 @@
 """What is known of SGLang's tree is what SGLang itself would find, after whatever happened to it."""
 
+from array import array
+from itertools import chain
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.unified_cache import tree_core_registry as registry
 
 from fairlead.core.request import Request
 from fairlead.core.runs import Runs
 from fairlead.core.watch import waiting_index
 from fairlead.engines.sglang.prompts import Namespace, to_units
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, choose_core
+from fairlead.engines.sglang.python_nodes import PythonNodes
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, RustNodes, choose_core
 from fairlead.engines.sglang.tree import EngineTree
 from fairlead.errors import ConfigError
 from tests.sglang.caches import RealCache
@@ -29,8 +35,10 @@ def followed(cache: RealCache, **more: object) -> EngineTree:
     return EngineTree(cache.tree, **settings)  # type: ignore[arg-type]
 
 
-# Few tokens and short stretches of them, so that prompts part at every place there is.
-PROMPTS = st.lists(st.integers(0, 2), min_size=1, max_size=12)
+# Few tokens and short stretches of them, so that prompts part at every place there is; pages of four, so
+# that they have some in common.
+PIECES = st.sampled_from([(0,), (1,), (2,), (0, 0, 0, 0), (0, 0, 0, 1), (1, 1, 1, 1)])
+PROMPTS = st.lists(PIECES, min_size=1, max_size=6).map(lambda pieces: [*chain(*pieces)])
 NAMESPACES = st.sampled_from([None, "adapter"])
 CHANGES = st.lists(
     st.one_of(
@@ -92,6 +100,118 @@ def test_asking_changes_nothing(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_that_leaves_a_node_in_its_midst_does_not_go_on_below_it(kind):
+    cache = real_cache(kind)
+    tree = followed(cache)
+    cache.insert([1, 2, 3, 5])
+    cache.insert([1, 2, 3, 6])
+
+    assert [tree.match_len(prompt) for prompt in ((1, 5), (1, 2, 6), (1, 2, 3, 6))] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("page_len", [1, 4])
+def test_what_was_asked_last_is_asked_again_when_something_has_changed(kind, page_len):
+    cache = real_cache(kind, page_len)
+    tree = followed(cache)
+    prompt = tree.units([1, 2, 3, 4] * 3, None, None)  # type: ignore[arg-type]
+    assert tree.match(prompt) == (None, 0)
+
+    cache.insert([1, 2, 3, 4] * 2)
+    assert tree.match(prompt) == (None, 8 // page_len)
+
+    cache.evict(8)
+    assert tree.match(prompt) == (None, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_salt_has_a_cache_of_its_own_and_an_empty_one_is_none(kind):
+    cache = real_cache(kind)
+    tree = followed(cache)
+    cache.insert([1, 2, 3], salt="s")
+    cache.insert([1, 2])
+
+    found = [
+        tree.match(tree.units([1, 2, 3], None, salt))[1]  # type: ignore[arg-type]
+        for salt in ("s", "other", None, "")
+    ]
+
+    assert found == [3, 0, 2, 2]
+
+
+def test_of_the_tree_in_rust_nothing_is_kept_of_what_has_left_it():
+    """8 bytes a token of whatever was cached once; and numbers of nodes are given anew after a reset."""
+    cache = real_cache("rust")
+    tree = followed(cache)
+    assert isinstance(tree._nodes, RustNodes)
+    for first in range(5):
+        cache.insert([first, 7, 8])
+        cache.insert([first, 7, 9])
+    assert len(tree._nodes._stretches) >= 10
+
+    cache.evict(12)
+    assert 0 < len(tree._nodes._stretches) < 10
+    cache.evict(1000)
+    assert not tree._nodes._stretches
+
+    cache.insert([1, 2, 3])
+    cache.tree.reset()
+    assert not tree._nodes._stretches
+
+
+class Node(SimpleNamespace):
+    """One of a tree in Python, as far as it is read."""
+
+
+def of_python(**more: object) -> tuple[PythonNodes, SimpleNamespace, list[object]]:
+    """A core with a host cache, our view of it, and what that tells."""
+    told: list[object] = []
+    tree = SimpleNamespace(
+        page_len=1,
+        changes=lambda: True,
+        grew=lambda path: told.append(("grew", path.length)),
+        shrank=lambda path, before: told.append(("shrank", path.length, before)),
+    )
+    events = SimpleNamespace(
+        **{f"record_{name}": lambda *_, **__: None for name in ("store", "remove", "all_cleared")}
+    )
+    root = Node(children={}, parent=None, evicted=False, key=RadixKey(array("q")))
+    core = SimpleNamespace(kv_events=events, root_node=root, is_eagle=False, **more)
+    return PythonNodes(core, tree), core, told
+
+
+def below(parent: Node, *tokens: int, evicted: bool = False) -> Node:
+    key = RadixKey(array("q", tokens))
+    node = Node(children={}, parent=parent, evicted=evicted, key=key)
+    parent.children[key.child_key_at(0, 1)] = node
+    return node
+
+
+def test_what_is_on_the_host_only_is_not_counted():
+    nodes, core, _ = of_python()
+    below(below(core.root_node, 1, 2), 3, evicted=True)
+
+    assert nodes.match_len(RadixKey(array("q", [1, 2, 3]))) == 2
+
+
+@pytest.mark.parametrize(("medium", "is_told"), [(None, True), ("GPU", True), ("CPU", False)])
+def test_only_what_comes_to_the_device_and_leaves_it_is_told(medium, is_told):
+    _, core, told = of_python()
+    node = below(below(core.root_node, 1, 2), 3)
+
+    core.kv_events.record_store(node, medium)
+    core.kv_events.record_remove(node, medium)
+
+    assert told == [("grew", 3), ("shrank", 3, 2)] * is_told
+
+
+def test_with_pairs_of_tokens_the_order_is_not_exact():
+    for is_eagle in (False, True):
+        cache = RealCache("unified", is_eagle=is_eagle)
+        assert followed(cache).is_exact == (not is_eagle)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_emptied_cache_is_told_to_those_who_wait(kind):
     told = []
     cache = real_cache(kind)
@@ -137,12 +257,25 @@ def test_a_cache_that_keeps_to_itself_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("tree_components", (0, 1)), ("is_eagle", True), ("begin_insert", None)]
+    ("name", "value"),
+    [
+        ("tree_components", (0, 1)),
+        ("is_eagle", True),
+        ("begin_insert", None),
+    ],
 )
 def test_a_tree_in_rust_that_cannot_be_followed_is_refused(name, value):
     """Another version may do it otherwise; an operator may ask for Rust with sliding windows."""
     cache = real_cache("rust")
     setattr(cache.tree.tree_core, name, value)
+
+    with pytest.raises(ConfigError, match="rust cannot be followed"):
+        followed(cache)
+
+
+def test_a_tree_in_rust_with_a_host_cache_is_refused(monkeypatch):
+    cache = real_cache("rust")
+    monkeypatch.setattr(type(cache.tree.tree_core), "enable_hicache", True)
 
     with pytest.raises(ConfigError, match="rust cannot be followed"):
         followed(cache)

@@ -1,0 +1,176 @@
+"""What our scheduler and adder do of themselves, by SGLang's own classes with nothing behind them."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from sglang.srt.managers.io_struct import AbortReq
+from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder
+from sglang.srt.managers.scheduler import Scheduler as StockScheduler
+
+from fairlead.engines.sglang import versions
+from fairlead.engines.sglang.adder import FairAdder
+from fairlead.engines.sglang.queue import FairQueue
+from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, PYTHON
+from fairlead.engines.sglang.scheduler import FairScheduler, take_over
+
+SEATS = 4
+
+
+def request(lora_id: str | None = None, *, is_over: bool = False) -> SimpleNamespace:
+    kv = SimpleNamespace(holds_kv=False)
+    return SimpleNamespace(lora_id=lora_id, finished=lambda: is_over, kv=kv)
+
+
+def batch_of(*reqs: object) -> SimpleNamespace:
+    return SimpleNamespace(reqs=list(reqs), batch_is_full=False, is_empty=lambda: not reqs)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "added", "running", "is_room", "is_full"),
+    [
+        (AddReqResult.CONTINUE, 0, 0, True, False),
+        (AddReqResult.CONTINUE, 1, SEATS - 2, True, False),
+        (AddReqResult.CONTINUE, 1, SEATS - 1, False, True),
+        (AddReqResult.OTHER, 1, 1, False, False),
+        (AddReqResult.NO_TOKEN, 1, 0, False, True),
+        (AddReqResult.NO_TOKEN, 0, 1, False, True),
+        # Nobody would leave an empty engine, and so nobody would ever be looked at again.
+        (AddReqResult.NO_TOKEN, 0, 0, False, False),
+    ],
+)
+def test_there_is_room_as_sglang_s_walk_itself_would_find(
+    verdict, added, running, is_room, is_full
+):
+    scheduler = object.__new__(FairScheduler)
+    scheduler.get_num_allocatable_reqs = lambda running_bs, **_: SEATS - running_bs
+    batch = batch_of(*(request() for _ in range(running)))
+    adder = SimpleNamespace(
+        running_batch=batch,
+        can_run_list=[request() for _ in range(added)],
+        budget_state=lambda: verdict,
+    )
+
+    assert (scheduler.has_room(adder), batch.batch_is_full) == (is_room, is_full)
+
+
+def test_who_is_retracted_first_is_last_in_the_order_and_the_others_stay_in_sglang_s():
+    """SGLang pops from the end."""
+    scheduler = object.__new__(FairScheduler)
+    reqs = [request() for _ in range(5)]
+    scheduler._line = SimpleNamespace(victims=lambda running, _: [running[2], running[0]])
+
+    assert scheduler._retraction_order(lambda _: [4, 3, 2, 1, 0], reqs) == [4, 3, 1, 0, 2]
+
+
+def test_an_adapter_s_slot_is_held_by_who_runs_or_was_just_added():
+    scheduler = object.__new__(FairScheduler)
+    adder = SimpleNamespace(
+        can_run_list=[request("added")],
+        running_batch=batch_of(request("runs"), request("ended", is_over=True), request()),
+    )
+
+    held = [
+        scheduler.holds_slot(adder, request(each))
+        for each in ("added", "runs", "ended", "none", None)
+    ]
+
+    assert held == [True, True, False, False, True]
+
+
+@pytest.fixture
+def told(monkeypatch) -> tuple[FairScheduler, list[object]]:
+    """A scheduler of which only the line is there, and what that was told."""
+    heard: list[object] = []
+    for name in ("send_abort_output", "process_batch_result"):
+        monkeypatch.setattr(StockScheduler, name, lambda *_: heard.append("stock"), raising=False)
+    scheduler = object.__new__(FairScheduler)
+    scheduler.__dict__["_line"] = SimpleNamespace(
+        leave=heard.append, emitted=heard.extend, adopt=heard.extend, is_walk_expected=False
+    )
+    scheduler._writes_metrics = False
+    return scheduler, heard
+
+
+def test_who_is_aborted_leaves_the_line_after_sglang_has_said_so(told):
+    scheduler, heard = told
+
+    scheduler.send_abort_output(None, "aborted")
+
+    assert heard == ["stock", "aborted"]
+
+
+def test_each_batch_is_told_to_the_line_when_its_result_is_there(told):
+    scheduler, heard = told
+    mode = SimpleNamespace(is_extend=lambda: False)
+
+    scheduler.process_batch_result(SimpleNamespace(forward_mode=mode, reqs=["a", "b"]), None)
+
+    assert heard == ["stock", "a", "b"]
+
+
+def test_a_list_made_anew_is_a_queue_of_ours_again(told):
+    scheduler, heard = told
+
+    scheduler.waiting_queue = ["a", "b"]
+
+    assert type(scheduler.waiting_queue) is FairQueue
+    assert heard == ["a", "b"]
+
+
+@pytest.mark.parametrize("is_added", [True, False])
+def test_only_who_was_added_is_admitted(monkeypatch, is_added):
+    """Whatever SGLang's verdict is: a chunk is added with the word that nothing more fits."""
+    admitted: list[object] = []
+    adder = object.__new__(FairAdder)
+    adder.can_run_list, adder._line = [], SimpleNamespace(admitted=admitted.append)
+
+    def add_one_req(self: FairAdder, req: object) -> AddReqResult:
+        self.can_run_list += [req] * is_added
+        return AddReqResult.OTHER
+
+    monkeypatch.setattr(PrefillAdder, "add_one_req", add_one_req)
+
+    assert adder.add_one_req("req") is AddReqResult.OTHER
+    assert admitted == ["req"] * is_added
+
+
+@pytest.mark.parametrize("flag", ["enable_hierarchical_cache", "enable_lmcache", "another"])
+def test_with_a_host_cache_sglang_takes_the_tree_in_python(monkeypatch, flag):
+    """Of the one in Rust it is not seen what leaves the device for the host."""
+    monkeypatch.setenv(CORE_VARIABLE, "")  # so that what is set in the test does not stay
+    monkeypatch.delenv(CORE_VARIABLE)
+    given = {"schedule_policy": "dlpm", "disaggregation_mode": "null", flag: True}
+
+    take_over(object.__new__(StockScheduler), SimpleNamespace(**given))
+
+    assert os.environ[CORE_VARIABLE] == (OURS if flag == "another" else PYTHON)
+
+
+# -- SGLang 0.5.20 to 0.5.22 ------------------------------------------------------------------------
+
+
+def test_of_what_is_sent_to_the_tokenizer_only_aborts_of_requests_are_ends(monkeypatch):
+    monkeypatch.delattr(StockScheduler, "send_abort_output", raising=False)
+    sent, ended = [], []
+    sender = SimpleNamespace(send_output=lambda output, of: sent.append((output, of)))
+    scheduler = SimpleNamespace(ipc_channels=SimpleNamespace(send_to_tokenizer=sender))
+    req, abort = object.__new__(Req), AbortReq(rid="r")
+
+    versions.hear_aborts(scheduler, ended.append)
+    told = [(abort, req), (abort, None), ("output", req)]
+    for output, of in told:
+        sender.send_output(output, of)
+
+    assert sent == told
+    assert ended == [req]
+
+
+def test_where_no_method_makes_the_adder_its_name_in_the_module_does(monkeypatch):
+    monkeypatch.delattr(StockScheduler, "get_prefill_adder_class", raising=False)
+    monkeypatch.setattr(versions.module, "PrefillAdder", PrefillAdder)
+
+    versions.use_adder(ours := object)  # type: ignore[arg-type]
+
+    assert versions.module.PrefillAdder is ours
