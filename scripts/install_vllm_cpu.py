@@ -32,6 +32,10 @@ LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
 DISK_NEEDED = 6 * 10**9  # bytes: 4.5 GB installed, the rest is pip's work space
 HEARTBEAT_S = 30.0  # a line this often where there is no terminal to draw on
 LOG_TAIL = 1 << 16  # bytes looked back for news: pip repeats its warnings by the dozen
+# What it says of old packages is its last word while it unpacks a hundred new ones.
+NO_NEWS = re.compile(
+    r"WARNING|\s+(Attempting uninstall|Found existing|Uninstalling|Successfully uninst)"
+)
 
 
 class InstallError(Exception):
@@ -268,7 +272,7 @@ def last_line(log: Path) -> str:
         lines = file.read().decode(errors="replace").split("\n")
     # Where the tail begins inside a line, nobody can say whether that one is a warning.
     whole = lines[1:] if start else lines
-    news = (line.strip() for line in reversed(whole) if not line.startswith("WARNING"))
+    news = (line.strip() for line in reversed(whole) if not NO_NEWS.match(line))
     return next(filter(None, news), "")
 
 

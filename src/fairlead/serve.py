@@ -9,6 +9,7 @@ import secrets
 import shlex
 import shutil
 import socket
+import ssl
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -54,12 +55,13 @@ class Service:
     engine_urls: Sequence[str]
     gateway: Child
     folder: Path
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         """Where callers find it."""
         host = f"[{self.host}]" if ":" in self.host else self.host  # an IPv6 address
-        return f"http://{host}:{self.port}"
+        return f"{self.scheme}://{host}:{self.port}"
 
 
 @contextlib.asynccontextmanager
@@ -199,6 +201,7 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> Service:
         engine_urls=urls,
         gateway=make_gateway(settings, api_key=api_key, folder=folder, tell=tell),
         folder=folder,
+        scheme="http" if settings.tls_cert_path is None else "https",
     )
 
 
@@ -225,7 +228,7 @@ def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell:
 
 
 def _gateway_is_ready(settings: GatewaySettings) -> bool:
-    connection = http.client.HTTPConnection(settings.host, settings.port, timeout=PROBE_TIMEOUT_S)
+    connection = _connection_to(settings)
     try:
         connection.request("GET", "/readiness")
         return connection.getresponse().status == 200
@@ -233,6 +236,17 @@ def _gateway_is_ready(settings: GatewaySettings) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _connection_to(settings: GatewaySettings) -> http.client.HTTPConnection:
+    host, port = settings.host, settings.port
+    if settings.tls_cert_path is None:
+        return http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
+    # The certificate is for the names that callers use; who answers here is our own child.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, port, timeout=PROBE_TIMEOUT_S, context=context)
 
 
 def require_free(host: str, port: int) -> None:

@@ -146,6 +146,18 @@ def test_progress_is_what_is_being_installed(script: ModuleType, tmp_path: Path,
     assert script.last_line(log) == ("Collecting torch==2.13.0" if warnings < 500 else "")
 
 
+def test_that_old_packages_went_is_no_progress(script: ModuleType, tmp_path: Path):
+    """It was the last word while a hundred packages were unpacked."""
+    log = tmp_path / "log"
+    log.write_text(
+        "Installing collected packages: setuptools, six\n"
+        "  Attempting uninstall: setuptools\n    Found existing installation: setuptools 65.5.0\n"
+        "    Uninstalling setuptools-65.5.0:\n      Successfully uninstalled setuptools-65.5.0\n"
+    )
+
+    assert script.last_line(log) == "Installing collected packages: setuptools, six"
+
+
 def test_an_unpacked_version_is_whole_or_not_there(
     script: ModuleType, env: Path, monkeypatch: pytest.MonkeyPatch
 ):

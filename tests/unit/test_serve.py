@@ -6,10 +6,13 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import psutil
@@ -275,3 +278,36 @@ def test_the_service_can_listen_on_ipv6(tmp_path: Path):
 def test_a_host_that_does_not_exist_is_said_at_once():
     with pytest.raises(ConfigError, match=r"--host no\.such\.host\.invalid: "):
         serve.require_free("no.such.host.invalid", 0)
+
+
+class Ready(BaseHTTPRequestHandler):
+    """Answers 200 to whatever is asked."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_a_gateway_that_speaks_tls_is_found_ready(tmp_path: Path):
+    """Nobody vouches for its certificate, which is for the names that callers use."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+            "-nodes", "-days", "2", "-subj", "/CN=elsewhere", "-keyout", key, "-out", certificate,
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with HTTPServer(("127.0.0.1", 0), Ready) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        settings = GatewaySettings(
+            port=server.server_port, tls_cert_path=certificate, tls_key_path=key
+        )
+
+        assert serve._gateway_is_ready(settings)

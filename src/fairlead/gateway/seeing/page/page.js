@@ -147,7 +147,8 @@ function chart(id, { times, curves, stacked = false, most = null, words, unit = 
       svg.append(draw('path', curve.dashed ? look : { ...look, stroke: curve.colour }));
     }
   }
-  if (!curves.some((curve) => curve.values.some((value) => value))) {
+  // No area is to be seen where all is 0; a line is.
+  if (!curves.some((curve) => curve.values.some((value) => (stacked ? value : value !== null)))) {
     const middle = { class: 'empty', x: (left + right) / 2, y: (top + bottom) / 2, 'text-anchor': 'middle' };
     svg.append(draw('text', middle, 'nothing to show in this time'));
   }
