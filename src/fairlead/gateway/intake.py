@@ -35,8 +35,8 @@ _BLOCKED_AT_ONCE = 1 << 16
 _EMPTY = ChunkedText()
 
 
-class Tokenizing:
-    """A request whose prompt is being tokenized; stands where its exchange will.
+class Preparing:
+    """A request whose prompt is being tokenized, or whose model is looked for; stands for its exchange.
 
     It keeps the client's place for it: `release` gives that up, when it ends in whatever way.
     """
@@ -44,7 +44,7 @@ class Tokenizing:
     def __init__(
         self,
         connection: CallerConnection,
-        encoding: "asyncio.Future[Any]",
+        awaited: "asyncio.Future[Any]",
         *,
         deadline: float,
         release: Callable[[], None],
@@ -52,7 +52,7 @@ class Tokenizing:
         self.deadline = deadline
         self._connection: CallerConnection | None = connection
         self._release = release
-        self._encoding = encoding
+        self._awaited = awaited
 
     def done(self, begin: Callable[[], Work] | None) -> None:
         """Begin the exchange, unless it has ended meanwhile; None: the tokenizer failed."""
@@ -69,7 +69,7 @@ class Tokenizing:
 
     def tick(self, now: float) -> None:
         if now > self.deadline:
-            self.stop(EngineFailed("the prompt was not tokenized in time"), status=504)
+            self.stop(EngineFailed("the request could not be prepared in time"), status=504)
 
     def stop(self, error: FairleadError, *, status: int) -> None:
         self._end().refuse(error, status=status)
@@ -77,7 +77,7 @@ class Tokenizing:
     def _end(self) -> CallerConnection:
         connection, self._connection = self._connection, None
         assert connection is not None, "it ends once"
-        self._encoding.cancel()  # in vain where it is done
+        self._awaited.cancel()  # in vain where it is done
         self._release()
         return connection
 
@@ -187,11 +187,11 @@ class Intake:
 
     def _look_for_model(
         self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
-    ) -> Tokenizing:
+    ) -> Preparing:
         """No engine lists it; one may have loaded it a moment ago."""
         self._dispatcher.reserve(client)
         looked = asyncio.shield(self._list_again())  # others wait for the same
-        waiting = Tokenizing(
+        waiting = Preparing(
             connection,
             looked,
             deadline=self._deadline(),
@@ -211,7 +211,7 @@ class Intake:
         request: Incoming,
         call: Call,
         client: ClientId,
-    ) -> Tokenizing:
+    ) -> Preparing:
         self._dispatcher.reserve(client)
 
         def then(prompt: BlockedTokens | None) -> None:
@@ -227,7 +227,7 @@ class Intake:
         except Exception:  # there are no more threads
             release()
             raise
-        waiting = Tokenizing(connection, encoding, deadline=self._deadline(), release=release)
+        waiting = Preparing(connection, encoding, deadline=self._deadline(), release=release)
         return waiting
 
     def _send(

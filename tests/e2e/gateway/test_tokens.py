@@ -10,7 +10,7 @@ import pytest
 from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens
 from fairlead.core.token_index import TokenIndex
 from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.intake import Tokenizing
+from fairlead.gateway.intake import Preparing
 from fairlead.gateway.openai import Call
 from fairlead.gateway.tokenizer import Tokenizer
 from tests.e2e.gateway.scripts import chat, events, good
@@ -126,7 +126,7 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
         released: list[str] = []
         encoding: asyncio.Future[BlockedTokens] = asyncio.get_running_loop().create_future()
         connection = cast("CallerConnection", object())
-        waiting = Tokenizing(connection, encoding, deadline=0, release=lambda: released.append("a"))
+        waiting = Preparing(connection, encoding, deadline=0, release=lambda: released.append("a"))
         encoding.set_result(BlockedTokens())
         waiting.caller_gone()
         waiting.done(None)
