@@ -19,7 +19,7 @@ from fairlead.gateway.surface.surface import Surface
 _log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
-_ENDS = re.compile(rb"(\r\n\r\n|\n\n)")  # of events; a stream may have both
+_EVENT = re.compile(rb"(?s:.+?)(?:\r\n\r\n|\n\n|\Z)")  # with its end; a stream may have both
 # As numbers: to look for one in bytes costs a tenth of what looking for bytes does.
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
@@ -187,8 +187,8 @@ class StreamedAnswer:
 
     def _read_usage(self, data: bytes) -> bytes:
         kept: list[bytes] = []
-        parts = [*_ENDS.split(data), b""]
-        for event, end in zip(parts[::2], parts[1::2], strict=True):
+        end = b"" if b"\r\n\r\n" in data else b"\n\n"
+        for event in data.split(end) if end else _EVENT.findall(data):
             if _USAGE.search(event):
                 document = _loads(_data_of(event))
                 used = self._surface.read_usage(document)
@@ -198,8 +198,8 @@ class StreamedAnswer:
                     self.output_len = max(self.output_len, used.output_len)
                     if self._hide_usage and document.get("choices") == []:
                         continue
-            kept += (event, end)
-        return b"".join(kept)
+            kept.append(event)
+        return end.join(kept)
 
 
 class WholeAnswer:

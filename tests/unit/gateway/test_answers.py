@@ -67,6 +67,15 @@ def test_other_line_ends_pass_through() -> None:
     assert answer.feed(data[:10]) + answer.feed(data[10:]) == data
 
 
+def test_the_usage_is_hidden_alone_where_lines_end_in_two_ways() -> None:
+    """The end of the event before it is not taken along."""
+    said, used = event(choices=[{"delta": {"content": "a"}}]), event(choices=[], usage=USAGE)
+    before = said.replace(b"\n\n", b"\r\n\r\n")
+    answer = StreamedAnswer(CHAT, hide_usage=True)
+
+    assert answer.feed(before + used + said + used) == before + said
+
+
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 def test_blanks_and_line_ends_are_the_engines_to_choose(end: bytes) -> None:
     """The standard library's JSON has a blank after each colon; some servers end lines with CRLF."""
