@@ -22,7 +22,7 @@ class _Place(NamedTuple):
 class Connections:
     """Those that are open. `limit` is for all together, `address_limit` for one address, None for none.
 
-    Both are asked anew for each connection.
+    Both are asked anew for each connection, and count those that have yet to shake hands.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class Connections:
         self._limit = limit
         self._address_limit = address_limit
         self._open: dict[CallerConnection, _Place] = {}
+        self._entering: dict[CallerConnection, str | None] = {}  # shaking hands, by whose it is
         self._of_address: dict[str, int] = {}
         self._turns = tuple(dict[CallerConnection, None]() for _ in range(TURNS))
 
@@ -47,8 +48,22 @@ class Connections:
         """
         return list(self._turns[turn])
 
+    def enter(self, connection: CallerConnection, peer: str) -> bool:
+        """It may shake hands, and is counted from now on; False: there are too many already. O(1)."""
+        if len(self._open) + len(self._entering) >= self._limit():
+            return False
+        most, address = self._address_limit(), None
+        if most is not None:
+            address = owner_of(peer)
+            if self._of_address.get(address, 0) >= most:
+                return False
+            self._of_address[address] = self._of_address.get(address, 0) + 1
+        self._entering[connection] = address
+        return True
+
     def add(self, connection: CallerConnection) -> bool:
         """It is open; whether it may be. O(TURNS)."""
+        self._entered(connection)
         most = self._address_limit()
         address = None
         if most is not None and (peer := connection.peer()) is not None:
@@ -58,15 +73,23 @@ class Connections:
         turn[connection] = None
         self._open[connection] = _Place(address, turn)
         of_address = self._of_address[address] if address is not None else 0
-        return len(self._open) <= self._limit() and (most is None or of_address <= most)
+        count = len(self._open) + len(self._entering)
+        return count <= self._limit() and (most is None or of_address <= most)
 
     def discard(self, connection: CallerConnection) -> None:
-        """It is closed, if it was open. O(1)."""
+        """It is closed, if it was open or about to be. O(1)."""
+        self._entered(connection)
         place = self._open.pop(connection, None)
-        if place is None:
-            return
-        del place.turn[connection]
-        address = place.address
+        if place is not None:
+            del place.turn[connection]
+            self._forget(place.address)
+
+    def _entered(self, connection: CallerConnection) -> None:
+        """It is no more among those that shake hands."""
+        if connection in self._entering:
+            self._forget(self._entering.pop(connection))
+
+    def _forget(self, address: str | None) -> None:
         if address is None:
             return
         self._of_address[address] -= 1

@@ -1,7 +1,8 @@
 """What an operator may look at and change while it runs: the engines, the scheduler.
 
 Who may: whoever has the admin key; where none is set, only who calls from this machine, and neither
-through a proxy nor from a web page, since either speaks for somebody else.
+through a proxy nor from a web page, since either speaks for somebody else. Where a proxy is known to
+be in front, which need not say that it is one, nobody changes anything without a key.
 """
 
 import hmac
@@ -24,7 +25,7 @@ from fairlead.errors import (
     Unauthorized,
 )
 from fairlead.gateway.incoming import Incoming, RequestHead
-from fairlead.gateway.settings import parse_worker_url
+from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of
 from fairlead.gateway.workers import WatchedEngine, Workers
 
@@ -51,18 +52,20 @@ class Control:
     """Answers requests about `PATHS`."""
 
     def __init__(
-        self, *, dispatcher: Dispatcher, workers: Workers, policy: str, key: str | None
+        self, *, dispatcher: Dispatcher, workers: Workers, settings: GatewaySettings
     ) -> None:
         self._dispatcher = dispatcher
         self._workers = workers
-        self._policy = policy
+        self._policy = settings.policy
         # Who else is to hear of a change that was made: the other processes of this gateway.
         self.tell: Callable[[Incoming, str], None] = _to_nobody
-        self.change_key(key)
+        self.change(settings)
 
-    def change_key(self, key: str | None) -> None:
-        """From now on this is the key; None: there is none."""
+    def change(self, settings: GatewaySettings) -> None:
+        """Go on by other settings, of which key and proxy matter."""
+        key = settings.admin_api_key
         self._key = _hashed(b"Bearer " + key.encode()) if key else None
+        self._has_proxy = settings.trust_tenant_header
 
     def check_key(self, head: RequestHead) -> None:
         """Whether it shows the key, if there is one. Raises Unauthorized."""
@@ -79,6 +82,8 @@ class Control:
             _is_here(peer) and _names_here(request.head) and not _comes_through_others(request.head)
         ):
             raise Forbidden("only from this machine, as no --admin-api-key is set")
+        if self._key is None and self._has_proxy and request.head.method not in {b"GET", b"HEAD"}:
+            raise Forbidden("--trust-tenant-header: behind a proxy this takes an --admin-api-key")
 
     def answer(self, request: Incoming, path: bytes) -> Answer:
         """Do what is asked, and tell of it. Raises CallerError."""

@@ -11,6 +11,7 @@ from ssl import SSLContext
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.guarded import guarded
+from fairlead.gateway.handshakes import Entrance, Lobby
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.settings import GatewaySettings
@@ -34,6 +35,7 @@ class _Door:
     server: asyncio.Server
     protocol: Callable[[], asyncio.Protocol]
     tls: SSLContext | None
+    entrance: Entrance | None
 
     def shut(self) -> list[socket.socket]:
         """Take no more; those who have connected already, whom closing alone would cut off."""
@@ -60,13 +62,15 @@ class Listeners:
             self._certificate = OwnCertificate(settings.tls_cert_path, settings.tls_key_path)
 
     async def open(
-        self, callers: Callable[[], CallerConnection], metrics: Callable[[], bytes]
+        self, callers: Callable[[], CallerConnection], metrics: Callable[[], bytes], lobby: Lobby
     ) -> tuple[int, int | None]:
-        """Listen; the port for callers, and the one for metrics. Raises ConfigError."""
+        """Listen; the port for callers, and the one for metrics. Raises ConfigError.
+
+        With TLS `lobby` is asked who may shake hands.
+        """
         settings = self._settings
-        tls = self._certificate.context if self._certificate is not None else None
         port = await self._listen(
-            "--port", settings.host, settings.port, callers, tls=tls,
+            "--port", settings.host, settings.port, callers, lobby=lobby,
             shares_port=settings.processes > 1,
         )  # fmt: skip
         if settings.prometheus_port is None:
@@ -94,12 +98,16 @@ class Listeners:
 
         Who has connected, and perhaps asked, before it begins is let in, and heard when it ends.
         """
+        entrances = [door.entrance for door in self._doors if door.entrance is not None]
+        for entrance in entrances:
+            await entrance.close()
         enter = asyncio.get_running_loop().connect_accepted_socket
         last = [(door, one) for door in self._doors for one in door.shut()]
         entering = [enter(door.protocol, one, ssl=door.tls) for door, one in last]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DOOR_S):
-                await asyncio.gather(*entering, return_exceptions=True)
+                shaking = [task for entrance in entrances for task in entrance.entering]
+                await asyncio.gather(*entering, *shaking, return_exceptions=True)
         await asyncio.sleep(_READING_S)
         if self._page is not None:
             for connection in list(self._page.connections):
@@ -110,22 +118,30 @@ class Listeners:
         flag: str,
         host: str,
         port: int,
-        protocol: Callable[[], asyncio.Protocol],
+        protocol: Callable[[], CallerConnection],
         *,
-        tls: SSLContext | None = None,
+        lobby: Lobby | None = None,
         shares_port: bool = False,
     ) -> int:
+        """With TLS where there is a certificate and a `lobby`."""
         loop = asyncio.get_running_loop()
-        patience_s = self._settings.client_timeout_secs if tls is not None else None
+        certificate = self._certificate if lobby is not None else None
+        tls = certificate.context if certificate is not None else None
         try:
             server = await loop.create_server(
-                protocol, host, port, backlog=_BACKLOG, reuse_port=shares_port or None, ssl=tls,
-                ssl_handshake_timeout=patience_s,
+                protocol, host, port, backlog=_BACKLOG, reuse_port=shares_port or None,
+                start_serving=tls is None,
             )  # fmt: skip
+            entrance = None
+            if tls is not None and lobby is not None:
+                entrance = Entrance(
+                    server.sockets, backlog=_BACKLOG, callers=protocol, lobby=lobby, tls=tls,
+                    patience_s=self._settings.client_timeout_secs,
+                )  # fmt: skip
         except OSError as error:
             await self.close()
             raise ConfigError(f"{flag}: cannot listen on {host}:{port}: {error.strerror}") from None
-        self._doors.append(_Door(server, protocol, tls))
+        self._doors.append(_Door(server, protocol, tls, entrance))
         return int(server.sockets[0].getsockname()[1])
 
 

@@ -129,12 +129,7 @@ class Gateway:
             seeing=self._seeing,
             has_metrics=settings.prometheus_port is None,
         )
-        self.control = Control(
-            dispatcher=self.dispatcher,
-            workers=self._workers,
-            policy=settings.policy,
-            key=settings.admin_api_key,
-        )
+        self.control = Control(dispatcher=self.dispatcher, workers=self._workers, settings=settings)
 
     def _make_admission(self) -> Admission:
         """By the keys as they are now."""
@@ -158,7 +153,7 @@ class Gateway:
             self._workers.add(url, model=model)
         try:
             self.port, self.metrics_port = await self._listeners.open(
-                lambda: CallerConnection(self), self._observability.exposition
+                lambda: CallerConnection(self), self._observability.exposition, self._connections
             )
         except ConfigError:
             await self._workers.close()
@@ -226,7 +221,7 @@ class Gateway:
         self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
         self._retries.change(new.retry_rules())
         self._intake.change(new, self._identity)
-        self.control.change_key(new.admin_api_key)
+        self.control.change(new)
         self._admission = self._make_admission()
         self._workers.change(new)
         logging.getLogger("fairlead").setLevel(new.level())

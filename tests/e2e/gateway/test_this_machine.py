@@ -7,6 +7,10 @@ from tests.e2e.gateway.scripts import good
 from tests.e2e.gateway.world import World, play
 
 
+def apply(world: World, key: str | None) -> None:
+    world.gateway.apply(world.gateway.settings.model_copy(update={"admin_api_key": key}))
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -19,7 +23,7 @@ from tests.e2e.gateway.world import World, play
         {"host": ""},
     ],
 )
-def test_without_an_admin_key_nobody_may_through_a_proxy_or_a_web_page(
+def test_without_an_admin_key_nobody_may_through_a_proxy_that_says_so_or_a_web_page(
     headers: dict[str, str],
 ) -> None:
     async def story(world: World) -> None:
@@ -39,6 +43,35 @@ def test_without_an_admin_key_nobody_may_by_http_1_0_as_silent_proxies_speak_it(
         assert (await connection.reply()).status == 403
 
     play(story, good)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/workers", {"url": "http://e:1"}),
+        ("DELETE", "/workers", {"url": "http://e:1"}),
+        ("POST", "/workers/drain", {"url": "http://e:1"}),
+        ("POST", "/scheduler", {"scheduler": "fcfs"}),
+    ],
+)
+def test_behind_a_proxy_that_says_nothing_nobody_changes_anything_without_an_admin_key(
+    method: str, path: str, body: dict[str, str]
+) -> None:
+    """HAProxy as it comes: HTTP/1.1, no header of its own, and Host as its caller wrote it."""
+
+    async def story(world: World) -> None:
+        reply = await operate(world, method, path, body, host="localhost")
+        assert (reply.status, reply.error()["code"]) == (403, "forbidden")
+        assert "--admin-api-key" in reply.error()["message"]
+        assert (await operate(world, "GET", path, host="localhost")).status in {200, 405}
+        key = {"authorization": "Bearer k"}
+        apply(world, "k")
+        reply = await operate(world, method, path, body, host="localhost", **key)
+        assert reply.status in {200, 201, 404}
+        apply(world, None)
+        assert (await operate(world, method, path, body, host="localhost")).status == 403
+
+    play(story, good, trust_tenant_header=True)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:8000", "127.0.0.1", "[::1]", "[::1]:80"])

@@ -1,0 +1,100 @@
+"""TLS: who connects and does not shake hands counts like who does, and is not waited for for long."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlead.gateway import handshakes
+from tests.e2e.gateway.scripts import good
+from tests.e2e.gateway.test_listening import ask_tls, certified
+from tests.e2e.gateway.world import Connection, World, eventually, play
+
+# A record that announces a ClientHello, and no more of it.
+HALF = b"\x16\x03\x01\x02\x00\x01"
+
+
+@contextmanager
+def nothing_left(world: World) -> Iterator[None]:
+    yield
+    connections = world.gateway._connections
+    assert (connections._entering, connections._of_address) == ({}, {})
+
+
+async def closed(connection: Connection) -> None:
+    async with asyncio.timeout(20):
+        assert await connection.closed()
+
+
+async def half(world: World, number: int) -> list[Connection]:
+    """So many that begin to shake hands, all of them noticed."""
+    begun = [await world.connect() for _ in range(number)]
+    for one in begun:
+        one.writer.write(HALF)
+    await eventually(lambda: len(world.gateway._connections._entering) == number)
+    return begun
+
+
+@pytest.mark.parametrize("limits", [{"max_connections": 3}, {"max_address_connections": 3}])
+def test_who_has_yet_to_shake_hands_takes_a_place(tmp_path: Path, limits: dict[str, int]) -> None:
+    certificate, key = certified(tmp_path, "gateway")
+
+    async def story(world: World) -> None:
+        port = world.gateway.port
+        with nothing_left(world):
+            begun = await half(world, 2)
+            assert (await ask_tls(port, certificate, "/health"))[0].status == 200
+            begun += await half_more(world)
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                await ask_tls(port, certificate, "/health")
+            await closed(await world.connect())  # before a word
+
+            begun[0].reset()
+            begun[1].writer.write(b"no TLS at all\r\n" * 100)
+            await closed(begun[1])
+            await eventually(lambda: len(world.gateway._connections._entering) == 1)
+            assert (await ask_tls(port, certificate, "/health"))[0].status == 200
+            begun[2].reset()
+            await eventually(lambda: not world.gateway._connections._entering)
+            await eventually(lambda: not len(world.gateway._connections))
+
+    async def half_more(world: World) -> list[Connection]:
+        await eventually(lambda: not len(world.gateway._connections))
+        one = await world.connect()
+        await eventually(lambda: len(world.gateway._connections._entering) == 3)
+        return [one]
+
+    play(story, good, tls_cert_path=certificate, tls_key_path=key, **limits)
+
+
+def test_a_handshake_is_not_waited_for_as_long_as_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = certified(tmp_path, "gateway")
+    monkeypatch.setattr(handshakes, "_PATIENCE_S", 0.3)
+
+    async def story(world: World) -> None:
+        with nothing_left(world):
+            (one,) = await half(world, 1)
+            await closed(one)
+            await eventually(lambda: not world.gateway._connections._entering)
+
+    play(story, good, tls_cert_path=certificate, tls_key_path=key, client_timeout_secs=600)
+
+
+def test_who_shakes_hands_when_the_gateway_stops_is_served(tmp_path: Path) -> None:
+    certificate, key = certified(tmp_path, "gateway")
+
+    async def story(world: World) -> None:
+        port = world.gateway.port
+        asking = [asyncio.create_task(ask_tls(port, certificate, "/health")) for _ in range(5)]
+        await eventually(
+            lambda: len(world.gateway._connections._entering) > 0 or all(a.done() for a in asking)
+        )
+        await world.gateway.stop()
+        assert [(await one)[0].status for one in asking] == [200] * 5
+
+    play(story, good, tls_cert_path=certificate, tls_key_path=key, shutdown_timeout_secs=10)
