@@ -39,9 +39,11 @@ def server(tmp_path_factory):
         "--enable-lora", "--max-loras", "1", "--max-cpu-loras", "3", "--max-lora-rank", str(RANK),
         "--lora-modules", *modules,
     )  # fmt: skip
-    with running(folder, flags=flags, quantum=200, adapter_turn=TURN) as one:
-        one.wait_until_it_answers()
-        yield one
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_ALLOW_RUNTIME_LORA_UPDATING", "1")
+        with running(folder, flags=flags, quantum=200, adapter_turn=TURN) as one:
+            one.wait_until_it_answers()
+            yield one
 
 
 def asked(server: Server, models: Iterable[str], done: list[Ended]) -> list[threading.Thread]:
@@ -159,3 +161,28 @@ def test_the_gateway_sends_an_adapters_requests_to_who_has_it(server):
     assert answer.status == 200 and json.loads(answer.body)["model"] == "b"
     assert unknown.status == 404
     until(lambda: server.counted("b", "output_tokens_total") == before + 7)
+
+
+def test_an_adapter_is_loaded_and_unloaded_behind_the_gateway(server, tmp_path):
+    """It probes once in an hour; what it knows is from the requests."""
+    url = f"http://{HOST}:{server.port}"
+    settings = GatewaySettings(port=0, worker_urls=(url,), health_check_interval_secs=3600)
+    body = {"prompt": STORY, "max_tokens": 3, "ignore_eos": True, "model": "later"}
+
+    def change(how: str, **fields: str) -> int:
+        asked = json.dumps({"lora_name": "later", **fields}).encode()
+        return server.call("POST", f"/v1/{how}_lora_adapter", asked).status
+
+    with serving(settings) as gateway:
+
+        def ask() -> int:
+            return post(gateway.port, "/v1/completions", body).status
+
+        engine = gateway.dispatcher.workers[url]
+        assert ask() == 404
+        assert change("load", lora_path=str(make_adapter(tmp_path, "later"))) == 200
+        assert ask() == 200
+        assert change("unload") == 200
+        until(lambda: ask() == 404 and "later" not in engine.models)
+        assert {*ADAPTERS, "demo"} == engine.models
+        assert ask() == 404
