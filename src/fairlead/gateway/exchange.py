@@ -18,7 +18,7 @@ from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
 from fairlead.gateway.seeing.tracing import Trace
-from fairlead.gateway.settling import settle
+from fairlead.gateway.settling import settle, settle_unread
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.surface.errors import status_of
 from fairlead.gateway.upstream import ENGINE_FAULTS, Engine, EngineConnection, Fault, is_ours
@@ -174,8 +174,13 @@ class Exchange:
             return
         assert answer is not None
         answer.feed(data)
-        if answer.length > _MAX_WHOLE:
-            self.move()
+        if answer.length > _MAX_WHOLE and self._head is not None:  # as it would be elsewhere
+            self._drop()
+            guarded(settle_unread, self, self._host, self._head.status, answer.length)
+            less = "ask for less at once, or for a stream"
+            self._end(502).write_error(
+                EngineFailed(f"the answer is over {_MAX_WHOLE} bytes: {less}")
+            )
 
     def on_end(self) -> None:
         self._connection = None

@@ -1,4 +1,4 @@
-"""What an engine's answer is to the accounts, once its caller has it."""
+"""What an engine's answer is to the accounts, once its caller has it or is told that it never will."""
 
 from typing import TYPE_CHECKING
 
@@ -33,3 +33,18 @@ def settle(
             host.said(exchange, text)
     finally:
         host.over(exchange, status)
+
+
+def settle_unread(exchange: "Exchange", host: Host, status: int, length: int) -> None:
+    """An answer of at least `length` bytes was thrown away: its engine has worked for it all the same.
+
+    Where a path has outputs it is charged for as many as so many bytes of text are, and no more than
+    were asked for.
+    """
+    ticket = exchange.ticket
+    if status != 200 or not exchange.surface.charged:
+        host.dispatcher.refused(ticket)
+        return
+    if exchange.surface.limits:
+        ticket.output_len = min(host.dispatcher.scale.tokens(length), ticket.request.max_tokens)
+    host.dispatcher.finished(ticket, None)

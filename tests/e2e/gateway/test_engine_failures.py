@@ -6,6 +6,7 @@ import json
 import pytest
 
 from fairlead.dispatch import Ticket
+from fairlead.gateway import exchange
 from tests.e2e.gateway.scripts import (
     USAGE,
     Received,
@@ -24,6 +25,7 @@ from tests.e2e.gateway.scripts import (
     only_a_head,
     overloaded,
     reset,
+    whole,
 )
 from tests.e2e.gateway.world import (
     CHAT,
@@ -287,3 +289,38 @@ def test_models_of_all_engines_are_listed_once() -> None:
         assert [model["id"] for model in listed["data"]] == ["m"]
 
     play(story, good, good)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "status", "charged"),
+    [
+        (CHAT, chat(max_tokens=7), 200, {"prompt": True, "output": 7}),
+        ("/v1/embeddings", b'{"model":"m","input":"hi"}', 200, {"prompt": True, "output": 0}),
+        ("/tokenize", b'{"model":"m","prompt":"hi"}', 200, {"prompt": False, "output": 0}),
+        (CHAT, chat(), 400, {"prompt": False, "output": 0}),
+    ],
+)
+def test_an_answer_too_long_to_hold_is_computed_once_and_charged(
+    monkeypatch: pytest.MonkeyPatch, path: str, asked: bytes, status: int, charged: dict[str, int]
+) -> None:
+    """Any other engine's would be as long."""
+    monkeypatch.setattr(exchange, "_MAX_WHOLE", 10_000)
+
+    async def long(received: Received) -> None:
+        whole(received, status, b"[" + b"1," * 10_000 + b"1]")
+
+    async def story(world: World) -> None:
+        reply = await world.ask(path, asked)
+
+        assert (reply.status, len(world.received())) == (502, 1)
+        assert "over 10000 bytes: ask for less" in reply.error()["message"]
+        ((_, account),) = world.gateway.dispatcher.ledger.accounts()
+        service = account.service
+        assert (service.extend_len > 0, service.output_len) == (
+            charged["prompt"],
+            charged["output"],
+        )
+        assert not any(worker.tickets for worker in world.gateway.dispatcher.workers.values())
+        assert (await world.ask(path, asked)).status == 502  # and no breaker has opened
+
+    play(story, long, long, cb_failure_threshold=1)
