@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from zlib import crc32
 
 from fairlead.core.holders import Holders
@@ -22,13 +22,13 @@ from fairlead.core.request import Unit, WorkerId
 # Bytes in the chunks of a text, from its beginning: small where short prompts part, larger behind,
 # so that a match is known to within a quarter and 80 KB are 41 chunks. What comes after 16 MiB no
 # longer counts: no prompt is that long.
-_SIZES = [256] * 4 + [512] * 6 + [1024] * 16 + [4096] * 4091
-_ENDS = tuple(accumulate(_SIZES))
+_SIZES: Final = [256] * 4 + [512] * 6 + [1024] * 16 + [4096] * 4091
+_ENDS: Final = tuple(accumulate(_SIZES))
 # Depth in the high bits, where a chunk begins, where it ends.
-_SUM_BITS = 64
-_CUTS = tuple((n << _SUM_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
+_SUM_BITS: Final = 64
+_CUTS: Final = tuple((n << _SUM_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
 # From here on a slice that is a view costs less than a copy.
-_LONG = 8192
+_LONG: Final = 8192
 
 # Of a piece, begun with the checksum of what is before it; 64 bits at most.
 Checksum: TypeAlias = Callable[[bytes | memoryview, int], int]

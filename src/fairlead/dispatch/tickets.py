@@ -1,6 +1,5 @@
 """A request between its arrival and its end, and what its engine said it took."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,32 +28,41 @@ class Usage(NamedTuple):
     by_flag: bool = True
 
 
-@dataclass(eq=False, slots=True)
 class Ticket:
     """One request on its way. `output_len` is counted as the answer streams by.
 
-    `worker` is "" while it waits late bound. What stands below `tried` is its queue's own business.
+    `worker` is "" while it waits late bound. No dataclass: of those, making one is never compiled.
     """
 
-    request: Request
-    model: str | None
-    text_len: int  # bytes that `request.input_len` was estimated from; 0: it was counted
-    worker: WorkerId = ""
-    matched_len: int = 0
-    state: State = State.QUEUED
-    output_len: int = 0
-    tried: tuple[WorkerId, ...] = ()
-    streams: bool = False  # its answer comes piece by piece, so that its first byte is seen
-    is_told: bool = True  # False: to be sent, and the host has yet to hear of it
-    queue: "WorkerQueue | None" = None
-    booked: Request | None = None  # as the queue's scheduler knows it; None: it does not
-    evictions: int = 0  # the queue's when it was bound
-    held: int = 0  # leading units of its prompt that the index holds for its worker, as of then
-    number: int = 0  # the window's
-    charged_len: int = 0  # outputs that were charged
-    # Once it has ended: prompt tokens it was charged for, 0 if nothing was served, and the estimate.
-    settled_len: int = 0
-    estimated_len: int = 0
+    __slots__ = (
+        "booked", "charged_len", "estimated_len", "evictions", "held", "is_told", "matched_len", "model",
+        "number", "output_len", "queue", "request", "settled_len", "state", "streams", "text_len",
+        "tried", "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self, request: Request, model: str | None, text_len: int, *, streams: bool = False
+    ) -> None:
+        self.request = request
+        self.model = model
+        # Bytes that `request.input_len` was estimated from; 0: it was counted.
+        self.text_len = text_len
+        self.worker: WorkerId = ""
+        self.matched_len = 0
+        self.state = State.QUEUED
+        self.output_len = 0
+        self.tried: tuple[WorkerId, ...] = ()
+        self.streams = streams  # its answer comes piece by piece, so that its first byte is seen
+        self.is_told = True  # False: to be sent, and the host has yet to hear of it
+        # Its queue's own business.
+        self.queue: WorkerQueue | None = None
+        self.booked: Request | None = None  # as the queue's scheduler knows it; None: it does not
+        self.evictions = 0  # the queue's when it was bound
+        self.held = 0  # leading units of its prompt that the index holds for its worker, as of then
+        self.number = 0  # the window's
+        self.charged_len = 0  # outputs that were charged
+        # Once it has ended: prompt tokens it was charged for, 0 if nothing was served, and the estimate.
+        self.settled_len = self.estimated_len = 0
 
     @property
     def extend_len(self) -> int:

@@ -8,13 +8,13 @@ with the first, which is what request smuggling lives on.
 """
 
 import re
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 Meaning = TypeVar("Meaning")
 
 # The only head that is remembered is one whose every line ends in CRLF and that has one length, of
 # plain digits. 15 digits are below any limit of any parser.
-_MAX_DIGITS = 15
+_MAX_DIGITS: Final = 15
 # Unknown heads between two that are looked at, where none has come again.
 _MAX_WAIT = 63
 # Callers' heads that are remembered, a kilobyte each. A head is a client on a route.
@@ -23,8 +23,8 @@ _MAX_HEADS = 2048
 _MAX_KNOWN_HEAD = 4 << 10
 _MAX_HEADS_WAIT = 64 * _MAX_HEADS
 # As clients write them; others are parsed.
-_SPELLINGS = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
-_SPELLING_LEN = len(_SPELLINGS[0])
+_SPELLINGS: Final = (b"\r\ncontent-length: ", b"\r\nContent-Length: ")
+_SPELLING_LEN: Final = len(_SPELLINGS[0])
 _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,15})\r\n", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked\r\n", re.IGNORECASE)
 # With one of these a message is more than its head and so many bytes.

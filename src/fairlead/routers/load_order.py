@@ -6,15 +6,15 @@ A sorted list, since a thousand entries are moved faster than a heap's stale one
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
 from itertools import islice
+from typing import Final
 
 from fairlead.core.request import WorkerId
 
 # Of many allowed workers one is usually among the least loaded; only if not are all of them asked.
-_FIRST_STEPS = 32
+_FIRST_STEPS: Final = 32
 # An entry is one integer, for the list compares them often: the work, then the order of arrival.
-_RANK_BITS = 40
-_ONE = 1 << _RANK_BITS
-_RANK = _ONE - 1
+_RANK_BITS: Final = 40
+_RANK: Final = (1 << _RANK_BITS) - 1
 
 
 class LoadOrder:
@@ -57,7 +57,7 @@ class LoadOrder:
         """`worker` has that much more to do, or less."""
         order, entry = self._order, self._entries[worker]
         del order[bisect_left(order, entry)]
-        entry += by * _ONE
+        entry += by << _RANK_BITS
         assert entry >= 0, (worker, entry >> _RANK_BITS)
         self._entries[worker] = entry
         insort(order, entry)
