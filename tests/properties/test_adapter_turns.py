@@ -1,10 +1,11 @@
 """[36] Turns at LoRA slots over many steps: nobody waits long, no slot is idle, whoever comes and goes."""
 
 import random
+from collections import Counter
 from itertools import count, groupby
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
@@ -12,7 +13,7 @@ from fairlead.engines.adapter_turns import AdapterTurns, Taker
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("slots", [1, 2, 3])
-def test_nobody_waits_for_ever_and_all_stay_close(slots, seed):
+def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
     """
     Five tenants that always ask, each with requests of its own length, on an engine with few slots and a
     fair policy: their service stays within a turn, what it may be late by, and what drains meanwhile.
@@ -98,7 +99,7 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
     assert turns.turns > 3
 
 
-SEATS, LONGEST = 3, 12  # running requests of an adapter, outputs of one
+SEATS = 3  # running requests of an adapter
 # While one waits for a slot, so many turns each of the others may have, and what runs at the end of each: one
 # to catch up with whoever waits, who may have had a turn just now, and one of its own. Users of several
 # adapters are one share in all of them, so each of these waits for the turns of the users' others, too.
@@ -111,22 +112,26 @@ class Floods:
     of those that it may. Users are one to an adapter, few, ever new ones, or few that share all adapters.
     """
 
-    def __init__(self, seed: int, *, adapters: int, slots: int, users: str, longest: int) -> None:
+    def __init__(
+        self, seed: int, *, adapters: int, slots: int, users: str, longest: int, are_all_keen: bool
+    ) -> None:
         self.rng = random.Random(seed)
         self.turn_len = self.rng.choice([20, 60, 200])
         self.turns = AdapterTurns(turn_len=self.turn_len)
         self.slots, self.users = slots, users
         self.adapters = [f"adapter {number}" for number in range(adapters)]
-        self.keen = {adapter: self.rng.choice([0.02, 0.2, 1.0]) for adapter in self.adapters}
-        self.pause = {adapter: self.rng.choice([0, 0, 5, 50]) for adapter in self.adapters}
+        keen, pauses = ([1.0], [0]) if are_all_keen else ([0.02, 0.2, 1.0], [0, 0, 5, 50])
+        self.keen = {adapter: self.rng.choice(keen) for adapter in self.adapters}
+        self.pause = {adapter: self.rng.choice(pauses) for adapter in self.adapters}
         self.lengths = {adapter: self.rng.randint(1, longest) for adapter in self.adapters}
+        self.shortest = self.rng.choice(
+            [1, longest]
+        )  # of one that may be as long as its adapter's are
         self.drain = SEATS * (1 + 2 * longest)
         self.waiting: dict[str, Taker] = {}
         self.running: dict[str, tuple[Taker, int]] = {}
-        self.total, self.since = (
-            0,
-            dict.fromkeys(self.adapters, 0),
-        )  # service: in all, and when each ran
+        # Service: in all, and when each ran.
+        self.total, self.since = 0, dict.fromkeys(self.adapters, 0)
         self.names = map(str, count())
         # Always somebody for whom the others have to give way, sooner or later.
         self.keen[self.adapters[0]], self.pause[self.adapters[0]] = 1.0, 0
@@ -135,9 +140,6 @@ class Floods:
         number = str(self.rng.randrange(3))
         known = {"one": adapter, "few": adapter + number, "shared": number}
         return known.get(self.users) or f"new {next(self.names)}"
-
-    def running_of(self, adapter: str | None) -> int:
-        return sum(taker.adapter == adapter for taker, _ in self.running.values())
 
     def held(self) -> set[str | None]:
         return {taker.adapter for taker, _ in self.running.values()}
@@ -149,10 +151,10 @@ class Floods:
         return self.asked() - self.held()
 
     def arrive(self, step: int) -> None:
+        asks = Counter(taker.adapter for taker in self.waiting.values())
         for adapter, pause in self.pause.items():
-            asks = sum(taker.adapter == adapter for taker in self.waiting.values())
             is_quiet = pause and step // pause % 2
-            if asks < 4 and not is_quiet and self.rng.random() < self.keen[adapter]:
+            if asks[adapter] < 4 and not is_quiet and self.rng.random() < self.keen[adapter]:
                 name = next(self.names)
                 self.waiting[name] = Taker(self.user(adapter), adapter)
                 self.turns.wants(name, self.waiting[name])
@@ -170,25 +172,32 @@ class Floods:
         assert kept <= out and not any(map(turns.forbids, kept))
         if are_too_few:
             assert len(kept) >= min(self.slots - len(self.held()), len(out))
+            assert sum(not turns.forbids(adapter) for adapter in self.adapters) <= self.slots
         else:
             assert not any(map(turns.forbids, self.adapters))
 
     def take(self) -> None:
+        runs = Counter(taker.adapter for taker, _ in self.running.values())
         for name in self.rng.sample(list(self.waiting), len(self.waiting)):
             taker = self.waiting[name]
-            if self.running_of(taker.adapter) == SEATS:
+            if runs[taker.adapter] == SEATS:
                 continue
-            if taker.adapter not in self.held() and len(self.held()) >= self.slots:
+            if taker.adapter not in runs and len(runs) >= self.slots:
                 self.turns.contend()
             elif not self.turns.forbids(taker.adapter):
                 self.turns.admitted(name, taker, 1)
-                self.running[name] = self.waiting.pop(name), self.lengths[taker.adapter or ""]
+                longest = self.lengths[taker.adapter or ""]
+                length = self.rng.randint(min(self.shortest, longest), longest)
+                self.running[name] = self.waiting.pop(name), length
+                runs[taker.adapter] += 1
                 self.total += 1
 
     def waited(self) -> int:
         """What all received while one that is out has been, the one that has been longest."""
-        for adapter in set(self.adapters) - self.out():
-            self.since[adapter] = self.total
+        out = self.out()
+        for adapter in self.adapters:
+            if adapter not in out:
+                self.since[adapter] = self.total
         return self.total - min(self.since.values())
 
     def emit(self) -> None:
@@ -201,26 +210,48 @@ class Floods:
                 self.running[name] = taker, left - 1
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    adapters=st.integers(2, 12),
-    slots=st.integers(1, 8),
-    users=st.sampled_from(["one", "few", "new", "shared"]),
-    longest=st.sampled_from([1, 3, LONGEST]),
-)
-def test_whoever_asks_how_often_nobody_waits_long_and_no_slot_is_idle(
-    seed, adapters, slots, users, longest
-):
-    floods = Floods(seed, adapters=adapters, slots=slots, users=users, longest=longest)
-    turns_each = TURNS_EACH.get(users, 2 * adapters)
-    for step in range(300):
+def worst_wait(floods: Floods, steps: int) -> float:
+    """The longest wait, as a part of what it may be."""
+    turns_each = TURNS_EACH.get(floods.users, 2 * len(floods.adapters))
+    may = turns_each * (len(floods.adapters) - 1) * (floods.turn_len + floods.drain)
+    worst = 0
+    for step in range(steps):
         floods.arrive(step)
         if floods.turns.is_due:
             floods.look()
         floods.take()
-        assert floods.waited() <= turns_each * (adapters - 1) * (floods.turn_len + floods.drain)
+        worst = max(worst, floods.waited())
         floods.emit()
+    return worst / may
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    adapters=st.integers(2, 24),
+    slots=st.integers(1, 8),
+    users=st.sampled_from(["one", "few", "new", "shared"]),
+    longest=st.sampled_from([1, 3, 12, 40]),
+    are_all_keen=st.booleans(),
+)
+# If but one gives way at a time, the others' turns have no end meanwhile: 1.1 of what it may be.
+@example(seed=2, adapters=24, slots=8, users="one", longest=40, are_all_keen=True)
+def test_whoever_asks_how_often_nobody_waits_long_and_no_slot_is_idle(
+    *, seed, adapters, slots, users, longest, are_all_keen
+):
+    """
+    Outputs are short or long beside a turn, of one length or of many. In thousands of runs of up to 1,000
+    steps the longest wait was three quarters of what it may be: so this does not fail by chance.
+    """
+    floods = Floods(
+        seed,
+        adapters=adapters,
+        slots=slots,
+        users=users,
+        longest=longest,
+        are_all_keen=are_all_keen,
+    )
+    assert worst_wait(floods, 400) <= 1
 
 
 def test_what_an_adapter_receives_alone_is_not_held_against_it():

@@ -7,8 +7,9 @@ pause would keep theirs for ever, and a policy could not help: who waits for a s
 While somebody waits for one, slots are given to adapters, and what each adapter receives is counted,
 whoever of its users it is for. A turn lasts from then until `turn_len` is received, and longer for who has
 received less than all that wait. Then the adapter takes nobody in any more, its last request ends, and the
-slot is the one's that has received least. It is kept as long as somebody of it waits: who leaves seats
-empty loses it when its last request ends. Nobody is preempted.
+slot is the one's that has received least. So do as many at once as wait, those first that received most. A
+slot is kept as long as somebody of its adapter waits: who leaves seats empty loses it when its last request
+ends. Nobody is preempted.
 
 What an adapter has received is what its users' requests took, or all that the one of its users received
 who received least, if that is more: so several adapters are no larger share for one client, and many
@@ -63,7 +64,7 @@ class AdapterTurns:
         self._slots = _UNLIMITED  # until the first look
         # Whose the slots are; whether somebody of it waited at each look.
         self._held: dict[str | None, bool] = {}
-        self._giving: tuple[str | None, ...] = ()  # who takes nobody in, one at most
+        self._giving: dict[str | None, None] = {}  # who takes nobody in
         self._waiting: dict[str | None, dict[ClientId, dict[RequestId, None]]] = {}
         self._taker: dict[RequestId, Taker] = {}  # of those that wait
         self._runs: dict[RequestId, Taker] = {}
@@ -134,7 +135,8 @@ class AdapterTurns:
         """Give free slots away, and see whose turn is over. `running` are those that run with an adapter.
 
         To be called when the engine has room for a request. O(running + slots), and O(adapters) more when
-        a slot is given, or it is asked whether a turn is over: some times a turn. Ties go by their order.
+        a slot is given, or it is asked whether a turn is over: some times a turn, for each that holds one.
+        Ties go by their order.
         """
         for name in running:
             self.leaves(name)
@@ -147,12 +149,12 @@ class AdapterTurns:
         left = self._keep(holders)
         while len(self._held) < self._slots and (best := self._choose(left)):
             self._give(best)
-        giving = self._giving
-        if len(self._held) <= self._slots or not self._held.keys() & set(self._giving):
-            self._giving = ()
-        if len(self._held) >= self._slots and not self._giving:
-            self._end_a_turn(running)
-            self.turns += self._giving not in ((), giving)  # the same for another is no more
+        gave = self._giving
+        # Whose slot nobody is to have any more goes on.
+        still = [adapter for adapter in gave if adapter in self._held]
+        self._giving = dict.fromkeys(still[: max(len(self._held) - self._slots, 0)])
+        self._end_turns(running, holders)
+        self.turns += len(self._giving.keys() - gave.keys())  # the same for another is no more
         self.awaited = tuple(
             Taker(next(iter(self._waiting[adapter])), adapter)
             for adapter in self._held
@@ -191,32 +193,50 @@ class AdapterTurns:
                 self._enter(adapter)
         return left
 
-    def _end_a_turn(self, running: Mapping[RequestId, Taker]) -> None:
-        """Of those whose turn is over, the one that received most gives way to who received least."""
-        over = [adapter for adapter in self._held if self._received[adapter] >= self._due[adapter]]
-        if not over or (best := self._choose()) is None:
-            return
-        least = self._had(best.adapter, [best.client])
-        users: dict[str | None, list[ClientId]] = {adapter: [] for adapter in over}
-        for taker in running.values():
-            if taker.adapter in users:
-                users[taker.adapter].append(taker.client)
-        had = {
-            adapter: self._had(adapter, users[adapter] or self._first_clients(adapter))
-            for adapter in over
+    def _end_turns(
+        self, running: Mapping[RequestId, Taker], holders: Collection[str | None]
+    ) -> None:
+        """While one waits, of those whose turn is over who received most gives way to who received least."""
+        had = self._had_by_those_over(running)
+        while had:
+            # With fewer slots than before some have to go, and not for somebody new.
+            are_too_many = len(self._held) - len(self._giving) > self._slots
+            best = None if are_too_many else self._choose()
+            if best is not None:
+                self._let_catch_up(had, self._had(best.adapter, [best.client]))
+            elif not are_too_many:
+                return
+            if not had:
+                return
+            first = max(had, key=had.__getitem__)
+            del had[first]
+            if first in holders:
+                self._giving[first] = None
+            else:
+                self._leave(first)
+            if best is not None:
+                self._give(best)
+
+    def _had_by_those_over(self, running: Mapping[RequestId, Taker]) -> dict[str | None, int]:
+        users: dict[str | None, list[ClientId]] = {
+            adapter: []
+            for adapter in self._held
+            if self._received[adapter] >= self._due[adapter] and adapter not in self._giving
         }
-        for adapter in over:
-            if self._held[adapter] and had[adapter] < least:
-                self._due[adapter] = self._received[adapter] + self._turn // QUESTIONS_PER_TURN
-                del had[adapter]
-        if not had:
-            return
-        first = max(had, key=had.__getitem__)
-        if users[first]:
-            self._giving = (first,)
-        else:
-            self._leave(first)
-        self._give(best)
+        if users:
+            for taker in running.values():
+                if taker.adapter in users:
+                    users[taker.adapter].append(taker.client)
+        return {
+            adapter: self._had(adapter, clients or self._first_clients(adapter))
+            for adapter, clients in users.items()
+        }
+
+    def _let_catch_up(self, had: dict[str | None, int], least: int) -> None:
+        """Those of them that had less than all that wait go on, but for who leaves seats empty."""
+        for adapter in [adapter for adapter in had if had[adapter] < least and self._held[adapter]]:
+            self._due[adapter] = self._received[adapter] + self._turn // QUESTIONS_PER_TURN
+            del had[adapter]
 
     def _choose(self, last: Collection[str | None] = ()) -> Taker | None:
         """Who waits, has no slot and has received least; of `last` only if there is nobody else."""
@@ -274,7 +294,9 @@ class AdapterTurns:
     def _forget(self) -> None:
         """Nobody waits for a slot."""
         self.is_contended = False
-        self.awaited = self._giving = ()
+        self.awaited = ()
         self._slots, self._level = _UNLIMITED, 0
-        for counted in (self._held, self._runs, self._received, self._of_client, self._due):
-            counted.clear()
+        for part in (self._held, self._giving, self._runs, self._due):
+            part.clear()
+        for received in (self._received, self._of_client):
+            received.clear()

@@ -77,9 +77,63 @@ def test_with_fewer_slots_another_gives_way():
     look(turns, A, B, C, slots=3)
     assert [turns.forbids(adapter) for adapter in "abcd"] == [True, False, False, False]
 
-    turns.wants("e", E)
     turns.look(2, {"1": B, "2": C})
-    assert turns.forbids("b")
+    assert turns.forbids("b") and not turns.forbids("c") and given_to(turns) == ["d"]
+
+
+def test_as_many_give_way_as_wait_without_a_slot():
+    """Of three whose turn is over the two that received most; the third goes on: nobody is left."""
+    turns = contended(A, B, C, waiting=(A, B, C, D, E), slots=3)
+    for name, outputs in (("0", 52), ("1", 60), ("2", 55)):
+        turns.emitted(name, outputs)
+    look(turns, A, B, C, slots=3)
+
+    assert given_to(turns) == ["d", "e"] and turns.turns == 2
+    assert [turns.forbids(adapter) for adapter in "abcdef"] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_who_gives_way_later_does_not_wait_for_who_does_already():
+    """b gives way while a's last requests still run."""
+    turns = contended(A, B, waiting=(A, B, D, E), slots=2)
+    turns.emitted("0", 50)
+    look(turns, A, B, slots=2)
+    assert [turns.forbids(adapter) for adapter in "ab"] == [True, False]
+
+    turns.emitted("1", 50)
+    look(turns, A, B, slots=2)
+    assert [turns.forbids(adapter) for adapter in "ab"] == [True, True]
+    assert given_to(turns) == ["d", "e"] and turns.turns == 2
+
+
+def test_an_adapter_gives_way_to_one():
+    """However often the engine looks while a's last request runs, its slot is d's; e waits."""
+    turns = contended(A, waiting=(A, D, E))
+    turns.emitted("0", 50)
+    for _ in range(3):
+        look(turns, A)
+
+    assert given_to(turns) == ["d"] and turns.forbids("e") and turns.turns == 1
+
+
+def test_once_fewer_wait_fewer_give_way():
+    """Who received less of the two goes on."""
+    turns = contended(A, B, waiting=(A, B, D, E), slots=2)
+    turns.emitted("0", 50)
+    turns.emitted("1", 60)
+    look(turns, A, B, slots=2)
+    assert turns.forbids("a") and turns.forbids("b")
+
+    turns.leaves("ee")
+    look(turns, A, B, slots=2)
+    assert [turns.forbids(adapter) for adapter in "ab"] == [False, True]
+    assert given_to(turns) == ["d"] and turns.turns == 2
 
 
 # -- who gives way, and to whom -------------------------------------------------------------------
