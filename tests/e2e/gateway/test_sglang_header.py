@@ -1,4 +1,4 @@
-"""Where SGLang takes the client as a header and in no field of the body: Anthropic's messages, embeddings."""
+"""Where SGLang takes the client as a header and in no field of the body: Anthropic's messages."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from fairlead.gateway.surface import SURFACES
 from tests.e2e.gateway.path_scripts import PATHS, any_path
 from tests.e2e.gateway.world import World, play
 
-NAMED_BY_HEADER = ("/v1/messages", "/v1/messages?beta=true", "/v1/embeddings")
+NAMED_BY_HEADER = ("/v1/messages", "/v1/messages?beta=true")
 HEADER = "x-smg-routing-key"
 
 
@@ -50,7 +50,7 @@ def test_there_the_engine_is_told_by_the_header(identity_field: str) -> None:
     told = heads("alice", identity_field=identity_field)
 
     assert {path for path, names in told.items() if names} == set(NAMED_BY_HEADER)
-    assert [told[path] for path in NAMED_BY_HEADER] == [["alice"]] * 3
+    assert [told[path] for path in NAMED_BY_HEADER] == [["alice"]] * 2
 
 
 @pytest.mark.parametrize("identity_field", ["vllm", "none"])
@@ -64,7 +64,8 @@ def test_engines_of_another_make_get_no_such_header(identity_field: str) -> None
 def test_a_client_is_one_by_header_and_by_field(name: str) -> None:
     """The plug-in writes a name it finds in a field like that; in a header blanks would be cut off."""
     additions = Additions(GatewaySettings(identity_field="sglang"))
-    call = read_call(b'{"model":"m","input":"hi"}', SURFACES[b"/v1/embeddings"])
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
+    call = read_call(json.dumps(body).encode(), SURFACES[b"/v1/messages"])
 
     lines = additions.lines_to(b"a: b\r\n", call, name).decode("ascii")
     told = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()

@@ -21,7 +21,6 @@ EMBEDDINGS = Surface(
     read_prompt=_read_prompt,
     default_limit=1,
     identity=False,
-    named_by_header=True,
     cached=False,
     read_usage=pooling_usage,
     scan_usage=scanned_usage,
