@@ -1,25 +1,34 @@
 """One tenant floods a real SGLang, another asks now and then; `benchmarks.one_engine` measures a longer one.
 
-The flood is 48 requests at once that share a prefix of some 1,350 tokens; the other tenant asks for one
-completion after the other, each with a prompt of its own.
+The flood's callers share a prefix of some 1,350 tokens and ask again as soon as they are answered; the other
+tenant asks for one completion after the other, each with a prompt of its own. Nobody goes by a clock: the
+other one begins when so many of the flood wait in the engine, and the flood ends when it has been answered.
 """
 
+import contextlib
 import random
 import threading
-import time
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
-from tests.sglang.server import Answer, Server
+from tests.sglang.server import Answer, Server, until
 
-FLOOD, TURNS = 48, 6
+T = TypeVar("T")
+
+CALLERS, TURNS = 96, 4
+SEATS = 8  # of them, at most, run or are between two requests when the other begins
+# Requests of a flood after which it ends, for each of its callers: where nobody else is ever served.
+MOST = 8
 MAX_TOKENS = 16
+WAITING = "fairlead_waiting_requests"
 
 
 class Flooded(NamedTuple):
-    """Each tenant's answers."""
+    """Each tenant's answers, and how many of the flood's came while each of the other's was waited for."""
 
     many: list[Answer]
     few: list[Answer]
+    passed: list[int]
 
 
 def words(rng: random.Random, count: int) -> str:
@@ -27,23 +36,48 @@ def words(rng: random.Random, count: int) -> str:
     return " ".join(f"word{rng.randrange(300)}" for _ in range(count))
 
 
-def flood(server: Server, *, requests: int = FLOOD, turns: int = TURNS) -> Flooded:
-    """The flood, and 0.5 s later the first of the other tenant's turns."""
+def flood(
+    server: Server, *, callers: int = CALLERS, waiting: int = CALLERS - SEATS, turns: int = TURNS
+) -> Flooded:
+    """The other tenant's turns begin once `waiting` of the flood's requests wait in the engine."""
     rng = random.Random(1)
     shared = words(rng, 300)
-    done = Flooded([], [])
+    few, passed = [], []
 
-    def ask(number: int) -> None:
-        prompt = f"{shared} {number}"
-        done.many.append(server.complete(prompt, client="many", max_tokens=MAX_TOKENS))
+    def ask(number: int) -> Answer:
+        return server.complete(f"{shared} {number}", client="many", max_tokens=MAX_TOKENS)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(requests)]
+    with crowd(ask, callers=callers, most=MOST * callers) as many:
+        until(lambda: many and server.counters(WAITING).get("many", 0) >= waiting)
+        for turn in range(turns):
+            before = len(many)
+            prompt = f"{turn} {words(rng, 50)}"
+            few.append(server.complete(prompt, client="few", max_tokens=MAX_TOKENS))
+            passed.append(len(many) - before)
+    return Flooded(many, few, passed)
+
+
+@contextlib.contextmanager
+def crowd(ask: Callable[[int], T], *, callers: int, most: int) -> Iterator[list[T]]:
+    """Callers who ask again as soon as they are answered, for as long as the `with` lasts.
+
+    What they got is in the order in which it came. Each has asked at least once; `most` is for all of them.
+    """
+    answers: list[T] = []
+    numbers, is_over = iter(range(most)), threading.Event()
+
+    def call(first: int | None) -> None:
+        number = first
+        while number is not None:
+            answers.append(ask(number))
+            number = None if is_over.is_set() else next(numbers, None)
+
+    threads = [threading.Thread(target=call, args=(next(numbers),)) for _ in range(callers)]
     for thread in threads:
         thread.start()
-    time.sleep(0.5)
-    for turn in range(turns):
-        prompt = f"{turn} {words(rng, 150)}"
-        done.few.append(server.complete(prompt, client="few", max_tokens=MAX_TOKENS))
-    for thread in threads:
-        thread.join()
-    return done
+    try:
+        yield answers
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()

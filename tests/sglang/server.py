@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,13 @@ from tests import process_group
 
 # SGLang's python, where the tests run in another: those of the gateway do.
 PYTHON = os.environ.get("FAIRLEAD_SGLANG", sys.executable)
-START_TIMEOUT_S = 420.0
+START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 20.0
 CALL_TIMEOUT_S = 300.0
+# For what is to happen: it costs nothing where it does, and a busy machine is no failure.
+PATIENCE_S = 600.0
+# Who asks for nothing but that what came before is written.
+WITNESS = "witness"
 
 # What SGLang needs to compute on a CPU; its warm-up would come before the port listens, and fail.
 CPU_FLAGS = (
@@ -128,9 +132,19 @@ class Server:
 
     def forget(self) -> None:
         """Empty the prefix cache; only done while the engine is idle."""
-        deadline_s = time.monotonic() + 30
-        while self.post("/flush_cache", {}).status != 200 and time.monotonic() < deadline_s:
-            time.sleep(0.2)
+        until(lambda: self.post("/flush_cache", {}).status == 200)
+
+    def settle(self) -> None:
+        """All that was charged before is on /metrics.
+
+        The engine may write it after it has answered, and the totals after the clients; but all of that
+        before it hears of what is asked next. So the second of two completions is written after it.
+        """
+        name = "fairlead_output_tokens_total"
+        for _ in range(2):
+            before = self.counters(name).get(WITNESS, 0.0)
+            self.complete("is it written?", client=WITNESS, max_tokens=1)
+            until(lambda before=before: self.counters(name).get(WITNESS, 0.0) > before)
 
     def counters(self, name: str) -> dict[str, float]:
         """Our series of that name on the engine's own /metrics, by client ("" for none)."""
@@ -149,6 +163,14 @@ def counters(port: int, name: str) -> dict[str, float]:
         key = client[1] if client else ""
         found[key] = found.get(key, 0.0) + float(value)
     return found
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait until it is, looking often."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager

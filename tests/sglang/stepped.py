@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from fairlead.engines.demo_model import demo_model
 from tests.sglang.server import CPU_FLAGS, ENVIRONMENT
 
-TIMEOUT_S = 400.0
+TIMEOUT_S = 900.0
 RUNAWAY = 20_000  # steps, after which nobody will ever end
 # What a rank other than the first sleeps before a batch, at most: it is not always as quick.
 DELAY_S = 0.01
@@ -76,15 +76,17 @@ def start(
     return Started(process, folder)
 
 
-def collect(started: Started) -> list[Batch]:
-    """What it ran, once it is through."""
-    process, folder = started
+def collect(*started: Started) -> list[list[Batch]]:
+    """What each of them ran, once all are through; none is left behind."""
     try:
-        code = process.wait(TIMEOUT_S)
+        for process, folder in started:
+            code = process.wait(TIMEOUT_S)
+            assert code == 0, (folder / "log").read_text(errors="replace")[-4000:]
     finally:
-        process.kill()
-    assert code == 0, (folder / "log").read_text(errors="replace")[-4000:]
-    return [Batch(*batch) for batch in json.loads((folder / "batches.json").read_text())]
+        for process, _ in started:
+            process.kill()
+    ran = [json.loads((folder / "batches.json").read_text()) for _, folder in started]
+    return [[Batch(*batch) for batch in each] for each in ran]
 
 
 def admissions(batches: Sequence[Batch]) -> list[str]:

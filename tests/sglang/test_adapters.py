@@ -52,7 +52,7 @@ def batches(tmp_path_factory) -> dict[int, list[Batch]]:
         )
         for turn in (0, TURN)
     }
-    return {turn: collect(each) for turn, each in started.items()}
+    return dict(zip(started, collect(*started.values()), strict=True))
 
 
 def test_no_batch_has_more_adapters_than_slots_and_all_are_served(batches):

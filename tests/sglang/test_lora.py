@@ -4,25 +4,28 @@ On a CPU that takes two things: `--lora-backend torch_native`, and memory that i
 What is asserted is who ended before whom and what was charged, never how many seconds it took.
 """
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from fairlead.engines.demo_adapters import make_adapter
-from tests.sglang.server import Answer, Server, running
+from tests.sglang.flood import WAITING, crowd
+from tests.sglang.server import Answer, Server, running, until
 
 pytestmark = pytest.mark.e2e
 
 ADAPTERS = ("a", "b", "c")
 # To SGLang the model without an adapter is one more that takes a slot.
 MODELS = ("demo", *(f"demo:{name}" for name in ADAPTERS))
-TURN = 200  # tokens of service; one request of the flood takes some 50
-FLOOD = 50
+TURN = 500  # tokens of service; one request of a flood takes some 100
+# Of a flood's requests: so many that what computes them is busier than what takes them in, on any machine.
+OUTPUTS = 40
+CALLERS, FEWER = 24, 10  # of a flood; four of them run
+MOST = 160
 STORY = "The quick brown fox jumps over the lazy dog."
 
 
@@ -48,32 +51,18 @@ def server(tmp_path_factory):
         assert "Traceback" not in made.log.partition("fired up")[2], made.log[-4000:]
 
 
-def asked(server: Server, models: Iterable[str], done: list[Ended]) -> list[threading.Thread]:
-    """One request for each, all under way at once; `done` is in the order in which they end."""
-
-    def ask(number: int, model: str) -> None:
-        answer = server.complete(f"{number} {STORY}", model=model, max_tokens=12 + number % 5)
-        done.append(Ended(model, answer))
-
-    threads = [threading.Thread(target=ask, args=each) for each in enumerate(models)]
-    for thread in threads:
-        thread.start()
-    return threads
+def ask(server: Server, model: str, number: int) -> Ended:
+    prompt = f"{number} {STORY}"
+    return Ended(model, server.complete(prompt, model=model, max_tokens=OUTPUTS + number % 5))
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-
-
-def place(done: list[Ended], model: str) -> int:
-    """How many ended before the model's first."""
-    return [each.model for each in done].index(model)
+def waits(server: Server, adapter: str) -> float:
+    """How many requests for it wait in the engine."""
+    return server.counters(WAITING).get(adapter, 0.0)
 
 
 def turns(server: Server) -> float:
+    server.settle()
     return sum(server.counters("fairlead_adapter_turns_total").values())
 
 
@@ -85,49 +74,49 @@ def test_each_adapter_is_a_client_and_has_a_cache_of_its_own(server):
 
     answers = [server.complete(STORY, model=model, max_tokens=9) for model in MODELS]
 
-    def rises(client: str) -> list[float]:
-        return [
-            server.counters(kind).get(client, 0) - was.get(client, 0)
-            for kind, was in zip(kinds, before, strict=True)
-        ]
-
-    until(lambda: rises("c")[1] == 9)
+    server.settle()
+    after = [server.counters(kind) for kind in kinds]
     for client, answer in zip(clients, answers, strict=True):
         assert answer.cached == 0
-        assert rises(client) == [answer.prompt, 9]
+        rises = [now[client] - was.get(client, 0) for now, was in zip(after, before, strict=True)]
+        assert rises == [answer.prompt, 9]
 
 
 def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
-    """Without turns the others' first would come after all of the flood."""
-    done: list[Ended] = []
+    """Without turns theirs would come after all of the flood, which ends when both are answered."""
     before = turns(server)
-    # So long that a busy machine, which delays the others, does not delay them past its half.
-    flood = asked(server, ["demo:a"] * (3 * FLOOD), done)
-    until(lambda: done)
 
-    others = asked(server, ["demo:b", "demo"], done)
-    for thread in [*flood, *others]:
-        thread.join()
+    with crowd(partial(ask, server, "demo:a"), callers=CALLERS, most=MOST) as flood:
+        until(lambda: waits(server, "a") >= CALLERS / 2)
 
-    assert len(done) == 3 * FLOOD + 2
-    assert place(done, "demo:b") < len(done) / 2
-    assert place(done, "demo") < len(done) / 2
-    server.complete("flush", max_tokens=1)
+        def passed(number: int) -> int:
+            """How many of the flood ended while this one was waited for."""
+            ended = len(flood)
+            ask(server, ("demo:b", "demo")[number], number)
+            return len(flood) - ended
+
+        with crowd(passed, callers=2, most=2) as both:
+            pass
+
+    assert len(both) == 2 and max(both) < MOST / 4, both
     assert turns(server) > before
 
 
 def test_two_floods_get_alike_while_both_last(server):
+    """Whose users are more than twice as many gets no more for that."""
     server.forget()  # one of them would pay less
-    done: list[Ended] = []
-    for thread in asked(server, ["demo:a", "demo:b"] * FLOOD, done):
-        thread.join()
+    with (
+        crowd(partial(ask, server, "demo:a"), callers=CALLERS, most=MOST) as many,
+        crowd(partial(ask, server, "demo:b"), callers=FEWER, most=MOST) as few,
+    ):
+        until(lambda: waits(server, "a") and waits(server, "b"))
+        before = len(many), len(few)
+        until(lambda: len(many) + len(few) >= sum(before) + MOST / 2)
+        ended = chain(many[before[0] :], few[before[1] :])
 
-    received, counts = Counter(), Counter()
-    for model, answer in done:
+    received = Counter()
+    for model, answer in ended:
         received[model] += answer.prompt - answer.cached + 2 * answer.outputs
-        counts[model] += 1
-        if counts[model] == FLOOD:
-            break
     # None is ever ahead by more than a turn and what drains.
     assert 1 / 2 < received["demo:b"] / received["demo:a"] < 2, received
 
@@ -140,18 +129,19 @@ def test_the_bare_name_that_sglang_lists_is_the_model_without_the_adapter(server
     server.complete("bare", model="a", max_tokens=3)
     server.complete("both", model="a", max_tokens=4, lora_path="a")
 
-    def rise(client: str) -> float:
-        return server.counters(name).get(client, 0) - before.get(client, 0)
-
-    until(lambda: rise("a") == 4)
-    assert rise("anonymous") == 3
+    server.settle()
+    after = server.counters(name)
+    rises = {client: after[client] - before.get(client, 0) for client in ("anonymous", "a")}
+    assert rises == {"anonymous": 3, "a": 4}
 
 
 def test_with_too_few_slots_nobody_is_frozen(server):
     """Three adapters and the model at once, one slot, four seats: all are answered."""
-    done: list[Ended] = []
 
-    for thread in asked(server, [*MODELS] * 10, done):
-        thread.join()
+    def one(number: int) -> str:
+        return ask(server, MODELS[number % len(MODELS)], number).model
 
-    assert sorted(each.model for each in done) == sorted([*MODELS] * 10)
+    with crowd(one, callers=40, most=40) as answered:
+        pass
+
+    assert Counter(answered) == dict.fromkeys(MODELS, 10)

@@ -3,6 +3,7 @@
 Each rank has a scheduler of its own that is told of the same requests, and nothing else.
 """
 
+import os
 import random
 
 import pytest
@@ -55,7 +56,7 @@ def test_ranks_with_other_hashes_clocks_and_speeds_run_the_same_batches(tmp_path
         )
         for rank in range(RANKS)
     ]
-    ran = [collect(each) for each in started]
+    ran = collect(*started)
 
     for rank in range(1, RANKS):
         assert ran[rank] == ran[0], rank
@@ -68,18 +69,20 @@ def test_ranks_with_other_hashes_clocks_and_speeds_run_the_same_batches(tmp_path
 @pytest.mark.e2e
 def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path):
     """SGLang's own check compares what the ranks look up, store and evict, and ends them if they part."""
+    cores = sorted(os.sched_getaffinity(0))
     environment = {
         "FAIRLEAD_QUANTUM": "500",
-        "SGLANG_CPU_OMP_THREADS_BIND": "0|1",
+        "SGLANG_CPU_OMP_THREADS_BIND": f"{cores[0]}|{cores[-1]}",
         "SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1",
     }
 
     with running(tmp_path, "dlpm", "--tp", "2", environment=environment) as server:
-        many, few = flood(server, requests=24, turns=2)
+        many, few, _ = flood(server, callers=24, waiting=16, turns=2)
         assert server.process.poll() is None
         log = server.log
 
     for rank in ("TP0", "TP1"):
         assert f"{rank}] fairlead: scheduler dlpm" in log
     assert "Traceback" not in log.partition("fired up")[2]
-    assert sum(answer.outputs for answer in [*many, *few]) == 26 * MAX_TOKENS
+    assert len(many) >= 24 and len(few) == 2
+    assert {answer.outputs for answer in [*many, *few]} == {MAX_TOKENS}

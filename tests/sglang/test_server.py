@@ -6,16 +6,12 @@ What is asserted is who ended before whom and what was charged, never how many s
 import http.client
 import json
 import random
-import threading
-import time
-from collections.abc import Callable
-from functools import partial
 
 import pytest
 
 from fairlead.engines.local import HOST
-from tests.sglang.flood import flood, words
-from tests.sglang.server import Answer, Server, running
+from tests.sglang.flood import CALLERS, WAITING, crowd, flood, words
+from tests.sglang.server import Server, running, until
 
 pytestmark = pytest.mark.e2e
 
@@ -23,6 +19,7 @@ QUANTUM = 500
 # A prompt above it is computed in several chunks, which SGLang admits by another way than the first.
 CHUNK = 256
 MEMORY = 3000  # tokens of KV
+EXTEND, OUTPUT = "fairlead_extend_tokens_total", "fairlead_output_tokens_total"
 
 
 @pytest.fixture(scope="module")
@@ -39,37 +36,31 @@ def server(tmp_path_factory):
         assert "Traceback" not in made.log.partition("fired up")[2], made.log[-4000:]
 
 
-def at_once(*calls: Callable[[], Answer], apart_s: float = 0) -> list[Answer]:
-    """Every call in a thread of its own; their answers, as they were ordered."""
-    answers: dict[int, Answer] = {}
+class Counted:
+    """What clients are charged by each of these counters from its making on."""
 
-    def call(number: int) -> None:
-        answers[number] = calls[number]()
+    def __init__(self, server: Server, *names: str) -> None:
+        self._server, self._names = server, names
+        server.settle()
+        self._before = [server.counters(name) for name in names]
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-        time.sleep(apart_s)
-    for thread in threads:
-        thread.join()
-    return [answers[number] for number in range(len(calls))]
-
-
-def rise(server: Server, name: str, before: dict[str, float], client: str) -> float:
-    """How much the client's counter has grown, once the scheduler has written what is pending."""
-    server.complete("flush", client="somebody", max_tokens=1)
-    return server.counters(name).get(client, 0.0) - before.get(client, 0.0)
+    def rises(self, client: str) -> list[float]:
+        """All that was charged by now."""
+        self._server.settle()
+        now = [self._server.counters(name) for name in self._names]
+        return [
+            each.get(client, 0.0) - was.get(client, 0.0)
+            for each, was in zip(now, self._before, strict=True)
+        ]
 
 
 def test_who_asks_little_is_answered_in_the_midst_of_a_flood(server):
-    """48 requests of one client wait; with FCFS or LPM the other's first would come after all of them."""
+    """88 requests of one client wait; with FCFS or LPM the other's would come after all of them."""
     server.forget()
 
-    many, few = flood(server)
+    many, _, passed = flood(server)
 
-    ends = sorted(answer.ended_s for answer in many)
-    first = min(answer.ended_s for answer in few)
-    assert sum(end < first for end in ends) < len(ends) / 2
+    assert max(passed) < CALLERS / 2, passed
     # Nor is the prefix lost for that: the flood computes it once.
     assert sum(answer.cached for answer in many) > 0.9 * sum(answer.prompt for answer in many)
 
@@ -78,33 +69,31 @@ def test_more_than_128_waiting_are_still_in_order(server):
     """Above 128 SGLang's lpm gives up and takes them as they stand; ours costs the same with any number."""
     server.forget()
 
-    many, few = flood(server, requests=160, turns=1)
+    passed = flood(server, callers=160, waiting=129, turns=1).passed
 
-    first = few[0].ended_s
-    assert sum(answer.ended_s < first for answer in many) < len(many) / 2
+    assert passed[0] < 160 / 2
 
 
 def test_each_token_is_charged_once(server):
     """In chunks or whole, cached or not: what /metrics says is what the answers' usage says."""
     server.forget()
     prompt = words_of(5, 400)  # some 1,800 tokens: seven chunks
-    names = ("fairlead_extend_tokens", "fairlead_cached_tokens", "fairlead_output_tokens")
-    before = [server.counters(f"{name}_total") for name in names]
+    counted = Counted(server, EXTEND, "fairlead_cached_tokens_total", OUTPUT)
 
     answers = [
         server.complete(prompt, client="payer", max_tokens=7),
         server.complete(prompt + " more", client="payer", max_tokens=9),
-        *at_once(
-            lambda: server.complete(prompt, client="payer", max_tokens=3),
-            lambda: server.complete("else", client="payer", max_tokens=5),
-        ),
     ]
+    with crowd(
+        lambda number: server.complete((prompt, "else")[number], client="payer", max_tokens=3),
+        callers=2,
+        most=2,
+    ) as both:
+        pass
+    answers += both
 
     assert answers[0].prompt > 3 * CHUNK and answers[1].cached > 3 * CHUNK
-    charged = [
-        rise(server, f"{name}_total", was, "payer") for name, was in zip(names, before, strict=True)
-    ]
-    assert charged == [
+    assert counted.rises("payer") == [
         sum(answer.prompt - answer.cached for answer in answers),
         sum(answer.cached for answer in answers),
         sum(answer.outputs for answer in answers),
@@ -112,8 +101,7 @@ def test_each_token_is_charged_once(server):
 
 
 def test_a_client_is_named_by_header_or_body(server):
-    name = "fairlead_output_tokens_total"
-    before = server.counters(name)
+    counted = Counted(server, OUTPUT)
 
     server.complete("one", max_tokens=2, custom_params={"fair_client": "by-params"})
     server.complete("two", client="by-header", max_tokens=3, user="nobody")
@@ -122,54 +110,74 @@ def test_a_client_is_named_by_header_or_body(server):
     server.complete("four", max_tokens=5)
 
     for client, tokens in {"by-params": 2, "by-header": 3, "by-key": 4, "anonymous": 5}.items():
-        assert rise(server, name, before, client) == tokens, client
-    assert "nobody" not in server.counters(name)
+        assert counted.rises(client) == [tokens], client
+    assert "nobody" not in server.counters(OUTPUT)
 
 
 def test_who_hangs_up_is_forgotten(server):
     """Running and waiting requests of a caller that is gone: nobody waits for them any more."""
-    body = {"model": "demo", "max_tokens": 1000, "stream": True, "ignore_eos": True}
-    headers = {"Content-Type": "application/json", "x-smg-routing-key": "gone"}
-    connections = []
-    for number in range(12):
-        connection = http.client.HTTPConnection(HOST, server.port, timeout=60)
-        asked = json.dumps({**body, "prompt": f"{number}"})
-        connection.request("POST", "/v1/completions", asked, headers)
-        connections.append(connection)
-        if number == 0:  # it runs, and the others come while it does
-            connection.getresponse()
+    connections = [http.client.HTTPConnection(HOST, server.port, timeout=60) for _ in range(12)]
+    for number, connection in enumerate(connections):
+        body = streamed(f"{number}", max_tokens=1000, ignore_eos=True)
+        headers = {"Content-Type": "application/json", "x-smg-routing-key": "gone"}
+        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+
+    def waiting() -> float:
+        return server.counters(WAITING).get("gone", 0.0)
+
+    until(waiting)
     for connection in connections:
         connection.close()
 
-    assert server.complete("ready?", client="next", max_tokens=1).outputs == 1
-    assert server.counters("fairlead_waiting_requests").get("gone", 0.0) == 0
+    def is_forgotten() -> bool:
+        server.complete("ready?", client="next", max_tokens=1)  # and the number is written
+        return waiting() == 0
+
+    until(is_forgotten)
+    server.settle()
+    assert server.counters(OUTPUT)["gone"] < 12 * 1000
 
 
 def test_when_memory_runs_out_all_are_answered_and_pay_once(server):
     """
-    Four that emit 800 tokens each do not fit in 3,000: SGLang retracts whom we say, and takes it
-    back when there is room. What it computes again for that is the system's cost, not the client's.
-    (In one batch it would reserve all of their outputs; so they come one after the other.)
+    Four that emit 1,000 tokens each, of which no three fit in 3,000: SGLang retracts whom we say, and takes
+    it back when there is room. What it computes again for that is the system's cost, not the client's.
+    (In one batch it would reserve all of their outputs; so each comes when the one before it has begun.
+    And SGLang believes that most will end early, unless `ignore_eos` says that they will not.)
     """
     server.forget()
-    names = ("fairlead_extend_tokens_total", "fairlead_output_tokens_total")
-    before = [server.counters(name) for name in names]
+    counted = Counted(server, EXTEND, OUTPUT)
     recomputed = sum(server.counters("fairlead_recomputed_tokens_total").values())
     clients = ("a", "b", "c", "d")
 
-    answers = at_once(*(partial(emit_much, server, client) for client in clients), apart_s=1)
+    responses = []
+    for client in clients:
+        prompt = f"{client} {words_of(ord(client), 20)}"  # nobody's begins as another's does
+        body = streamed(prompt, max_tokens=1000, ignore_eos=False)
+        responses.append(server.post("/v1/completions", body, x_smg_routing_key=client))
+        assert responses[-1].readline().startswith(b"data: ")
+    usages = [usage_of(response) for response in responses]
 
-    assert sum(answer.outputs for answer in answers) > MEMORY
+    assert [usage["completion_tokens"] for usage in usages] == [1000] * 4
+    for client, usage in zip(clients, usages, strict=True):
+        assert counted.rises(client) == [usage["prompt_tokens"], usage["completion_tokens"]]
     assert sum(server.counters("fairlead_recomputed_tokens_total").values()) > recomputed
-    for client, answer in zip(clients, answers, strict=True):
-        extend, output = (rise(server, *each, client) for each in zip(names, before, strict=True))
-        assert (extend, output) == (answer.prompt, answer.outputs)
 
 
-def emit_much(server: Server, client: str) -> Answer:
-    """SGLang believes that most will end early, unless `ignore_eos` says that they will not."""
-    prompt = f"{client} {words_of(ord(client), 20)}"  # nobody's begins as another's does
-    return server.complete(prompt, client=client, max_tokens=800, ignore_eos=False)
+def streamed(prompt: str, *, max_tokens: int, ignore_eos: bool) -> dict[str, object]:
+    """What asks for an answer in pieces, the last of which has its usage."""
+    return {
+        "model": "demo", "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": ignore_eos,
+        "temperature": 0, "stream": True, "stream_options": {"include_usage": True},
+    }  # fmt: skip
+
+
+def usage_of(response: http.client.HTTPResponse) -> dict[str, int]:
+    """What the last pieces of an answer say."""
+    pieces = [line.removeprefix(b"data: ") for line in response.read().splitlines() if line]
+    assert pieces[-1] == b"[DONE]", pieces[-1]
+    usage: dict[str, int] = json.loads(pieces[-2])["usage"]
+    return usage
 
 
 def words_of(seed: int, count: int) -> str:

@@ -48,7 +48,7 @@ def batches(tmp_path_factory) -> dict[str, list[Batch]]:
         lane: start(folder / lane, script(), policy, *FLAGS, environment=environment)
         for lane, (policy, environment) in LANES.items()
     }
-    ran = {lane: collect(each) for lane, each in started.items()}
+    ran = dict(zip(started, collect(*started.values()), strict=True))
     for each in ran.values():
         assert sorted(admissions(each)) == sorted(asked.name for asked in script())
     return ran
