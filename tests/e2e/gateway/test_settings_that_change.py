@@ -49,7 +49,7 @@ def test_how_many_may_wait_and_how_long_can_change() -> None:
             caller.reset()
         await eventually(lambda: not world.gateway._exchanges)
 
-    play(story, hang, queue_size=1, max_engine_requests=1, client_timeout_secs=0.1)
+    play(story, hang, queue_size=1, max_engine_requests=1, client_timeout_secs=1)
 
 
 def test_all_clients_together_are_limited_before_each() -> None:
