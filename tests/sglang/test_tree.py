@@ -137,6 +137,8 @@ def test_a_salt_has_a_cache_of_its_own_and_an_empty_one_is_none(kind):
     ]
 
     assert found == [3, 0, 2, 2]
+    # What is heard of those without a salt is for these, too.
+    assert tree.units([1], None, "") == tree.units([1], None, None)  # type: ignore[arg-type]
 
 
 def test_of_the_tree_in_rust_nothing_is_kept_of_what_has_left_it():
@@ -203,6 +205,16 @@ def test_only_what_comes_to_the_device_and_leaves_it_is_told(medium, is_told):
     core.kv_events.record_remove(node, medium)
 
     assert told == [("grew", 3), ("shrank", 3, 2)] * is_told
+
+
+def test_pairs_of_tokens_are_looked_up_as_pairs():
+    cache = RealCache("unified", is_eagle=True)
+    tree = followed(cache)
+    cache.insert([1, 2, 3, 4])
+
+    for prompt in ((1, 2, 3, 4, 5), (1, 2, 9), (1, 9), (7, 8)):
+        assert tree.match_len(prompt) == cache.match_len([*prompt]), prompt
+    assert tree.match_len((1, 2, 3, 4)) == 3
 
 
 def test_with_pairs_of_tokens_the_order_is_not_exact():
