@@ -92,13 +92,15 @@ def test_list_shows_name_source_and_time_without_drawing_anything():
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, check=False,
+        capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     for name, experiment in EXPERIMENTS.items():
-        (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
-        assert experiment.summary.split()[0] in line and experiment.takes.split()[0] in line
+        (at,) = [at for at, line in enumerate(lines) if line.split(maxsplit=1)[0] == name]
+        assert experiment.takes in lines[at] and experiment.source in lines[at]
+        assert lines[at + 1].strip() == experiment.summary
 
 
 def test_missing_data_is_said_before_anything_runs(studies, tmp_path, capsys):
