@@ -188,6 +188,32 @@ def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch)
     assert moved[50] == moved[2000] <= 20 * 10
 
 
+def test_whose_turn_it_is_not_is_not_tried_again(monkeypatch):
+    """Somebody waits for each of many adapters while a is in the middle of its turn; then all are served."""
+    trace = with_slots(adapter_turn=600)
+    ask(trace, "a", tokens=200)
+    trace.step()
+    asked = {ask(trace, f"adapter {number}", tokens=1) for number in range(50)}
+    for _ in range(5):  # all are put aside once
+        trace.step()
+    put_aside, add = Counter(), Aside.add
+
+    def counting(aside, client, request):
+        put_aside[client] += 1
+        add(aside, client, request)
+
+    monkeypatch.setattr(Aside, "add", counting)
+    for _ in range(100):
+        trace.step()
+    monkeypatch.undo()
+    assert not put_aside
+
+    flood(trace, "a", steps=1)
+    for _ in range(400):
+        trace.step()
+    assert not asked & trace.scheduler.requests.keys()
+
+
 def test_who_is_not_named_is_its_adapter():
     """Nor is it named by `anonymous`, which a gateway writes that knows nobody."""
     trace = with_slots(3)

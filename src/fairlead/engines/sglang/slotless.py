@@ -4,13 +4,14 @@ Whether an adapter has a slot is the same for all that want it. So one of each c
 in a look; that it was admitted is the sign for more of them.
 """
 
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
 from fairlead.core.request import Request, RequestId
 from fairlead.engines.adapter_turns import Taker
 
-# Groups of which one is tried in a look.
+# Groups looked at in a look, of each of which one is tried.
 TRIED_PER_LOOK = 32
 # Of its group, once one of them was admitted.
 MORE_PER_ADMISSION = 8
@@ -46,10 +47,17 @@ class Slotless:
             if not self._groups[group]:
                 del self._groups[group]
 
-    def take(self) -> list[Request]:
-        """One of each group to try in this look; of too many groups, others the next time. O(taken)."""
+    def take(self, is_barred: Callable[[Taker], bool]) -> list[Request]:
+        """One of each group to try in this look; none of those barred, they would be set aside again.
+
+        Of too many groups, others the next time. O(TRIED_PER_LOOK).
+        """
         groups = list(islice(self._groups, TRIED_PER_LOOK))
-        return [request for group in groups for request in self._take(group, 1)]
+        return [
+            request
+            for group in groups
+            for request in self._take(group, 0 if is_barred(group.taker) else 1)
+        ]
 
     def take_like(self, taker: Taker) -> list[Request]:
         """More of a taker that has a slot. O(taken)."""

@@ -35,6 +35,9 @@ class Slots:
         self._slotless = Slotless()
         self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
         self._aside = 0  # set aside in this look
+        self._pinned: dict[
+            str | None, None
+        ] = {}  # adapters set aside though they have a slot for good
 
     def __len__(self) -> int:
         """Who is set aside. O(1)."""
@@ -65,7 +68,7 @@ class Slots:
             self._turns.look(self._host.slots(), takers)
         awaited = self._turns.awaited  # first, lest they miss the slots that are kept for them
         first = [request for taker in awaited for request in self._slotless.take_like(taker)]
-        return first + self._slotless.take()
+        return first + self._slotless.take(self._is_barred)
 
     def lacks(self, req: Any) -> bool:
         """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
@@ -80,8 +83,14 @@ class Slots:
 
     def set_aside(self, ours: Request, req: Any, *, is_paid: bool) -> None:
         """It is out of the look, until one like it is tried. O(1)."""
+        if self._host.is_pinned(req):
+            self._pinned[req.lora_id] = None
         self._slotless.add(_taker(ours, req), ours, is_paid=is_paid)
         self._aside += 1
+
+    def _is_barred(self, taker: Taker) -> bool:
+        """As `lacks`, where only the adapter is known. O(1)."""
+        return self._turns.forbids(taker.adapter) and taker.adapter not in self._pinned
 
     # -- who comes and goes ---------------------------------------------------------------------
 

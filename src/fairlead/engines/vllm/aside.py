@@ -4,7 +4,7 @@ Whether an adapter has a slot is the same for all that want it. So a few of each
 again; that one of them runs is the sign for more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -50,11 +50,17 @@ class Aside:
             if not self._groups[group]:
                 del self._groups[group]
 
-    def take(self) -> list[Any]:
-        """Those to try again in this step; their groups come last in the next. O(taken)."""
+    def take(self, is_barred: Callable[[str | None], bool]) -> list[Any]:
+        """Those to try again in this step, of no adapter barred now; their groups come last in the next.
+
+        O(RETRIES_PER_STEP).
+        """
         taken: list[Any] = []
         for group in list(islice(self._groups, RETRIES_PER_STEP)):
-            limit = RETRIES_PER_STEP if group[0].adapter is None else RETRIES_PER_ADAPTER
+            if is_barred(group[0].adapter):  # they would only be put aside again
+                limit = 0
+            else:
+                limit = RETRIES_PER_STEP if group[0].adapter is None else RETRIES_PER_ADAPTER
             taken += self._take(group, min(limit, RETRIES_PER_STEP - len(taken)))
             if len(taken) == RETRIES_PER_STEP:
                 break

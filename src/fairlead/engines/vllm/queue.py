@@ -133,7 +133,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             if (chosen := self._core.propose()) is None:
                 return None
             request = self._ready[chosen.id]
-            if self._has_place(adapter_of(request)):
+            adapter = adapter_of(request)
+            if not (adapter in self._slotless or self._is_barred(adapter)):
                 return request
             self._parked += 1
             del self._ready[chosen.id]
@@ -148,7 +149,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._is_open = True
         if self._turns.is_due:
             self._take_turns()
-        for request in self._aside.take():
+        for request in self._aside.take(self._is_barred):
             self._release(request)
         for waiting in (self._loading, self._blocked):
             for request in list(islice(waiting.values(), POLLS_PER_STEP)):
@@ -165,9 +166,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             for request in self._aside.take_like(taker):
                 self._release(request)
 
-    def _has_place(self, adapter: str | None) -> bool:
-        """Whether vLLM may take it now, as far as we know; the model itself takes no slot."""
-        return adapter is None or not (adapter in self._slotless or self._turns.forbids(adapter))
+    def _is_barred(self, adapter: str | None) -> bool:
+        """Whether others' turns keep it out of this step, whatever ends; the model itself takes no slot."""
+        return adapter is not None and self._turns.forbids(adapter)
 
     def _release(self, request: Any) -> None:
         name = request.request_id
