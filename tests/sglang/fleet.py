@@ -21,8 +21,8 @@ from tests.sglang.publishing import PublishingSGLang
 
 QUANTUM = 64
 BLOCK_LEN = 16
-# Engines on a busy machine: until one answers a probe, or tells what it has.
-PATIENCE_S = 120.0
+# Engines on a busy machine: until one answers, or tells what it has, or both have answered a flood.
+PATIENCE_S = 300.0
 PLUGGED = (
     "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
     "--additional-config", json.dumps({"fairlead": {"scheduler": "dlpm", "quantum": QUANTUM}}),
@@ -107,7 +107,7 @@ class Fleet:
             content_type="application/json",
         )
         try:
-            return await connection.reply()
+            return await connection.reply(within=PATIENCE_S)
         finally:
             connection.writer.close()
 
@@ -138,6 +138,7 @@ async def gateway_before(engines: Engines, **settings: object) -> AsyncIterator[
         "worker_quantum": QUANTUM,
         "quantum": QUANTUM,
         "health_check_interval_secs": 0.5,
+        "health_check_timeout_secs": 60,
         "shutdown_timeout_secs": 1,
         **settings,
     }

@@ -123,8 +123,8 @@ class Connection:
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
-    async def reply(self) -> Reply:
-        async with asyncio.timeout(PATIENCE_S):
+    async def reply(self, *, within: float = PATIENCE_S) -> Reply:
+        async with asyncio.timeout(within):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             status, *lines = head.split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in lines if line)
