@@ -10,7 +10,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from typing import Any
 import zmq
 
 from fairlead.engines.local import HOST, free_ports
-from tests.sglang.server import PYTHON, Server, running
+from tests.sglang.server import PATIENCE_S, PYTHON, Server, running
 
 CAPTURES = Path(__file__).parents[1] / "unit" / "gateway" / "kv_events" / "captures"
 # Of KV: so few that prompts of the script are evicted.
 TOKENS = 256
-# All that an engine publishes of one request, published by then on a busy machine.
+# All that an engine publishes of one request, published by then.
 QUIET_S = 0.5
 
 
@@ -74,32 +73,43 @@ def main(form: str, page: str) -> None:
         tempfile.TemporaryDirectory() as folder,
         running(Path(folder), "fcfs", *flags, *published(port, replay_port, form=form)) as server,
     ):
-        server.forget()  # the file begins with an empty cache
-        heard(ears)
+        empty(server, ears)
         lines = [line for step in script() for line in played(server, ears, step)]
     path = CAPTURES / f"sglang-{version}-{form}-page{page}.jsonl"
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def played(server: Server, ears: "zmq.Socket[bytes]", step: dict[str, Any]) -> list[dict[str, Any]]:
-    """What came of one step of the script."""
+def empty(server: Server, ears: "zmq.Socket[bytes]") -> None:
+    """What a capture begins with: an empty cache, and all that was said before it is heard."""
+    server.forget()
+    while not any(b"AllBlocksCleared" in batch for _, batch in heard(ears, 1)):
+        pass
+
+
+def played(
+    server: Server, ears: "zmq.Socket[bytes]", step: dict[str, Any], least: int = 0
+) -> list[dict[str, Any]]:
+    """What came of one step of the script; `least` messages, if it is known that they will come."""
     if "flush" in step:
         server.forget()
     else:
         more = {name: value for name, value in step.items() if name != "tokens"}
         answer = server.complete(prompt_of(step["tokens"]), max_tokens=1, **more)
         step = {**step, "cached": answer.cached}
-    return [step, *({"number": number, "batch": batch.hex()} for number, batch in heard(ears))]
+    return [
+        step,
+        *({"number": number, "batch": batch.hex()} for number, batch in heard(ears, least)),
+    ]
 
 
-def heard(ears: "zmq.Socket[bytes]") -> list[tuple[int, bytes]]:
-    """The messages that have come: numbers and batches."""
-    time.sleep(QUIET_S)
-    found = []
-    while ears.poll(0):
+def heard(ears: "zmq.Socket[bytes]", least: int) -> list[tuple[int, bytes]]:
+    """The messages until none comes for a while, `least` or more: numbers and batches."""
+    found: list[tuple[int, bytes]] = []
+    while ears.poll(1000 * (QUIET_S if len(found) >= least else PATIENCE_S)):
         _, number, batch = ears.recv_multipart()
         found.append((int.from_bytes(number, "big"), batch))
+    assert len(found) >= least, found
     return found
 
 

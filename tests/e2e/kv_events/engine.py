@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,11 @@ from fairlead.gateway.openai import read_call
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import SURFACES
+from tests.e2e.kv_events.prompts import COMPLETIONS, numbers
 
 START_TIMEOUT_S = 420.0
+# For what is to happen: it costs nothing where it does, and a busy machine is no failure.
+PATIENCE_S = 180.0
 BLOCK_LEN = 32
 BLOCKS = 96  # a small cache: 3,072 tokens
 _FLAGS = (
@@ -41,6 +45,7 @@ class Engine:
     flags: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    marks: Iterator[int] = field(default_factory=count)  # prompts that nobody asked before
 
     @property
     def url(self) -> str:
@@ -157,8 +162,13 @@ class Pair:
         return int((answer["usage"]["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
 
     async def heard(self) -> None:
-        """All that the engine has published by now is in the index."""
-        await asyncio.sleep(0.3)
+        """All that the engine has published by now is in the index: so is one more block, asked for last."""
+        prompt = numbers(10_000 + next(self.engine.marks), self.block_len + 1)
+        mark = {"prompt": prompt, "max_tokens": 1}
+        await self.ask(COMPLETIONS, mark, around=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while self.expected(COMPLETIONS, mark) < self.block_len:
+                await asyncio.sleep(0.01)
 
     async def differences(self, *asked: tuple[str, dict[str, Any]]) -> list[int]:
         """Of each prompt, one after the other: what the engine had, less what was expected."""
@@ -172,7 +182,7 @@ class Pair:
         return found
 
     async def until(self, knowledge: Knowledge) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not self.gateway.ready() or self.knowledge is not knowledge:
                 await asyncio.sleep(0.05)
 
@@ -193,6 +203,7 @@ async def gateway_before(engine: Engine, *, block_len: int = BLOCK_LEN, **settin
             block_size=block_len,
             kv_events_topic="kv",
             health_check_interval_secs=0.5,
+            health_check_timeout_secs=60,
             health_failure_threshold=1,
             shutdown_timeout_secs=1,
             **given,
@@ -200,7 +211,7 @@ async def gateway_before(engine: Engine, *, block_len: int = BLOCK_LEN, **settin
     )
     await gateway.start()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not gateway.ready():
                 await asyncio.sleep(0.05)
         yield Pair(gateway, engine, block_len)
