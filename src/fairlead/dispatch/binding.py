@@ -189,7 +189,7 @@ class Binding:
 
     def _send(self, ticket: Ticket, worker: Worker) -> None:
         ticket.state, ticket.is_told = State.WAITING, False
-        worker.tickets.add(ticket)
+        worker.send(ticket)
         self.ready.append(ticket)
         if worker.gate is not None:
             worker.gate.sent()
@@ -220,9 +220,7 @@ class Binding:
         for name in self._direct.with_room():
             worker = self._workers[name]
             if offers := self._offers(name, worker):
-                policy = self._direct.policy_for(name)
-                credit = policy.credit if policy is not None else lambda _: 0
-                best = max(offers, key=lambda one: (credit(one.request.client), -one.request.order))
+                best = self._direct.choose(name, offers, self.rules)
                 self._rebind(best, name)
                 self._bind_late(best.request.client)
                 return True

@@ -4,9 +4,14 @@ What is bound to such an engine is sent at once, so it never comes for more. Whi
 wait here it must not stand idle beside them, nor nearly so: its room is measured by theirs.
 """
 
-from fairlead.core.protocols import Policy
+from collections.abc import Sequence
+
 from fairlead.core.request import WorkerId
+from fairlead.core.service import WEIGHT_SCALE, Weights
 from fairlead.dispatch.fleet import Fleet, Worker
+from fairlead.dispatch.rules import QueueRules
+from fairlead.dispatch.tickets import Ticket
+from fairlead.schedulers import OWED_ALIKE
 
 
 class Direct:
@@ -38,12 +43,22 @@ class Direct:
         found.sort(key=lambda each: each[0])
         return [name for _, name in found]
 
-    def policy_for(self, name: WorkerId) -> Policy | None:
-        """Of the fullest engine beside it: what that owes its clients is the best that is known here."""
-        fullest = self._fullest(name)
-        if fullest is None or fullest.queue is None:
-            return None
-        return fullest.queue.scheduler.policy
+    def choose(self, name: WorkerId, offers: Sequence[Ticket], rules: QueueRules) -> Ticket:
+        """Of the client with the least in flight there, by weight; the oldest where all are owed alike.
+
+        So all have something there to be fair with. What is owed elsewhere would not do: nothing that
+        this engine serves pays it off, and one client would take all of it for as long as that lasts.
+        """
+        if rules.scheduler in OWED_ALIKE:
+            return min(offers, key=lambda one: one.request.order)
+        of_client, weights = self._workers[name].of_client, rules.weights or Weights()
+
+        def rank(ticket: Ticket) -> tuple[int, int]:
+            client = ticket.request.client
+            has = of_client.get(client, 0)
+            return has * WEIGHT_SCALE**2 // weights.of(client), ticket.request.order
+
+        return min(offers, key=rank)
 
     def _fullest(self, name: WorkerId) -> Worker | None:
         """Of those with a queue here that may serve what it serves. O(workers)."""

@@ -336,4 +336,4 @@ class Dispatcher:
             ticket.queue.ended(ticket, extend_len=extend_len, finished=finished)
         worker = self.workers.get(ticket.worker)
         if worker is not None:
-            worker.tickets.discard(ticket)
+            worker.leave(ticket)

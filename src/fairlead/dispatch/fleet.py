@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fairlead.core.request import WorkerId
+from fairlead.core.request import ClientId, WorkerId
 from fairlead.dispatch.tickets import Ticket
 from fairlead.dispatch.worker_queue import WorkerQueue
 from fairlead.errors import NoEngine, NotFound
@@ -36,6 +36,7 @@ class Worker:
     models: frozenset[str] | None = None
     reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
+    of_client: dict[ClientId, int] = field(default_factory=dict)  # how many of these are whose
     queue: WorkerQueue | None = None  # None: it does its own queueing, and is sent all at once
 
     @property
@@ -52,6 +53,23 @@ class Worker:
     def lets_through(self) -> bool:
         """Whether it may be sent one more."""
         return self.gate is None or self.gate.lets_through
+
+    def send(self, ticket: Ticket) -> None:
+        """It is under way to here. O(1)."""
+        assert ticket not in self.tickets, ticket
+        client = ticket.request.client
+        self.tickets.add(ticket)
+        self.of_client[client] = self.of_client.get(client, 0) + 1
+
+    def leave(self, ticket: Ticket) -> None:
+        """It has ended or goes elsewhere, if it was here. O(1)."""
+        if ticket not in self.tickets:
+            return
+        client = ticket.request.client
+        self.tickets.remove(ticket)
+        self.of_client[client] -= 1
+        if not self.of_client[client]:
+            del self.of_client[client]
 
     def serves(self, model: str | None) -> bool:
         """Whether a request for `model` may go here."""
