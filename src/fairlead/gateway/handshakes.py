@@ -55,31 +55,36 @@ class Entrance:
         for one in self._sockets:
             one.setblocking(False)
             one.listen(backlog)
-        self._accepting = [self._loop.create_task(self._accept(one)) for one in self._sockets]
+            self._loop.add_reader(one, self._accept, one)
 
-    async def close(self) -> None:
-        """Take no more; those that are `entering` go on."""
-        for task in self._accepting:
-            task.cancel()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
+    def close(self) -> None:
+        """Take no more; those that are `entering` go on, and who has connected can still be accepted."""
         for one in self._sockets:
+            self._loop.remove_reader(one)
             one.close()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                one, address = await self._loop.sock_accept(listening)
-            except OSError:  # no more sockets, or it has left again
-                await asyncio.sleep(_FULL_S)
-                continue
-            connection = self._callers()
-            if self._lobby.enter(connection, str(address[0])):
-                task = self._loop.create_task(self._shake_hands(one, connection))
-                self.entering.add(task)
-                task.add_done_callback(self.entering.discard)
-            else:
-                one.close()  # without a word: whatever is said here is said after the handshake
-            await asyncio.sleep(0)  # those that are in have their turn
+    def _accept(self, listening: socket.socket) -> None:
+        """One, and the loop calls again for the next: those that are in have their turn."""
+        try:
+            one, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # another process has it, or it has left
+            return
+        except OSError:  # the machine has no more sockets
+            self._loop.remove_reader(listening)
+            self._loop.call_later(_FULL_S, self._go_on, listening)
+            return
+        one.setblocking(False)
+        connection = self._callers()
+        if self._lobby.enter(connection, str(address[0])):
+            task = self._loop.create_task(self._shake_hands(one, connection))
+            self.entering.add(task)
+            task.add_done_callback(self.entering.discard)
+        else:
+            one.close()  # without a word: whatever is said here is said after the handshake
+
+    def _go_on(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:  # not closed meanwhile
+            self._loop.add_reader(listening, self._accept, listening)
 
     async def _shake_hands(self, one: socket.socket, connection: CallerConnection) -> None:
         try:

@@ -100,7 +100,7 @@ class Listeners:
         """
         entrances = [door.entrance for door in self._doors if door.entrance is not None]
         for entrance in entrances:
-            await entrance.close()
+            entrance.close()
         enter = asyncio.get_running_loop().connect_accepted_socket
         last = [(door, one) for door in self._doors for one in door.shut()]
         entering = [enter(door.protocol, one, ssl=door.tls) for door, one in last]

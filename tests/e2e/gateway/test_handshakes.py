@@ -1,6 +1,7 @@
 """TLS: who connects and does not shake hands counts like who does, and is not waited for for long."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,16 +86,31 @@ def test_a_handshake_is_not_waited_for_as_long_as_a_request(
     play(story, good, tls_cert_path=certificate, tls_key_path=key, client_timeout_secs=600)
 
 
-def test_who_shakes_hands_when_the_gateway_stops_is_served(tmp_path: Path) -> None:
+def test_who_has_connected_when_the_gateway_stops_is_served(tmp_path: Path) -> None:
+    """Some of them accepted by then, the others not yet; none has shaken hands."""
     certificate, key = certified(tmp_path, "gateway")
+    context = ssl.create_default_context(cafile=certificate)
+
+    async def ask(connected: socket.socket) -> int:
+        reader, writer = await asyncio.open_connection(
+            sock=connected, ssl=context, server_hostname="127.0.0.1"
+        )
+        connection = Connection(reader, writer)
+        connection.send("/health", b"")
+        try:
+            return (await connection.reply()).status
+        finally:
+            writer.close()
 
     async def story(world: World) -> None:
-        port = world.gateway.port
-        asking = [asyncio.create_task(ask_tls(port, certificate, "/health")) for _ in range(5)]
-        await eventually(
-            lambda: len(world.gateway._connections._entering) > 0 or all(a.done() for a in asking)
-        )
-        await world.gateway.stop()
-        assert [(await one)[0].status for one in asking] == [200] * 5
+        address = ("127.0.0.1", world.gateway.port)
+        accepted = [socket.create_connection(address) for _ in range(3)]
+        await eventually(lambda: len(world.gateway._connections._entering) == 3)
+        connected = [socket.create_connection(address) for _ in range(5)]
+        stopping = asyncio.create_task(world.gateway.stop())
+        await asyncio.sleep(0)
+        asking = [asyncio.create_task(ask(one)) for one in (*accepted, *connected)]
+        assert [await one for one in asking] == [200] * 8
+        await stopping
 
     play(story, good, tls_cert_path=certificate, tls_key_path=key, shutdown_timeout_secs=10)
