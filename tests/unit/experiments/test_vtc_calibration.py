@@ -11,6 +11,7 @@ from tests.unit.workloads.public_data import DATA, needs_data
 from fairlead.cli import main
 from fairlead.errors import ConfigError
 from fairlead.experiments.artifact import calibration as vtc_calibration
+from fairlead.experiments.artifact.case import AsMeasured
 from fairlead.experiments.artifact.compared import numbers_of
 from fairlead.experiments.artifact.report import markdown, sentence
 from fairlead.experiments.artifact.runs import COLUMNS, REQUESTS, read_runs
@@ -36,7 +37,9 @@ PAGE = ROOT / "docs" / "reference" / "step-time.md"
 def test_a_simulated_run_is_as_fast_as_the_measured_one(name, throughput, ttft):
     (run,) = [each for each in read_runs(DATA) if each.name == name]
 
-    measured, simulated = numbers_of(run.rows()), numbers_of(vtc_calibration.simulated(run))
+    measured, simulated = (
+        numbers_of(rows, name) for rows in (run.rows(), vtc_calibration.simulated(run))
+    )
 
     assert simulated.tokens_per_s == pytest.approx(measured.tokens_per_s, rel=throughput)
     assert simulated.ttft_s == pytest.approx(measured.ttft_s, rel=ttft)
@@ -162,11 +165,52 @@ def test_a_wrong_flag_is_one_line(tmp_path, capsys, flags, says):
         (ROWS, "a,b", ":1: expected the columns workload,scheduler,"),
         ("overload,FCFS,soon,0,1,1,1,1\n", HEAD, ":2: expected numbers, got ["),
         ("overload,FCFS\n", HEAD, ":2: expected numbers, got ["),
+        ("overload,FCFS,0,0,1,1,1,1,7\n", HEAD, ":2: expected 8 cells, got 9"),
+        ("", HEAD, ": has no runs"),
+        ("overload,FCFS,nan,0,1,1,1,1\n", HEAD, ":2: t_s: expected 0 to 1,000,000,000, got nan"),
+        ("overload,FCFS,-1,0,1,1,1,1\n", HEAD, ":2: t_s: expected 0 to"),
+        ("overload,FCFS,0,-7,1,1,1,1\n", HEAD, ":2: client: expected 0 to"),
+        ("overload,FCFS,0,0,0,1,1,1\n", HEAD, ":2: input_tokens: expected 1 to"),
+        ("overload,FCFS,0,0,1,0,1,1\n", HEAD, ":2: output_tokens: expected 1 to"),
+        ("overload,FCFS,0,0,1,1,inf,1\n", HEAD, ":2: first_token_latency_s: expected -1 to"),
+        ("overload,FCFS,0,0,1,1,1,-2\n", HEAD, ":2: request_latency_s: expected -1 to"),
+        ("overload,FCFS,0,0,1,1,0,0\n", HEAD, ":2: expected both latencies -1, or 0 < first_"),
+        ("overload,FCFS,0,0,1,1,-1,2\n", HEAD, ":2: expected both latencies -1, or 0 < first_"),
+        (
+            "overload,SJF,0,0,1,1,1,1\n",
+            HEAD,
+            ": overload/SJF: unknown scheduler 'SJF'; known: FCFS, VTC, WVTC, LCF, VTC_oracle,",
+        ),
+        ("overload,RPM,0,0,1,1,1,1\n", HEAD, ": overload/RPM: unknown scheduler 'RPM'"),
+        (
+            "llama13b_a100_big_256,VTC,0,0,1,1,1,1\n",
+            HEAD,
+            ": llama13b_a100_big_256/VTC: expected llama13b_a100_<KV tokens>_<length>",
+        ),
     ],
 )
 def test_a_broken_file_is_one_line(tmp_path, capsys, rows, columns, says):
     assert experiment("--data", folder_with(tmp_path, rows, columns)) == 2
     assert f"{REQUESTS}{says}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "which"),
+    [("1,1,-1,-1", "measured"), ("1000000,1,1,1", "simulated")],
+    ids=["all rejected", "larger than the KV memory"],
+)
+def test_a_run_that_served_nothing_is_one_line(tmp_path, capsys, row, which):
+    folder = folder_with(tmp_path, f"overload,FCFS,0,0,{row}\n")
+
+    assert experiment("--data", folder, "--seeds", "0") == 2
+    assert f"overload/FCFS, {which}: no request was served" in capsys.readouterr().err
+
+
+def test_a_study_names_the_measured_run_that_the_folder_lacks(tmp_path):
+    case = AsMeasured(labels={}, run="real/VTC")
+
+    with pytest.raises(ConfigError, match=r"requests\.csv\.gz: has no run real/VTC$"):
+        case.outcome(0, folder_with(tmp_path))
 
 
 def test_a_file_that_is_no_gzip_is_one_line(tmp_path, capsys):

@@ -6,6 +6,7 @@ are of the engine and the GPU (docs/reference/step-time.md).
 """
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,15 +42,20 @@ QUICK = ("overload/FCFS", "increase/FCFS", "increase/VTC", "real/VTC", "real/RPM
 
 
 def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConfig:
-    """The artifact's engine on the run's GPU, with the run's scheduler."""
-    limited = run.scheduler.startswith("RPM")
+    """The artifact's engine on the run's GPU, with the run's scheduler. Raises ConfigError."""
+    limited = re.fullmatch(r"RPM([1-9]\d{0,8})", run.scheduler, re.ASCII)
+    if limited is None and run.scheduler not in SCHEDULERS:
+        known = ", ".join([*SCHEDULERS, "RPM<limit>"])
+        raise ConfigError(f"{run.name}: unknown scheduler {run.scheduler!r}; known: {known}")
     gpu = ON_A10G
     if run.workload.startswith(A100_PREFIX):
         pool = run.workload.removeprefix(A100_PREFIX).partition("_")[0]
+        if not re.fullmatch(r"[1-9]\d{0,8}", pool, re.ASCII):
+            raise ConfigError(f"{run.name}: expected {A100_PREFIX}<KV tokens>_<length>")
         gpu = {"step_time": ON_A100, "kv_tokens": int(pool)}
     return SimConfig(
         scheduler="rpm" if limited else SCHEDULERS[run.scheduler],
-        rpm_limit=int(run.scheduler.removeprefix("RPM")) if limited else None,
+        rpm_limit=int(limited[1]) if limited else None,
         weights=WEIGHTED if run.scheduler == "WVTC" else {},
         jitter=jitter,
         seed=seed,
@@ -74,13 +80,16 @@ def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[R
 
 
 def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
-    """One run, and its spread over the seeds."""
+    """Compare one run, and its spread over the seeds. Raises ConfigError if none was served."""
     return Comparison(
         name=run.name,
         requests=len(run.requests),
-        measured=numbers_of(run.rows()),
-        simulated=numbers_of(simulated(run)),
-        jittered=[numbers_of(simulated(run, jitter=JITTER, seed=seed)) for seed in seeds],
+        measured=numbers_of(run.rows(), f"{run.name}, measured"),
+        simulated=numbers_of(simulated(run), f"{run.name}, simulated"),
+        jittered=[
+            numbers_of(simulated(run, jitter=JITTER, seed=seed), f"{run.name}, seed {seed}")
+            for seed in seeds
+        ],
     )
 
 
@@ -115,6 +124,11 @@ def run(options: argparse.Namespace, console: Console) -> int:
     ]
     if not runs:
         raise ConfigError(f"--only: no run has {options.only!r} in its name")
+    for each in runs:  # bad names are reported before minutes of simulation
+        try:
+            settings(each)
+        except ConfigError as error:
+            raise ConfigError(f"{data / REQUESTS}: {error}") from None
     seeds = [] if options.quick else range(1, options.seeds + 1)
     about = provenance.of_this_run()
     done: list[Comparison] = []

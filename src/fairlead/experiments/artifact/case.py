@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fairlead.errors import ConfigError
 from fairlead.experiments.artifact.engine import ENGINE, JITTER
 from fairlead.experiments.artifact.replay import (
     FROM_ENGINE_US,
@@ -130,7 +131,10 @@ def _runs(data: Path) -> dict[str, MeasuredRun]:
 def _measured(
     data: Path, run: str, worth: str, pieces: int, shown: tuple[str, ...] | None
 ) -> Outcome:
-    return _outcome(_runs(data)[run].rows(), worth, pieces, shown)
+    measured = _runs(data).get(run)
+    if measured is None:
+        raise ConfigError(f"{data / REQUESTS}: has no run {run}")
+    return _outcome(measured.rows(), worth, pieces, shown)
 
 
 def _outcome(

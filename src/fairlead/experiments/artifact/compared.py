@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from fairlead.errors import ConfigError
 from fairlead.metrics.vtc_table import Row, Table, served, table
 
 
@@ -37,9 +38,14 @@ class Comparison:
         return self.simulated.ttft_s / self.measured.ttft_s - 1
 
 
-def numbers_of(rows: Sequence[Row]) -> RunNumbers:
-    """The same numbers of a measured and of a simulated run."""
+def numbers_of(rows: Sequence[Row], run: str) -> RunNumbers:
+    """Compute the numbers of a measured or of a simulated run, which `run` names.
+
+    Raises ConfigError if no request was served.
+    """
     kept = served(rows)
+    if not kept:
+        raise ConfigError(f"{run}: no request was served, so that there is nothing to compare")
     numbers = table(rows)
     return RunNumbers(
         tokens_per_s=numbers.throughput,

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ COLUMNS = (
     "workload", "scheduler", "t_s", "client", "input_tokens", "output_tokens",
     "first_token_latency_s", "request_latency_s",
 )  # fmt: skip
+BEYOND = ""  # the key of a line's cells beyond the last column
+MOST = 10**9  # seconds or tokens: more is not a measurement
 
 
 class MeasuredRequest(NamedTuple):
@@ -65,23 +68,29 @@ def read_runs(data: Path) -> list[MeasuredRun]:
         if key not in runs:
             runs[key] = MeasuredRun(workload=workload, scheduler=scheduler, requests=[])
         runs[key].requests.append(measured)
+    if not runs:
+        raise ConfigError(f"{data / REQUESTS}: has no runs")
     return list(runs.values())
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, MeasuredRequest]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, restkey=BEYOND)
             if tuple(reader.fieldnames or ()) != COLUMNS:
                 raise ConfigError(f"{path}:1: expected the columns {','.join(COLUMNS)}")
             for line in reader:
                 yield _parsed(line, f"{path}:{reader.line_num}")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
         reason = in_words(error) if isinstance(error, OSError) else str(error)
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
 
 
 def _parsed(line: dict[str, str], where: str) -> tuple[str, str, MeasuredRequest]:
+    """The run's two names and the request of one line. Raises ConfigError with `where`."""
+    if BEYOND in line:
+        found = len(COLUMNS) + len(line[BEYOND])
+        raise ConfigError(f"{where}: expected {len(COLUMNS)} cells, got {found}")
     try:
         measured = MeasuredRequest(
             t_s=float(line["t_s"]),
@@ -93,4 +102,24 @@ def _parsed(line: dict[str, str], where: str) -> tuple[str, str, MeasuredRequest
         )
     except (TypeError, ValueError):
         raise ConfigError(f"{where}: expected numbers, got {list(line.values())}") from None
+    if wrong := _out_of_range(measured):
+        raise ConfigError(f"{where}: {wrong}")
     return line["workload"], line["scheduler"], measured
+
+
+def _out_of_range(one: MeasuredRequest) -> str | None:
+    """Name the first number that no measured request can have; None if there is none."""
+    for column, value, least in (
+        ("t_s", one.t_s, 0),
+        ("client", one.client, 0),
+        ("input_tokens", one.input_len, 1),
+        ("output_tokens", one.output_len, 1),
+        ("first_token_latency_s", one.first_token_s, -1),
+        ("request_latency_s", one.latency_s, -1),
+    ):
+        if not least <= value <= MOST:  # false for NaN, too
+            return f"{column}: expected {least} to {MOST:,}, got {value}"
+    rejected = one.first_token_s == one.latency_s == -1
+    if not rejected and not 0 < one.first_token_s <= one.latency_s:
+        return "expected both latencies -1, or 0 < first_token_latency_s <= request_latency_s"
+    return None
