@@ -16,7 +16,6 @@ wait is also told in answers: how many requests, of anybody, the engine answered
 ask under each policy, so that the mean over all of them is the same; what differs is who waits.
 """
 
-import argparse
 import asyncio
 import contextlib
 import itertools
@@ -36,6 +35,7 @@ from typing import Any
 from tests.sglang.server import PYTHON, running
 
 from benchmarks.record import write_rows
+from fairlead.cli.parser import OneLineParser
 from fairlead.engines import local
 from fairlead.experiments.demo import two_tenants as flood
 from fairlead.experiments.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
@@ -241,7 +241,7 @@ def sglang_version() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--engines", nargs="+", default=[SGLANG, VLLM])

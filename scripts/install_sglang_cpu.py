@@ -41,7 +41,7 @@ PROOF = "import sglang.srt.managers.scheduler, sglang.srt.entrypoints.http_serve
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Install what is missing; 0 when everything is there."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     default = ROOT / ".venvs" / "sglang"
     parser.add_argument("--venv", type=Path, default=default, help="the environment")
     options = parser.parse_args(argv)

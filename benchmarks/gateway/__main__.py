@@ -9,7 +9,6 @@ Tails of latency are noise of the machine's scheduler; delays of events say how 
 wrote it an event was read by its caller.
 """
 
-import argparse
 import statistics
 from os import getloadavg
 
@@ -18,6 +17,7 @@ import uvloop
 from benchmarks.gateway.contenders import COMMANDS, ENGINES, ROUTERS, Server, install, running
 from benchmarks.gateway.load import Load, requests
 from benchmarks.record import write_rows
+from fairlead.cli.parser import OneLineParser
 
 SIZES = {"2 KB": 2_048, "80 KB": 81_920}
 CLIENTS, CONNECTIONS = 8, 16
@@ -119,7 +119,7 @@ def summary(rounds: list[dict[str, Measured]]) -> list[dict[str, object]]:
 
 def main() -> None:
     """Measure, print, and write the rows."""
-    parser = argparse.ArgumentParser(prog="benchmarks.gateway")
+    parser = OneLineParser(prog="benchmarks.gateway")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS))
     parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS", help="then RSS of ours")

@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.gpu.model_folder import write_model
 from benchmarks.gpu.replay import Replay, Tokens, outcome_of
+from fairlead.cli.parser import OneLineParser
 from fairlead.engines import local
 from fairlead.engines.supervision import Child
 from fairlead.errors import ConfigError, FairleadError
@@ -200,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line; what follows `--` goes to the engine. Raises ConfigError."""
-    parser = argparse.ArgumentParser(prog="benchmarks.gpu.engine")
+    parser = OneLineParser(prog="benchmarks.gpu.engine")
     parser.add_argument("--model", choices=sorted(SHAPES), default="llama-3.1-8b")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)

@@ -24,6 +24,7 @@ import torch
 
 from benchmarks.gpu.constants_file import add_row, require_addable
 from benchmarks.gpu.decoder import Decoder
+from fairlead.cli.parser import OneLineParser
 from fairlead.errors import ConfigError, in_words
 from fairlead.experiments.constants.measured_passes import COLUMNS
 from fairlead.sim.constants import read_constants
@@ -186,7 +187,7 @@ def fit(options: argparse.Namespace, name: str, about: str) -> int:
     from fairlead.experiments.constants import calibrate
 
     model = options.model if options.model in MODELS else "llama-3.2-3b"
-    parser = argparse.ArgumentParser()
+    parser = OneLineParser()
     calibrate.add_arguments(parser)
     with TemporaryDirectory() as folder:
         fitted = Path(folder) / "fitted.yaml"
@@ -200,7 +201,7 @@ def fit(options: argparse.Namespace, name: str, about: str) -> int:
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="benchmarks.gpu.steps")
+    parser = OneLineParser(prog="benchmarks.gpu.steps")
     parser.add_argument("--model", choices=sorted(SHAPES), required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="CSV")
     parser.add_argument(

@@ -9,7 +9,6 @@ the compiled wheel):
     valgrind --tool=callgrind python -m benchmarks.micro.gateway_path --only "2 KB" --batches 1
 """
 
-import argparse
 import asyncio
 import cProfile
 import gc
@@ -21,6 +20,7 @@ from statistics import median
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
+from fairlead.cli.parser import OneLineParser
 from fairlead.experiments import provenance
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.server import Gateway
@@ -146,7 +146,7 @@ def _batch(serve: Callable[[list[bytes]], None], made: list[list[bytes]]) -> flo
 
 def main() -> None:
     """Measure, print, and write the rows of a complete run."""
-    parser = argparse.ArgumentParser(prog="benchmarks.micro.gateway_path")
+    parser = OneLineParser(prog="benchmarks.micro.gateway_path")
     parser.add_argument("--shares", action="store_true", help="by function instead")
     parser.add_argument("--only", choices=["2 KB", "80 KB", "streamed event"])
     parser.add_argument("--batches", type=int, default=BATCHES)

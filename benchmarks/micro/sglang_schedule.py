@@ -39,6 +39,7 @@ from sglang.srt.sampling.sampling_params import SamplingParams
 from tests.sglang.caches import RealCache
 
 from benchmarks.record import write_rows
+from fairlead.cli.parser import OneLineParser
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import Service
 from fairlead.engines.sglang.line import Line
@@ -291,7 +292,7 @@ def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("--waiting", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--prompts", type=int, nargs="+", default=[500, 2000, 20_000])
     parser.add_argument("--cache", nargs="+", default=["warm", "cold"])

@@ -10,7 +10,6 @@ finishes is replaced, so that the queue keeps its length. A bare Scheduler: no m
 CPU time of the thread, by step; the schedulers take their steps in turns.
 """
 
-import argparse
 import gc
 import itertools
 import random
@@ -23,6 +22,7 @@ from typing import Any
 from tests.unit.engines.bare_vllm import StockScheduler, Trace, make_request, make_scheduler
 
 from benchmarks.record import write_rows
+from fairlead.cli.parser import OneLineParser
 from fairlead.engines.vllm import FairScheduler
 
 PREFIXES, SHARED, LENGTH = 50, 1024, 1152
@@ -151,7 +151,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = OneLineParser(description=__doc__)
     parser.add_argument("--waiting", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--memory", nargs="+", default=list(BLOCKS), choices=list(BLOCKS))
     parser.add_argument("--runs", type=int, default=5)

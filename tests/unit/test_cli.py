@@ -19,7 +19,7 @@ BAD = [
     (["serve", "--scheduler", "fifo"], "--scheduler: invalid choice: 'fifo'"),
     (["serve", "--quantum", "many"], "--quantum: expected a whole number above 0, got 'many'"),
     (["serve", "--router", "nearest"], "nearest"),
-    (["serve", "--no-such-flag"], "unrecognized arguments: --no-such-flag"),
+    (["serve", "--no-such-flag"], "unknown flag --no-such-flag"),
     (["serve", "--worker-urls", "http://127.0.0.1:1"], "serve starts its own engines"),
     (["serve", "--engine-args", "--flag 'open"], "--engine-args: no closing quotation"),
     (["serve", "--model", "./no/such/dir"], "--model ./no/such/dir: no such directory"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from fairlead.cli import experiment, service, simulate, top, trace
+from fairlead.cli.parser import OneLineParser
 from fairlead.errors import ConfigError, FairleadError, in_words
 
 # Which extra brings a package, for whoever installed only part of fairlead.
@@ -29,18 +30,6 @@ SIMULATING = {"simulate", "trace", "experiment"}
 
 
 PIPE_CLOSED = 141  # as a shell shows SIGPIPE
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """An ArgumentParser whose complaints are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exit 2 with one line: the usage text is behind --help."""
-        if flag := re.fullmatch(r"argument (\S+): expected one argument", message):
-            action = self._option_string_actions[flag[1]]
-            message += f": {action.metavar}" if action.metavar else ""
-        message = message.removeprefix("argument : ")  # of commands that have no common name
-        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _parsed(name: str, summary: str, module: "Module", arguments: list[str], console: Any) -> int:
-    from fairlead.cli import OneLineParser
+    from fairlead.cli.parser import OneLineParser
 
     parser = OneLineParser(prog=f"fairlead experiment {name}", description=summary)
     module.add_arguments(parser)

@@ -51,7 +51,7 @@ async def strangers_pass(folder: Path) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="tests.e2e.faults")
+    parser = argparse.ArgumentParser(prog="tests.e2e.faults", allow_abbrev=False)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="to benchmarks/results/soak.json")

@@ -65,7 +65,7 @@ def failed(capsys, *arguments):
             ["--cache", "file/below"],
             "--cache: file/below: Not a directory (--no-cache does without)",
         ),
-        (["--speed"], "unrecognized arguments: --speed"),
+        (["--speed"], "unknown flag --speed"),
     ],
 )
 def test_a_wrong_flag_is_one_line(flags, line, tmp_path, capsys):

@@ -65,7 +65,7 @@ def _run_other(name: str, options: argparse.Namespace, console: Console) -> int:
     folder = out_of(options) / name
     require_writable(folder)
     module = module_of(name)
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(allow_abbrev=False)
     module.add_arguments(parser)
     flags = ["--out", str(folder / "rows.json"), "--figure", str(folder / "figure.svg")]
     if options.data:
