@@ -1,6 +1,5 @@
 """Runs a simulation for a person: progress on the terminal, files, what there is when interrupted."""
 
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from fairlead.core.events import Observer
 from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
 from fairlead.metrics.events_file import writing_events
+from fairlead.metrics.report import json_of
 from fairlead.metrics.summary import Summary
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
@@ -33,7 +33,8 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
     with _opened("--summary", summary) as file:
         report = _simulate(config, trace, events)
         if file is not None:
-            file.write(json.dumps(report, indent=2).encode() + b"\n")
+            for part in json_of(report):
+                file.write(part.encode())
     show(report, screen(events, summary))
     if unknown := unknown_clients(config, report["clients"]):
         names = ", ".join(map(repr, unknown))

@@ -4,6 +4,7 @@ Numbers are never cut: in a narrow window names are folded first, then lines run
 """
 
 from collections.abc import Iterator, Mapping
+from heapq import nlargest
 from typing import Any
 
 from rich.console import Console
@@ -22,11 +23,14 @@ def show(report: Report, console: Console) -> None:
     """Print the summary's main numbers; all of them are in the JSON (docs/reference/summary.md)."""
     for line in _lines(report):
         console.print(line, highlight=False)
-    clients = sorted(report["clients"].items(), key=lambda item: -item[1]["service"]["client"])
-    _print(_service(clients[:SHOWN_CLIENTS]), console)
-    _print(_latencies(clients[:SHOWN_CLIENTS]), console)
+    clients = report["clients"]
+    busiest = nlargest(
+        SHOWN_CLIENTS, clients.items(), key=lambda item: item[1]["service"]["client"]
+    )
+    _print(_service(busiest), console)
+    _print(_latencies(busiest), console)
     if report["programs"]["count"]:
-        _print(_programs(report["programs"], report["clients"]), console)
+        _print(_programs(report["programs"], clients), console)
     if len(clients) > SHOWN_CLIENTS:
         console.print(
             f"and {len(clients) - SHOWN_CLIENTS:,} more clients: see --summary", highlight=False

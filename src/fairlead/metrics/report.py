@@ -1,9 +1,10 @@
 """What a Summary has counted, as the JSON object that docs/reference/summary.md describes."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from textwrap import indent
 from typing import Any
 
 from fairlead.core.request import ClientId
@@ -55,7 +56,10 @@ def report(
     programs: Programs,
     tpot: Distribution,
 ) -> dict[str, Any]:
-    """All of it. Keys stand in a fixed order, clients in the order in which they came."""
+    """All of it. Keys stand in a fixed order, clients in the order in which they came.
+
+    The clients are ClientRows: a caller that keeps the report or serialises it makes a dict of them.
+    """
     everyone = tallies.values()
     begin_us = min(totals.begin_us, end_us)
     return {
@@ -82,8 +86,36 @@ def report(
             "total": in_seconds(sum(idle_us.values())),
             "workers": {str(number): in_seconds(idle) for number, idle in idle_us.items()},
         },
-        "clients": {client: tally.as_dict() for client, tally in tallies.items()},
+        "clients": ClientRows(tallies),
     }
+
+
+class ClientRows(Mapping[ClientId, dict[str, Any]]):
+    """The report's rows of clients, each made when it is read: 100,000 at once would take 250 MB."""
+
+    def __init__(self, tallies: Mapping[ClientId, Tally]) -> None:
+        self._tallies = tallies
+
+    def __getitem__(self, client: ClientId) -> dict[str, Any]:
+        return self._tallies[client].as_dict()
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self._tallies)
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+
+def json_of(report: Mapping[str, Any]) -> Iterator[str]:
+    """Serialise a report in parts; beyond the first, none is longer than one client's row."""
+    others = {name: value for name, value in report.items() if name != "clients"}
+    yield json.dumps(others, indent=2)[: -len("\n}")] + ',\n  "clients": {'
+    between = "\n"
+    for client, row in report["clients"].items():
+        member = json.dumps({client: row}, indent=2)[len("{\n") : -len("\n}")]
+        yield between + indent(member, "  ")
+        between = ",\n"
+    yield "}\n}\n" if between == "\n" else "\n  }\n}\n"
 
 
 def _requests(everyone: Iterable[Tally]) -> dict[str, Any]:

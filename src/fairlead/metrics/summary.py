@@ -94,6 +94,11 @@ class Summary:
 
     def as_dict(self, *, interrupted: bool = False, end_us: int | None = None) -> dict[str, Any]:
         """The summary as JSON values; more events may follow. O(clients + pairs + programs)."""
+        whole = self.report(interrupted=interrupted, end_us=end_us)
+        return whole | {"clients": dict(whole["clients"])}
+
+    def report(self, *, interrupted: bool = False, end_us: int | None = None) -> dict[str, Any]:
+        """As `as_dict`, but each client's row is made when it is read (ClientRows)."""
         told = (worker.told_us for worker in self._workers.values())
         end_us = max(self._totals.end_us, end_us or 0, *told)
         for worker in self._workers.values():

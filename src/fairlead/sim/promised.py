@@ -19,8 +19,8 @@ def summary_of(config: SimConfig, weights: Weights) -> Summary:
 
 
 def report_of(cluster: Cluster, counted: Summary) -> dict[str, Any]:
-    """The summary when the run is over (docs/reference/summary.md)."""
-    report = counted.as_dict(interrupted=cluster.kernel.stopped)
+    """The summary when the run is over (docs/reference/summary.md); its clients are ClientRows."""
+    report = counted.report(interrupted=cluster.kernel.stopped)
     if cluster.late:
         clients = report.pop("clients")
         report |= {"central": dict(cluster.late.central.overhead()), "clients": clients}

@@ -22,7 +22,7 @@ from fairlead.core.events import (
     Worker,
 )
 from fairlead.metrics.gaps import dlpm_bound, no_bound, vtc_bound
-from fairlead.metrics.report import schema_of_summary
+from fairlead.metrics.report import json_of, schema_of_summary
 from fairlead.metrics.summary import Summary
 from tests.reference.event_streams import Stream
 
@@ -262,6 +262,27 @@ def test_an_idle_client_costs_less_than_a_kibibyte():
     tracemalloc.stop()
 
     assert grown / clients <= 1024
+
+
+def test_a_report_is_written_as_json_a_client_at_a_time():
+    """
+    100,000 clients as one object, then as one text, took 1 GB where the simulation had taken 0.15.
+    """
+    summary = Summary()
+    clients = 2000
+    for n in range(clients):
+        for event in ran(f"r{n}", f"client-{n}", at_us=n * 10 * 10**6, step=3 * n):
+            summary(event)
+    whole = summary.as_dict()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    written = sum(len(part) for part in json_of(summary.report()))
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+
+    assert "".join(json_of(summary.report())) == json.dumps(whole, indent=2) + "\n"
+    assert "".join(json_of(summarised([]))) == json.dumps(summarised([]), indent=2) + "\n"
+    assert peak < written / 5
 
 
 def test_what_a_failed_worker_saw_still_counts():

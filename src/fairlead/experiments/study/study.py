@@ -149,9 +149,11 @@ class Simulated:
         cluster.run()
         for row in cluster.intake.alive():
             summary.left(row.id, row.client, cluster.now_us)
+        report = report_of(cluster, summary)
         return Outcome(
-            summary=report_of(cluster, summary)
+            summary=report
             | {
+                "clients": dict(report["clients"]),
                 "waits": waits.until(cluster.now_us),
                 "program_waits": waits.programs_until(cluster.now_us),
             },
