@@ -282,7 +282,7 @@ def test_a_report_is_written_as_json_a_client_at_a_time():
 
     assert "".join(json_of(summary.report())) == json.dumps(whole, indent=2) + "\n"
     assert "".join(json_of(summarised([]))) == json.dumps(summarised([]), indent=2) + "\n"
-    assert peak < written / 5
+    assert peak < written / 2  # half a text; the rows of all clients are several
 
 
 def test_what_a_failed_worker_saw_still_counts():
