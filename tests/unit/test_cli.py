@@ -144,6 +144,9 @@ def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
     """
     for name in [each for each in sys.modules if each.startswith("fairlead.gateway")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(
+        "fairlead.gateway", raising=False
+    )  # which puts the one with its modules back afterwards
     for name in ("pydantic", "httptools", "uvloop", "orjson", "prometheus_client"):
         monkeypatch.setitem(sys.modules, name, None)
 
