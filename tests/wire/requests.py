@@ -32,6 +32,11 @@ def request(*lines: bytes, body: bytes = BODY, start: bytes = START) -> bytes:
     return b"\r\n".join([start, b"host: a", *lines, b"", b""]) + body
 
 
+def _hosted(start: bytes, *hosts: bytes) -> bytes:
+    """A request with these lines for its host."""
+    return b"\r\n".join([start, *hosts, LENGTH, b"", BODY])
+
+
 def chunked(chunks: bytes) -> bytes:
     """A request whose body is framed like this."""
     return request(CHUNKED, body=chunks)
@@ -117,6 +122,16 @@ _BAD_STARTS = (
     b"POST %b HTTP/1.1\r\nx: 1\n", b"\x16\x03\x01%b",
 )  # fmt: skip
 _SMUGGLED = request(LENGTH)
+_GOOD_HOSTS = (
+    b"a", b" a.example:8000 ", b"\ta_b-c~d", b"127.0.0.1", b"[::1]", b"[::ffff:1.2.3.4]:80", b"", b"a:",
+    b"a%20b", b"A,b",
+)  # fmt: skip
+_BAD_HOSTS = (
+    b"a b", b"a, b", b"a/", b"a?", b"a#", b"http://a", b"u@a", b"a:b", b"a:80:80", b"::1", b"[::1", b"[::1]a",
+    b"[a]", b"a%2", b"a%zz", b"a\\b", b"a\"b", b"a<b", b"a^b", b"\xe4.example", b"a\tb",
+)  # fmt: skip
+_AUTHORITIES = (b"http://b", b"HTTP://b:80", b"https://[::1]:8000", b"http://a.b_c")
+_BAD_AUTHORITIES = (b"http://", b"http://:80", b"http://u@b", b"http://u:p@b", b"http://b:c")
 
 ROWS = [
     passed("a length", request(LENGTH)),
@@ -163,7 +178,23 @@ ROWS = [
     # Start lines.
     *(refused(f"start {one!r}", request(LENGTH, start=one % PATH)) for one in _BAD_STARTS),
     passed("empty lines first", b"\r\n\r\n" + request(LENGTH)),
-    answered("absolute form", request(LENGTH, start=b"POST http://b" + PATH + b" HTTP/1.1"), 404),
+    # Where the target names the host, Host says nothing (RFC 9112, 3.2.2).
+    *(passed(f"absolute form {one!r}", request(LENGTH, start=b"POST " + one + PATH + b" HTTP/1.1"))
+      for one in _AUTHORITIES),
+    *(refused(f"absolute form {one!r}", request(LENGTH, start=b"POST " + one + PATH + b" HTTP/1.1"))
+      for one in _BAD_AUTHORITIES),
+    Row("a query in absolute form", request(
+        LENGTH, start=b"POST http://b" + PATH + b"?a=/b HTTP/1.1"
+    ), (200,), 1, stays=True, query=b"?a=/b"),
+    answered("absolute form without a path", request(LENGTH, start=b"POST http://b HTTP/1.1"), 404),
+    refused("absolute form without Host", _hosted(b"POST http://b" + PATH + b" HTTP/1.1")),
+    refused("no Host", _hosted(START)),
+    refused("two equal Hosts", _hosted(START, b"host: a", b"Host: a")),
+    passed("HTTP/1.0 without Host", _hosted(START[:-1] + b"0"), stays=False),
+    *(passed(f"host {one!r}", _hosted(START, b"host:" + one)) for one in _GOOD_HOSTS),
+    *(refused(f"host {one!r}", _hosted(START, b"host: " + one)) for one in _BAD_HOSTS),
+    *(refused(f"HTTP/1.0 and host {one!r}", _hosted(START[:-1] + b"0", b"host: " + one))
+      for one in _BAD_HOSTS),
     answered("another authority", request(LENGTH, start=b"POST //b" + PATH + b" HTTP/1.1"), 404),
     answered("a path with dots", request(LENGTH, start=b"POST /v1/.." + PATH + b" HTTP/1.1"), 404),
     answered("a fragment", request(LENGTH, start=b"POST " + PATH + b"#x HTTP/1.1"), 404),
@@ -195,5 +226,5 @@ ROWS = [
     refused("a wish with a folded coding", request(UPGRADE, b"transfer-encoding:\r\n chunked")),
     Row("a wish without a body", request(UPGRADE, body=_SMUGGLED), (400, 200), 1, stays=True),
     passed("a connection that names the length", request(b"connection: content-length", LENGTH)),
-    passed("an unknown expectation", request(b"expect: 999-junk", LENGTH)),
+    passed("an unknown expectation", request(b"expect: 999-junk", LENGTH)),  # ignored: RFC 9110, 10.1.1
 ]  # fmt: skip

@@ -1,5 +1,8 @@
 """The head of a request, header by header: what the gateway has a use for, and what it passes on."""
 
+import re
+from typing import Final
+
 from fairlead.errors import BadRequest, TooLarge
 from fairlead.gateway.header_rules import (
     API_KEY,
@@ -16,6 +19,11 @@ from fairlead.gateway.header_rules import (
 from fairlead.gateway.incoming import RequestHead
 
 _USUAL_CONNECTION = (b"keep-alive", b"close")
+# RFC 3986, 3.2.2 and 3.2.3, without user and password, which no Host has (RFC 9110, 4.2.4, 7.2).
+_HOST_AND_PORT: Final = re.compile(
+    rb"(?:\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
+)
+_ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 class HeadReader:
@@ -70,8 +78,11 @@ class HeadReader:
             # The parser has checked that it is a number, or will refuse it.
             if value.isdigit() and int(value[:20]) > self._max_body_len:
                 raise too_long(self._max_body_len)
-        elif rule == EXPECT:
-            self.expects = True
+        elif (
+            rule == EXPECT
+        ):  # no other expectation is known, and those may be ignored (RFC 9110, 10.1.1)
+            members = value.lower().split(b",")
+            self.expects |= any(one.strip(b" \t") == b"100-continue" for one in members)
         elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:
             self._of_connection += b"," + value.lower()
 
@@ -90,6 +101,23 @@ class HeadReader:
         self._lines[:] = [
             line for line in self._lines if line.partition(b":")[0].lower() not in names
         ]
+
+
+def check_host(head: RequestHead) -> str:
+    """Check the Host header, and take the host from a target in absolute form, which then has its path
+    alone (RFC 9112, 3.2 and 3.2.2). What is wrong; empty if nothing is. O(target).
+    """
+    if not head.has_host and not head.http10:
+        return "HTTP/1.1 needs a Host header"
+    if not _HOST_AND_PORT.fullmatch(head.host.strip(b" \t")):
+        return "the Host header is no host"
+    absolute = _ABSOLUTE.fullmatch(head.target)
+    if absolute is not None:
+        head.host, target = absolute.groups()
+        if head.host[:1] in {b"", b":"} or not _HOST_AND_PORT.fullmatch(head.host):
+            return "the target names no host"
+        head.target = target if target.startswith(b"/") else b"/" + target
+    return ""
 
 
 def too_long(max_body_len: int) -> TooLarge:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import httptools
 
 from fairlead.errors import BadRequest, FairleadError, TooLarge
-from fairlead.gateway.head_reader import HeadReader, too_long
+from fairlead.gateway.head_reader import HeadReader, check_host, too_long
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHead, KnownHeads
 from fairlead.gateway.surface import surface_of
@@ -226,13 +226,14 @@ class RequestReader:
             return
         assert self._heading is not None, "a message has begun"
         incoming, head = self._incoming, self._heading.finish()
-        self.wants_continue |= self._heading.expects
+        expects = self._heading.expects
         self._heading = None
         incoming.lines = head.lines  # also if nobody admits it
         self._other_len = 0
         head.method = self._parser.get_method()
         version = self._parser.get_http_version()
         head.http10 = version == "1.0"
+        self.wants_continue = expects and not head.http10  # RFC 9110, 10.1.1
         if head.http10 or not self._parser.should_keep_alive():
             # HTTP/1.0 has no chunks: an answer of unknown length ends with its connection.
             incoming.keep_alive = False
@@ -281,7 +282,7 @@ class RequestReader:
             return "only HTTP/1.1 and HTTP/1.0 are spoken here"
         if head.http10 and head.framing.startswith(b"transfer-encoding"):
             return "HTTP/1.0 has no Transfer-Encoding"
-        return ""
+        return check_host(head)
 
     def _parse(self, data: bytes) -> bytes:
         """What is left to parse of `data`, which is nothing except after a wish to upgrade."""

@@ -70,7 +70,7 @@ def test_a_body_too_large_is_refused(announced: bool) -> None:
         if announced:
             caller.send(CHAT, body)
         else:
-            head = f"POST {CHAT} HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n".encode()
             caller.writer.write(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
         reply = await caller.reply()
 
@@ -83,7 +83,7 @@ def test_a_body_too_large_is_refused(announced: bool) -> None:
 def test_a_chunked_body_is_forwarded_with_its_length() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()
-        head = f"POST {CHAT} HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         parts = [chat()[:20], chat()[20:]]
         data = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts)
         caller.writer.write(head + data + b"0\r\n\r\n")
@@ -98,7 +98,7 @@ def test_headers_too_large_are_refused() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()
         for line in (
-            b"GET /health HTTP/1.1\r\n",
+            b"GET /health HTTP/1.1\r\nhost: a\r\n",
             *[b"x-%d: %b\r\n" % (n, b"y" * 1000) for n in range(99)],
         ):
             caller.writer.write(line)
@@ -112,7 +112,9 @@ def test_headers_too_large_are_refused() -> None:
 def test_a_request_that_takes_too_long_to_arrive_is_refused() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()
-        caller.writer.write(f"POST {CHAT} HTTP/1.1\r\ncontent-length: 100\r\n\r\n{{".encode())
+        caller.writer.write(
+            f"POST {CHAT} HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{{".encode()
+        )
         reply = await caller.reply()
 
         assert (reply.status, reply.error()["code"]) == (408, "request_timeout")
@@ -125,9 +127,9 @@ def test_a_request_that_takes_too_long_to_arrive_is_refused() -> None:
     [
         b"\x16\x03\x01\x02\x00\x01\x00\x01",
         b"GET /\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
-        b"POST /v1/completions HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: -5\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nhost:\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello!",
         b"CONNECT engine:8000 HTTP/1.1\r\nhost: engine\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
@@ -183,7 +185,9 @@ def test_without_a_key_nothing_is_served_and_the_key_stays_here() -> None:
 def test_without_a_key_a_body_is_not_waited_for() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()
-        caller.writer.write(f"POST {CHAT} HTTP/1.1\r\ncontent-length: 60000\r\n\r\n{{".encode())
+        caller.writer.write(
+            f"POST {CHAT} HTTP/1.1\r\nhost: a\r\ncontent-length: 60000\r\n\r\n{{".encode()
+        )
         reply = await caller.reply()
 
         assert (reply.status, reply.headers["connection"]) == (401, "close")

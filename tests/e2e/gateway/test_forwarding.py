@@ -114,7 +114,10 @@ def test_who_still_sends_after_far_too_many_requests_gets_the_answers_to_those_t
     async def story(world: World) -> None:
         caller = await world.connect()
         body = chat()
-        request = b"POST %b HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body))
+        request = b"POST %b HTTP/1.1\r\nhost: a\r\nContent-Length: %d\r\n\r\n" % (
+            CHAT.encode(),
+            len(body),
+        )
         caller.writer.write(request + body)  # its head is known from here on
         assert (await caller.reply()).status == 200
         caller.writer.write((request + body) * 60)
@@ -147,11 +150,29 @@ def test_a_caller_that_waits_for_100_continue_is_told_so() -> None:
     async def story(world: World) -> None:
         caller = await world.connect()
         body = chat()
-        head = (
-            f"POST {CHAT} HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\n"
+        head += f"content-length: {len(body)}\r\n\r\n"
         caller.writer.write(head.encode())
         assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        caller.writer.write(body)
+
+        assert (await caller.reply()).status == 200
+
+    play(story, good)
+
+
+@pytest.mark.parametrize(
+    ("version", "expectation"), [("1.0", "100-continue"), ("1.1", "foo"), ("1.1", "100-continued")]
+)
+def test_nobody_else_is_told_to_continue(version: str, expectation: str) -> None:
+    """HTTP/1.0 has no such answer, and other expectations are not known (RFC 9110, 10.1.1)."""
+
+    async def story(world: World) -> None:
+        caller = await world.connect()
+        body = chat()
+        head = f"POST {CHAT} HTTP/{version}\r\nhost: a\r\nexpect: {expectation}\r\n"
+        caller.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode())
+        await eventually(lambda: any(one._reader.receiving for one in world.gateway._connections))
         caller.writer.write(body)
 
         assert (await caller.reply()).status == 200

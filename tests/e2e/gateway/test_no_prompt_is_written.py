@@ -83,7 +83,11 @@ async def in_every_way(world: World) -> None:
     count = len(world.received())
     await eventually(lambda: len(world.received()) > count or world.engines[0].left.is_set())
     leaving.reset()
-    for raw in (b"POST /%b HTTP/1.1\r\n\r\n", b"%b\r\n\r\n", b"POST / HTTP/1.1\r\nx: %b\0\r\n\r\n"):
+    for raw in (
+        b"POST /%b HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"%b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\nx: %b\0\r\n\r\n",
+    ):
         broken = await world.connect()
         broken.writer.write(raw % MARK.encode())
         await broken.reply()

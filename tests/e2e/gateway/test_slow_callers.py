@@ -23,12 +23,13 @@ async def drip(connection: Connection, data: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"GET /health HTTP/1.1\r\nx: " + b"y" * 10_000,
+        b"GET /health HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 10_000,
         b"\r\n" + b"P" + b"OST" * 5_000,
-        b"POST /v1/completions HTTP/1.1\r\ncontent-length: 9999\r\n\r\n" + b" " * 10_000,
-        b"POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 9999\r\n\r\n" + b" " * 10_000,
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
         + b"1\r\n \r\n" * 5_000,
-        b"POST /v1/completions HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1;" + b"x" * 10_000,
+        b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1;"
+        + b"x" * 10_000,
     ],
     ids=["head", "method", "body", "chunks", "extension"],
 )

@@ -66,7 +66,7 @@ async def judged(world: World, row: Row, number: int, *, cut: bool, warm: bool) 
                     wrong.append(f"{row.name}: expected {status}, got {came} {body!r}")
             await sending
             if row.stays:
-                await send(writer, [b"GET /health HTTP/1.1\r\n\r\n"])
+                await send(writer, [b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"])
                 if await read_answer(reader) != (200, b'{"status":"ok"}'):
                     wrong.append(f"{row.name}: the connection does not go on")
             elif row.statuses and (extra := await read_answer(reader))[0]:

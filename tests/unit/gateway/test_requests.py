@@ -14,12 +14,12 @@ PIPELINED = (
     b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nAuthorization: Bearer k\r\n"
     b"Content-Length: 5\r\n\r\nhello"
     b"GET /health HTTP/1.1\r\nhost: a\r\nx-smg-tenant-id: t\r\n\r\n"
-    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"POST /v1/completions HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"3\r\nwor\r\n2\r\nld\r\n0\r\nX-Trailer: 1\r\n\r\n"
 )
 
 
-CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def admit(request: Incoming) -> bool:
@@ -77,7 +77,8 @@ def test_a_body_over_the_limit_is_never_kept(at: list[int], size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [b"GET / HTTP/1.1\r\nx: %b\r\n\r\n", b"GET /%b HTTP/1.1\r\nx: y\r\n\r\n"]
+    "head",
+    [b"GET / HTTP/1.1\r\nhost: a\r\nx: %b\r\n\r\n", b"GET /%b HTTP/1.1\r\nhost: a\r\nx: y\r\n\r\n"],
 )
 def test_a_head_that_is_too_long_is_refused_though_it_comes_in_one_piece(head: bytes) -> None:
     (whole,) = read([head % (b"y" * MAX_HEAD)]).ready
@@ -87,7 +88,7 @@ def test_a_head_that_is_too_long_is_refused_though_it_comes_in_one_piece(head: b
 
 
 def test_a_header_that_never_ends_is_refused() -> None:
-    reader = read([b"GET / HTTP/1.1\r\nx: ", *[b"y" * 1000] * (MAX_HEAD // 1000 + 1)])
+    reader = read([b"GET / HTTP/1.1\r\nhost: a\r\nx: ", *[b"y" * 1000] * (MAX_HEAD // 1000 + 1)])
 
     assert [one.status for one in reader.ready] == [431]
     assert reader.deaf
@@ -139,7 +140,9 @@ def test_the_gateway_is_no_tunnel() -> None:
 
 def test_who_shows_a_wrong_key_need_not_send_its_body() -> None:
     arrived = Arrived()
-    head = b"POST / HTTP/1.1\r\nauthorization: Bearer wrong\r\ncontent-length: 900\r\n\r\n"
+    head = (
+        b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer wrong\r\ncontent-length: 900\r\n\r\n"
+    )
     reader = read([head, b"x" * 500], arrived=arrived)
 
     assert [type(one.refusal) for one in reader.ready] == [Unauthorized]
@@ -148,7 +151,9 @@ def test_who_shows_a_wrong_key_need_not_send_its_body() -> None:
 
 def test_a_body_nobody_reads_is_not_kept() -> None:
     arrived = Arrived()
-    reader = read([b"GET / HTTP/1.1\r\ncontent-length: 900\r\n\r\n", b"x" * 800], arrived=arrived)
+    reader = read(
+        [b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n", b"x" * 800], arrived=arrived
+    )
     assert arrived.length == 0
     reader.feed(b"x" * 100)
     assert [one.body for one in reader.ready] == [b""]
@@ -156,7 +161,7 @@ def test_a_body_nobody_reads_is_not_kept() -> None:
 
 def test_all_connections_together_hold_so_much_and_no_more() -> None:
     arrived = Arrived(limit=1500)
-    head = b"POST / HTTP/1.1\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
     first = read([head % b"a", b"x" * 900], arrived=arrived)
     second = read([head % b"b", b"x" * 700], arrived=arrived)
     assert [getattr(one.refusal, "status", None) for one in second.ready] == [503]
@@ -176,7 +181,7 @@ def test_all_connections_together_hold_so_much_and_no_more() -> None:
 
 def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
     arrived = Arrived(limit=4000)
-    head = b"POST / HTTP/1.1\r\ncontent-length: 1000\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n"
     reader = read([head + b"x" * 1000], arrived=arrived)
     reader.take()
     reader.feed(head + b"x" * 1000 + b"this is no HTTP\r\n\r\n")
@@ -192,7 +197,7 @@ def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
 def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
     """Or one client's bodies, of which each may wait, would have everybody else's refused."""
     arrived = Arrived(limit=8000)
-    head = b"POST / HTTP/1.1\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
 
     def ask(client: bytes) -> RequestReader:
         return read([head % client, b"x" * 1000], arrived=arrived)
@@ -214,7 +219,7 @@ def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
 
 def test_of_who_holds_nothing_nothing_is_remembered() -> None:
     arrived = Arrived()
-    head = b"POST / HTTP/1.1\r\nauthorization: %d\r\ncontent-length: %d\r\n\r\n"
+    head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %d\r\ncontent-length: %d\r\n\r\n"
     for client, length in enumerate((10, 0, 10, 10)):
         reader = read([head % (client, length) + b"x" * length] * 2, arrived=arrived)
         reader.take()
@@ -227,7 +232,7 @@ def test_of_who_holds_nothing_nothing_is_remembered() -> None:
 
 
 def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
-    twice = b"GET / HTTP/1.1\r\nx-smg-tenant-id: a\r\nx-smg-tenant-id: b\r\n\r\n"
+    twice = b"GET / HTTP/1.1\r\nhost: a\r\nx-smg-tenant-id: a\r\nx-smg-tenant-id: b\r\n\r\n"
     other = twice.replace(b"x-smg-tenant-id: b", b"x-gateway-inference-fairness-id: b")
 
     assert [one.head.tenant() for one in read([twice, other]).ready] == [
@@ -240,7 +245,7 @@ def test_a_tenant_header_that_comes_twice_is_noticed() -> None:
 @pytest.mark.parametrize("number", [33, 34, 60])
 def test_who_sends_too_much_ahead_may_still_be_sending(known: bool, number: int) -> None:
     """Closed at once, its connection would be reset, and the last answers lost on the way."""
-    request = b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\na"
+    request = b"POST / HTTP/1.1\r\nhost: a\r\nContent-Length: 1\r\n\r\na"
     reader = read([request if known else request.replace(b"Len", b"LEN")])
     reader.take()
     reader.feed(request * number)
@@ -252,10 +257,11 @@ def test_who_sends_too_much_ahead_may_still_be_sending(known: bool, number: int)
 def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
     """Also in a head that came before, which is not read again; those without it keep theirs."""
     named = (
-        b"POST / HTTP/1.1\r\nX-Hop: 1\r\nConnection: keep-alive, x-hop\r\nX-Other: 2\r\nx-also: 3\r\n"
+        b"POST / HTTP/1.1\r\nhost: a\r\nX-Hop: 1\r\nConnection: keep-alive, x-hop\r\n"
+        b"X-Other: 2\r\nx-also: 3\r\n"
         b"connection:  X-Also\t\r\nContent-Length: 1\r\n\r\na"
     )
-    plain = b"POST / HTTP/1.1\r\nX-Hop: 1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na"
+    plain = b"POST / HTTP/1.1\r\nhost: a\r\nX-Hop: 1\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\na"
     requests = read([named, named, plain, plain]).ready
 
     lines = [one.head.lines for one in requests]
