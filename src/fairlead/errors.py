@@ -8,6 +8,7 @@ FairleadError
 │   ├── Forbidden       403: a surface that is not for this caller
 │   ├── NotFound        404: unknown path or model
 │   ├── MethodNotAllowed 405: the path takes other methods
+│   ├── QueueTimeout    408: it waited too long for a place among all requests in flight
 │   ├── TooLarge        413: the body is over the limit
 │   └── QueueFull       429: this client's queue is full; others are not affected
 ├── WorkerLost          the machine: it ended a process of ours, as it does where memory is short (exit 1)
@@ -79,6 +80,12 @@ class QueueFull(CallerError):
     """429, with Retry-After."""
 
     status = 429
+
+
+class QueueTimeout(CallerError):
+    """408, with Retry-After."""
+
+    status = 408
 
 
 class WorkerLost(FairleadError):

@@ -38,13 +38,15 @@ class World:
     """A dispatcher and its engines; what each client was served, and how each ticket ended."""
 
     def __init__(
-        self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768
-    ) -> None:
+        self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768,
+        max_sent: int | None = None,
+    ) -> None:  # fmt: skip
         self.streams = streams  # None: some do
         self.index = ChunkIndex(capacity=capacity)
         self.dispatcher = Dispatcher(
-            router=D2LPM(), index=self.index, rules=rules, max_in_flight=10**6, on_ready=self.send
-        )
+            router=D2LPM(), index=self.index, rules=rules, max_in_flight=10**6, max_sent=max_sent,
+            on_ready=self.send,
+        )  # fmt: skip
         self.engines = {f"w{number}": Engine(each) for number, each in enumerate(slots)}
         self.outputs: dict[Ticket, int] = {}
         self.ends: Counter[Ticket] = Counter()
@@ -132,14 +134,16 @@ class World:
         engine.running.clear()
         engine.cache.clear()
         for ticket in self.dispatcher.worker_down(name):
-            self._failed(ticket)
+            if ticket.worker in {name, ""}:  # as the gateway: another may have taken it meanwhile
+                self._failed(ticket)
         for ticket in lost:
             if ticket.state is State.STARTED and ticket.worker == name:
                 self._failed(ticket)
 
     def up(self, name: str, *models: str) -> None:
         for ticket in self.dispatcher.worker_up(name, models=models or None):
-            self._failed(ticket)
+            if ticket.worker in {name, ""}:
+                self._failed(ticket)
 
     def _failed(self, ticket: Ticket) -> None:
         if ticket.state is State.ENDED:
@@ -164,6 +168,10 @@ class World:
         dispatcher = self.dispatcher
         queued = [ticket for ticket in self.outputs if ticket.state is State.QUEUED]
         assert len(dispatcher.queueing) == len(queued)
+        sent_count = len(self.open_tickets()) - len(queued)
+        assert dispatcher.queueing.sent == sent_count
+        max_sent = dispatcher.queueing.max_sent
+        is_full = max_sent is not None and sent_count >= max_sent
         for client, count in Counter(ticket.request.client for ticket in queued).items():
             assert dispatcher.queueing.count(client) == count
         for ticket in queued:
@@ -185,7 +193,7 @@ class World:
                 has_room = queue.window.has_room
             else:
                 has_room = len(sent) < self._most_at_others_like(worker)
-            if has_room and worker.is_open:
+            if has_room and worker.is_open and not is_full:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
                 ]  # fmt: skip

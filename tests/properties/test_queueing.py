@@ -95,9 +95,13 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
         window=rng.choice([None, None, 1, 3]),
     )
     slots = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
-    world = World(*slots, rules=rules, capacity=rng.choice([3, 20, 9999]))
+    limit = rng.choice([None, None, 1, 2, 5])
+    world = World(*slots, rules=rules, capacity=rng.choice([3, 20, 9999]), max_sent=limit)
     for _ in range(rng.randint(20, 200)):
         one_event(world, rng)
+        if limit is not None and rng.random() < 0.02:  # a reload
+            limit = rng.choice([1, 2, 5])
+            world.dispatcher.change(max_in_flight=10**6, weights=None, max_sent=limit)
         world.check()
     for name in world.engines:
         world.up(name)

@@ -32,6 +32,11 @@ class Binding:
         self._roomy: dict[WorkerId, None] = {}  # engines that have room and take more
         self._direct = Direct(fleet)  # those whose requests do not wait here
         self._changed: dict[WorkerId, None] = {}  # engines to look at before this event is over
+        self.sent = 0  # requests at all engines together, not ended yet
+        self.max_sent: int | None = None  # the most of them; None: no limit
+        # Engines that could send more and may not, since `max_sent` is reached: one after the other,
+        # or the engine that ends most requests would get every place that becomes free.
+        self._limited: dict[WorkerId, None] = {}
 
     def __len__(self) -> int:
         """How many wait. O(1)."""
@@ -45,10 +50,18 @@ class Binding:
         """How many wait of each client of whom any do, longest not served first; no copy. O(1)."""
         return self._counts
 
+    @property
+    def is_full(self) -> bool:
+        """Whether all engines together have as many requests as they may have. O(1)."""
+        return self.max_sent is not None and self.sent >= self.max_sent
+
     def check_room(self, client: ClientId) -> None:
-        """Whether one more of the client's may wait. O(1). Raises QueueFull or NoEngine."""
+        """Whether one more of the client's may wait. O(1). Raises QueueFull or NoEngine.
+
+        Where none may, it is not known yet whether it has to.
+        """
         waiting = self._counts.get(client, 0)
-        if waiting >= self.rules.queue_size:
+        if waiting >= self.rules.queue_size > 0:
             raise QueueFull(f"you have {waiting} requests waiting, and may have no more")
         if self._size >= self.rules.queue_total:
             raise NoEngine("the queue is full")
@@ -62,17 +75,21 @@ class Binding:
         """
         matches = self._placing.matches(ticket)
         home = self._choose(ticket, matches, candidates)
-        queue = self._workers[home].queue
-        if queue is not None and home not in self._roomy:
-            roomy = self._roomy.keys() & candidates
-            roomy.update(name for name in self._direct.with_room() if name in candidates)
+        queue, is_full = self._workers[home].queue, self.is_full
+        if queue is not None and (is_full or home not in self._roomy):
+            if is_full:
+                roomy: set[WorkerId] = set()
+                self._limited.update((name, None) for name in self._roomy if name in candidates)
+            else:
+                roomy = self._roomy.keys() & candidates
+                roomy.update(name for name in self._direct.with_room() if name in candidates)
             if roomy:
                 home = self._placing.choose(ticket, matches, roomy)
             elif not ticket.tried and not self._has_place(ticket, queue, candidates):
                 self._wait(ticket)
                 self.late.add(ticket)
                 return
-        if not self._size and home in self._roomy:
+        if not self._size and not is_full and home in self._roomy:
             self._send_lone(ticket, home, matches.of(home))
             return
         self._wait(ticket)
@@ -91,13 +108,16 @@ class Binding:
 
     def changed(self, name: WorkerId) -> None:
         """Something ended, began or became known at this engine: fill it. O(1) if nobody waits."""
-        if self._size:
+        if self._size and not self._limited:
             self._changed[name] = None
             self.run()
             return
         worker = self._workers.get(name)
         if worker is not None and worker.queue is not None:
             self._note_room(name, worker, worker.queue)
+        if self._size:  # behind those that have waited for the limit
+            self._limited[name] = None
+            self.run()
 
     def run(self) -> None:
         """Bring everything to where the law holds."""
@@ -106,7 +126,11 @@ class Binding:
                 name = next(iter(self._changed))
                 del self._changed[name]
                 self._fill(name)
-            if not self._size or not self._help_out():
+            if self._limited and not self.is_full:
+                name = next(iter(self._limited))
+                del self._limited[name]
+                self._changed[name] = None
+            elif not self._size or not self._help_out():
                 return
 
     # -- inside
@@ -160,6 +184,9 @@ class Binding:
             return
         queue = worker.queue
         while queue.window.has_room and worker.lets_through:
+            if self.is_full:
+                self._limited[name] = None
+                break
             ticket = queue.next()
             if ticket is None and worker.takes and self._pull(name, worker):
                 ticket = queue.next()
@@ -190,6 +217,7 @@ class Binding:
     def _send(self, ticket: Ticket, worker: Worker) -> None:
         ticket.state, ticket.is_told = State.WAITING, False
         worker.send(ticket)
+        self.sent += 1
         self.ready.append(ticket)
         if worker.gate is not None:
             worker.gate.sent()
@@ -217,7 +245,7 @@ class Binding:
 
         O(workers), and as `_offers`.
         """
-        for name in self._direct.with_room():
+        for name in () if self.is_full else self._direct.with_room():
             worker = self._workers[name]
             if offers := self._offers(name, worker):
                 best = self._direct.choose(name, offers, self.rules)

@@ -38,6 +38,7 @@ class Dispatcher:
         router: Router,
         index: PrefixIndex,
         max_in_flight: int = 1024,
+        max_sent: int | None = None,
         named: int = 1000,
         rules: QueueRules | None = None,
         on_ready: Callable[[Ticket], None] | None = None,
@@ -55,6 +56,7 @@ class Dispatcher:
         self.queueing = Queueing(
             fleet=self.fleet, placing=self.placing, rules=rules or QueueRules()
         )
+        self.queueing.max_sent = max_sent
         self.retries = 0
         self.on_ready = on_ready
         self._queues = rules is not None
@@ -77,6 +79,11 @@ class Dispatcher:
         if left:
             self._reserved[client] = left
 
+    def check_limit(self) -> None:
+        """Whether a request may come while so many are in flight, whosever it is. O(1). Raises QueueFull."""
+        if self.queueing.is_full and not (self._queues and self.queueing.rules.queue_size):
+            raise QueueFull("too many requests are in flight, and none may wait")
+
     def arrive(
         self, request: Request, *, model: str | None, text_len: int, streams: bool = False
     ) -> Ticket:
@@ -84,11 +91,15 @@ class Dispatcher:
 
         Raises QueueFull, NotFound (no engine has the model) or NoEngine.
         """
+        self.check_limit()
         self._check_room(request.client)
         candidates = self.fleet.serving(model)
         self.queueing.check_room(request.client)
         ticket = Ticket(request, model, text_len, streams=streams)
         self.queueing.place(ticket, candidates)
+        if ticket.state is State.QUEUED and not self.queueing.rules.queue_size:
+            self.queueing.leave(ticket)
+            raise QueueFull("no engine has room, and nothing may wait")
         self.ledger.begin(request.client)
         self._tell(ticket)
         return ticket
@@ -266,12 +277,16 @@ class Dispatcher:
         if queue is not None:
             queue.evicted(chunk)
 
-    def change(self, *, max_in_flight: int, weights: Weights | None) -> None:
-        """Go on by another limit and, where they are given, other shares. O(waiting).
+    def change(
+        self, *, max_in_flight: int, weights: Weights | None, max_sent: int | None = None
+    ) -> None:
+        """Go on by other limits and, where they are given, other shares. O(waiting).
 
         What a client owes the others for a worker stays; the schedulers of what waits here start anew.
         """
         self._max_in_flight = max_in_flight
+        self.queueing.limit_sent(max_sent)
+        self._tell()
         if weights is None:
             return
         if isinstance(self.router, D2LPM):
@@ -332,6 +347,8 @@ class Dispatcher:
         self._tell()
 
     def _leave_worker(self, ticket: Ticket, *, extend_len: int, finished: bool = False) -> None:
+        self.queueing.sent -= 1
+        assert self.queueing.sent >= 0, "no more end than are sent"
         if ticket.queue is not None:
             ticket.queue.ended(ticket, extend_len=extend_len, finished=finished)
         worker = self.workers.get(ticket.worker)

@@ -53,6 +53,7 @@ class Queueing(Binding):
         that is lost all are handed back, to be placed again. O(waiting).
         """
         self._roomy.pop(name, None)
+        self._limited.pop(name, None)
         queue = self._workers[name].queue
         if not lost:
             waiting = queue.waiting if queue is not None else ()
@@ -88,6 +89,12 @@ class Queueing(Binding):
     def limit(self, queue_size: int) -> None:
         """So many of a client may wait from now on. O(1)."""
         self.rules = replace(self.rules, queue_size=queue_size)
+
+    def limit_sent(self, max_sent: int | None) -> None:
+        """So many may be at all engines together from now on. O(1) and what is sent for it."""
+        self.max_sent = max_sent
+        if self._size:
+            self.run()
 
     def change_weights(self, weights: Weights) -> None:
         """Other shares from now on, and no debts. O(tickets)."""

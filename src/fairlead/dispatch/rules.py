@@ -24,7 +24,8 @@ _MAX_CLIENTS = 200_000
 class QueueRules:
     """`quantum` None is the policy's own default; `window` None is learnt.
 
-    A client may have `queue_size` requests waiting, all clients together `queue_total`. At most
+    A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
+    that would have to wait is refused. At most
     `places` of a client's are bound to one engine, where others could take them; the rest are bound
     when a place comes free. `shared`: other gateways serve the same clients; under another policy than
     dlpm each gateway is fair by itself.

@@ -11,7 +11,14 @@ from time import monotonic
 from fairlead.core.blocked_tokens import BlockedTokens
 from fairlead.core.chunk_index import ChunkedText
 from fairlead.dispatch import State, Ticket, Usage
-from fairlead.errors import EngineError, EngineFailed, FairleadError, NoEngine, NotFound
+from fairlead.errors import (
+    EngineError,
+    EngineFailed,
+    FairleadError,
+    NoEngine,
+    NotFound,
+    QueueTimeout,
+)
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
 from fairlead.gateway.guarded import guarded
@@ -215,7 +222,7 @@ class Exchange:
     def tick(self, now: float) -> None:
         if self.ticket.state is State.QUEUED:
             if now > min(self.deadline, self._queue_until):
-                self.stop(NoEngine("no engine had room in time"), status=503)
+                self._waited_too_long()
         elif now > self.deadline:
             if self._connection is not None and self.ticket.state is State.WAITING:
                 self._host.failing(self.ticket.worker, Fault.TIMEOUT)
@@ -225,6 +232,12 @@ class Exchange:
             self._silent_since = now
         elif now - self._silent_since > (self._patience_s() or now):
             self._silent()
+
+    def _waited_too_long(self) -> None:
+        if self._host.dispatcher.queueing.is_full:
+            self.stop(QueueTimeout("too many requests were in flight for too long"), status=408)
+        else:
+            self.stop(NoEngine("no engine had room in time"), status=503)
 
     def stop(self, error: FairleadError, *, status: int) -> None:
         self._abandon(status).write_error(error, status=status)

@@ -181,8 +181,11 @@ class Loads:
             self._dispatcher.set_queueing(name, queues=not fair)
 
     def _is_fair(self, name: WorkerId, body: bytes) -> bool:
-        """Whether it has our plug-in and hears who asks; says once where it does not."""
-        if not has_plug_in(body):
+        """Whether it has our plug-in and hears who asks; says once where it does not.
+
+        Where all engines together have a limit, what waits for it waits here, and is ordered here.
+        """
+        if not has_plug_in(body) or self._dispatcher.queueing.max_sent is not None:
             return False
         if is_told(body, self._identity_field):
             return True

@@ -64,6 +64,7 @@ class Gateway:
             router=make_router(settings, weights),
             index=self._caches.index,
             max_in_flight=settings.max_client_requests,
+            max_sent=settings.max_sent(),
             named=settings.metrics_max_clients,
             rules=queue_rules(settings, weights),
             on_ready=self._send,
@@ -218,7 +219,9 @@ class Gateway:
         self.settings, self._identity = new, identity
         self._set_limits(new)
         weights = Weights(new.weights) if "weights" in changed else None
-        self.dispatcher.change(max_in_flight=new.max_client_requests, weights=weights)
+        self.dispatcher.change(
+            max_in_flight=new.max_client_requests, max_sent=new.max_sent(), weights=weights
+        )
         self._retries.change(new.retry_rules())
         self._intake.change(new, self._identity)
         self.control.change(new)
@@ -275,8 +278,7 @@ class Gateway:
         if head.method != b"POST":
             self._answer_other(connection, request, "POST")
             return None
-        if 0 < self.settings.max_concurrent_requests <= len(self._exchanges):
-            raise NoEngine("too many requests are in flight")
+        self.dispatcher.check_limit()  # before its body is parsed
         return self._intake.begin(connection, request, head.surface)
 
     def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:

@@ -117,11 +117,32 @@ def test_requests_in_flight_over_all_clients_can_be_limited() -> None:
         caller.send("/v1/chat/completions", chat())
         await eventually(lambda: len(world.received()) == 1)
         refused = await world.ask()
-        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         caller.reset()
         await eventually(lambda: not world.gateway._exchanges)
 
-    play(story, hang, max_concurrent_requests=1)
+    play(story, hang, max_concurrent_requests=1, queue_size=0)
+    play(story, hang, max_concurrent_requests=1, queue="engine")
+
+
+def test_who_waits_too_long_for_the_limit_is_told_408_and_the_others_wait_on() -> None:
+    async def story(world: World) -> None:
+        first, second = await world.connect(), await world.connect()
+        first.send("/v1/chat/completions", chat())
+        await eventually(lambda: len(world.received()) == 1)
+        second.send("/v1/chat/completions", chat())
+        await eventually(lambda: len(world.gateway.dispatcher.queueing) == 1)
+        refused = await world.ask()
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        late = await second.reply()
+        assert (late.status, late.headers["retry-after"]) == (408, "1")
+        assert late.error()["code"] == "request_timeout"
+        assert len(world.received()) == 1
+        first.reset()
+        await eventually(lambda: not world.gateway._exchanges)
+
+    play(story, hang, max_concurrent_requests=1, queue_size=1, queue_timeout_secs=0.5,
+         client_timeout_secs=1)  # fmt: skip
 
 
 def test_a_request_whose_engine_is_gone_moves_whatever_the_budget() -> None:

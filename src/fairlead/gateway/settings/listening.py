@@ -70,7 +70,7 @@ class Limits(Group):
     """Limits."""
 
     max_concurrent_requests: Limit = setting(
-        -1, "in flight or waiting, of all clients, then 503; -1: no limit", "N", live=True
+        -1, "at the engines, of all clients: more wait, or get 429; -1: no limit", "N", live=True
     )
     max_client_requests: int = setting(1024, "in flight per client, then 429", "N", live=True, ge=1)
     # Bodies are parsed on the event loop, where nothing else moves meanwhile. Four million tokens are
@@ -82,3 +82,7 @@ class Limits(Group):
     max_address_connections: int | None = setting(
         None, "of these from one address, where callers connect by themselves", "N", live=True, ge=1
     )
+
+    def max_sent(self) -> int | None:
+        """The most requests at all engines together, None: no limit."""
+        return None if self.max_concurrent_requests < 0 else self.max_concurrent_requests

@@ -31,8 +31,10 @@ class Waiting(Group):
     quantum: int | None = setting(
         None, "Q^u of dlpm and drr: the policy's own if not given", "TOKENS", ge=1
     )
-    queue_size: int = setting(512, "waiting here for one client, then 429", "N", ge=1, live=True)
-    queue_timeout_secs: float = setting(300, "longest wait here, then 503", "S", gt=0, live=True)
+    queue_size: int = setting(512, "waiting here for one client, then 429", "N", ge=0, live=True)
+    queue_timeout_secs: float = setting(
+        300, "longest wait here, then 503; 408 at --max-concurrent-requests", "S", gt=0, live=True
+    )
     max_engine_requests: int | None = setting(
         None, "in flight at one engine; learnt if not given", "N", ge=1
     )

@@ -2,7 +2,7 @@
 
 import orjson
 
-from fairlead.errors import CallerError, FairleadError, QueueFull
+from fairlead.errors import CallerError, FairleadError, QueueFull, QueueTimeout
 
 _OPENAI: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request_error", None),
@@ -71,7 +71,7 @@ def status_of(error: Exception) -> int:
 
 def retry_after(error: Exception, status: int) -> int | None:
     """Seconds to wait before asking again, where asking again can help."""
-    return 1 if status in {502, 503} or isinstance(error, QueueFull) else None
+    return 1 if status in {502, 503} or isinstance(error, QueueFull | QueueTimeout) else None
 
 
 def _described(error: Exception, status: int) -> dict[str, str | None]:
