@@ -22,10 +22,11 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
 # What a request to the gateway passes through.
 FORWARDING = (
-    "additions", "admission", "answer_reader", "answers", "breaker", "caller", "chunks", "exchange",
-    "first_lines", "head_reader", "header_rules", "host", "identity", "incoming", "intake", "marks",
-    "openai", "repeated", "requests", "retry", "segments", "settling", "upstream", "seeing/histogram",
-    "seeing/recorder", "surface/chat", "surface/completions", "surface/prompts", "surface/usage",
+    "additions", "admission", "answer_reader", "answers", "at_once", "breaker", "caller", "chunks",
+    "exchange", "first_lines", "head_reader", "header_rules", "host", "identity", "incoming", "intake",
+    "marks", "openai", "repeated", "requests", "retry", "segments", "settling", "upstream",
+    "seeing/histogram", "seeing/recorder", "surface/chat", "surface/completions", "surface/prompts",
+    "surface/usage",
 )  # fmt: skip
 # Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time,
 # dataclasses whose fields are final, that are made by `__new__`, or that are frozen and sent to another

@@ -3,7 +3,8 @@
 Only the event with the usage is parsed; the others are counted and their text is cut out. A partial
 event is held until the rest of it comes, since the caller could not read it either, and so is what an
 engine says before it has taken the request in. The events of a stream differ in nothing but their text:
-one that begins and ends like one before is not searched.
+one that begins and ends like one before is not searched. An event longer than `STEP` is not read: it
+passes as it comes, its length stands for its text, and only its end is searched, for the usage.
 """
 
 import logging
@@ -14,17 +15,22 @@ import orjson
 
 from fairlead.core.token_scale import TokenScale
 from fairlead.dispatch import Usage
+from fairlead.gateway.at_once import SHORT, STEP, TURN
 from fairlead.gateway.surface.surface import Surface
+from fairlead.gateway.surface.usage import last_usage
 
 _log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
-_EVENT = re.compile(rb"(?s:.+?)(?:\r\n\r\n|\n\n|\Z)")  # with its end; a stream may have both
+_END = re.compile(rb"\r\n\r\n|\n\n")  # of an event; a stream may have both
+_END_LEN: Final = 4
 # As numbers: to look for one in bytes costs a tenth of what looking for bytes does.
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
-# Answers are remembered up to here for the prefix index, and greetings and partial events held up to here.
-_MAX_TEXT: Final = 1 << 20
+# Answers are remembered up to here for the prefix index.
+_MAX_TEXT: Final = TURN
+# The end of an event that is not read, where its usage is.
+_LAST_LEN: Final = 16 << 10
 # Events of a stream that are looked at for what its events have in common. The first and the last
 # are of other shapes; where each has a shape of its own, looking costs more than it saves.
 _MAX_LOOKS = 6
@@ -37,9 +43,9 @@ class StreamedAnswer:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
     __slots__ = (
-        "_after", "_before", "_begin", "_end", "_find", "_greets", "_held", "_hide_usage", "_looks",
-        "_other_len", "_pieces", "_said", "_surface", "_tail", "_text_len", "_thoughts", "_used",
-        "output_len",
+        "_after", "_before", "_begin", "_end", "_find", "_greets", "_held", "_hide_usage", "_is_long",
+        "_long_len", "_looks", "_other_len", "_pieces", "_said", "_surface", "_tail", "_text_len",
+        "_thoughts", "_used", "output_len",
     )  # fmt: skip
 
     def __init__(self, surface: Surface, *, hide_usage: bool) -> None:
@@ -49,7 +55,8 @@ class StreamedAnswer:
         self._greets = surface.streamed.greets  # None: it has said more than that
         self._held = b""  # while it greets
         self._hide_usage = hide_usage
-        self._tail = b""
+        self._tail = bytearray()  # the beginning of an event, or the end so far of one that is long
+        self._is_long = False
         # An event around its text, and where the text is; 0: none is known.
         self._before = self._after = b""
         self._begin = self._end = 0
@@ -57,6 +64,7 @@ class StreamedAnswer:
         self._pieces: list[bytes] = []
         self._text_len = 0
         self._other_len = 0  # of thoughts, and of tools' arguments
+        self._long_len = 0  # of events that are not read
         self._thoughts = b""  # the name they come under
         self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
         self._used: Usage | None = None
@@ -71,12 +79,14 @@ class StreamedAnswer:
             return used._replace(output_len=self.output_len)
         return used
 
-    def counted(self, scale: TokenScale) -> int:
+    def counted(self, scale: TokenScale, *, most: int) -> int:
         """Outputs of a stream that ends here, at least: by its events, or by the length of its text where
         that says far more, since engines may put several tokens in an event. What it reports goes before.
+        Events that are not read have no more than the `most` that were asked for: they may repeat the prompt.
         """
         if self._used is None or not self._used.output_len:
             by_text = scale.tokens(self._text_len + self._other_len)
+            by_text += min(scale.tokens(self._long_len), most)
             if by_text > _SEVERAL * self.output_len:
                 self.output_len = by_text
         return self.output_len
@@ -100,15 +110,18 @@ class StreamedAnswer:
 
     def _search(self, data: bytes) -> bytes:
         """The same for data of any shape."""
-        if self._tail:
-            data, self._tail = self._tail + data, b""
-        end = data.rfind(b"\n\n") + 2
-        if end == 1:
-            end = data.rfind(b"\r\n\r\n") + 4
-            if end == 3:
-                end = len(data) if len(data) > _MAX_TEXT else 0
-        if end != len(data):
-            data, self._tail = data[:end], data[end:]
+        if self._is_long:
+            passed, data = self._more_of_long(data)
+            return passed + self._search(data) if data else passed
+        data = self._whole_events(data)
+        if data:
+            data = self._read(data)
+        # A preamble is compared once, which is quick, before it is given up.
+        most = STEP if self._greets is None else TURN
+        return data + self._begin_long() if len(self._tail) > most else data
+
+    def _read(self, data: bytes) -> bytes:
+        """The same for whole events."""
         if self._greets is not None and not (data := self._after_greeting(data)):
             return b""
         found = self._find(data)
@@ -119,15 +132,58 @@ class StreamedAnswer:
             self._look(data, *found[0])
         return data
 
+    def _whole_events(self, data: bytes) -> bytes:
+        """The events that `data` completes; what follows them is held. O(data), however it was cut."""
+        tail = self._tail
+        if not tail:
+            end = _end_of_last(data, 0)
+            if end < len(data):
+                tail += data[end:]
+                data = data[:end]
+            return data
+        begin = max(0, len(tail) - _END_LEN + 1)
+        tail += data
+        end = _end_of_last(tail, begin)
+        whole = bytes(tail[:end])
+        del tail[:end]
+        return whole
+
+    def _begin_long(self) -> bytes:
+        """All that was held, now that the event it begins is too long to be read."""
+        tail = self._tail
+        held, self._held = self._held + bytes(tail), b""
+        self._greets = None
+        self._is_long = True
+        self._long_len += len(tail)
+        self.output_len += 1
+        del tail[:-_LAST_LEN]
+        return held
+
+    def _more_of_long(self, data: bytes) -> tuple[bytes, bytes]:
+        """What of `data` belongs to the event that is not read, and what follows it."""
+        tail, before = self._tail, len(self._tail)
+        tail += data
+        ends = _END.search(tail, max(0, before - _END_LEN + 1))
+        if ends is None:
+            self._long_len += len(data)
+            del tail[:-_LAST_LEN]
+            return data, b""
+        length = ends.end() - before
+        self._long_len += length
+        usage = last_usage(bytes(tail[: ends.end()]))
+        if usage is not None:
+            self._use({"usage": usage})
+        tail.clear()
+        self._is_long = False
+        return data[:length], data[length:]
+
     def _after_greeting(self, data: bytes) -> bytes:
         """`data`, and the greeting that was held before it; nothing while that is all.
 
         Or an engine that greets at once would have begun to answer, with the request still in its queue.
         """
-        if not data:
-            return data
         data, self._held = self._held + data, b""
-        if len(data) <= _MAX_TEXT and self._greets is not None and self._greets(data):
+        if len(data) <= TURN and self._greets is not None and self._greets(data):
             self._held = data
             return b""
         self._greets = None
@@ -137,6 +193,8 @@ class StreamedAnswer:
         self._text_len += len(text)
         if self._text_len <= _MAX_TEXT:
             self._pieces.append(text)
+        else:
+            self._pieces.clear()
         self.output_len += 1
 
     def _look(self, data: bytes, name: bytes, text: bytes) -> None:
@@ -153,10 +211,10 @@ class StreamedAnswer:
 
     def rest(self) -> bytes:
         """What was held of an event that never ended. A greeting alone is no answer: nothing then."""
-        if not self._tail:
+        if not self._tail or self._is_long:
             return b""
-        held, self._held = self._held + self._tail, b""
-        self._tail = b""
+        held, self._held = self._held + bytes(self._tail), b""
+        self._tail.clear()
         return held
 
     def text(self) -> str | None:
@@ -187,19 +245,24 @@ class StreamedAnswer:
 
     def _read_usage(self, data: bytes) -> bytes:
         kept: list[bytes] = []
-        end = b"" if b"\r\n\r\n" in data else b"\n\n"
-        for event in data.split(end) if end else _EVENT.findall(data):
+        for event in _events(data):
             if _USAGE.search(event):
-                document = _loads(_data_of(event))
-                used = self._surface.read_usage(document)
-                if used is not None:
-                    self._used = used if used.prompt_len else _after(self._used, used)
-                    # Some report it with every event: whoever leaves has had that much.
-                    self.output_len = max(self.output_len, used.output_len)
-                    if self._hide_usage and document.get("choices") == []:
-                        continue
+                document = _document_of(event)
+                is_used = self._use(document)
+                if is_used and self._hide_usage and document.get("choices") == []:
+                    continue
             kept.append(event)
-        return end.join(kept)
+        return b"".join(kept)
+
+    def _use(self, document: dict[str, Any]) -> bool:
+        """Whether the event says what was used; it is kept."""
+        used = self._surface.read_usage(document)
+        if used is None:
+            return False
+        self._used = used if used.prompt_len else _after(self._used, used)
+        # Some report it with every event: whoever leaves has had that much.
+        self.output_len = max(self.output_len, used.output_len)
+        return True
 
 
 class WholeAnswer:
@@ -239,10 +302,29 @@ def _after(before: Usage | None, used: Usage) -> Usage:
     return used if before is None else before._replace(output_len=used.output_len)
 
 
-def _data_of(event: bytes) -> bytes:
-    """An event's data; its name may come first."""
+def _end_of_last(data: bytes | bytearray, begin: int) -> int:
+    """Where the last whole event ends, if that is behind `begin`, else 0. O(data behind `begin`)."""
+    end = data.rfind(b"\n\n", begin) + 2
+    if end < 2:
+        end = 0
+    other = data.rfind(b"\r\n\r\n", max(begin, end))
+    return other + 4 if other >= 0 else end
+
+
+def _events(data: bytes) -> list[bytes]:
+    """The events in `data`, each with its end. O(data)."""
+    ends = [found.end() for found in _END.finditer(data)]
+    if not ends or ends[-1] < len(data):
+        ends.append(len(data))
+    return [data[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+def _document_of(event: bytes) -> dict[str, Any]:
+    """An event's data, where its name may come first; of a long one its usage alone."""
+    if len(event) > SHORT:
+        return {"usage": last_usage(event)}
     at = 0 if event.startswith(b"data:") else event.find(b"\ndata:") + 1
-    return event[at + 5 :]
+    return _loads(event[at + 5 :])
 
 
 def _loads(data: bytes) -> dict[str, Any]:

@@ -275,7 +275,7 @@ class Exchange:
         try:
             self._finish().end_stream()
         finally:
-            self.ticket.output_len = answer.counted(self._host.dispatcher.scale)
+            self._count(answer)
             self._settle(200, (answer.usage, answer.text() if self.remembers else None))
 
     def _settle(self, status: int, said: tuple[Usage | None, str | None]) -> None:
@@ -321,7 +321,7 @@ class Exchange:
         if self.ticket.state is State.WAITING:  # should it have to queue again, it begins anew
             self._queue_until = monotonic() + self._queue_timeout_s
         if isinstance(self._answer, StreamedAnswer):
-            self.ticket.output_len = self._answer.counted(dispatcher.scale)
+            self._count(self._answer)
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
             dispatcher.refused(self.ticket)
             self._give_up(EngineFailed("the engine failed; there are no more retries"))
@@ -347,7 +347,12 @@ class Exchange:
             self._connection.cancel(self)
             self._connection = None
         if isinstance(self._answer, StreamedAnswer):
-            self.ticket.output_len = self._answer.counted(self._host.dispatcher.scale)
+            self._count(self._answer)
+
+    def _count(self, answer: StreamedAnswer) -> None:
+        """The outputs of a stream that has ended, as far as its engine has not said how many they are."""
+        most = self.ticket.request.max_tokens
+        self.ticket.output_len = answer.counted(self._host.dispatcher.scale, most=most)
 
     def _end(self, status: int) -> Caller:
         """It is settled, with no answer but our own."""

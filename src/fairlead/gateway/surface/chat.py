@@ -10,7 +10,7 @@ from fairlead.gateway.surface.usage import completion_usage
 # What a chat delta or a completion brings: text, thoughts, a tool's arguments.
 STREAMED = Streamed(
     find=re.compile(
-        rb'"(content|text|reasoning_content|reasoning|arguments)": *"((?:[^"\\]|\\.)*)"'
+        rb'"(content|text|reasoning_content|reasoning|arguments)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
     ).findall,
     said=frozenset((b"content", b"text")),
     thoughts=frozenset((b"reasoning_content", b"reasoning")),

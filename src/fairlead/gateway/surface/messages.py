@@ -13,7 +13,7 @@ from fairlead.gateway.surface.surface import Document, Prompt, Streamed, Surface
 from fairlead.gateway.surface.usage import message_usage
 
 _STREAMED = Streamed(
-    find=re.compile(rb'"(text|thinking|partial_json)": *"((?:[^"\\]|\\.)*)"').findall,
+    find=re.compile(rb'"(text|thinking|partial_json)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"').findall,
     said=frozenset((b"text",)),
     thoughts=frozenset((b"thinking",)),
 )

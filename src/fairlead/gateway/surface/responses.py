@@ -21,7 +21,7 @@ _OF_ONE_ENGINE = ("previous_response_id", "conversation")
 _STREAMED = Streamed(
     find=re.compile(
         rb"event: *response\.([a-z_]+)\.delta\r?\n"
-        rb'data:[^\r\n]*?"delta": *"((?:[^"\\]|\\.)*)"'
+        rb'data:[^\r\n]*?"delta": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
     ).findall,
     said=frozenset((b"output_text",)),
     thoughts=frozenset((b"reasoning_text", b"reasoning", b"reasoning_summary_text")),

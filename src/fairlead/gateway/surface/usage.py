@@ -55,12 +55,19 @@ def scanned_usage(body: bytes) -> Usage | None:
     """The usage at the end of an answer that is mostly numbers: ten megabytes of vectors would hold
     up everybody for a tenth of a second if they were parsed. O(what follows the last usage).
     """
-    at = body.rfind(b'"usage"')
-    found = _USAGE.match(body, at) if at >= 0 else None
-    if found is None:
-        return None
+    usage = last_usage(body)
+    return pooling_usage({"usage": usage}) if usage is not None else None
+
+
+def last_usage(data: bytes) -> object:
+    """The last object called `usage` in JSON that need not be whole. O(what follows it).
+
+    In a string of JSON the quotes of its name would be escaped.
+    """
+    at = data.rfind(b'"usage"')
+    found = _USAGE.match(data, at) if at >= 0 else None
     try:
-        return pooling_usage({"usage": orjson.loads(found[1])})
+        return orjson.loads(found[1]) if found is not None else None
     except orjson.JSONDecodeError:
         return None
 
