@@ -129,7 +129,7 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
     keys = options.gateway.keys()
     url = escape(running.url)  # brackets are rich's markup, and part of an IPv6 address
     TERMINAL.rule(
-        f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.policy}"
+        f"fairlead: {len(running.engines)} engines, {options.scheduler} + {options.gateway.router()}"
     )
     TERMINAL.print(
         f"[bold]{url}[/bold]   live page {url}/dashboard   metrics {url}/metrics\n"

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
+from fairlead.core.protocols import Router
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage, Worker
 from fairlead.errors import EngineError, NotFound
@@ -39,14 +40,18 @@ class World:
 
     def __init__(
         self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768,
-        max_sent: int | None = None,
+        max_sent: int | None = None, router: Router | None = None,
     ) -> None:  # fmt: skip
         self.streams = streams  # None: some do
         self.index = ChunkIndex(capacity=capacity)
         self.dispatcher = Dispatcher(
-            router=D2LPM(), index=self.index, rules=rules, max_in_flight=10**6, max_sent=max_sent,
+            router=D2LPM() if router is None else router,
+            index=self.index,
+            rules=rules,
+            max_in_flight=10**6,
+            max_sent=max_sent,
             on_ready=self.send,
-        )  # fmt: skip
+        )
         self.engines = {f"w{number}": Engine(each) for number, each in enumerate(slots)}
         self.outputs: dict[Ticket, int] = {}
         self.ends: Counter[Ticket] = Counter()
@@ -57,7 +62,9 @@ class World:
 
     # -- callers
 
-    def ask(self, client: str, *, output_len: int, topic: int, model: str | None = None) -> Ticket:
+    def ask(
+        self, client: str, *, output_len: int, topic: int, model: str | None = None, key: str = ""
+    ) -> Ticket:
         """Raises QueueFull, NotFound or NoEngine."""
         self.number += 1
         text = b"%07d" % topic * (TEXT // 14) + b"%07d" % self.number * (TEXT // 14)
@@ -69,6 +76,7 @@ class World:
             input_len=PROMPT,
             max_tokens=output_len,
             order=self.number,
+            routing_key=key,
         )
         ticket = self.dispatcher.arrive(request, model=model, text_len=len(text), streams=streams)
         self.outputs[ticket] = output_len
@@ -196,6 +204,7 @@ class World:
             if has_room and worker.is_open and not is_full:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
+                    and (not t.pinned or t.worker == name)
                 ]  # fmt: skip
                 assert not takeable, (name, takeable[0])
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from fairlead.dispatch import QUEUE_SCHEDULERS, QueueRules, State
 from fairlead.errors import NoEngine, NotFound, QueueFull
+from fairlead.routers.sticky import Sticky
 from tests.properties.engines import PROMPT, World
 
 QUEUE_SIZE = 12
@@ -18,7 +19,10 @@ def ask(world: World, rng: random.Random) -> None:
     client, model = rng.choice("aaaabc"), rng.choice([None, None, "m", "n"])
     waiting = world.dispatcher.queueing.count(client)
     try:
-        world.ask(client, output_len=rng.randint(1, 9), topic=rng.randrange(4), model=model)
+        key = rng.choice(["", "k1", "k2", "k3"])  # nothing to a router that is not sticky
+        world.ask(
+            client, output_len=rng.randint(1, 9), topic=rng.randrange(4), model=model, key=key
+        )
     except QueueFull:
         assert waiting >= QUEUE_SIZE
     except (NoEngine, NotFound):
@@ -96,7 +100,10 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     )
     slots = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
     limit = rng.choice([None, None, 1, 2, 5])
-    world = World(*slots, rules=rules, capacity=rng.choice([3, 20, 9999]), max_sent=limit)
+    router = rng.choice([None, None, Sticky(max_keys=2)])
+    world = World(
+        *slots, rules=rules, capacity=rng.choice([3, 20, 9999]), max_sent=limit, router=router
+    )
     for _ in range(rng.randint(20, 200)):
         one_event(world, rng)
         if limit is not None and rng.random() < 0.02:  # a reload

@@ -20,7 +20,8 @@ class Request:
     chained hashes of its full blocks for a block cache; within one scheduler all are tuples or all are
     lists, because slices of them are compared. `input_len` is the prompt's length in
     tokens, `max_tokens` the most it may emit. `order` is its place in the order of arrival: every
-    tie anywhere is broken by it, so it must be unique within one scheduler.
+    tie anywhere is broken by it, so it must be unique within one scheduler. Requests with one `routing_key`
+    belong together, for a router that looks at it; empty: the request belongs to no other.
     """
 
     id: Final[RequestId]
@@ -30,6 +31,7 @@ class Request:
     max_tokens: Final[int]
     order: Final[int]
     arrival_us: Final[int] = 0
+    routing_key: Final[str] = ""
 
     def __post_init__(self) -> None:
         assert self.input_len >= 1, self.input_len

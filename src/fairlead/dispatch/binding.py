@@ -75,6 +75,8 @@ class Binding:
         """
         matches = self._placing.matches(ticket)
         home = self._choose(ticket, matches, candidates)
+        if self._placing.pins(ticket):
+            ticket.pinned, candidates = True, frozenset((home,))
         queue, is_full = self._workers[home].queue, self.is_full
         if queue is not None and (is_full or home not in self._roomy):
             if is_full:

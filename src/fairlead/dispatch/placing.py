@@ -9,6 +9,7 @@ from fairlead.core.protocols import Router
 from fairlead.core.request import WorkerId
 from fairlead.core.token_scale import TokenScale
 from fairlead.dispatch.tickets import Ticket
+from fairlead.routers.sticky import Sticky
 
 
 class Placing:
@@ -18,6 +19,11 @@ class Placing:
         self.router = router
         self.index = index
         self.scale = TokenScale()
+        self._is_sticky = isinstance(router, Sticky)
+
+    def pins(self, ticket: Ticket) -> bool:
+        """Whether it may go only where the router says, however much there is to do at that engine."""
+        return self._is_sticky and bool(ticket.request.routing_key)
 
     def matches(self, ticket: Ticket) -> Matches:
         """How many tokens of the prompt each worker has. O(chunks of the prompt)."""

@@ -81,6 +81,7 @@ class Queueing(Binding):
         self._move(ticket for ticket in waiting if not worker.serves(ticket.model))
         for ticket in [each for each in waiting if not worker.serves(each.model)]:
             self._unbind(ticket)
+            ticket.pinned = False
             self.late.add(ticket)
         self._place_late()
         self.changed(name)

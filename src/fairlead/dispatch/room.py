@@ -37,6 +37,7 @@ class Room:
         self._rings: OrderedDict[str | None, OrderedDict[ClientId, _Line]] = OrderedDict()
         self._lines: dict[ClientId, OrderedDict[str | None, _Line]] = {}  # the same by client
         self._moved: dict[Ticket, None] = {}  # which not every worker may take
+        self._pinned: dict[Ticket, None] = {}  # which no other worker may take
         self._counts: dict[ClientId, int] = {}
         self._size = 0
 
@@ -46,6 +47,7 @@ class Room:
     def __iter__(self) -> Iterator[Ticket]:
         """All of them, in no order that means anything. O(tickets)."""
         yield from self._moved
+        yield from self._pinned
         for ring in self._rings.values():
             for line in ring.values():
                 yield from line
@@ -64,10 +66,17 @@ class Room:
             if its.serves(model):
                 yield from ring
 
+    def pinned_clients(self) -> Iterator[ClientId]:
+        """Who waits for the worker whose room this is, and for no other; some perhaps twice."""
+        for ticket in self._pinned:
+            yield ticket.request.client
+
     def add(self, ticket: Ticket) -> None:
         """It waits behind its client's others. O(1)."""
         client = ticket.request.client
-        if ticket.tried:
+        if ticket.pinned:
+            self._pinned[ticket] = None
+        elif ticket.tried:
             self._moved[ticket] = None
         else:
             ring = self._rings.setdefault(ticket.model, OrderedDict())
@@ -82,7 +91,9 @@ class Room:
     def remove(self, ticket: Ticket) -> None:
         """It waits no more. O(1)."""
         client = ticket.request.client
-        if ticket in self._moved:
+        if ticket in self._pinned:
+            del self._pinned[ticket]
+        elif ticket in self._moved:
             del self._moved[ticket]
         else:
             ring = self._rings[ticket.model]

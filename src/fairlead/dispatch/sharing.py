@@ -11,6 +11,7 @@ from fairlead.core.protocols import Sharing
 from fairlead.core.request import ClientId, WorkerId
 from fairlead.dispatch.accounts import News, QuantumOf, Report
 from fairlead.dispatch.dispatcher import Dispatcher
+from fairlead.dispatch.fleet import Worker
 
 # Clients that one report names as waiting: with more, some count at this gateway only.
 MAX_TOLD = 1024
@@ -36,9 +37,16 @@ class Shared:
                 waiting[worker.models] = tuple(islice(dict.fromkeys(clients), MAX_TOLD))
             reports[name] = Report(
                 charged=policy.report(),
-                waiting=waiting[worker.models] if worker.is_open else (),
+                waiting=self._with_pinned(waiting[worker.models], worker) if worker.is_open else (),
             )
         return reports
+
+    @staticmethod
+    def _with_pinned(waiting: tuple[ClientId, ...], worker: Worker) -> tuple[ClientId, ...]:
+        """These clients, and who waits for this engine only."""
+        assert worker.queue is not None, "only engines whose requests wait here are told of"
+        clients = chain(waiting, worker.queue.waiting.pinned_clients())
+        return tuple(islice(dict.fromkeys(clients), MAX_TOLD))
 
     def quantum_of(self) -> QuantumOf:
         """Q_i in units, the same for every engine; there is one that is shared."""

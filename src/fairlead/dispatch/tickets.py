@@ -36,7 +36,7 @@ class Ticket:
 
     __slots__ = (
         "booked", "charged_len", "estimated_len", "evictions", "held", "is_told", "matched_len", "model",
-        "number", "output_len", "queue", "request", "settled_len", "state", "streams", "text_len",
+        "number", "output_len", "pinned", "queue", "request", "settled_len", "state", "streams", "text_len",
         "tried", "worker",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Ticket:
         self.tried: tuple[WorkerId, ...] = ()
         self.streams = streams  # its answer comes piece by piece, so that its first byte is seen
         self.is_told = True  # False: to be sent, and the host has yet to hear of it
+        self.pinned = False  # bound to an engine that no other may take it from
         # Its queue's own business.
         self.queue: WorkerQueue | None = None
         self.booked: Request | None = None  # as the queue's scheduler knows it; None: it does not

@@ -56,7 +56,7 @@ class Control:
     ) -> None:
         self._dispatcher = dispatcher
         self._workers = workers
-        self._policy = settings.policy
+        self._policy = settings.router()
         # Who else is to hear of a change that was made: the other processes of this gateway.
         self.tell: Callable[[Incoming, str], None] = _to_nobody
         self.change(settings)

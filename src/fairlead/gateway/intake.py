@@ -26,6 +26,7 @@ from fairlead.gateway.openai import (
     answer_text,
     read_call,
 )
+from fairlead.gateway.routing_key import RoutingKey
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.tokenizer import Tokenizer
@@ -126,6 +127,7 @@ class Intake:
         self._additions = Additions(settings)
         self._timeout_s = settings.request_timeout_secs
         self._queue_timeout_s = settings.queue_timeout_secs
+        self._routing_key = RoutingKey.wanted(settings)
         self._order = 0
 
     def begin(self, connection: CallerConnection, request: Incoming, surface: Surface) -> Work:
@@ -253,6 +255,7 @@ class Intake:
                 input_len=max(1, read.input_len),
                 max_tokens=call.max_tokens * call.answers,
                 order=self._order,
+                routing_key=self._routing_key.of(request.head) if self._routing_key else "",
             ),
             model=call.model,
             text_len=read.text_len,

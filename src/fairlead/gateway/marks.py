@@ -42,16 +42,16 @@ class Marks:
     def __init__(self, settings: GatewaySettings) -> None:
         names = [name.lower().encode() for name in settings.request_id_headers]
         self._id_name = names[0] if names else b""
-        self._ids = [_header(name, _ID) for name in names]
-        self._odd_id = _header(self._id_name, _ANY)
+        self._ids = [header_line(name, _ID) for name in names]
+        self._odd_id = header_line(self._id_name, _ANY)
         self._origins = frozenset(origin.encode() for origin in settings.cors_allowed_origins)
         self._any_origin = b"*" in self._origins
-        self._origin = _header(b"origin", rb"([!-~]+)")
-        self._wanted = _header(b"access-control-request-headers", rb"([!-~ ]+?)")
+        self._origin = header_line(b"origin", rb"([!-~]+)")
+        self._wanted = header_line(b"access-control-request-headers", rb"([!-~ ]+?)")
         tenant = (settings.tenant_header_name or "").lower().encode()
         # A usual one is not among a request's lines: who read them has kept it apart.
         self._usual_tenant = tenant if tenant in TENANT_HEADERS else b""
-        self._tenant = _header(tenant, _ANY) if tenant != self._usual_tenant else None
+        self._tenant = header_line(tenant, _ANY) if tenant != self._usual_tenant else None
         # Unlike another gateway's, and our own of an earlier life.
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = count(1)
@@ -116,7 +116,7 @@ class Marks:
         return b"%b: %b\r\n" % (self._id_name, value)
 
 
-def _header(name: bytes, value: bytes) -> re.Pattern[bytes]:
+def header_line(name: bytes, value: bytes) -> re.Pattern[bytes]:
     """A whole line: several that follow each other are each found, and can be taken out."""
     line = b"^" + re.escape(name) + b": *" + value + rb" *\r\n"
     return re.compile(line, re.IGNORECASE | re.MULTILINE)

@@ -46,11 +46,11 @@ def make_store(settings: GatewaySettings, memory: int | None) -> Store | None:
 
 def make_router(settings: GatewaySettings, weights: Weights) -> Router:
     """Who chooses the engines."""
-    if settings.policy == "d2lpm":
+    if settings.router() == "d2lpm":
         return D2LPM(
             quantum=settings.worker_quantum,
             weights=weights,
             charge=settings.worker_charge,
             min_match=settings.min_match,
         )
-    return ROUTERS[settings.policy]()
+    return ROUTERS[settings.router()]()

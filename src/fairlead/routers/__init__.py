@@ -12,12 +12,14 @@ from fairlead.routers.least_loaded import LeastLoaded
 from fairlead.routers.power_of_two import PowerOfTwo
 from fairlead.routers.preble import Preble
 from fairlead.routers.round_robin import RoundRobin
+from fairlead.routers.sticky import Sticky
 
 ROUTERS: dict[str, type[Router]] = {
     "round-robin": RoundRobin,
     "client-round-robin": ClientRoundRobin,
     "least-loaded": LeastLoaded,
     "power-of-two": PowerOfTwo,
+    "sticky": Sticky,
     "preble": Preble,
     "d2lpm": D2LPM,
 }

@@ -48,6 +48,7 @@ class Ticket:
             max_tokens=row.max_tokens,
             order=order,
             arrival_us=now_us,
+            routing_key=row.program or "",
         )
 
     def job_at(self, worker: int) -> Job:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.core.service import Weights
 from fairlead.errors import ConfigError
 from fairlead.gateway.keys import digest_of
+from fairlead.gateway.parts import make_router
 from fairlead.gateway.settings import (
     GatewaySettings,
     add_arguments,
@@ -14,6 +16,7 @@ from fairlead.gateway.settings import (
     from_arguments,
     reading,
 )
+from fairlead.routers import ROUTERS
 
 
 def settings(*argv: str) -> GatewaySettings:
@@ -224,15 +227,55 @@ def test_one_setting_under_two_names_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"),
-    [("cache_aware", "d2lpm"), ("power_of_two", "least-loaded"), ("session", "d2lpm")],
+    ("theirs", "ours"),
+    [
+        # sglang-router, smg
+        ("cache_aware", "d2lpm"), ("prefix_hash", "d2lpm"), ("random", "round-robin"),
+        ("least_load", "least-loaded"), ("manual", "sticky"), ("consistent_hashing", "sticky"),
+        # vllm-router
+        ("kv_aware", "d2lpm"), ("consistent_hash", "sticky"), ("rendezvous_hash", "sticky"),
+        # production-stack, AIBrix, Dynamo, LiteLLM
+        ("prefixaware", "d2lpm"), ("kvaware", "d2lpm"), ("session", "sticky"),
+        ("prefix-cache", "d2lpm"), ("least-request", "least-loaded"), ("session-affinity", "sticky"),
+        ("kv", "d2lpm"), ("simple-shuffle", "round-robin"), ("least-busy", "least-loaded"),
+    ],
+)  # fmt: skip
+def test_another_gateways_policy_is_ours_of_the_same_purpose(theirs: str, ours: str) -> None:
+    made = settings("--policy", theirs)
+
+    assert made.router() == ours
+    assert make_router(made, Weights()).__class__ is ROUTERS[ours]
+    name = theirs.replace("_", "-")
+    assert made.renamed() == f"--policy {name}: another gateway's name; the router is {ours}"
+
+
+@pytest.mark.parametrize("name", ["d2lpm", "round_robin", "roundrobin", "power_of_two", "sticky"])
+def test_a_name_of_ours_is_not_remarked_upon(name: str) -> None:
+    made = settings("--policy", name)
+
+    assert made.renamed() is None
+    assert make_router(made, Weights()).__class__ is ROUTERS[made.router()]
+
+
+@pytest.mark.parametrize(
+    "name", ["bucket", "passthrough", "latency-based-routing", "disaggregated"]
 )
-def test_another_gateways_algorithm_is_not_taken_for_ours(name: str, instead: str) -> None:
-    with pytest.raises(ConfigError) as refused:
+def test_a_policy_without_an_equivalent_is_refused_with_those_there_are(name: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--policy: expected one of d2lpm, round-robin, .*manual"
+    ):
         settings("--policy", name)
 
-    assert str(refused.value).startswith(f"--policy: {name} is another gateway's algorithm; use")
-    assert instead in str(refused.value)
+
+def test_a_policy_misspelt_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean cache-aware\?"):
+        settings("--policy", "cache_awre")
+
+
+@pytest.mark.parametrize("name", ["authorization", "content-length", "Connection"])
+def test_a_routing_key_is_in_a_header_that_says_nothing_else(name: str) -> None:
+    with pytest.raises(ConfigError, match="--routing-key-header: expected a header that says"):
+        settings("--policy", "sticky", "--routing-key-header", name)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(

@@ -43,7 +43,7 @@ class Seeing:
         self, *, dispatcher: Dispatcher, watches: Watches, settings: GatewaySettings
     ) -> None:
         self._dispatcher = dispatcher
-        self._policy = settings.policy
+        self._policy = settings.router()
         self.recorder = Recorder(dispatcher)
         self.look = Look(dispatcher, self.recorder, watches)
         self.exposition = Exposition(dispatcher, self.recorder, self.look, watches)

@@ -5,6 +5,7 @@ settings file (YAML, the same names), else from its default. Whatever is wrong i
 the source, the setting and what was expected. A new setting is one line in the group it belongs to.
 """
 
+from fairlead.gateway.settings.policies import PolicyName
 from fairlead.gateway.settings.queueing import Waiting
 from fairlead.gateway.settings.reading import read_config
 from fairlead.gateway.settings.sources import (
@@ -17,7 +18,7 @@ from fairlead.gateway.settings.sources import (
     from_arguments,
     make,
 )
-from fairlead.gateway.settings.values import PolicyName, parse_worker_url
+from fairlead.gateway.settings.values import parse_worker_url
 from fairlead.gateway.settings.whole import LIVE, GatewaySettings
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Values in settings that are more than a number: URLs, lists, shares, names of policies."""
+"""Values in settings that are more than a number: URLs, lists, shares."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,27 +11,9 @@ from pydantic import AfterValidator, BeforeValidator
 from fairlead.core.service import parse_weight
 from fairlead.errors import ConfigError
 
-PolicyName = Literal["d2lpm", "round-robin", "least-loaded"]
 IdentityField = Literal["vllm", "sglang", "both", "none"]
 UsageField = Literal["stream_options", "none"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-
-# Other gateways' names for the very same thing.
-_SAME_POLICY = {"roundrobin": "round-robin"}
-# Other gateways' policies that ours resembles, and what to say instead. Taking the name for a
-# different algorithm would be a silent change of what an operator's fleet does.
-_OTHER_POLICY = {
-    "cache-aware": "d2lpm, which keeps prefixes together and shares fairly",
-    "prefixaware": "d2lpm, which keeps prefixes together and shares fairly",
-    "kvaware": "d2lpm, which keeps prefixes together and shares fairly",
-    "prefix-hash": "d2lpm, which keeps prefixes together and shares fairly",
-    "session": "d2lpm, which finds a session by its prefix",
-    "consistent-hash": "d2lpm, which finds a session by its prefix",
-    "consistent-hashing": "d2lpm, which finds a session by its prefix",
-    "random": "round-robin or least-loaded",
-    "power-of-two": "least-loaded",
-    "least-load": "least-loaded, which counts estimated tokens, not requests",
-}
 
 
 def parse_worker_url(value: object) -> str:
@@ -44,14 +26,6 @@ def parse_worker_url(value: object) -> str:
         raise ValueError("expected no user or password in the URL")
     _ = parts.port  # raises ValueError by itself
     return text
-
-
-def parse_policy(value: object) -> object:
-    """Our name for a policy, whatever the spelling. Raises ValueError, saying what to use."""
-    name = str(value).replace("_", "-").lower()
-    if name in _OTHER_POLICY:
-        raise ValueError(f"{value} is another gateway's algorithm; use {_OTHER_POLICY[name]}")
-    return _SAME_POLICY.get(name, name)
 
 
 def parse_weights(value: object) -> Mapping[str, str]:
@@ -159,7 +133,6 @@ Names = Annotated[tuple[str, ...], BeforeValidator(split_list)]
 Paths = Annotated[tuple[Path, ...], BeforeValidator(split_list)]
 # Separated by blanks only: a key may have a comma.
 Words = Annotated[tuple[str, ...], BeforeValidator(split_words)]
-Policy = Annotated[PolicyName, BeforeValidator(parse_policy)]
 Shares = Annotated[Mapping[str, str], BeforeValidator(parse_weights)]
 Limit = Annotated[int, AfterValidator(parse_limit)]
 Text = Annotated[str, AfterValidator(not_empty)]

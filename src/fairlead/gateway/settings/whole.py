@@ -78,6 +78,7 @@ class GatewaySettings(
                 ("kv_events_topic", "kv_events_max_blocks"),
                 (self.has_kv_events(), "--kv-events-port or --kv-events-endpoint"),
             ),
+            "routing_key_header": (self.router() == "sticky", "--policy sticky"),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
                 Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")

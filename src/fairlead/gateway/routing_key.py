@@ -1,0 +1,32 @@
+"""The routing key of a request, for the router that sends requests with one key to one engine."""
+
+from typing import Self
+
+from fairlead.gateway.identity import TENANT_HEADERS
+from fairlead.gateway.incoming import RequestHead
+from fairlead.gateway.marks import header_line
+from fairlead.gateway.settings import GatewaySettings
+
+
+class RoutingKey:
+    """Reads the header that an operator names."""
+
+    @classmethod
+    def wanted(cls, settings: GatewaySettings) -> Self | None:
+        """None where the router looks at no key."""
+        return cls(settings.routing_key_header) if settings.router() == "sticky" else None
+
+    def __init__(self, name: str) -> None:
+        self._name = name.encode()
+        # A tenant header is not among a request's lines: the reader has kept it apart.
+        self._is_apart = self._name in TENANT_HEADERS
+        self._line = header_line(self._name, rb"([^\r]*?)")
+
+    def of(self, head: RequestHead) -> str:
+        """Its value, the first if there are several; empty: no key. O(head)."""
+        if self._is_apart:
+            value = head.tenants.get(self._name, [b""])[0]
+        else:
+            found = self._line.search(head.lines)
+            value = found[1] if found is not None else b""
+        return value.decode("latin-1")
