@@ -68,7 +68,7 @@ class Bench:
         dispatcher.started(ticket)
         for told in (16, 32, 48):
             dispatcher.emitted(ticket, told)
-        dispatcher.finished(ticket, Usage(512, OUTPUTS, 200))
+        dispatcher.finished(ticket, Usage(512, OUTPUTS, 200), ran_us=1)
 
 
 def cost_us(rules: QueueRules | None, engines: int, waiting: int) -> float:

@@ -13,6 +13,7 @@ from fairlead.routers.d2lpm import D2LPM
 
 TEXT = 2000  # bytes of a prompt, half of it shared by those of one topic
 PROMPT = TEXT // 4
+STEP_US = 10_000
 
 
 @dataclass(eq=False)
@@ -23,6 +24,7 @@ class Asked:
     left: int  # outputs until it ends
     emitted: int = 0
     extend_len: int = 0
+    sent_at: int = 0  # its engine's steps when it was sent
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Engine:
     cache: set[int] = field(default_factory=set)
     queue: list[Asked] = field(default_factory=list)
     running: list[Asked] = field(default_factory=list)
+    steps: int = 0
 
 
 class World:
@@ -85,8 +88,10 @@ class World:
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
+        sent = [asked for asked in self.asked() if asked.ticket is ticket]
+        ran_us = sum(self.ran_us(asked) for asked in sent)
         self._withdraw(ticket)
-        self.dispatcher.gone(ticket)
+        self.dispatcher.gone(ticket, ran_us=ran_us)
         self.ends[ticket] += 1
 
     def open_tickets(self) -> list[Ticket]:
@@ -94,13 +99,24 @@ class World:
 
     # -- engines
 
+    def asked(self) -> list[Asked]:
+        """What the engines have."""
+        engines = self.engines.values()
+        return [asked for engine in engines for asked in (*engine.queue, *engine.running)]
+
+    def ran_us(self, asked: Asked) -> int:
+        """How long its engine has had it."""
+        return max(1, STEP_US * (self.engines[asked.ticket.worker].steps - asked.sent_at))
+
     def send(self, ticket: Ticket) -> None:
         assert self.dispatcher.workers[ticket.worker].serves(ticket.model), ticket
-        self.engines[ticket.worker].queue.append(Asked(ticket, self.outputs[ticket]))
+        engine = self.engines[ticket.worker]
+        engine.queue.append(Asked(ticket, self.outputs[ticket], sent_at=engine.steps))
 
     def step(self, name: str) -> None:
         """The engine fills its slots and emits an output of each."""
         engine = self.engines[name]
+        engine.steps += 1
         while engine.queue and len(engine.running) < engine.slots:
             asked = engine.queue.pop(0)
             engine.running.append(asked)
@@ -123,7 +139,7 @@ class World:
                 engine.running.remove(asked)
                 self.ends[asked.ticket] += 1
                 usage = Usage(PROMPT, asked.emitted, PROMPT - asked.extend_len)
-                self.dispatcher.finished(asked.ticket, usage)
+                self.dispatcher.finished(asked.ticket, usage, ran_us=self.ran_us(asked))
 
     def look(self, name: str) -> None:
         """The gateway reads the engine's metrics."""

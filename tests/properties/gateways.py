@@ -136,7 +136,7 @@ class Gateways:
                 gateway.emitted(ticket, emitted + 1)
             if emitted + 1 == self.lengths[ticket]:
                 running.remove(seat)
-                gateway.finished(ticket, Usage(PROMPT, emitted + 1, 0))
+                gateway.finished(ticket, Usage(PROMPT, emitted + 1, 0), ran_us=1)
         if rng.random() < 0.3:
             for gateway in self.gateways:
                 gateway.observed(name, running=len(running), waiting=len(queue))

@@ -41,9 +41,9 @@ class Gateway(RuleBasedStateMachine):
         if ticket is None or ticket.state is State.ENDED:
             return
         if how == "finished":
-            self.dispatcher.finished(ticket, Usage(300, 10, 100))
+            self.dispatcher.finished(ticket, Usage(300, 10, 100), ran_us=1)
         elif how == "gone":
-            self.dispatcher.gone(ticket)
+            self.dispatcher.gone(ticket, ran_us=1)
         else:
             self.dispatcher.refused(ticket)
         self.close(ticket)
@@ -91,7 +91,7 @@ class Gateway(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for ticket in list(self.open):
-            self.dispatcher.gone(ticket)
+            self.dispatcher.gone(ticket, ran_us=1)
         router = self.dispatcher.router
         assert isinstance(router, D2LPM)
         for name, worker in self.dispatcher.workers.items():

@@ -1,5 +1,7 @@
 """The gateway's state machine by example: charges that move, and that end at the truth."""
 
+from typing import Any
+
 import pytest
 
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
@@ -17,7 +19,11 @@ class Order:
 
 
 def send(
-    dispatcher: Dispatcher, client: str = "a", text: bytes = b"", model: str | None = None
+    dispatcher: Dispatcher,
+    client: str = "a",
+    text: bytes = b"",
+    model: str | None = None,
+    **how: Any,
 ) -> Ticket:
     Order.number += 1
     text = text or b"%d" % Order.number * 100
@@ -29,7 +35,7 @@ def send(
         max_tokens=50,
         order=Order.number,
     )
-    return dispatcher.arrive(request, model=model, text_len=len(text))
+    return dispatcher.arrive(request, model=model, text_len=len(text), **how)
 
 
 def dispatcher(*workers: str, **settings: int) -> Dispatcher:
@@ -49,7 +55,7 @@ def test_a_finished_request_is_charged_what_the_engine_reports() -> None:
     made = dispatcher("w")
     ticket = send(made)
     made.started(ticket)
-    made.finished(ticket, Usage(prompt_len=80, output_len=7, cached_len=30))
+    made.finished(ticket, Usage(prompt_len=80, output_len=7, cached_len=30), ran_us=1)
 
     assert spent(made, "a", "w") == 50 + 2 * 7
     ((client, account),) = made.ledger.accounts()
@@ -66,9 +72,9 @@ def test_without_a_report_the_estimate_stays() -> None:
     made = dispatcher("w")
     text = b"x" * 4096
     first = send(made, text=text)
-    made.finished(first, Usage(prompt_len=1024, output_len=0, cached_len=None))
+    made.finished(first, Usage(prompt_len=1024, output_len=0, cached_len=None), ran_us=1)
     second = send(made, text=text)
-    made.finished(second, Usage(prompt_len=1024, output_len=0, cached_len=None))
+    made.finished(second, Usage(prompt_len=1024, output_len=0, cached_len=None), ran_us=1)
 
     assert made.workers["w"].reports_cached is False
     assert spent(made, "a", "w") == 1024 + 1
@@ -78,7 +84,7 @@ def test_a_report_of_the_outputs_alone_leaves_the_prompt_as_estimated() -> None:
     """Some engines report a prompt of 0 tokens; nobody's prompt is for nothing."""
     made = dispatcher("w")
     ticket = send(made, text=b"x" * 4096)
-    made.finished(ticket, Usage(prompt_len=0, output_len=7, cached_len=0))
+    made.finished(ticket, Usage(prompt_len=0, output_len=7, cached_len=0), ran_us=1)
 
     assert (ticket.settled_len, ticket.output_len) == (1024, 7)
     assert spent(made, "a", "w") == 1024 + 2 * 7
@@ -88,8 +94,12 @@ def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
     """vLLM leaves the details out where nothing was cached; the index may believe otherwise."""
     made = dispatcher("w")
     text = b"x" * 4096
-    made.finished(send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=24))
-    made.finished(send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=None))
+    made.finished(
+        send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=24), ran_us=1
+    )
+    made.finished(
+        send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=None), ran_us=1
+    )
 
     assert made.workers["w"].reports_cached is True
     assert spent(made, "a", "w") == 1000 + 1024
@@ -101,41 +111,48 @@ def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
 def test_an_absurd_answer_ruins_neither_the_client_nor_the_scale() -> None:
     made = dispatcher("w")
     text = b"x" * 4096
-    made.finished(send(made, text=text), Usage(10**15, 10**15, 0))
+    made.finished(send(made, text=text), Usage(10**15, 10**15, 0), ran_us=1)
     ((_, account),) = made.ledger.accounts()
     assert account.service.extend_len <= 4096 + (1 << 17)
     assert account.service.output_len <= 50 * (128 + 1024)  # max_tokens, for any number of answers
 
     for prompt_len in (10**15, 5000, 0):
-        made.finished(send(made, text=text), Usage(prompt_len, 1, 0))
+        made.finished(send(made, text=text), Usage(prompt_len, 1, 0), ran_us=1)
         assert made.scale.tokens(4096) == 1024
 
 
-def test_a_caller_that_leaves_pays_for_what_it_got_and_no_more() -> None:
+def test_a_caller_that_leaves_pays_for_what_its_engine_can_have_done() -> None:
+    """Outputs of a stream are seen; before the first, its prompt may be computed. Unsent, nothing is."""
     made = dispatcher("w")
-    unanswered, reading = send(made), send(made)
+    unsent, unanswered, reading = (send(made, streams=True) for _ in range(3))
     made.started(reading)
     reading.output_len = 5
-    made.gone(unanswered)
-    made.gone(reading)
+    made.gone(unsent, ran_us=0)
+    made.gone(unanswered, ran_us=60_000_000)
+    made.gone(reading, ran_us=60_000_000)
 
-    assert spent(made, "a", "w") == reading.extend_len + 2 * 5
+    settled = [(one.settled_len, one.output_len) for one in (unsent, unanswered, reading)]
+    assert settled == [(0, 0), (unanswered.extend_len, 0), (reading.extend_len, 5)]
+    assert spent(made, "a", "w") == unanswered.extend_len + reading.extend_len + 2 * 5
 
 
-def test_an_answer_in_one_piece_that_runs_is_not_thrown_away_for_nothing() -> None:
-    """Else a client could have every prompt computed, and leave just before each answer."""
-    made = Dispatcher(router=D2LPM(quantum=100_000), index=ChunkIndex(), rules=QueueRules(window=3))
+@pytest.mark.parametrize("queues", [True, False])
+@pytest.mark.parametrize(("answers", "outputs"), [(1, 9), (2, 18), (9, 50), (0, 0)])
+def test_an_answer_in_one_piece_thrown_away_costs_the_outputs_that_the_time_was_enough_for(
+    queues: bool, answers: int, outputs: int
+) -> None:
+    """By the engine's own pace, and never more than were asked for: 50. It has none where none were."""
+    rules = QueueRules() if queues else None
+    made = Dispatcher(router=D2LPM(quantum=100_000), index=ChunkIndex(), rules=rules)
     made.worker_up("w")
-    early, later, last = send(made), send(made), send(made)
-    queued = send(made)
-    made.gone(queued)
-    made.finished(later, None)  # engines admit in order: `early` runs
-    made.gone(last)
-    made.gone(early)
+    for _ in range(900):  # 100 ms for each of 20 outputs
+        made.finished(send(made), Usage(100, 40, 0), ran_us=4_000_000)
+    before = spent(made, "a", "w")
+    ticket = send(made, answers=answers)
+    made.gone(ticket, ran_us=990_000)
 
-    settled = [ticket.settled_len for ticket in (early, last, queued)]
-    assert settled == [early.extend_len, 0, 0]
-    assert spent(made, "a", "w") == early.extend_len + later.extend_len
+    assert (ticket.settled_len, ticket.output_len) == (ticket.extend_len, outputs)
+    assert spent(made, "a", "w") - before == ticket.extend_len + 2 * outputs
 
 
 def test_a_failed_request_moves_with_its_charge_once_per_engine() -> None:
@@ -173,7 +190,7 @@ def test_a_lost_engine_hands_back_what_waits_and_a_new_life_starts_clean() -> No
     with pytest.raises(NoEngine):
         made.failed(waiting)
     made.worker_up("w")
-    made.finished(streaming, None)
+    made.finished(streaming, None, ran_us=1)
     assert spent(made, "a", "w") == 0
 
 
@@ -183,7 +200,7 @@ def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
     prompt = b"q" * 2048
     ticket = send(made, text=prompt)
     said = ChunkedText().extended(prompt + b"a" * 2048)
-    made.finished(ticket, None)
+    made.finished(ticket, None, ran_us=1)
     made.remember(ticket.worker, said.chunks)
     follow_up = send(made, text=prompt + b"a" * 2048 + b"?" * 300)
 
@@ -201,7 +218,7 @@ def test_what_a_scheduler_knows_of_a_cache_is_bounded_as_the_index_is() -> None:
     for number in range(5):
         ticket = send(made, text=b"%d" % number * 5000)
         made.remember("w", text.extended(b"%d" % number * 6000).chunks)
-        made.finished(ticket, None)
+        made.finished(ticket, None, ran_us=1)
         assert len(queue.view) == index.size("w") == 3
 
 
@@ -211,7 +228,7 @@ def test_one_clients_limit_is_not_the_others() -> None:
     with pytest.raises(QueueFull):
         send(made, "a")
     send(made, "b")
-    made.gone(tickets[0])
+    made.gone(tickets[0], ran_us=1)
     send(made, "a")
 
 
@@ -226,7 +243,7 @@ def test_a_place_kept_is_a_place_taken() -> None:
     made.reserve("b")
     made.release("a")
     send(made, "a")
-    made.gone(ticket)
+    made.gone(ticket, ran_us=1)
     made.reserve("a")
 
 
@@ -248,7 +265,7 @@ def test_the_length_of_a_token_is_learnt() -> None:
     """Engines of two bytes a token: the estimate follows within a few long prompts."""
     made = dispatcher("w")
     for _ in range(50):
-        made.finished(send(made, text=b"z" * 8000), Usage(4000, 1, 0))
+        made.finished(send(made, text=b"z" * 8000), Usage(4000, 1, 0), ran_us=1)
 
     assert 3800 <= made.scale.tokens(8000) <= 4000
 
@@ -265,8 +282,8 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
     elsewhere = send(made, text=text)
     assert elsewhere.worker != there
     assert made.workers[there].tickets == {first}
-    made.finished(first, None)
-    made.finished(elsewhere, None)
+    made.finished(first, None, ran_us=1)
+    made.finished(elsewhere, None, ran_us=1)
     made.set_taking(elsewhere.worker, taking=False)
     assert not made.ready()
     with pytest.raises(NoEngine):

@@ -60,11 +60,11 @@ def test_the_error_of_an_estimate_is_what_the_engine_said_less_what_was_thought(
     made, index = dispatcher()
     known(index, 3)
     length = PROMPT.length
-    made.finished(send(made), Usage(length, 1, 2 * BLOCK_LEN))
+    made.finished(send(made), Usage(length, 1, 2 * BLOCK_LEN), ran_us=1)
     error = made.estimates.of_each()["w"]
     assert (error.count, error.over, error.under) == (1, 0, BLOCK_LEN)
 
-    made.finished(send(made, 2), Usage(length, 1, None))  # an engine that left a zero out
+    made.finished(send(made, 2), Usage(length, 1, None), ran_us=1)  # an engine that left a zero out
     assert (error.count, error.over) == (2, 0)
     made.worker_down("w")
     made.forget_worker("w")
@@ -73,7 +73,7 @@ def test_the_error_of_an_estimate_is_what_the_engine_said_less_what_was_thought(
 
 def test_an_engine_that_reports_nothing_is_not_compared() -> None:
     made, _ = dispatcher()
-    made.finished(send(made), Usage(PROMPT.length, 1, None))
+    made.finished(send(made), Usage(PROMPT.length, 1, None), ran_us=1)
     assert made.estimates.of_each() == {}
 
 
@@ -86,7 +86,7 @@ def test_what_no_event_confirms_after_the_first_byte_is_not_there() -> None:
         if streams:
             made.started(ticket)
         else:
-            made.finished(ticket, None)
+            made.finished(ticket, None, ran_us=1)
         index.confirm("w", PROMPT.chunks[0])
         index.advance(SECOND_US)
         assert index.match(PROMPT.chunks).of("w") == 10

@@ -85,9 +85,17 @@ class Dispatcher:
             raise QueueFull("too many requests are in flight, and none may wait")
 
     def arrive(
-        self, request: Request, *, model: str | None, text_len: int, streams: bool = False
+        self,
+        request: Request,
+        *,
+        model: str | None,
+        text_len: int,
+        streams: bool = False,
+        answers: int = 1,
     ) -> Ticket:
         """The ticket for `request`: WAITING, to be sent now, or QUEUED. O(chunks of the prompt + workers).
+
+        `answers`: how many it asks for, 0 if they have no outputs; `streams`: their outputs are seen.
 
         Raises QueueFull, NotFound (no engine has the model) or NoEngine.
         """
@@ -95,7 +103,7 @@ class Dispatcher:
         self._check_room(request.client)
         candidates = self.fleet.serving(model)
         self.queueing.check_room(request.client)
-        ticket = Ticket(request, model, text_len, streams=streams)
+        ticket = Ticket(request, model, text_len, streams=streams, answers=answers)
         self.queueing.place(ticket, candidates)
         if ticket.state is State.QUEUED and not self.queueing.rules.queue_size:
             self.queueing.leave(ticket)
@@ -119,12 +127,15 @@ class Dispatcher:
         if ticket.queue is not None:
             ticket.queue.emitted(ticket)
 
-    def finished(self, ticket: Ticket, usage: Usage | None) -> None:
-        """The engine answered in full. O(1)."""
+    def finished(self, ticket: Ticket, usage: Usage | None, *, ran_us: int) -> None:
+        """The engine answered in full, `ran_us` after it was asked. O(1)."""
         self._admitted(ticket)
         extend_len = ticket.estimated_len = ticket.extend_len
+        worker = self.workers.get(ticket.worker)
         if usage is not None:
-            extend_len = self._reports.learn(ticket, self.workers.get(ticket.worker), usage)
+            extend_len = self._reports.learn(ticket, worker, usage)
+            if worker is not None and ticket.answers:
+                worker.pace.learn(ran_us=ran_us, outputs=ticket.output_len // ticket.answers)
         self._end(ticket, extend_len=extend_len, finished=True)
 
     def remember(self, name: WorkerId, chunks: Sequence[Unit]) -> None:
@@ -139,14 +150,17 @@ class Dispatcher:
         """The engine answered that it will not serve this request: nothing is charged."""
         self._end(ticket, extend_len=0)
 
-    def gone(self, ticket: Ticket) -> None:
-        """The caller left. It stays charged for what it got, and for its prompt if that is known to run:
-        an answer in one piece, thrown away before it comes, is not for nothing. O(log waiting).
+    def gone(self, ticket: Ticket, *, ran_us: int) -> None:
+        """The caller left, `ran_us` after its engine was asked; 0: no engine has been. O(log waiting).
+
+        The ticket stays charged for what the engine can have done: the prompt, and the outputs that were
+        seen, or where none are seen before the answer is complete, as many as the time was enough for.
         """
-        queue, runs = ticket.queue, ticket.state is State.STARTED
-        if queue is not None and ticket.state is State.WAITING:
-            runs = queue.window.runs(ticket.number)
-        self._end(ticket, extend_len=ticket.extend_len if runs else 0)
+        worker = self.workers.get(ticket.worker)
+        if ran_us and not ticket.streams and worker is not None:
+            outputs = ticket.answers * worker.pace.outputs(ran_us)
+            ticket.output_len = max(ticket.output_len, min(outputs, ticket.request.max_tokens))
+        self._end(ticket, extend_len=ticket.extend_len if ran_us else 0)
 
     def failed(self, ticket: Ticket) -> None:
         """Its engine failed. Afterwards it is WAITING at the next to try, the charge moved there, or QUEUED.

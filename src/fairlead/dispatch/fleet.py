@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from fairlead.core.request import ClientId, WorkerId
+from fairlead.dispatch.pace import Pace
 from fairlead.dispatch.tickets import Ticket
 from fairlead.dispatch.worker_queue import WorkerQueue
 from fairlead.errors import NoEngine, NotFound
@@ -37,6 +38,7 @@ class Worker:
     reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
     of_client: dict[ClientId, int] = field(default_factory=dict)  # how many of these are whose
+    pace: Pace = field(default_factory=Pace)
     queue: WorkerQueue | None = None  # None: it does its own queueing, and is sent all at once
 
     @property

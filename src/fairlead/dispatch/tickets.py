@@ -35,13 +35,19 @@ class Ticket:
     """
 
     __slots__ = (
-        "booked", "charged_len", "estimated_len", "evictions", "held", "is_told", "matched_len", "model",
-        "number", "output_len", "pinned", "queue", "request", "settled_len", "state", "streams", "text_len",
-        "tried", "worker",
+        "answers", "booked", "charged_len", "estimated_len", "evictions", "held", "is_told", "matched_len",
+        "model", "number", "output_len", "pinned", "queue", "request", "settled_len", "state", "streams",
+        "text_len", "tried", "worker",
     )  # fmt: skip
 
     def __init__(
-        self, request: Request, model: str | None, text_len: int, *, streams: bool = False
+        self,
+        request: Request,
+        model: str | None,
+        text_len: int,
+        *,
+        streams: bool = False,
+        answers: int = 1,
     ) -> None:
         self.request = request
         self.model = model
@@ -53,6 +59,7 @@ class Ticket:
         self.output_len = 0
         self.tried: tuple[WorkerId, ...] = ()
         self.streams = streams  # its answer comes piece by piece, so that its first byte is seen
+        self.answers = answers  # asked for, each with outputs of its own; 0: it has no outputs
         self.is_told = True  # False: to be sent, and the host has yet to hear of it
         self.pinned = False  # bound to an engine that no other may take it from
         # Its queue's own business.

@@ -62,10 +62,6 @@ class Window:
             return True
         return self._streams < self._allowance and len(self._unseen) - self._streams < BLIND
 
-    def runs(self, number: int) -> bool:
-        """Whether this one is known to run. O(1)."""
-        return number not in self._unseen
-
     def turn_away(self) -> None:
         """Somebody waits for room."""
         self._short = True

@@ -94,6 +94,10 @@ class Exchange:
         self._head: Head | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
 
+    def ran_us(self) -> int:
+        """How long its engine has had it, in microseconds; at least 1."""
+        return max(1, int((monotonic() - self.sent_s) * 1e6))
+
     # -- towards the engine
 
     def send(self, *, fresh: bool = False) -> None:
@@ -284,8 +288,10 @@ class Exchange:
 
     def _abandon(self, status: int) -> Caller:
         """Nothing more comes of it, whatever its engine does."""
+        asked = self._connection is not None and self.surface.charged
+        ran_us = self.ran_us() if asked else 0
         self._drop()
-        guarded(self._host.dispatcher.gone, self.ticket)
+        guarded(self._host.dispatcher.gone, self.ticket, ran_us=ran_us)
         return self._end(status)
 
     def _patience_s(self) -> float:

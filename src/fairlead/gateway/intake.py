@@ -260,6 +260,7 @@ class Intake:
             model=call.model,
             text_len=read.text_len,
             streams=call.stream,
+            answers=call.answers if call.surface.limits else 0,
         )
         exchange = Exchange(
             host=self._host,

@@ -22,11 +22,12 @@ def settle(
     It is over whatever of ours fails.
     """
     usage, text = said
+    ran_us = exchange.ran_us()
     try:
         if status not in ENGINE_FAULTS:
             engine.breaker.succeeded()
         if status == 200 and exchange.surface.charged:
-            host.dispatcher.finished(exchange.ticket, usage)
+            host.dispatcher.finished(exchange.ticket, usage, ran_us=ran_us)
         else:
             host.dispatcher.refused(exchange.ticket)
         if text and exchange.remembers:
@@ -47,4 +48,4 @@ def settle_unread(exchange: "Exchange", host: Host, status: int, length: int) ->
         return
     if exchange.surface.limits:
         ticket.output_len = min(host.dispatcher.scale.tokens(length), ticket.request.max_tokens)
-    host.dispatcher.finished(ticket, None)
+    host.dispatcher.finished(ticket, None, ran_us=exchange.ran_us())

@@ -92,6 +92,6 @@ def test_greetings_make_no_room() -> None:
         for caller in callers:
             caller.reset()
         await eventually(lambda: not world.gateway._exchanges)
-        assert world.spent() == 0
+        assert 0 < world.spent() <= 3 * len(callers), "prompts that were sent, and no outputs"
 
     play(story, greet_and_hang)

@@ -113,7 +113,7 @@ for number in range(300):
         first = sent.pop(0)
         if first.streams:
             dispatcher.started(first)
-        dispatcher.finished(first, Usage(580, 20 + number % 9, 256))
+        dispatcher.finished(first, Usage(580, 20 + number % 9, 256), ran_us=1)
         print(first.request.id, first.worker, first.settled_len, len(dispatcher.queueing))
 try:
     dispatcher.arrive(request, model="n", text_len=1)

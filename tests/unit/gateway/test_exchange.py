@@ -144,7 +144,7 @@ def test_what_greets_is_not_an_answer_begun(clock: Clock) -> None:
 
     assert (exchange.ticket.state, exchange.first_s, written) == (State.WAITING, 0.0, [])
     queue = exchange.ticket.queue
-    assert queue is not None and not queue.window.runs(exchange.ticket.number)
+    assert queue is not None and exchange.ticket.number in queue.window._unseen
     exchange.on_end()  # and that was all: the other one is asked
     assert (exchange.ticket.state, exchange.ticket.worker != first) == (State.WAITING, True)
     clock.now = 5.0

@@ -50,7 +50,7 @@ class Skint:
     def spend(self) -> None:
         """The first is served: more than its credit."""
         self.dispatcher.started(self._first)
-        self.dispatcher.finished(self._first, Usage(40, 200, 0))
+        self.dispatcher.finished(self._first, Usage(40, 200, 0), ran_us=1)
 
     def waiting(self) -> int:
         return len(self.dispatcher.queueing)

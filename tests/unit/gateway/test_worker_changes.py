@@ -105,7 +105,7 @@ def test_an_engine_on_trial_gets_a_few_requests_and_not_a_window_of_them(
 
         tried = sorted(dispatcher.workers[B].tickets, key=lambda ticket: ticket.request.order)
         for ticket in tried:
-            dispatcher.finished(ticket, None)
+            dispatcher.finished(ticket, None, ran_us=1)
             workers.engine(B).breaker.succeeded()
         workers.tick(now)
         for order in range(40, 60):
@@ -226,7 +226,7 @@ def test_who_waits_for_an_engine_that_drains_is_served_first() -> None:
 
         shared.adopt(news)  # as a few times a second
         assert sent == [waiting]
-        dispatcher.finished(waiting, None)
+        dispatcher.finished(waiting, None, ran_us=1)
         while A in workers:
             await asyncio.sleep(0)
         await workers.close()

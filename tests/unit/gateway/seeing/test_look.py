@@ -22,7 +22,7 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
         for ticket in rng.sample([t for t in under_way if t.number], k=rng.randrange(3)):
             under_way.remove(ticket)
             if rng.random() < 0.2:
-                watched.dispatcher.gone(ticket)
+                watched.dispatcher.gone(ticket, ran_us=1)
                 watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
             else:
                 watched.finish(ticket, output_len=rng.randrange(1, 50))
@@ -34,7 +34,7 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
             assert sum(row[4] for row in rows) == len(watched.dispatcher.queueing)
             assert sum(row[5] for row in rows) == len(under_way)
     for ticket in sorted(under_way, key=lambda t: t.number == 0):
-        watched.dispatcher.gone(ticket)
+        watched.dispatcher.gone(ticket, ran_us=1)
         watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
     sample = watched.look.look(time_s=61, took_s=1.0)
     rows = [*sample["clients"].values(), sample["other"] or [0] * 6]

@@ -123,7 +123,7 @@ def test_a_sample_adds_up_to_what_was_served():
     watched.dispatcher.started(first)
     watched.dispatcher.emitted(first, 7)
     one = watched.look.look(time_s=1, took_s=1.0)
-    watched.dispatcher.finished(first, Usage(50, 9, 0))
+    watched.dispatcher.finished(first, Usage(50, 9, 0), ran_us=1)
     watched.finish(second)
     two = watched.look.look(time_s=2, took_s=1.0)
 
