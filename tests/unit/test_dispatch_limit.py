@@ -119,5 +119,5 @@ def test_without_a_queue_the_limit_refuses():
     with pytest.raises(QueueFull, match="too many requests are in flight"):
         send(made)
 
-    made.finished(ticket, None)
+    made.finished(ticket, None, ran_us=1)
     send(made)
