@@ -260,6 +260,10 @@ class Scheduler:
         """How many of the client's requests wait. O(1)."""
         return self._waiting.get(client, 0)
 
+    def waiting_by_client(self) -> Mapping[ClientId, int]:
+        """How many requests of each client wait; not to be changed. O(1)."""
+        return self._waiting
+
     def service(self, client: ClientId) -> Service:
         """What the client has received. O(its running requests)."""
         self.settle(client)

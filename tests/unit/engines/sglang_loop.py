@@ -14,7 +14,7 @@ from typing import Any
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.runs import Runs
 from fairlead.core.scheduler import Scheduler
-from fairlead.core.service import Service
+from fairlead.core.service import Service, Weights
 from fairlead.engines.adapter_turns import AdapterTurns
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
@@ -34,6 +34,7 @@ class Req:
     output_ids: list[int] = field(default_factory=list)
     is_over: bool = False
     lora_id: str | None = None
+    to_finish: object = None  # why SGLang refuses it, known before it runs
     extra_key = cache_salt = None
 
     @property
@@ -76,15 +77,25 @@ class Engine:
         slots: int = 0,
         turn_len: int = 0,
         max_clients: int = 100,
+        most_waiting: int | None = None,
+        weights: dict[str, int] | None = None,
     ) -> None:
         self.cache, self.room, self.max_loras = Cache(), room, slots
+        self.most_waiting = most_waiting  # --max-queued-requests
+        self.refused: list[Req] = []
         self.pinned: set[str] = set()  # adapters that have a slot for good
         policy = DLPM(cache=self.cache, quantum=quantum, max_clients=max_clients)
         self.fair = Scheduler(policy)
         self.written: defaultdict[str, Service] = defaultdict(Service)  # what metrics would say
         turns = AdapterTurns(turn_len=turn_len)
         adapters = Slots(self, turns) if slots else None
-        self.line = Line(self.fair, self.cache, self, slots=adapters)  # type: ignore[arg-type]
+        self.line = Line(
+            self.fair,
+            self.cache,
+            self,
+            slots=adapters,
+            weights=Weights(weights),  # type: ignore[arg-type]
+        )
         self.queue: list[Any] = FairQueue([], self.line)
         self.left = 0
         self.batch: list[Req] = []  # what runs
@@ -125,8 +136,18 @@ class Engine:
 
     def send(self, client: str, *tokens: int, **more: Any) -> Req:
         req = Req(client, list(tokens), **more)
-        self.queue.append(req)
+        self.enqueue(req)
         return req
+
+    def enqueue(self, req: Req) -> None:
+        """It arrives, or is retracted: `_add_request_to_queue`, with a full queue as the plug-in has it."""
+        if len(self.queue) == self.most_waiting:
+            self.refused.append(dropped := self.line.least_entitled(req))
+            self.line.leave(dropped)
+            if dropped is req:
+                return
+            self.queue.remove(dropped)
+        self.queue.append(req)
 
     def look(
         self, *, room: int | None = None, skip: Callable[[Req], bool] = lambda _: False

@@ -117,3 +117,31 @@ def test_clients_beyond_the_table_share_a_place(is_held, known):
 
     assert clients(engine.look()) == "ab"
     assert set(engine.written) == {known, OTHER}
+
+
+def test_what_sglang_refuses_is_charged_nothing():
+    """A schema it cannot compile, a prompt too long: SGLang computes one token of it, and answers 400."""
+    engine = Engine(quantum=10)
+    refused = engine.send("a", 0, to_finish="no grammar")
+    engine.send("b", 1, 2)
+    owed = engine.owed("a")
+
+    batch = engine.look()
+    engine.through(batch)
+    engine.end(refused)
+
+    assert refused in batch
+    assert engine.owed("a") == owed + 10  # the quantum that both were given
+    assert engine.line.live == 1
+    assert engine.written == {"b": Service(extend_len=2, output_len=1)}
+
+
+def test_what_is_refused_pays_nothing_if_it_is_gone_before_its_prefill_is_through():
+    engine = Engine(quantum=10)
+    refused = engine.send("a", 0, to_finish="too long")
+    engine.look()
+
+    engine.line.leave(refused)
+
+    assert engine.owed("a") == 10
+    assert engine.line.live == 0

@@ -8,6 +8,7 @@ charged that was not, and no refill is granted for a choice that was only imagin
     passed over by the walk   held for this look: a prefetch under way
     no slot for its adapter   set aside with all that want the adapter; in each look one of them is tried
     retracted                 comes back first, and pays nothing twice
+    refused by SGLang         computed as one token, like any request, and charged nothing in the end
     the list made anew        SGLang does that after each admission; who is missing then is gone
 """
 
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fairlead.core.clients import OTHER
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler, State
-from fairlead.core.service import Service
+from fairlead.core.service import WEIGHT_SCALE, Service, Weights
 from fairlead.engines.sglang.followers import Followers
 from fairlead.engines.sglang.slots import Slots
 from fairlead.errors import QueueFull
@@ -65,16 +66,23 @@ class Place:
     extend_len: int = 0  # what its prompt was charged for
     computed: int = 0  # up to where its prompt was, while it had no outputs; a retraction drops it
     turn: int = 0  # its place in the order of admission
+    is_refused: bool = False  # SGLang answers it with an error, after a prefill of one token
 
 
 class Line:
     """From arrival to the end. `Any` is SGLang's request, `Request` is ours. `slots`: None without LoRA."""
 
     def __init__(
-        self, core: Scheduler, tree: "EngineTree", host: Host, *, slots: Slots | None = None
+        self,
+        core: Scheduler,
+        tree: "EngineTree",
+        host: Host,
+        *,
+        slots: Slots | None = None,
+        weights: Weights | None = None,
     ) -> None:
         self._core, self._tree, self._host = core, tree, host
-        self._slots = slots
+        self._slots, self._weights = slots, weights or Weights()
         self._followers = Followers(tree)
         self._order, self._turn = count(), count()
         self._places: dict[Any, Place] = {}  # by SGLang's request, running ones included
@@ -182,11 +190,14 @@ class Line:
             extend_len = min(extend_len, ours.input_len)
         self._core.admit(ours, extend_len=extend_len)
         if self._slots is not None:
-            for more in self._slots.admitted(ours, req, 0 if is_again else extend_len):
+            is_free = is_again or place.is_refused
+            for more in self._slots.admitted(ours, req, 0 if is_free else extend_len):
                 self._release(more)
         if is_again:  # paid for before; this is what the system recomputes
             return
         place.extend_len = extend_len
+        if place.is_refused:  # given back when it ends, which counters of metrics cannot do
+            return
         self._followers.compute(ours)
         service = self._host.received(ours.client)
         service.extend_len += extend_len
@@ -234,7 +245,8 @@ class Line:
         except QueueFull:  # an exception here would end the engine: OTHER always has a place
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
-        self._places[req] = self._names[ours.id] = Place(req, ours)
+        is_refused = req.to_finish is not None
+        self._places[req] = self._names[ours.id] = Place(req, ours, is_refused=is_refused)
         if self._slots is not None:
             self._slots.wants(ours, req)
 
@@ -270,6 +282,9 @@ class Line:
 
         Not in the metrics, whose counters can only rise.
         """
+        if place.is_refused:
+            self._core.correct(place.ours, input_len=0, extend_len=0)
+            return
         ours, end = place.ours, max(place.computed, place.req.extend_end or 0)
         if not ours.input_len - place.extend_len < end < ours.input_len:
             return
@@ -280,6 +295,10 @@ class Line:
         """A batch is through: each pays for what it emitted, once; some have ended. O(batch)."""
         for req in reqs:
             if (place := self._places.get(req)) is None:
+                continue
+            if place.is_refused:  # what it emitted is nobody's
+                if req.finished():
+                    self.leave(req)
                 continue
             tokens = _output_len(req) - place.charged
             if tokens > 0:  # fewer after a retraction that dropped them
@@ -295,6 +314,27 @@ class Line:
             if req.finished():
                 del self._places[req], self._names[place.ours.id]
                 self._core.finish(place.ours)
+
+    def least_entitled(self, req: Any) -> Any:
+        """The request to drop where `req` arrives and one too many waits; `req` itself if it is the one.
+
+        That is the newest of the client that has most waiting for its weight, `req` included: first of
+        those that never ran. O(clients), and O(requests) where it is another client's.
+        """
+        place = self._places.get(req)  # of one that was retracted
+        client = place.ours.client if place else self._host.client_of(req)
+        shares = {
+            each: (count + (each == client)) * WEIGHT_SCALE**2 // self._weights.of(each)
+            for each, count in {client: 0, **self._core.waiting_by_client()}.items()
+        }
+        # Of several it is the first, its own: two clients shall not drop each other's in turn.
+        most = max(shares, key=shares.__getitem__)
+        if most == client and place is None:
+            return req
+        places = [self._names[ours.id] for ours in self._core if ours.client == most]
+        if most == client and place is not None:
+            places.append(place)
+        return max(places, key=lambda each: (not each.extend_len, each.ours.order)).req
 
     def rematch(self) -> None:
         """The cache was emptied under those who wait. O(waiting)."""

@@ -8,6 +8,7 @@ Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of 
     process_batch_result     each request of the batch pays for the growth of `output_ids`; some finished
     send_abort_output        for all that end otherwise: waiting, retracted, in mid-chunk
     update_running_batch     retracts by `ScheduleBatch._get_decode_retraction_order`
+    _abort_on_queued_limit   refuses a request over --max-queued-requests; ours says which
     get_num_allocatable_reqs, PrefillAdder.budget_state   whether there is room at all
 
 The same decisions on all tensor-parallel ranks: nothing here depends on a clock, a hash or a set's order.
@@ -28,7 +29,7 @@ from sglang.srt.runtime_context import get_parallel
 from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId
 from fairlead.core.scheduler import Scheduler
-from fairlead.core.service import UNITS_PER_TOKEN, Service
+from fairlead.core.service import UNITS_PER_TOKEN, Service, Weights
 from fairlead.engines.client_metrics import ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
 from fairlead.engines.sglang import versions
@@ -79,7 +80,7 @@ _HOST_CACHES = (
 _USED = {
     "Scheduler": (
         "init_schedule_policy", "process_batch_result", "update_running_batch",
-        "get_num_allocatable_reqs",
+        "get_num_allocatable_reqs", "_abort_on_queued_limit", "_release_aborted_request",
     ),
     "PrefillAdder": ("add_one_req", "budget_state"),
     "ScheduleBatch": ("_get_decode_retraction_order",),
@@ -168,7 +169,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         # Policies only read and listen, and that half of a RadixTree it has.
         self._fair = Scheduler(settings.policy(cast(RadixTree, self._fair_tree)))
         slots = Slots(self, settings.turns()) if self.enable_lora else None
-        self._line = Line(self._fair, self._fair_tree, self, slots=slots)
+        weights = Weights(settings.weights)
+        self._line = Line(self._fair, self._fair_tree, self, slots=slots, weights=weights)
         self._fair_metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
         )
@@ -179,7 +181,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self.policy.__class__ = FairPolicy
         self.policy.line = self._line
         self.waiting_queue = self.waiting_queue  # from now on a FairQueue
-        # Where all are owed alike SGLang's own choice is as good.
+        # Where all are owed alike SGLang's own choices are as good.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._names_adapters = settings.lora_clients is True
         self._writes_metrics = writes_metrics(get_parallel())
@@ -223,6 +225,23 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         """It ends outside a batch: from the queue, retracted for good, or in mid-chunk."""
         super().send_abort_output(abort_req, req)
         self._line.leave(req)
+
+    def _abort_on_queued_limit(self, recv_req: Any) -> bool:
+        """Whether `recv_req` is refused since the queue is full, and not another one in its place.
+
+        SGLang refuses whoever arrives next, so that one client's flood would shut out the others.
+        """
+        limit = self.max_queued_requests
+        if limit is None or len(self.waiting_queue) < limit or not self._picks_victims:
+            return bool(super()._abort_on_queued_limit(recv_req))
+        dropped = self._line.least_entitled(recv_req)
+        super()._abort_on_queued_limit(dropped)  # it is still full: SGLang's own refusal
+        if dropped is recv_req:
+            return True
+        self._release_aborted_request(dropped)
+        self.waiting_queue.remove(dropped)
+        self.beam_coordinator.retire_group(dropped)
+        return False
 
     def update_running_batch(self, batch: Any) -> Any:
         """One decode step is prepared; if memory does not suffice, it retracts whom we say."""
