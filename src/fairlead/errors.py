@@ -11,6 +11,7 @@ FairleadError
 │   ├── QueueTimeout    408: it waited too long for a place among all requests in flight
 │   ├── TooLarge        413: the body is over the limit
 │   └── QueueFull       429: this client's queue is full; others are not affected
+├── GatewayFull         503: this gateway has no connection or file descriptor left; no engine is to blame
 ├── WorkerLost          the machine: it ended a process of ours, as it does where memory is short (exit 1)
 └── EngineError         an engine: answered with a 5xx status
     ├── NoEngine        503: none is ready
@@ -86,6 +87,12 @@ class QueueTimeout(CallerError):
     """408, with Retry-After."""
 
     status = 408
+
+
+class GatewayFull(FairleadError):
+    """503, with Retry-After: what this gateway, or its machine, has too few of."""
+
+    status = 503
 
 
 class WorkerLost(FairleadError):

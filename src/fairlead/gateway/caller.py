@@ -8,17 +8,19 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
-from fairlead.errors import BadRequest, FairleadError, MethodNotAllowed, NoEngine
+from fairlead.errors import BadRequest, FairleadError, GatewayFull, MethodNotAllowed
 from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.first_lines import REASONS, opening_of, without
 from fairlead.gateway.guarded import told
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
-from fairlead.gateway.surface import surface_of
+from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
 from fairlead.gateway.unread import Unread
 
+# What is answered on connections beyond the limit: to probes and to who looks why they fail.
+PROBES = frozenset((b"/health", b"/readiness", b"/metrics"))
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
 # After an answer that ends the connection early, its caller may still be sending: closing at once
@@ -63,7 +65,11 @@ class Site(Protocol):
     known_heads: KnownHeads[RequestHead]
 
     def opened(self, connection: "CallerConnection") -> bool:
-        """A caller connected; False if there are too many."""
+        """A caller connected; False: it may only ask whether the gateway is well."""
+        ...
+
+    def asked(self, connection: "CallerConnection") -> None:
+        """The whole head of its first request has come."""
         ...
 
     def closed(self, connection: "CallerConnection") -> None:
@@ -106,6 +112,7 @@ class CallerConnection(asyncio.Protocol):
         self._streaming = False
         self._paused = False
         self._unread = Unread()
+        self._is_new = True  # the head of its first request has not come
 
     # -- from asyncio
 
@@ -113,8 +120,7 @@ class CallerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._since = self._loop.time()
         if not self._site.opened(self):
-            self._reader.refuse(NoEngine("too many connections"))
-            self._advance()
+            self._reader.admit_by(self._admit_probe)
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -122,6 +128,9 @@ class CallerConnection(asyncio.Protocol):
         reader.feed(data)
         if reader.receiving and not was_receiving:  # empty lines alone are no request
             self._since = self._loop.time()
+        if self._is_new and (reader.ready or reader.has_head):
+            self._is_new = False
+            self._site.asked(self)
         if reader.wants_continue:
             self._continue()
         if reader.ready:
@@ -262,6 +271,21 @@ class CallerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    @property
+    def is_spare(self) -> bool:
+        """Whether it is between two requests, or answered for the last time."""
+        reader = self._reader
+        return self._work is None and not reader.ready and (reader.deaf or not reader.receiving)
+
+    def turn_away(self, error: FairleadError) -> None:
+        """Close it for others, and answer `error` if nothing was: its caller may be about to ask."""
+        if self._reader.deaf:
+            self.close()
+            return
+        self._current = Incoming(RequestHead())
+        self._current.keep_alive = False
+        self.write_error(error)
+
     def abort(self) -> None:
         """Close now, whatever has not gone out."""
         if self._transport is not None:
@@ -299,6 +323,13 @@ class CallerConnection(asyncio.Protocol):
             self._work = begin()
         except Exception as error:  # noqa: BLE001 - or a bug of ours: as below
             self.refuse(told(error))
+
+    def _admit_probe(self, request: Incoming) -> bool:
+        """Admit only what asks how the gateway is, and that once. Raises FairleadError."""
+        request.keep_alive = False
+        if path_of(request.head.target) not in PROBES:
+            raise GatewayFull("this gateway has too many connections")
+        return self._site.admit(request)
 
     def _advance(self) -> None:
         """Answer what has come, in order, until something takes time."""

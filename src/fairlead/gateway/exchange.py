@@ -15,6 +15,7 @@ from fairlead.errors import (
     EngineError,
     EngineFailed,
     FairleadError,
+    GatewayFull,
     NoEngine,
     NotFound,
     QueueTimeout,
@@ -28,7 +29,14 @@ from fairlead.gateway.seeing.tracing import Trace
 from fairlead.gateway.settling import settle, settle_unread
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.surface.errors import status_of
-from fairlead.gateway.upstream import ENGINE_FAULTS, Engine, EngineConnection, Fault, is_ours
+from fairlead.gateway.upstream import (
+    ENGINE_FAULTS,
+    Engine,
+    EngineConnection,
+    Fault,
+    is_ours,
+    reason_of,
+)
 
 # An answer in one piece may not be longer; streams may.
 _MAX_WHOLE = 64 << 20
@@ -126,10 +134,11 @@ class Exchange:
             engine.give_back(connection)
 
     def _unconnected(self, engine: Engine, error: Exception) -> None:
-        ours = is_ours(error)
-        if not ours:
-            self._host.failing(engine.url, Fault.CONNECT)
-        if ours or isinstance(error, TimeoutError):  # once late is not down: probes will tell
+        if is_ours(error):
+            self._fail(GatewayFull(f"this gateway can open no connection: {reason_of(error)}"))
+            return
+        self._host.failing(engine.url, Fault.CONNECT)
+        if isinstance(error, TimeoutError):  # once late is not down: probes will tell
             self._fail()
         else:
             self._host.unreachable(engine.url)
@@ -321,8 +330,8 @@ class Exchange:
         can = self._host.dispatcher.can_retry(self.ticket)
         return can and self._host.may_retry(self.ticket, spends=spends)
 
-    def _fail(self) -> None:
-        """The engine is given up, and the next is asked, where there is one."""
+    def _fail(self, why: GatewayFull | None = None) -> None:
+        """The engine is given up, and the next is asked, where there is one; `why` if not by its fault."""
         dispatcher = self._host.dispatcher
         if self.ticket.state is State.WAITING:  # should it have to queue again, it begins anew
             self._queue_until = monotonic() + self._queue_timeout_s
@@ -330,12 +339,12 @@ class Exchange:
             self._count(self._answer)
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
             dispatcher.refused(self.ticket)
-            self._give_up(EngineFailed("the engine failed; there are no more retries"))
+            self._give_up(why or EngineFailed("the engine failed; there are no more retries"))
             return
         try:
             dispatcher.failed(self.ticket)
         except (EngineError, NotFound) as error:
-            self._give_up(error)
+            self._give_up(why or error)
             return
         self._answer = self._head = None
         if self.ticket.state is State.WAITING:

@@ -6,10 +6,10 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from ssl import SSLContext
 
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
 from fairlead.gateway.caller import CallerConnection
+from fairlead.gateway.connections import Connections
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.handshakes import Entrance, Lobby
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
@@ -33,21 +33,19 @@ class _Door:
     """One address that is listened on, and who meets those that come in."""
 
     server: asyncio.Server
-    protocol: Callable[[], asyncio.Protocol]
-    tls: SSLContext | None
-    entrance: Entrance | None
+    entrance: Entrance
 
-    def shut(self) -> list[socket.socket]:
-        """Take no more; those who have connected already, whom closing alone would cut off."""
-        last: list[socket.socket] = []
+    def shut(self) -> None:
+        """Take no more but those who have connected already, whom closing alone would cut off."""
+        self.entrance.close()
         for listening in self.server.sockets:
             with socket.socket(fileno=os.dup(listening.fileno())) as own:
                 own.setblocking(False)
                 with contextlib.suppress(OSError):  # there are no more
-                    while len(last) < _BACKLOG:
-                        last.append(own.accept()[0])
+                    for _ in range(_BACKLOG):
+                        one, address = own.accept()
+                        self.entrance.let_in(one, str(address[0]))
         self.server.close()
-        return last
 
 
 class Listeners:
@@ -62,24 +60,29 @@ class Listeners:
             self._certificate = OwnCertificate(settings.tls_cert_path, settings.tls_key_path)
 
     async def open(
-        self, callers: Callable[[], CallerConnection], metrics: Callable[[], bytes], lobby: Lobby
+        self,
+        callers: Callable[[], CallerConnection],
+        metrics: Callable[[], bytes],
+        lobby: Lobby,
+        *,
+        short: Callable[[OSError], object] = lambda _: None,
     ) -> tuple[int, int | None]:
         """Listen; the port for callers, and the one for metrics. Raises ConfigError.
 
-        With TLS `lobby` is asked who may shake hands.
+        `lobby` counts the callers, `short` is told of each for whom there is no file descriptor.
         """
         settings = self._settings
         port = await self._listen(
-            "--port", settings.host, settings.port, callers, lobby=lobby,
-            shares_port=settings.processes > 1,
-        )  # fmt: skip
+            "--port", settings.host, settings.port, callers, lobby=lobby, short=short, is_main=True
+        )
         if settings.prometheus_port is None:
             return port, None
         page = self._page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
         host = settings.prometheus_host or settings.host
         more = await self._listen(
-            "--prometheus-port", host, settings.prometheus_port, lambda: CallerConnection(page)
-        )
+            "--prometheus-port", host, settings.prometheus_port, lambda: CallerConnection(page),
+            lobby=page.connections, short=short,
+        )  # fmt: skip
         return port, more
 
     def refresh(self) -> None:
@@ -98,16 +101,12 @@ class Listeners:
 
         Who has connected, and perhaps asked, before it begins is let in, and heard when it ends.
         """
-        entrances = [door.entrance for door in self._doors if door.entrance is not None]
-        for entrance in entrances:
-            entrance.close()
-        enter = asyncio.get_running_loop().connect_accepted_socket
-        last = [(door, one) for door in self._doors for one in door.shut()]
-        entering = [enter(door.protocol, one, ssl=door.tls) for door, one in last]
+        for door in self._doors:
+            door.shut()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DOOR_S):
-                shaking = [task for entrance in entrances for task in entrance.entering]
-                await asyncio.gather(*entering, *shaking, return_exceptions=True)
+                entering = [task for door in self._doors for task in door.entrance.entering]
+                await asyncio.gather(*entering, return_exceptions=True)
         await asyncio.sleep(_READING_S)
         if self._page is not None:
             for connection in list(self._page.connections):
@@ -120,28 +119,27 @@ class Listeners:
         port: int,
         protocol: Callable[[], CallerConnection],
         *,
-        lobby: Lobby | None = None,
-        shares_port: bool = False,
+        lobby: Lobby,
+        short: Callable[[OSError], object],
+        is_main: bool = False,
     ) -> int:
-        """With TLS where there is a certificate and a `lobby`."""
-        loop = asyncio.get_running_loop()
-        certificate = self._certificate if lobby is not None else None
-        tls = certificate.context if certificate is not None else None
+        """The main port has TLS where there is a certificate, and is every process's."""
+        settings, tls = self._settings, None
+        if is_main and self._certificate is not None:
+            tls = self._certificate.context
+        shares_port = is_main and settings.processes > 1
         try:
-            server = await loop.create_server(
-                protocol, host, port, backlog=_BACKLOG, reuse_port=shares_port or None,
-                start_serving=tls is None,
+            server = await asyncio.get_running_loop().create_server(
+                protocol, host, port, reuse_port=shares_port or None, start_serving=False
+            )
+            entrance = Entrance(
+                server.sockets, backlog=_BACKLOG, callers=protocol, lobby=lobby, tls=tls,
+                patience_s=settings.client_timeout_secs, short=short,
             )  # fmt: skip
-            entrance = None
-            if tls is not None and lobby is not None:
-                entrance = Entrance(
-                    server.sockets, backlog=_BACKLOG, callers=protocol, lobby=lobby, tls=tls,
-                    patience_s=self._settings.client_timeout_secs,
-                )  # fmt: skip
         except OSError as error:
             await self.close()
             raise ConfigError(f"{flag}: cannot listen on {host}:{port}: {error.strerror}") from None
-        self._doors.append(_Door(server, protocol, tls, entrance))
+        self._doors.append(_Door(server, entrance))
         return int(server.sockets[0].getsockname()[1])
 
 
@@ -155,11 +153,13 @@ class MetricsPage:
         self.arrived = Arrived()
         self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self._metrics = metrics
-        self.connections: set[CallerConnection] = set()
+        self.connections = Connections(limit=lambda: _MAX_SCRAPERS, setting="the port for metrics")
 
     def opened(self, connection: CallerConnection) -> bool:
-        self.connections.add(connection)
-        return len(self.connections) <= _MAX_SCRAPERS
+        return self.connections.add(connection)
+
+    def asked(self, connection: CallerConnection) -> None:
+        self.connections.asked(connection)
 
     def closed(self, connection: CallerConnection) -> None:
         self.connections.discard(connection)

@@ -9,6 +9,7 @@ from fairlead.errors import EngineFailed
 from fairlead.gateway.listing import Listing
 from fairlead.gateway.probe import Probe
 from fairlead.gateway.settings import GatewaySettings
+from fairlead.gateway.upstream import is_ours
 
 if TYPE_CHECKING:
     from fairlead.gateway.workers import WatchedEngine
@@ -89,6 +90,8 @@ class Observing:
             if not self._is_up(watch):
                 self.listing.came_up(watch, await self._get(watch, b"/v1/models"))
         except (OSError, ValueError, EngineFailed) as error:
+            if is_ours(error):  # the engine was not asked
+                return self._is_up(watch)
             self._note(watch, getattr(error, "strerror", None) or str(error) or "it took too long")
             return False
         self._note(watch, None)

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +11,7 @@ from functools import partial
 import uvloop
 
 from fairlead.errors import ConfigError
+from fairlead.gateway import descriptors
 from fairlead.gateway.crew import FAILED, Crew, Place
 from fairlead.gateway.membership import Membership
 from fairlead.gateway.notices import Notices, from_environment
@@ -107,8 +107,11 @@ def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    _raise_file_limit()
+    files = descriptors.raise_limit()
     try:
+        line = descriptors.shortage(settings.max_connections, files)
+        if line is not None and (place is None or not place.number):
+            _log.warning("%s", line)
         uvloop.run(serve(settings, sources, place))
     except ConfigError as error:
         if place is None:
@@ -116,10 +119,3 @@ def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
         place.channel.send(FAILED + str(error).encode()[:_MOST_FAULT])  # the parent says it, once
         return 2
     return 0
-
-
-def _raise_file_limit() -> None:
-    """Each request holds two connections; without descriptors engines would seem unreachable."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

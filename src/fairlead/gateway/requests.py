@@ -61,6 +61,15 @@ class RequestReader:
         self._closed = False  # the parser accepts nothing more
         self._missing = 0  # of a body after a head that was known
 
+    @property
+    def has_head(self) -> bool:
+        """Whether the head of what is arriving is there."""
+        return self.receiving and self._heading is None
+
+    def admit_by(self, admit: Callable[[Incoming], bool]) -> None:
+        """Have `admit` see the heads from now on."""
+        self._admit = admit
+
     def feed(self, data: bytes) -> None:
         """Read `data`; nothing is raised."""
         while data and not self.deaf:

@@ -11,12 +11,14 @@ from fairlead.core.request import WorkerId
 from fairlead.core.service import Weights
 from fairlead.dispatch import Dispatcher, Ticket
 from fairlead.errors import ConfigError, MethodNotAllowed, NoEngine, NotFound
+from fairlead.gateway import descriptors
 from fairlead.gateway.admin import Admin
 from fairlead.gateway.admission import Admission
 from fairlead.gateway.caches import Caches
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.connections import TURNS, Connections
 from fairlead.gateway.control import PATHS, Control
+from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Timer
@@ -30,6 +32,7 @@ from fairlead.gateway.reload import changed_while_running
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.retry import Retries
 from fairlead.gateway.seeing.cache_metrics import CacheMetrics
+from fairlead.gateway.seeing.connection_metrics import ConnectionMetrics
 from fairlead.gateway.seeing.dashboard import DATA
 from fairlead.gateway.seeing.observability import Observability
 from fairlead.gateway.seeing.seeing import Seeing
@@ -55,6 +58,12 @@ class Gateway:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
+        self.descriptors = Descriptors(
+            descriptors.limit(),
+            callers=lambda: self._connections.total,
+            close_one=lambda: self._connections.close_one(),  # noqa: PLW0108 - made below
+            close_idle=lambda: self._workers.close_idle(),  # noqa: PLW0108 - made below
+        )
         self.arrived = Arrived()
         self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self._identity = make_identity(settings, settings.keys())
@@ -69,7 +78,12 @@ class Gateway:
             rules=queue_rules(settings, weights),
             on_ready=self._send,
         )
-        self._workers = Workers(dispatcher=self.dispatcher, move=self._move, settings=settings)
+        self._workers = Workers(
+            dispatcher=self.dispatcher,
+            move=self._move,
+            settings=settings,
+            descriptors=self.descriptors,
+        )
         self._loads = Loads(
             dispatcher=self.dispatcher,
             engine=self._workers.engine,
@@ -79,11 +93,11 @@ class Gateway:
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
         self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
-        self._make_surfaces(settings)
         self._connections = Connections(
-            limit=lambda: self.settings.max_connections,
+            limit=self._places,
             address_limit=lambda: self.settings.max_address_connections,
         )
+        self._make_surfaces(settings)
         self._exchanges: dict[Ticket, Exchange] = {}
         self._intake = Intake(
             host=self,
@@ -123,6 +137,7 @@ class Gateway:
         )
         self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
         self._observability.add(self._exchanging)
+        self._observability.add(ConnectionMetrics(self._connections, self._places))
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self._workers,
@@ -154,7 +169,10 @@ class Gateway:
             self._workers.add(url, model=model)
         try:
             self.port, self.metrics_port = await self._listeners.open(
-                lambda: CallerConnection(self), self._observability.exposition, self._connections
+                lambda: CallerConnection(self),
+                self._observability.exposition,
+                self._connections,
+                short=self._run_short,
             )
         except ConfigError:
             await self._workers.close()
@@ -260,6 +278,19 @@ class Gateway:
 
     def opened(self, connection: CallerConnection) -> bool:
         return self._connections.add(connection)
+
+    def _places(self) -> int:
+        """How many connections callers may have now."""
+        return self.descriptors.places(self.settings.max_connections)
+
+    def _run_short(self, error: OSError) -> None:
+        """A caller could not be taken for want of a file descriptor, or of memory."""
+        self.descriptors.ran_out(error)
+        self._connections.turned_away["descriptors"] += 1
+        self.descriptors.free_one()
+
+    def asked(self, connection: CallerConnection) -> None:
+        self._connections.asked(connection)
 
     def closed(self, connection: CallerConnection) -> None:
         self._connections.discard(connection)

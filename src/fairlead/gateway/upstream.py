@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from fairlead.core.request import WorkerId
 from fairlead.gateway.answer_reader import AnswerReader, Head, Listener
 from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
+from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.guarded import told
 from fairlead.gateway.repeated import Remembered
 
@@ -42,6 +43,11 @@ class Fault(Enum):
 def is_ours(error: Exception) -> bool:
     """Whether no engine is to blame that there is no connection to it."""
     return isinstance(error, OSError) and error.errno in _OUR_FAULTS
+
+
+def reason_of(error: Exception) -> str:
+    """What the system said."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 class EngineConnection(AnswerReader):
@@ -111,9 +117,11 @@ class EngineConnection(AnswerReader):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._engine.descriptors.engines += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._engine.forget(self)
+        self._engine.descriptors.give_back()
         self._transport = None
         self._parser = None  # which holds us, and would keep us until the collector comes by
         if self._listener is None:
@@ -165,7 +173,9 @@ class Engine:
         connect_timeout_s: float = 5.0,
         tls: SSLContext | None = None,
         unknown: Callable[[], object] = lambda: None,
+        descriptors: Descriptors | None = None,
     ) -> None:
+        self.descriptors = Descriptors(1 << 30) if descriptors is None else descriptors
         # It has answered 404: maybe its list of models is another by now.
         self.unknown = unknown
         self.breaker = breaker or CircuitBreaker(BreakerRules())
@@ -212,17 +222,31 @@ class Engine:
         connection.idle_since = monotonic()
         self._idle[connection] = None
 
+    def close_idle(self) -> bool:
+        """Close the connection that has been idle for longest; whether there was one. O(1)."""
+        connection = next(iter(self._idle), None)
+        if connection is None:
+            return False
+        del self._idle[connection]
+        connection.abort()
+        return True
+
     def forget(self, connection: EngineConnection) -> None:
         """`connection` is closed. O(1)."""
         self._idle.pop(connection, None)
 
     async def connect(self) -> EngineConnection:
         """A new connection. Raises OSError, TimeoutError included."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self.connect_timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: EngineConnection(self), *self._address, ssl=self._tls
-            )
+        try:
+            with self.descriptors.one():  # while it is made; what is open counts by itself
+                async with asyncio.timeout(self.connect_timeout_s):
+                    _, connection = await asyncio.get_running_loop().create_connection(
+                        lambda: EngineConnection(self), *self._address, ssl=self._tls
+                    )
+        except OSError as error:
+            if is_ours(error):
+                self.descriptors.ran_out(error)
+            raise
         return connection
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -13,6 +13,7 @@ from ssl import SSLContext
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket, Worker
 from fairlead.gateway.breaker import CircuitBreaker, Phase
+from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.observing import Observing
 from fairlead.gateway.probe import Model
 from fairlead.gateway.settings import GatewaySettings
@@ -49,8 +50,14 @@ class Workers:
     """The engines by URL. `move` hears of each request that must go elsewhere."""
 
     def __init__(
-        self, *, dispatcher: Dispatcher, move: Callable[[Ticket], None], settings: GatewaySettings
+        self,
+        *,
+        dispatcher: Dispatcher,
+        move: Callable[[Ticket], None],
+        settings: GatewaySettings,
+        descriptors: Descriptors | None = None,
     ) -> None:
+        self._descriptors = descriptors
         self._dispatcher = dispatcher
         self._move = move
         self._settings = settings
@@ -117,6 +124,7 @@ class Workers:
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
             unknown=self.listing.again,
+            descriptors=self._descriptors,
         )
         watch = WatchedEngine(engine=engine, soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
@@ -155,6 +163,10 @@ class Workers:
         self._relist_evicted()
         self._move_from(url, waiting)
         watch.engine.close()
+
+    def close_idle(self) -> bool:
+        """Close one connection that is idle; whether there was one. O(engines)."""
+        return any(watch.engine.close_idle() for watch in self._watches.values())
 
     async def close(self) -> None:
         """Stop watching."""

@@ -17,8 +17,10 @@ from tests.e2e.gateway.world import Connection, eventually
 class Process:
     """`fairlead gateway` with a settings file, and with more in its environment."""
 
-    def __init__(self, config: Path, port: int, **environment: str) -> None:
-        self.config, self.port = config, port
+    def __init__(
+        self, config: Path, port: int, *, descriptors: int | None = None, **environment: str
+    ) -> None:
+        self.config, self.port, self.descriptors = config, port, descriptors
         self.environment = environment
         self.said = ""
         self.child: asyncio.subprocess.Process | None = None
@@ -27,9 +29,10 @@ class Process:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")
         }
+        limited = ("sh", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "sh")
         self.child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fairlead", "gateway", "--config", str(self.config),
-            "--port", str(self.port), stderr=asyncio.subprocess.PIPE,
+            *(limited if self.descriptors else ()), sys.executable, "-m", "fairlead", "gateway",
+            "--config", str(self.config), "--port", str(self.port), stderr=asyncio.subprocess.PIPE,
             env={**environment, **self.environment},
         )  # fmt: skip
         self.reading = asyncio.ensure_future(self.read())
@@ -81,11 +84,14 @@ class Process:
 
 @contextlib.asynccontextmanager
 async def running(
-    tmp_path: Path, environment: Mapping[str, str] | None = None, **settings: object
+    tmp_path: Path,
+    environment: Mapping[str, str] | None = None,
+    descriptors: int | None = None,
+    **settings: object,
 ) -> AsyncIterator[Process]:
     config = tmp_path / "gateway.yaml"
     config.write_text(json.dumps(settings))
-    process = Process(config, free_ports(1)[0], **(environment or {}))
+    process = Process(config, free_ports(1)[0], descriptors=descriptors, **(environment or {}))
     await process.start()
     try:
         yield process

@@ -1,4 +1,4 @@
-"""Callers that send or read so slowly that they only hold a place, and callers that take too many."""
+"""Callers that send or read so slowly that they only hold a place."""
 
 import asyncio
 
@@ -86,34 +86,3 @@ def test_a_stream_that_nobody_reads_does_not_hold_its_engine() -> None:
         sleeper.reset()
 
     play(story, never_ends, client_timeout_secs=0.5, request_timeout_secs=600)
-
-
-def test_more_connections_than_allowed_are_told_so() -> None:
-    async def story(world: World) -> None:
-        first, second = await world.connect(), await world.connect()
-        third = await world.connect()
-        reply = await third.reply()
-        assert (reply.status, reply.headers["connection"]) == (503, "close")
-
-        first.reset()
-        await eventually(lambda: len(world.gateway._connections) == 1, within=PATIENT_S)
-        assert (await world.ask()).status == 200
-        second.reset()
-
-    play(story, good, max_connections=2)
-
-
-def test_one_address_does_not_take_all_places() -> None:
-    async def story(world: World) -> None:
-        held = [await world.connect() for _ in range(3)]
-        assert (await held[2].reply()).status == 503
-
-        address = ("127.0.0.1", world.gateway.port)
-        other = Connection(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)))
-        other.send(CHAT, chat())
-        assert (await other.reply()).status == 200
-        for connection in (*held, other):
-            connection.reset()
-        await eventually(lambda: not world.gateway._connections._of_address, within=PATIENT_S)
-
-    play(story, good, max_address_connections=2)

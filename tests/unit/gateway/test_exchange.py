@@ -223,7 +223,7 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         assert isinstance(wire, Wire)
         site = SimpleNamespace(
             max_payload_size=1000, arrived=Arrived(), known_heads=KnownHeads[RequestHead](),
-            opened=lambda _: True, admit=lambda _: True, handle=lambda *_: exchange,
+            opened=lambda _: True, asked=lambda _: None, admit=lambda _: True, handle=lambda *_: exchange,
             closed=lambda _: None,
         )  # fmt: skip
         connection = CallerConnection(cast("Site", site))

@@ -9,7 +9,15 @@ import uvloop
 from fairlead.gateway import listeners
 from fairlead.gateway.settings import GatewaySettings
 
-NOBODY = cast("Any", None)  # without TLS nobody is asked
+
+class Open:
+    """A lobby that counts nobody."""
+
+    def enter(self, *_: object) -> bool:
+        return True
+
+    def discard(self, connection: object) -> None:
+        """It counts nobody."""
 
 
 class Met(asyncio.Protocol):
@@ -29,7 +37,7 @@ def test_who_has_connected_when_it_closes_is_let_in_and_heard() -> None:
         heard: list[bytes] = []
         door = listeners.Listeners(GatewaySettings(port=0))
         made = cast("Any", lambda: Met(heard))
-        port, _ = await door.open(made, lambda: b"", NOBODY)
+        port, _ = await door.open(made, lambda: b"", Open())
         callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]  # no loop turns
         for number, caller in enumerate(callers):
             caller.sendall(b"%d" % number)
@@ -45,7 +53,7 @@ def test_who_has_connected_when_it_closes_is_let_in_and_heard() -> None:
 def test_an_address_that_is_closed_takes_nobody() -> None:
     async def story() -> None:
         door = listeners.Listeners(GatewaySettings(port=0))
-        port, _ = await door.open(cast("Any", lambda: Met([])), lambda: b"", NOBODY)
+        port, _ = await door.open(cast("Any", lambda: Met([])), lambda: b"", Open())
         await door.close()
         with socket.socket() as late:
             assert late.connect_ex(("127.0.0.1", port)) != 0

@@ -2,7 +2,7 @@
 
 import orjson
 
-from fairlead.errors import CallerError, FairleadError, QueueFull, QueueTimeout
+from fairlead.errors import CallerError, FairleadError, GatewayFull, QueueFull, QueueTimeout
 
 _OPENAI: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request_error", None),
@@ -79,6 +79,8 @@ def _described(error: Exception, status: int) -> dict[str, str | None]:
     param = error.param if isinstance(error, CallerError) else None
     if status == 404 and param == "model":
         code = "model_not_found"
+    elif isinstance(error, GatewayFull):
+        code = "gateway_full"
     return {"message": _message(error), "type": kind, "param": param, "code": code}
 
 

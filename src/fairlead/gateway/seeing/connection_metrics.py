@@ -1,0 +1,39 @@
+"""Metrics of the callers' connections: how many there are, of which kind, and who found no place."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fairlead.gateway.connections import Connections
+
+
+class ConnectionMetrics(Collector):
+    """Reads what `connections` counts; `limit` is how many there may be now."""
+
+    def __init__(self, connections: Connections, limit: Callable[[], int]) -> None:
+        self._connections = connections
+        self._limit = limit
+
+    def collect(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            "fairlead_connections",
+            "Callers' connections. unasked: no whole head yet; reserve: beyond the limit.",
+            labels=["state"],
+        )
+        for state, number in self._connections.states().items():
+            states.add_metric([state], number)
+        yield states
+        yield GaugeMetricFamily(
+            "fairlead_connections_limit",
+            "How many may be open: --max-connections, or what file descriptors allow.",
+            value=self._limit(),
+        )
+        away = CounterMetricFamily(
+            "fairlead_connections_turned_away",
+            "Closed for others (unasked, idle), or answered 503 (limit, address, descriptors).",
+            labels=["reason"],
+        )
+        for reason, number in self._connections.turned_away.items():
+            away.add_metric([reason], number)
+        yield away
