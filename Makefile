@@ -11,7 +11,7 @@ ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
 MINUTES ?= 20
 
-.PHONY: serve test check bench fuzz soak compiled docs demo nightly sglang bench-sglang install install-dev install-programs
+.PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -51,6 +51,9 @@ compiled: install-dev  ## speed with the hot modules compiled; takes a C compile
 nightly: sglang  ## what CI has no time for: SGLang, and the end-to-end tests on an older vLLM
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
+
+peers: install-dev  ## the peers' own expectations: routers' behaviours, asked of the gateway
+	$(BIN)/python -m pytest $(ARGS) tests/e2e/peers
 
 sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's tests, and the gateway's before it
 	@$(PYTHON) scripts/install_sglang_cpu.py

@@ -39,8 +39,8 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     await gateway.start()
     if place is None or not place.number:
-        if renamed := settings.renamed():
-            _log.info("settings: %s", renamed)
+        for line in settings.remarks():
+            _log.info("settings: %s", line)
         for line in settings.without_effect():
             _log.warning("settings: %s", line)
     scheme = "https" if settings.tls_cert_path is not None else "http"

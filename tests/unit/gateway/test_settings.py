@@ -272,6 +272,13 @@ def test_a_policy_misspelt_is_answered_with_the_nearest() -> None:
         settings("--policy", "cache_awre")
 
 
+def test_a_key_for_the_engines_is_not_taken_for_one_that_callers_need() -> None:
+    """sglang-router asks callers for its --api-key; here it is shown to the engines."""
+    assert "callers need no key" in "".join(settings("--api-key", "k").remarks())
+    assert not settings("--api-key", "k", "--tenant-api-key", "a:b").remarks()
+    assert not settings().remarks()
+
+
 @pytest.mark.parametrize("name", ["authorization", "content-length", "Connection"])
 def test_a_routing_key_is_in_a_header_that_says_nothing_else(name: str) -> None:
     with pytest.raises(ConfigError, match="--routing-key-header: expected a header that says"):

@@ -56,6 +56,17 @@ class GatewaySettings(
             )
         return self
 
+    def remarks(self) -> list[str]:
+        """A line for each setting of another gateway's that means something else here."""
+        lines = [self.renamed()]
+        asks_nobody = not self.tenant_api_key and self.keys_file is None
+        if self.worker_api_key is not None and asks_nobody and not self.trust_tenant_header:
+            lines.append(
+                "--worker-api-key (--api-key) is shown to the engines; callers need no key:"
+                " --tenant-api-key or --keys-file asks for one"
+            )
+        return [line for line in lines if line is not None]
+
     def named_files(self) -> list[Path]:
         """Files besides those of settings whose changes matter."""
         named = (self.keys_file, self.tls_cert_path, self.tls_key_path)
