@@ -51,7 +51,7 @@ def change(world: World, rng: random.Random, what: str) -> None:
     if what == "look" and is_up:
         world.look(name)
     elif what == "blind":
-        dispatcher.unobserved(name)
+        dispatcher.unobserved(name, "it is blind")
     elif what == "down":
         world.down(name)
     elif what == "up":

@@ -264,13 +264,17 @@ class Dispatcher:
         """The engine says how many requests run and wait in it. O(1) and what is sent for it."""
         worker = self.workers.get(name)
         if worker is not None and worker.queue is not None and worker.up:
+            worker.load_problem = None
             worker.queue.window.observed(running=running, waiting=waiting)
             self.changed(name)
 
-    def unobserved(self, name: WorkerId) -> None:
-        """It has not said so for a while; this never stops anything. O(1) and what is sent for it."""
+    def unobserved(self, name: WorkerId, problem: str) -> None:
+        """It has not said so, for this reason; this never stops anything. O(1) and what is sent for it."""
         worker = self.workers.get(name)
-        if worker is not None and worker.queue is not None and worker.queue.window.is_observed:
+        if worker is None or worker.queue is None:
+            return
+        worker.load_problem = problem
+        if worker.queue.window.is_observed:
             worker.queue.window.unobserved()
             self.changed(name)
 

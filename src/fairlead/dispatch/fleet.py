@@ -38,6 +38,7 @@ class Worker:
     reports_cached: bool | None = None  # None until its first answer; once True it stays
     tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
     of_client: dict[ClientId, int] = field(default_factory=dict)  # how many of these are whose
+    load_problem: str | None = None  # why its load is not known, while its requests wait here
     pace: Pace = field(default_factory=Pace)
     queue: WorkerQueue | None = None  # None: it does its own queueing, and is sent all at once
 

@@ -26,22 +26,84 @@ vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 77.0
 SGLANG = b"# TYPE\nsglang:num_running_reqs 2.0\nsglang:num_queue_reqs 1.0"
 
 
+RUNNING, WAITING = b"vllm:num_requests_running", b"vllm:num_requests_waiting"
+
+
+def metrics(running: bytes, waiting: bytes = b" 1.0\n") -> bytes:
+    """With `running` after the name of one metric, on the first line, and `waiting` after the other's."""
+    return RUNNING + running + WAITING + waiting
+
+
 @pytest.mark.parametrize(
     ("body", "load"),
     [
         (VLLM, Load(running=13, waiting=4)),
         (SGLANG, Load(running=2, waiting=1)),
         (VLLM.replace(b"\n", b"\r\n"), Load(running=13, waiting=4)),
-        (VLLM.replace(b"vllm:num_requests_waiting{", b"vllm:of_another{"), None),
-        (VLLM.replace(b"1e1", b"1e.1"), None),
-        (VLLM.replace(b"1e1", b"1e10"), None),
         (VLLM.replace(b"1e1", b"NaN"), Load(running=3, waiting=4)),
-        (b"# HELP\nnot_vllm:num_requests_running 3.0\nnot_vllm:num_requests_waiting 3.0", None),
-        (b"", None),
+        (SGLANG.removeprefix(b"# TYPE\n"), Load(running=2, waiting=1)),
+        # What the format allows.
+        (metrics(b" 3\n"), Load(running=3, waiting=1)),
+        (metrics(b" 3\n", b" 1"), Load(running=3, waiting=1)),
+        (metrics(b" 3\r\n", b" 1\r\n"), Load(running=3, waiting=1)),
+        (metrics(b"\t 3.0 \t\n"), Load(running=3, waiting=1)),
+        (b" \t" + metrics(b" 3\n\n  "), Load(running=3, waiting=1)),
+        (metrics(b" 3 1395066363000\n", b" 1 -1\n"), Load(running=3, waiting=1)),
+        (metrics(b"{} 3\n"), Load(running=3, waiting=1)),
+        (metrics(b'{engine="0",model_name="m"} 3\n'), Load(running=3, waiting=1)),
+        (metrics(b'{model_name="m",engine="0"} 3\n'), Load(running=3, waiting=1)),
+        (metrics(b' { engine = "0" , model_name = "m" , } 3\n'), Load(running=3, waiting=1)),
+        (metrics(b'{engine="0"}3\n'), Load(running=3, waiting=1)),
+        (metrics(b'{m="} 7"} 3\n'), Load(running=3, waiting=1)),
+        (metrics(b'{m="\\"} 7",n="\\\\"} 3\n'), Load(running=3, waiting=1)),
+        (metrics(b'{m="\\n\xc3\xa4"} 3\n'), Load(running=3, waiting=1)),
+        (metrics(b" 3e2\n"), Load(running=300, waiting=1)),
+        (metrics(b" 3.5E+02\n"), Load(running=350, waiting=1)),
+        (metrics(b" 30e-1\n"), Load(running=3, waiting=1)),
+        (metrics(b" +3.\n", b" .0\n"), Load(running=3, waiting=0)),
     ],
 )
-def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: Load | None) -> None:
+def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: Load) -> None:
     assert read_load(body) == load
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (
+            VLLM.replace(b"vllm:num_requests_waiting{", b"vllm:of_another{"),
+            "no vllm:num_requests_waiting or",
+        ),
+        (
+            b"# HELP\nnot_vllm:num_requests_running 3.0\nnot_vllm:num_requests_waiting 3.0",
+            "no vllm",
+        ),
+        (b"# HELP " + metrics(b" 3\n"), "no vllm:num_requests_running or sglang:num_running_reqs"),
+        (b"x" * 70 + b" " * 70 + metrics(b" 3\n"), "no vllm:num_requests_running or"),
+        (b"", "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"),
+        (VLLM.replace(b"1e1", b"1e.1"), "a sample of vllm:num_requests_running that is no sample"),
+        (VLLM.replace(b"1e1", b"1e10"), "vllm:num_requests_running is 1e\\+10"),
+        (metrics(b" +Inf\n"), "vllm:num_requests_running is inf"),
+        (metrics(b" 3\n", b" -1\n"), "vllm:num_requests_waiting is -1"),
+        (metrics(b" NaN\n"), "no vllm:num_requests_running or"),
+        (metrics(b" 1_000\n"), "no sample"),
+        (metrics(b" 3 x\n"), "no sample"),
+        (metrics(b" \n"), "no sample"),
+        (metrics(b'{m="} 3\n'), "no sample"),
+        (metrics(b'{m="x" 3\n'), "no sample"),
+    ],
+)
+def test_what_says_no_load_is_told_apart(body: bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        read_load(body)
+
+
+def test_a_line_that_names_a_metric_without_end_is_looked_at_once() -> None:
+    """4 MiB of it, and of labels that are never closed: what is done grows with the body alone."""
+    with pytest.raises(ValueError, match="no vllm"):
+        read_load(b"# " + (RUNNING + b" ") * 160_000)
+    with pytest.raises(ValueError, match="no sample"):
+        read_load(metrics(b"{" + b'a="' * (1 << 20)))
 
 
 @pytest.mark.parametrize(
@@ -49,6 +111,7 @@ def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: Load | None
     [
         (b'# TYPE\nfairlead_refill_rounds_total{engine="0"} 5.0\n', True),
         (b"# TYPE\nfairlead_cut_looks 5.0\n", True),
+        (b"fairlead_cut_looks 5.0\n", True),
         (VLLM, False),
         (b"# HELP fairlead_cut_looks of another\n", False),
     ],
@@ -57,6 +120,43 @@ def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool)
     assert has_plug_in(body) == is_ours
 
 
+def observing(dispatcher: Dispatcher) -> Loads:
+    """Of one engine, called w."""
+    engine = Engine("http://w")
+    return Loads(
+        dispatcher=dispatcher,
+        engine=lambda _: engine,
+        detects=True,
+        identity_field="vllm",
+        interval_s=0.1,
+    )
+
+
+def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A limit that is learnt from first bytes is blind to answers in one piece: an operator should know."""
+    dispatcher = Dispatcher(
+        router=D2LPM(), index=ChunkIndex(), rules=QueueRules(), on_ready=lambda _: None
+    )
+    loads = observing(dispatcher)
+    for life in (1, 2):
+        dispatcher.worker_up("w")
+        worker = dispatcher.workers["w"]
+        for problem in ("/metrics answers 404", ""):
+            for _ in range(3):
+                loads._conclude("w", b"", problem)
+                assert worker.load_problem == (problem or NONE)
+        loads._conclude("w", VLLM)
+        assert worker.load_problem is None
+        warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        assert len(warned) == life
+        assert warned[-1].startswith("engine w: its load cannot be read, /metrics answers 404: ")
+        dispatcher.worker_down("w")
+        asyncio.run(one_look(loads))
+
+
+NONE = "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"
 MARKS = b"\nfairlead_refill_rounds_total 5.0\n"
 
 
