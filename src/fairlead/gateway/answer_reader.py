@@ -9,8 +9,10 @@ from typing import Protocol
 
 import httptools
 
+from fairlead.gateway.at_once import SHORT
 from fairlead.gateway.chunks import one_chunk, whole_chunks
 from fairlead.gateway.repeated import Remembered, RepeatedHead
+from fairlead.gateway.turns import Reads, Turns
 
 # Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
 _DROPPED = frozenset(
@@ -62,8 +64,12 @@ class AnswerReader(asyncio.Protocol):
     `openings` are how answers of this engine opened last: those in one piece, and streams.
     """
 
-    def __init__(self, openings: tuple[Remembered[Head], Remembered[Head]]) -> None:
+    def __init__(
+        self, openings: tuple[Remembered[Head], Remembered[Head]], turns: Turns | None = None
+    ) -> None:
         self._openings = openings
+        self._reads = Reads(turns or Turns(), self.data_received)
+        self._late = self._reads.late
         self._listener: Listener | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._head = Head()  # means nothing before `_has_head`
@@ -89,6 +95,8 @@ class AnswerReader(asyncio.Protocol):
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
+        if (len(data) > SHORT or self._late) and self._reads.put_off(data):
+            return
         listener = self._listener
         if listener is None:  # bytes nobody asked for
             self.abort()

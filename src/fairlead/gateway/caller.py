@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, GatewayFull, MethodNotAllowed
 from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.at_once import SHORT
 from fairlead.gateway.first_lines import REASONS, opening_of, without
 from fairlead.gateway.guarded import told
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
@@ -17,6 +18,7 @@ from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
+from fairlead.gateway.turns import Reads, Turns
 from fairlead.gateway.unread import Unread
 
 # What is answered on connections beyond the limit: to probes and to who looks why they fail.
@@ -63,6 +65,7 @@ class Site(Protocol):
     client_timeout_s: float
     arrived: Arrived
     known_heads: KnownHeads[RequestHead]
+    turns: Turns
 
     def opened(self, connection: "CallerConnection") -> bool:
         """A caller connected; False: it may only ask whether the gateway is well."""
@@ -106,6 +109,8 @@ class CallerConnection(asyncio.Protocol):
             arrived=site.arrived,
             known=site.known_heads,
         )
+        self._reads = Reads(site.turns, self.data_received)
+        self._late = self._reads.late
         self._since = 0.0  # receiving since, or else idle since
         self._current = Incoming(RequestHead())  # the request being answered
         self._work: Work | None = None
@@ -118,11 +123,14 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._reads.connected(self._transport)
         self._since = self._loop.time()
         if not self._site.opened(self):
             self._reader.admit_by(self._admit_probe)
 
     def data_received(self, data: bytes) -> None:
+        if (len(data) > SHORT or self._late) and self._reads.put_off(data):
+            return
         reader = self._reader
         was_receiving = reader.receiving
         reader.feed(data)
@@ -141,6 +149,7 @@ class CallerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._reads.lost(hand_on=False)
         self._reader.close()
         if self._work is not None:
             work, self._work = self._work, None

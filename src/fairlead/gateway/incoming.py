@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fairlead.gateway.admission import Admission
     from fairlead.gateway.marks import Marks
 
+# A long one is gathered where it is to lie: to join its pieces would copy all of it in one step.
+Body = bytes | bytearray
 # Bodies that are kept, over all connections: what a machine that runs engines can spare for
 # callers' prompts, and a thousand of a megabyte each.
 _MAX_ARRIVED = 1 << 30
@@ -76,7 +78,7 @@ class Incoming:
 
     def __init__(self, head: RequestHead) -> None:
         self.head = head
-        self.body = b""
+        self.body: Body = b""
         self.held = 0  # bytes of it that are counted
         self.client: ClientId | None = None  # who asks, as far as the head says it
         self.lines = b""  # headers as the engine gets them, once it is admitted

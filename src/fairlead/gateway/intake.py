@@ -16,20 +16,19 @@ from fairlead.core.token_index import Knowledge, TokenIndex
 from fairlead.dispatch import Dispatcher, State
 from fairlead.errors import EngineFailed, FairleadError
 from fairlead.gateway.additions import Additions
+from fairlead.gateway.at_once import SHORT, TURN
 from fairlead.gateway.caller import CallerConnection, Work
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
 from fairlead.gateway.identity import Identity
-from fairlead.gateway.incoming import Incoming
-from fairlead.gateway.openai import (
-    Call,
-    answer_text,
-    read_call,
-)
+from fairlead.gateway.incoming import Body, Incoming
+from fairlead.gateway.long_bodies import is_short, outline
+from fairlead.gateway.openai import Call, answer_text, read_call, read_long_call
 from fairlead.gateway.routing_key import RoutingKey
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import Surface
 from fairlead.gateway.tokenizer import Tokenizer
+from fairlead.gateway.turns import Steps, Turns
 
 # Bytes of tokens that are cut into blocks on the event loop; a millisecond's work.
 _BLOCKED_AT_ONCE = 1 << 16
@@ -37,7 +36,8 @@ _EMPTY = ChunkedText()
 
 
 class Preparing:
-    """A request whose prompt is being tokenized, or whose model is looked for; stands for its exchange.
+    """A request whose long body is being read, whose prompt is being tokenized, or whose model is looked
+    for; stands for its exchange.
 
     It keeps the client's place for it: `release` gives that up, when it ends in whatever way.
     """
@@ -98,8 +98,8 @@ class _Read(NamedTuple):
     text_len: int
 
     @classmethod
-    def of(cls, prompt: BlockedTokens) -> "_Read":
-        return cls(prompt, prompt.reusable, prompt.length, 0)
+    def of(cls, prompt: BlockedTokens, call: Call) -> "_Read":
+        return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * call.unread), 0)
 
 
 class Intake:
@@ -113,9 +113,11 @@ class Intake:
         identity: Identity,
         settings: GatewaySettings,
         list_again: Callable[[], "asyncio.Future[None]"],
+        turns: Turns,
         tokenizer: Tokenizer | None = None,
         index: TokenIndex | None = None,
     ) -> None:
+        self._turns = turns
         self._host = host
         # Or a caller could make prompts whose sums are those of another's (`core.chunk_index`).
         self._seed = secrets.randbits(64)
@@ -131,11 +133,16 @@ class Intake:
         self._order = 0
 
     def begin(self, connection: CallerConnection, request: Incoming, surface: Surface) -> Work:
-        """Read a request and send it where it goes, or have it tokenized first.
+        """Read a request and send it where it goes, or have it tokenized first; a long one in steps.
 
         Raises FairleadError.
         """
-        call = read_call(request.body, surface)
+        body = request.body
+        if len(body) > SHORT and not (is_short(body) and self._turns.grants(len(body))):
+            return self._read_in_steps(connection, request, surface)
+        return self._called(connection, request, read_call(body, surface))
+
+    def _called(self, connection: CallerConnection, request: Incoming, call: Call) -> Work:
         client = self._identity.client_of(request.client, call.user)
         self._additions.isolate(call, client)
         if not self._dispatcher.fleet.is_listed(call.model):
@@ -149,7 +156,7 @@ class Intake:
             return self._send(connection, request, call, client, self._chunked(call))
         if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
             prompt = self._tokenizer.prompt(call)
-            return self._send(connection, request, call, client, _Read.of(prompt))
+            return self._send(connection, request, call, client, _Read.of(prompt, call))
         return self._tokenize(self._tokenizer, connection, request, call, client)
 
     def said(self, exchange: Exchange, answer: str) -> None:
@@ -187,6 +194,27 @@ class Intake:
         if self._tokenizer is not None:
             self._tokenizer.close()
 
+    def _read_in_steps(
+        self, connection: CallerConnection, request: Incoming, surface: Surface
+    ) -> Preparing:
+        """It takes a place of the client that its head names, until its body may name another."""
+        client = self._identity.client_of(request.client, None)
+        self._dispatcher.reserve(client)
+        reading = self._turns.run(_steps(request.body, surface))
+        waiting = Preparing(
+            connection,
+            reading,
+            deadline=self._deadline(),
+            release=partial(self._dispatcher.release, client),
+        )
+
+        def then(done: "asyncio.Future[Call]") -> None:
+            if not done.cancelled():
+                waiting.done(lambda: self._called(connection, request, done.result()))
+
+        reading.add_done_callback(then)
+        return waiting
+
     def _look_for_model(
         self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
     ) -> Preparing:
@@ -220,7 +248,7 @@ class Intake:
             if prompt is None:
                 waiting.done(None)
                 return
-            read = _Read.of(prompt)
+            read = _Read.of(prompt, call)
             waiting.done(lambda: self._send(connection, request, call, client, read))
 
         release = partial(self._dispatcher.release, client)
@@ -244,7 +272,7 @@ class Intake:
         fields = self._additions.to(call, client, ask_usage=hide_usage)
         # Before it arrives: what is refused from here on must leave no ticket behind.
         trace = self._host.trace(request)
-        body = fields.added_to(request.body, call.document)
+        body = fields.added_to(request.body, call.document, call.outline)
         lines = self._additions.lines_to(request.lines, call, client)
         self._order += 1
         ticket = self._dispatcher.arrive(
@@ -272,7 +300,7 @@ class Intake:
             hide_usage=hide_usage,
             prompt=read.prompt,
             surface=call.surface,
-            remembers=call.answers == 1,
+            remembers=call.answers == 1 and not call.unread,
             streams=call.stream,
             deadline=self._deadline(),
             queue_timeout_s=self._queue_timeout_s,
@@ -292,9 +320,10 @@ class Intake:
         prompt = _EMPTY
         if call.surface.cached:
             prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
+        length = len(text) + int(len(text) * call.unread)
         if call.tokens is not None:
-            return _Read(prompt, prompt.chunks, len(text) // TOKEN_BYTES, 0)
-        return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(len(text)), len(text))
+            return _Read(prompt, prompt.chunks, length // TOKEN_BYTES, 0)
+        return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length)
 
     def _is_told(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
         """Whether the engine's own events say what of the answer it keeps."""
@@ -305,3 +334,13 @@ class Intake:
 
     def _deadline(self) -> float:
         return monotonic() + self._timeout_s
+
+
+def _steps(body: Body, surface: Surface) -> Steps[Call]:
+    """Read a body in steps. Raises BadRequest."""
+    if is_short(body):
+        yield len(body)
+        return read_call(body, surface)
+    found = yield from outline(body)
+    yield TURN
+    return read_long_call(body, found, surface)

@@ -17,6 +17,7 @@ from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import path_of
 from fairlead.gateway.tls import OwnCertificate
+from fairlead.gateway.turns import Turns
 
 # Scrapers and probes; whoever opens more is neither.
 _MAX_SCRAPERS = 64
@@ -152,6 +153,7 @@ class MetricsPage:
         self.client_timeout_s = client_timeout_s
         self.arrived = Arrived()
         self.known_heads: KnownHeads[RequestHead] = KnownHeads()
+        self.turns = Turns()
         self._metrics = metrics
         self.connections = Connections(limit=lambda: _MAX_SCRAPERS, setting="the port for metrics")
 

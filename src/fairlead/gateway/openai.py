@@ -11,10 +11,13 @@ from typing import Any
 import orjson
 
 from fairlead.errors import BadRequest
+from fairlead.gateway.at_once import STEP
+from fairlead.gateway.incoming import Body
+from fairlead.gateway.long_bodies import Outline
 from fairlead.gateway.surface import Surface
 
 # What a socket takes without a copy being made first.
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 
 # Of a model's name; as a label and in logs it outlives its request.
 _MAX_MODEL_LEN = 256
@@ -44,6 +47,8 @@ class Call:
     asks_usage: bool  # and so is to see it as the engine sends it
     user: str | None
     max_tokens: int  # of one answer
+    outline: Outline | None = None  # of a long body, of which not all was read
+    unread: float = 0.0  # bytes that were not read, for each that was
 
     @property
     def head(self) -> str:
@@ -57,7 +62,7 @@ class Call:
         return _SEPARATOR.join((self.head, *self.parts)).encode()
 
 
-def read_call(body: bytes, surface: Surface) -> Call:
+def read_call(body: Body, surface: Surface) -> Call:
     """The fields the gateway needs; what else is wrong the engine will say. Raises BadRequest."""
     try:
         document = orjson.loads(body)
@@ -93,6 +98,15 @@ def read_call(body: bytes, surface: Surface) -> Call:
     )
 
 
+def read_long_call(body: Body, outline: Outline, surface: Surface) -> Call:
+    """The same of a long body: as much of each field as there is time to read. Raises BadRequest."""
+    short = outline.shortened(body)
+    call = read_call(short, surface)
+    call.outline = outline
+    call.unread = max(0, len(body) - len(short)) / len(short)
+    return call
+
+
 def answer_parts(answer: str) -> list[str]:
     """The answer as a message of the next turn's prompt, in canonical form."""
     return ["assistant", answer]
@@ -118,12 +132,17 @@ class Fields:
         self._watched = self._names | _HOLDERS
         self._more = b"," + orjson.dumps(fields)[1:-1]
 
-    def added_to(self, body: bytes, document: dict[str, Any]) -> tuple[Buffer, ...]:
+    def added_to(
+        self, body: Body, document: dict[str, Any], outline: Outline | None = None
+    ) -> tuple[Buffer, ...]:
         """`body` with the fields, in pieces; byte for byte where it has none of them and claims nothing.
 
         `document` is the parsed body: a name that came escaped or twice is found there too. Where
-        the caller sent a field of the same name, ours wins inside it and the rest of it stays.
+        the caller sent a field of the same name, ours wins inside it and the rest of it stays. Of a
+        long body, which has an `outline`, that field alone is written anew.
         """
+        if outline is not None:
+            return self._spliced(body, outline)
         if not self._watched.isdisjoint(document) and self._must_merge(body, document):
             return (self._merged(body),)
         if not self._names:
@@ -132,7 +151,40 @@ class Fields:
         more = self._more if document else self._more[1:]
         return memoryview(body)[:end], more + body[end:]
 
-    def _must_merge(self, body: bytes, document: dict[str, Any]) -> bool:
+    def _spliced(self, body: Body, outline: Outline) -> tuple[Buffer, ...]:
+        """A long body with the fields; those that the caller sent are replaced wherever they stand."""
+        whole, pieces, at = memoryview(body), list[Buffer](), 0
+        sent = {field.name: field for field in outline.fields if field.name in self._watched}
+        values = {name: self._value(name, whole[f.begin : f.end]) for name, f in sent.items()}
+        for field in outline.fields:
+            if field.name in values:
+                pieces += (whole[at : field.begin], values[field.name])
+                at = field.end
+        end = body.rindex(b"}")
+        pieces.append(whole[at:end])
+        more = {name: value for name, value in self._fields.items() if name not in sent}
+        added = orjson.dumps(more)[1:]  # with the brace that ends all of it
+        pieces.append(b"," + added if more and outline.fields else added)
+        return (*pieces, whole[end + 1 :])
+
+    def _value(self, name: str, written: memoryview) -> bytes:
+        """The value of a watched field as it goes on: ours in it, and nobody's claim to be somebody."""
+        if len(written) > STEP:
+            raise BadRequest(f"{name} may have {STEP} bytes at most", param=name)
+        try:
+            theirs, ours = json.loads(bytes(written)), self._fields.get(name)
+        except (RecursionError, ValueError):
+            raise BadRequest(
+                f"{name} is not valid JSON, or nested too deeply", param=name
+            ) from None
+        if isinstance(theirs, dict):
+            theirs.pop(_CLIENT, None)
+        merged = ours if name in self._names else theirs
+        if isinstance(theirs, dict) and isinstance(ours, dict):
+            merged = {**theirs, **ours}
+        return json.dumps(merged, separators=_COMPACT).encode()
+
+    def _must_merge(self, body: Body, document: dict[str, Any]) -> bool:
         """Whether it has one of the fields, or may claim to be somebody, plainly or escaped, if only
         in the first of two equal names. O(body), and only for who sends such a field.
         """
@@ -140,7 +192,7 @@ class Fields:
             return True
         return _CLIENT.encode() in body or b"\\u" in body
 
-    def _merged(self, body: bytes) -> bytes:
+    def _merged(self, body: Body) -> bytes:
         """The body written anew. The standard library keeps integers of any size; of two equal
         names the last wins, as it does in the engines.
         """

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import httptools
 
 from fairlead.errors import BadRequest, FairleadError, TooLarge
+from fairlead.gateway.at_once import STEP
 from fairlead.gateway.head_reader import HeadReader, check_host, too_long
-from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
+from fairlead.gateway.incoming import Arrived, Body, Incoming, RequestHead
 from fairlead.gateway.repeated import KnownHead, KnownHeads
 from fairlead.gateway.surface import surface_of
 
@@ -21,6 +22,8 @@ MAX_HEAD = 64 << 10
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
+# Of a body: a list of many costs more than the bytes in them.
+_MAX_PIECES = 64
 
 
 class RequestReader:
@@ -53,6 +56,7 @@ class RequestReader:
         self._keeps_body = False
         self._other_len = 0  # since the head began or the last chunk did, without bodies
         self._pieces: list[bytes | memoryview] = []
+        self._gathered = bytearray()  # instead, of a body that is long or comes in many
         self._body_len = 0
         self._ahead_len = 0  # of `ready`
         self._begun = 0  # messages that the parser has begun
@@ -132,16 +136,30 @@ class RequestReader:
         self._missing = missing - len(came)
         self._keep(came)
         if not self._missing and not self.deaf:
-            self._complete(b"".join(self._pieces))
+            self._complete(self._joined())
         return data[missing:] if missing < len(data) else b""
 
     def _keep(self, piece: bytes | memoryview) -> None:
         """A piece of a body that is not too long."""
         if self._keeps_body and not self.deaf:
-            self._pieces.append(piece)
+            if self._gathered:
+                self._gathered += piece
+            else:
+                self._pieces.append(piece)
+                if self._incoming.held > STEP or len(self._pieces) >= _MAX_PIECES:
+                    for one in self._pieces:
+                        self._gathered += one
+                    self._pieces.clear()
             self._hold(len(piece))
 
-    def _complete(self, body: bytes) -> None:
+    def _joined(self) -> Body:
+        """The body that came in pieces, which are let go."""
+        if self._gathered:
+            body, self._gathered = self._gathered, bytearray()
+            return body
+        return b"".join(self._pieces)
+
+    def _complete(self, body: Body) -> None:
         """The request that was arriving is there."""
         self.receiving = False
         self._other_len = 0
@@ -178,6 +196,7 @@ class RequestReader:
             self._free(request)
         self.ready.clear()
         self._pieces.clear()
+        self._gathered = bytearray()
         self._ahead_len = 0
 
     def close(self) -> None:
@@ -199,6 +218,7 @@ class RequestReader:
         self._incoming.status = status
         self._incoming.keep_alive = False
         self._pieces.clear()
+        self._gathered = bytearray()
         self._free(self._incoming)
         self.ready.append(self._incoming)
 
@@ -271,14 +291,13 @@ class RequestReader:
         self._body_len += length
         if self._body_len > self._max_body_len:
             self.refuse(too_long(self._max_body_len))
-        elif self._keeps_body and not self.deaf:
-            self._pieces.append(body)
-            self._hold(length)
+        else:
+            self._keep(body)
 
     def on_message_complete(self) -> None:
         if self.deaf or self._again:
             return
-        self._complete(b"".join(self._pieces))
+        self._complete(self._joined())
 
     # -- inside
 

@@ -39,6 +39,7 @@ from fairlead.gateway.seeing.seeing import Seeing
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.sharing.exchanging import Exchanging
 from fairlead.gateway.surface import path_of
+from fairlead.gateway.turns import Turns
 from fairlead.gateway.upstream import Engine, Fault
 from fairlead.gateway.workers import Workers
 
@@ -68,6 +69,7 @@ class Gateway:
         self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
+        self.turns = Turns()
         self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
             router=make_router(settings, weights),
@@ -83,6 +85,7 @@ class Gateway:
             move=self._move,
             settings=settings,
             descriptors=self.descriptors,
+            turns=self.turns,
         )
         self._loads = Loads(
             dispatcher=self.dispatcher,
@@ -99,21 +102,26 @@ class Gateway:
         )
         self._make_surfaces(settings)
         self._exchanges: dict[Ticket, Exchange] = {}
-        self._intake = Intake(
-            host=self,
-            dispatcher=self.dispatcher,
-            identity=self._identity,
-            settings=settings,
-            list_again=self._workers.listing.again,
-            tokenizer=self._caches.tokenizer,
-            index=self._caches.tokens,
-        )
+        self._intake = self._make_intake(settings)
         self._stopping = False
         self._listeners = Listeners(settings)
         self.metrics_port: int | None = None  # known once it listens, where it is one of its own
         self._marks = Marks.wanted(settings)
         self._admission = self._make_admission()
         self._ticker: asyncio.Task[None] | None = None
+
+    def _make_intake(self, settings: GatewaySettings) -> Intake:
+        """What reads requests."""
+        return Intake(
+            host=self,
+            dispatcher=self.dispatcher,
+            identity=self._identity,
+            settings=settings,
+            list_again=self._workers.listing.again,
+            turns=self.turns,
+            tokenizer=self._caches.tokenizer,
+            index=self._caches.tokens,
+        )
 
     def _set_limits(self, settings: GatewaySettings) -> None:
         """What connections and exchanges go by, now and after a reload."""

@@ -19,6 +19,7 @@ from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
 from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.guarded import told
 from fairlead.gateway.repeated import Remembered
+from fairlead.gateway.turns import Turns
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
 _IDLE_S = 4.0
@@ -54,7 +55,7 @@ class EngineConnection(AnswerReader):
     """One connection to an engine."""
 
     def __init__(self, engine: "Engine") -> None:
-        super().__init__(engine.openings)
+        super().__init__(engine.openings, engine.turns)
         self._engine = engine
         self._transport: asyncio.Transport | None = None
         self._requests = 0
@@ -65,7 +66,11 @@ class EngineConnection(AnswerReader):
     # -- for the listener
 
     def send(
-        self, listener: Listener, request: Sequence[bytes | memoryview], *, last: bool = False
+        self,
+        listener: Listener,
+        request: Sequence[bytes | bytearray | memoryview],
+        *,
+        last: bool = False,
     ) -> None:
         """Ask; the answer goes to `listener`. `last`: the connection is not used again."""
         assert self._listener is None and self._transport is not None
@@ -95,13 +100,13 @@ class EngineConnection(AnswerReader):
         """The caller reads slowly."""
         if self.is_open and not self._paused:
             self._paused = True
-            self._reading().pause_reading()
+            self._reads.hold()
 
     def resume(self) -> None:
         """The caller has caught up."""
         if self._paused and self.is_open:
             self._paused = False
-            self._reading().resume_reading()
+            self._reads.go_on()
 
     @property
     def is_paused(self) -> bool:
@@ -118,8 +123,10 @@ class EngineConnection(AnswerReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._engine.descriptors.engines += 1
+        self._reads.connected(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._reads.lost(hand_on=self._listener is not None)
         self._engine.forget(self)
         self._engine.descriptors.give_back()
         self._transport = None
@@ -133,10 +140,6 @@ class EngineConnection(AnswerReader):
             self._lose()
 
     # -- inside
-
-    def _reading(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
 
     def _finish(self) -> None:
         listener, self._listener = self._listener, None
@@ -172,6 +175,7 @@ class Engine:
         breaker: CircuitBreaker | None = None,
         connect_timeout_s: float = 5.0,
         tls: SSLContext | None = None,
+        turns: Turns | None = None,
         unknown: Callable[[], object] = lambda: None,
         descriptors: Descriptors | None = None,
     ) -> None:
@@ -180,6 +184,7 @@ class Engine:
         self.unknown = unknown
         self.breaker = breaker or CircuitBreaker(BreakerRules())
         self.connect_timeout_s = connect_timeout_s
+        self.turns = turns or Turns()
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         self.url = url

@@ -18,6 +18,7 @@ from fairlead.gateway.observing import Observing
 from fairlead.gateway.probe import Model
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.tls import trusting
+from fairlead.gateway.turns import Turns
 from fairlead.gateway.upstream import Engine, Fault
 
 _log = logging.getLogger(__name__)
@@ -56,8 +57,10 @@ class Workers:
         move: Callable[[Ticket], None],
         settings: GatewaySettings,
         descriptors: Descriptors | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._descriptors = descriptors
+        self._turns = turns or Turns()
         self._dispatcher = dispatcher
         self._move = move
         self._settings = settings
@@ -123,6 +126,7 @@ class Workers:
             breaker=CircuitBreaker(settings.breaker_rules()),
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
+            turns=self._turns,
             unknown=self.listing.again,
             descriptors=self._descriptors,
         )

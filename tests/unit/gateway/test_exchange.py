@@ -20,6 +20,7 @@ from fairlead.gateway.host import Host
 from fairlead.gateway.incoming import Arrived, RequestHead
 from fairlead.gateway.repeated import KnownHeads
 from fairlead.gateway.surface import Surface, surface_of
+from fairlead.gateway.turns import Turns
 from fairlead.gateway.upstream import Engine, EngineConnection
 from fairlead.routers.d2lpm import D2LPM
 
@@ -224,7 +225,7 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         site = SimpleNamespace(
             max_payload_size=1000, arrived=Arrived(), known_heads=KnownHeads[RequestHead](),
             opened=lambda _: True, asked=lambda _: None, admit=lambda _: True, handle=lambda *_: exchange,
-            closed=lambda _: None,
+            closed=lambda _: None, turns=Turns(),
         )  # fmt: skip
         connection = CallerConnection(cast("Site", site))
         connection.connection_made(Wire())

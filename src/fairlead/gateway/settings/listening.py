@@ -73,8 +73,8 @@ class Limits(Group):
         -1, "at the engines, of all clients: more wait, or get 429; -1: no limit", "N", live=True
     )
     max_client_requests: int = setting(1024, "in flight per client, then 429", "N", live=True, ge=1)
-    # Bodies are parsed on the event loop, where nothing else moves meanwhile. Four million tokens are
-    # more than any prompt, and the worst 16 MiB take a second, which probes and callers survive.
+    # Four million tokens are more than any prompt. Long bodies are read in steps (`gateway.long_bodies`), and
+    # what they take of memory is bounded for all together (`gateway.incoming`).
     max_payload_size: int = setting(
         16 << 20, "largest body, then 413 (16 MiB)", "BYTES", live=True, ge=1
     )

@@ -1,0 +1,163 @@
+"""Turns of the event loop: the bytes that its steps read before it looks for what else has come.
+
+A step longer than `SHORT` asks first. Beyond `TURN` bytes steps wait for the next turn, in the order in which
+they came, and a connection whose data waits is not read meanwhile.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from fairlead.gateway.at_once import TURN
+from fairlead.gateway.guarded import guarded
+
+Result = TypeVar("Result")
+# Work in steps; each says before it how many bytes it will read.
+Steps = Generator[int, None, Result]
+
+
+class Turns:
+    """Counts the bytes of this turn, and keeps the steps that wait for another."""
+
+    __slots__ = ("_is_counting", "_left", "_waiting")
+
+    def __init__(self) -> None:
+        self._left = TURN
+        self._is_counting = False
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+
+    def grants(self, length: int) -> bool:
+        """Whether a step of `length` bytes may run in this turn; if so, they are counted. O(1)."""
+        if self._left <= 0:
+            return False
+        self._left -= length
+        self._count()
+        return True
+
+    def wait(self, length: int, step: Callable[[], None]) -> None:
+        """Run `step`, of `length` bytes, in a later turn. O(1)."""
+        assert length > 0, length
+        self._waiting.append((length, step))
+        self._count()
+
+    def run(self, steps: Steps[Result]) -> "asyncio.Future[Result]":
+        """Run all `steps`, each in its turn; their result. Who cancels it ends them."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def step() -> None:
+            if future.cancelled():
+                steps.close()
+                return
+            try:
+                self.wait(next(steps), step)
+            except StopIteration as stop:
+                future.set_result(stop.value)
+            except Exception as error:  # noqa: BLE001 - for whoever waits for the result
+                future.set_exception(error)
+
+        step()
+        return future
+
+    def _count(self) -> None:
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        """Another turn: what waits comes first."""
+        self._is_counting = False
+        self._left = TURN
+        while self._waiting and self._left > 0:
+            length, step = self._waiting.popleft()
+            self._left -= length
+            guarded(step)
+        if self._left < TURN:
+            self._count()
+
+
+class Reads:
+    """The data that one connection receives: read at once, or in a later turn.
+
+    `late` is what waits; whoever receives asks `put_off` for what is longer than `SHORT`, or while it is not
+    empty, and is given the data again by `hand_on`.
+    """
+
+    __slots__ = ("_hand_on", "_handed", "_held", "_transport", "_turns", "late")
+
+    def __init__(self, turns: Turns, hand_on: Callable[[bytes], None]) -> None:
+        self._turns = turns
+        self._hand_on = hand_on
+        self.late: deque[bytes] = deque()
+        self._handed = False  # it is being handed on
+        self._held = False  # whatever comes, nobody wants more now
+        self._transport: asyncio.Transport | None = None
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """The connection is made."""
+        self._transport = transport
+
+    def put_off(self, data: bytes) -> bool:
+        """Whether `data` waits for a later turn, and the connection with it. O(1)."""
+        if self._handed:
+            return False
+        if not self.late:
+            if self._turns.grants(len(data)):
+                return False
+            self._turns.wait(len(data), self._next)
+        self.late.append(data)
+        self._set()
+        return True
+
+    def hold(self) -> None:
+        """Read no more of the connection."""
+        self._held = True
+        self._set()
+
+    def go_on(self) -> None:
+        """Read on, once what waits has been handed on."""
+        self._held = False
+        self._set()
+
+    def lost(self, *, hand_on: bool) -> None:
+        """The connection is closed: what waits is handed on now, or dropped."""
+        self._transport = None
+        while self.late:
+            data = self.late.popleft()
+            if hand_on:
+                self._give(data)
+        self._hand_on = _nobody  # which holds the connection, and that holds us
+
+    def _next(self) -> None:
+        if not self.late:  # the connection was lost
+            return
+        data = self.late.popleft()
+        if self.late:
+            self._turns.wait(len(self.late[0]), self._next)
+        try:
+            self._give(data)
+        except Exception:  # our bug: as where a loop hands it on
+            if self._transport is not None:
+                self._transport.abort()
+            raise
+        self._set()
+
+    def _give(self, data: bytes) -> None:
+        self._handed = True
+        try:
+            self._hand_on(data)
+        finally:
+            self._handed = False
+
+    def _set(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self.late or self._held:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+
+def _nobody(data: bytes) -> None:
+    """Nobody is there to read it."""
