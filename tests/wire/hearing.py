@@ -12,9 +12,11 @@ LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
 class Wire(asyncio.Transport):
     """A transport that goes nowhere."""
 
+    half_closes = True  # as TCP, and not TLS
+
     def __init__(self) -> None:
         super().__init__()
-        self.closed = self.paused = False
+        self.closed = self.paused = self.ended = False
 
     def pause_reading(self) -> None:
         self.paused = True
@@ -24,6 +26,12 @@ class Wire(asyncio.Transport):
 
     def write(self, data: object) -> None:
         """Nobody reads it."""
+
+    def can_write_eof(self) -> bool:
+        return self.half_closes
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def is_closing(self) -> bool:
         return self.closed

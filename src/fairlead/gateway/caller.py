@@ -25,9 +25,13 @@ from fairlead.gateway.unread import Unread
 PROBES = frozenset((b"/health", b"/readiness", b"/metrics"))
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
-# After an answer that ends the connection early, its caller may still be sending: closing at once
-# would reset the connection and could lose the answer on the way.
-_LINGER_S = 1.0
+# After the last answer of a connection its caller may still be sending: a socket that closes with bytes
+# unread resets the connection, and the answer may be lost on the way. So what comes is read and thrown
+# away until the caller has closed, too: for half a minute, as nginx does, as long as it really sends.
+_LINGER_S = 30.0
+_LINGER_SILENT_S = 2.0
+_LINGER_LEAST = 16 << 10  # a byte now and then is silence
+_LINGER_LEN = 256 << 20
 # Nothing of an answer has gone out for so long: its caller has stopped reading without leaving.
 _STUCK_S = 10.0
 
@@ -111,7 +115,10 @@ class CallerConnection(asyncio.Protocol):
         )
         self._reads = Reads(site.turns, self.data_received)
         self._late = self._reads.late
-        self._since = 0.0  # receiving since, or else idle since
+        self._since = 0.0  # receiving since, or else idle since, or nothing to throw away since
+        self._lingers_since = 0.0  # all is answered, and its caller has yet to close; 0: not so
+        self._thrown_away = 0  # bytes
+        self._stopping = False  # the gateway shuts down
         self._current = Incoming(RequestHead())  # the request being answered
         self._work: Work | None = None
         self._streaming = False
@@ -129,9 +136,12 @@ class CallerConnection(asyncio.Protocol):
             self._reader.admit_by(self._admit_probe)
 
     def data_received(self, data: bytes) -> None:
+        reader = self._reader
+        if reader.deaf:
+            self._throw_away(len(data))
+            return
         if (len(data) > SHORT or self._late) and self._reads.put_off(data):
             return
-        reader = self._reader
         was_receiving = reader.receiving
         reader.feed(data)
         if reader.receiving and not was_receiving:  # empty lines alone are no request
@@ -257,6 +267,9 @@ class CallerConnection(asyncio.Protocol):
         reader = self._reader
         if self._is_stuck(now):
             self.abort()
+        elif self._lingers_since:
+            if now - self._since > _LINGER_SILENT_S or now - self._lingers_since > _LINGER_S:
+                self.close()
         elif self._work is not None:
             self._work.tick(now)
         elif reader.receiving:
@@ -294,6 +307,8 @@ class CallerConnection(asyncio.Protocol):
         self._current = Incoming(RequestHead())
         self._current.keep_alive = False
         self.write_error(error)
+        if not self._reader.receiving:
+            self.close()  # its place or its descriptor is another's
 
     def abort(self) -> None:
         """Close now, whatever has not gone out."""
@@ -309,7 +324,7 @@ class CallerConnection(asyncio.Protocol):
         """There is no more time for what is under way: tell the caller, and close."""
         if self._work is not None:
             self._work.stop(error, status=503)
-        elif self._reader.receiving:
+        elif self._reader.receiving and not self._lingers_since:
             self._reader.refuse(error, status=503)
             self._advance()  # and closes after a while: its caller may still be sending
             return
@@ -317,6 +332,10 @@ class CallerConnection(asyncio.Protocol):
 
     def finish(self) -> None:
         """Answer what is under way or half here, then close: the gateway is shutting down."""
+        self._stopping = True
+        if self._lingers_since:
+            self._hang_up()
+            return
         if self._work is None and not self._reader.ready and self._reader.receiving:
             self._reader.end()
             return
@@ -378,7 +397,23 @@ class CallerConnection(asyncio.Protocol):
         self._reader.release()
 
     def _hang_up(self) -> None:
-        if self._reader.receiving or self._reader.unread:
-            self._loop.call_later(_LINGER_S, self.close)
-        else:
+        """Say that nothing more comes, and close once the caller has: see `_LINGER_S`."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._lingers_since = self._lingers_since or self._since
+        may_lose = self._reader.receiving or self._reader.unread
+        if transport.can_write_eof() and (may_lose or not self._stopping):
+            transport.write_eof()
+        elif not may_lose:  # over TLS to end is to close
+            self.close()
+
+    def _throw_away(self, length: int) -> None:
+        """So many bytes came that nobody reads."""
+        self._reader.unread = True
+        before = self._thrown_away
+        self._thrown_away += length
+        if self._thrown_away // _LINGER_LEAST > before // _LINGER_LEAST:
+            self._since = self._loop.time()
+        if self._thrown_away > _LINGER_LEN:
             self.close()
