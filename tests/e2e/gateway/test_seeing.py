@@ -85,8 +85,10 @@ def test_a_caller_that_leaves_and_an_engine_that_breaks_are_lines_too(tmp_path):
 
     play(breaking, break_off, access_log=str(log))
 
-    assert [line["status"] for line in logged(log)] == [499, 502]
-    assert all(line["extend_tokens"] == 0 for line in logged(log))
+    left, broken = logged(log)
+    assert (left["status"], broken["status"]) == (499, 502)
+    # The engine had the prompt of the one that left, and can have computed it; the other's failed.
+    assert left["extend_tokens"] > 0 and broken["extend_tokens"] == 0
 
 
 def test_a_log_that_was_moved_away_is_begun_anew(tmp_path):
