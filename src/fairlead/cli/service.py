@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import Any
+from typing import Any, get_args
 
 from fairlead.cli.values import count
 from fairlead.errors import ConfigError
@@ -95,7 +95,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     engines.add_argument(
         "--router",
         dest="policy",
-        metavar="NAME",
+        choices=get_args(settings.PolicyName),
         default=argparse.SUPPRESS,
         help="same as --policy",
     )

@@ -31,6 +31,8 @@ _BACKSLASH: Final = 0x5C
 _MAX_TEXT: Final = TURN
 # The end of an event that is not read, where its usage is.
 _LAST_LEN: Final = 16 << 10
+# Of an answer in one piece: a list of many costs more than the bytes in them.
+_MAX_PIECES: Final = 64
 # Events of a stream that are looked at for what its events have in common. The first and the last
 # are of other shapes; where each has a shape of its own, looking costs more than it saves.
 _MAX_LOOKS = 6
@@ -268,9 +270,10 @@ class StreamedAnswer:
 class WholeAnswer:
     """An answer in one piece. It is held back until it is complete, so that it can be retried."""
 
-    __slots__ = ("_pieces", "length")
+    __slots__ = ("_joined", "_pieces", "length")
 
     def __init__(self) -> None:
+        self._joined: list[bytes] = []
         self._pieces: list[bytes] = []
         self.length = 0
 
@@ -278,10 +281,17 @@ class WholeAnswer:
         """Keep `data`."""
         self._pieces.append(data)
         self.length += len(data)
+        if len(self._pieces) >= _MAX_PIECES:
+            self._joined.append(b"".join(self._pieces))
+            self._pieces.clear()
 
     def body(self) -> bytes:
-        """All of it."""
-        return b"".join(self._pieces)
+        """All of it. O(answer): of one that is long, `pieces` are to be had without a copy."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> list[bytes]:
+        """All of it, as it came."""
+        return self._joined + self._pieces
 
 
 def read_whole(surface: Surface, body: bytes) -> tuple[Usage | None, str | None]:
@@ -295,6 +305,21 @@ def read_whole(surface: Surface, body: bytes) -> tuple[Usage | None, str | None]
     except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
         _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
         return None, None
+
+
+def read_end(surface: Surface, pieces: list[bytes]) -> Usage | None:
+    """Usage of a long answer, as far as it is in the last mebibyte; nothing else of it is read. O(TURN)."""
+    end, length = list[bytes](), 0
+    for piece in reversed(pieces):
+        if length >= TURN:
+            break
+        end.append(piece)
+        length += len(piece)
+    try:
+        return surface.read_usage({"usage": last_usage(b"".join(reversed(end)))})
+    except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
+        _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
+        return None
 
 
 def _after(before: Usage | None, used: Usage) -> Usage:

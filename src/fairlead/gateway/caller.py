@@ -5,7 +5,7 @@ business.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, GatewayFull, MethodNotAllowed
@@ -202,15 +202,17 @@ class CallerConnection(asyncio.Protocol):
         self._streaming = False
         self._answered()
 
-    def write_whole(self, head: Head, body: bytes) -> None:
-        """An answer in one piece."""
+    def write_whole(self, head: Head, body: bytes, more: Sequence[bytes] = ()) -> None:
+        """An answer in one piece: `body`, and after it `more`."""
         self._site.count(head.status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         opening = head.opening or opening_of(head)
         echo = self._current.echo
         if echo:
             opening = without(opening, echo)
-        self._write(b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, len(body), echo, close, body))
+        length = len(body) + sum(map(len, more)) if more else len(body)
+        data = b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, length, echo, close, body)
+        self._write(data, more)
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
         """An answer of the gateway's own."""
@@ -255,9 +257,11 @@ class CallerConnection(asyncio.Protocol):
             fields = without(fields, echo)
         return b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (status, reason, fields, echo, framing, close)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, more: Sequence[bytes] = ()) -> None:
         if self._transport is not None:
             self._transport.write(data)
+            if more:
+                self._transport.writelines(more)
         self._answered()
 
     # -- the order of things

@@ -21,7 +21,8 @@ from fairlead.errors import (
     QueueTimeout,
 )
 from fairlead.gateway.answer_reader import Head
-from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_whole
+from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_end, read_whole
+from fairlead.gateway.at_once import TURN
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
@@ -209,6 +210,9 @@ class Exchange:
         if isinstance(answer, StreamedAnswer):
             self._end_stream(answer)
             return
+        if answer.length > TURN:
+            self._end_long(answer, head)
+            return
         body = answer.body()
         try:
             self._finish().write_whole(head, body)  # first: nobody waits for the accounts
@@ -290,6 +294,20 @@ class Exchange:
         finally:
             self._count(answer)
             self._settle(200, (answer.usage, answer.text() if self.remembers else None))
+
+    def _end_long(self, answer: WholeAnswer, head: Head) -> None:
+        """Neither joined nor parsed: both would take as long as a thousand requests."""
+        pieces, ticket, dispatcher = answer.pieces(), self.ticket, self._host.dispatcher
+        try:
+            self._finish().write_whole(head, pieces[0], pieces[1:])
+        finally:
+            usage = None
+            if head.status == 200 and self.surface.charged:
+                usage = read_end(self.surface, pieces)
+                if usage is None and self.surface.limits:
+                    by_length = dispatcher.scale.tokens(answer.length)
+                    ticket.output_len = min(by_length, ticket.request.max_tokens)
+            self._settle(head.status, (usage, None))
 
     def _settle(self, status: int, said: tuple[Usage | None, str | None]) -> None:
         assert self._engine is not None, "somebody was asked"

@@ -1,6 +1,6 @@
 """What an exchange needs of those around it: its caller, and whoever knows the engines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.core.request import WorkerId
@@ -25,8 +25,8 @@ class Caller(Protocol):
         """The end of it."""
         ...
 
-    def write_whole(self, head: Head, body: bytes) -> None:
-        """An answer in one piece."""
+    def write_whole(self, head: Head, body: bytes, more: Sequence[bytes] = ()) -> None:
+        """An answer in one piece: `body`, and after it `more`."""
         ...
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:

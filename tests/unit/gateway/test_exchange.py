@@ -14,6 +14,8 @@ from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
 from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.answers import WholeAnswer
+from fairlead.gateway.at_once import TURN
 from fairlead.gateway.caller import CallerConnection, Site
 from fairlead.gateway.exchange import Exchange
 from fairlead.gateway.host import Host
@@ -333,3 +335,36 @@ def test_a_caller_that_read_slowly_before_its_engine_was_asked_still_does(
     exchange.send()
 
     assert played.calls[-len(told) :] == told
+
+
+@pytest.mark.parametrize(
+    ("end", "outputs"),
+    [(b'"usage":{"prompt_tokens":100,"completion_tokens":7}}', 7), (b'"x":1}', 500)],
+)
+def test_a_long_answer_is_charged_by_its_usage_or_by_its_length(end: bytes, outputs: int) -> None:
+    """It is not parsed; by its length it is charged for what was asked for at most."""
+    played = Played()
+    exchange = played.exchange(streams=False)
+    exchange.send()
+    exchange.on_head(head(b"application/json"))
+    exchange.on_data(b'{"choices":[{"text":"')
+    for _ in range(200):
+        exchange.on_data(b"x" * (TURN // 128))
+    exchange.on_data(b'"}],' + end)
+    exchange.on_end()
+
+    assert exchange.ticket.state is State.ENDED
+    assert exchange.ticket.output_len == outputs
+    assert played.calls.count("write_whole") == 1
+    assert "said" not in played.calls
+
+
+def test_a_long_answer_reaches_its_caller_in_the_pieces_it_came_in() -> None:
+    """A body of small pieces is joined now and then: a list of them would cost more than they do."""
+    answer = WholeAnswer()
+    for number in range(1000):
+        answer.feed(b"%d," % number)
+
+    assert b"".join(answer.pieces()) == answer.body() == b"".join(b"%d," % n for n in range(1000))
+    assert len(answer.pieces()) < 100
+    assert answer.length == len(answer.body())

@@ -1,5 +1,6 @@
 """Requests off the wire: however the bytes are cut, and whatever they are."""
 
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -266,3 +267,21 @@ def test_headers_that_connection_names_are_of_this_connection_alone() -> None:
 
     lines = [one.head.lines for one in requests]
     assert lines == [b"X-Other: 2\r\n"] * 2 + [b"X-Hop: 1\r\n"] * 2
+
+
+def test_a_body_in_many_small_chunks_takes_the_memory_of_its_bytes() -> None:
+    """A list of pieces of two bytes would take thirty times that, and is not what callers are counted for."""
+    length, chunk = 400_000, b"2\r\nab\r\n"
+    data = chunk * 1000
+    tracemalloc.start()
+    try:
+        reader = read([CHUNKED], max_body_len=length)
+        for _ in range(length // 2000):
+            reader.feed(data)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    reader.feed(b"0\r\n\r\n")
+
+    assert held < 2 * length
+    assert reader.take().body == b"ab" * (length // 2)
