@@ -179,11 +179,13 @@ def bound(world: World, quantum: int = QUANTUM) -> int:
     slots=st.integers(1, 6),
     streams=st.sampled_from([True, False, None]),
     lengths=st.tuples(st.integers(1, LONGEST), st.integers(1, LONGEST)),
+    max_sent=st.sampled_from([None, None, 1, 3]),
 )
 def test_two_who_always_wait_for_one_engine_get_the_same_within_the_bound(
-    seed: int, slots: int, streams: bool | None, lengths: tuple[int, int]
+    seed: int, slots: int, streams: bool | None, lengths: tuple[int, int], max_sent: int | None
 ) -> None:
-    world = World(slots, rules=QueueRules(quantum=QUANTUM), streams=streams)
+    """Also where a limit on all requests is what they wait for."""
+    world = World(slots, rules=QueueRules(quantum=QUANTUM), streams=streams, max_sent=max_sent)
 
     assert gap(world, random.Random(seed), steps=150, lengths=lengths) <= bound(world)
 

@@ -1,9 +1,13 @@
 """What sglang-router's tests expect of its policies, by its names for them: rows of the same table."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
+import uvloop
 
+from tests.e2e.gateway.process import running
 from tests.e2e.gateway.scripts import chat, good, hang
 from tests.e2e.gateway.world import FakeEngine, World, eventually, play
 from tests.e2e.peers.rows import COMPLETIONS, KEY, home_of, prompt, shares, slow, statuses
@@ -129,3 +133,17 @@ def test_manual_waits_for_its_engine_beside_an_idle_one() -> None:
         await eventually(lambda: not world.gateway._exchanges)
 
     play(story, hang, hang, hang, policy="manual", max_engine_requests=1)
+
+
+def test_the_log_says_what_another_gateways_name_and_key_became(tmp_path: Path) -> None:
+    async def story() -> None:
+        engine = await FakeEngine(good).start()
+        settings = {"worker_urls": [engine.url], "policy": "cache_aware", "api_key": "k"}
+        async with running(tmp_path, **settings) as gateway:
+            await gateway.says("--policy cache-aware: another gateway's name; the router is d2lpm")
+            await gateway.says("callers need no key")
+            listed = json.loads((await gateway.ask("/workers")).body)
+        assert listed["policy"] == "d2lpm"
+        engine.stop()
+
+    uvloop.run(story())
