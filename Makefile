@@ -10,6 +10,7 @@ ARGS ?=
 ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
 SECONDS_EACH ?= 600
 MINUTES ?= 20
+CASES ?= 10000
 
 .PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs
 
@@ -48,7 +49,8 @@ compiled: install-dev  ## speed with the hot modules compiled; takes a C compile
 	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
-nightly: sglang  ## what CI has no time for: SGLang, and the end-to-end tests on an older vLLM
+nightly: sglang  ## what CI has no time for: SGLang, CASES (10000) of vLLM's scheduler, and the end-to-end tests on an older vLLM
+	FAIRLEAD_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 

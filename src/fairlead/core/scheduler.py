@@ -6,7 +6,7 @@ number of misfits; what each client received is written down.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from fairlead.core.clients import OTHER
@@ -236,6 +236,10 @@ class Scheduler:
     def __iter__(self) -> Iterator[Request]:
         """Every request that is not running, in no order that means anything. O(requests)."""
         return (seat.request for seat in self._seats.values() if seat.state is not State.RUNNING)
+
+    def known(self) -> Set[RequestId]:
+        """The names of all requests, from `add` to `finish` or `cancel`. O(1)."""
+        return self._seats.keys()
 
     @property
     def refill_rounds(self) -> int:

@@ -17,7 +17,7 @@ clients none for one adapter. Who comes anew has received what the last one that
 """
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,6 +35,9 @@ QUESTIONS_PER_TURN = 8
 # Looks of the engine for whom to take, in vain for the adapter, that end its turn: one caller after the
 # other needs few tokens and much time.
 LOOKS_UNUSED_PER_TURN = 256
+# Looks in which the adapter's requests were offered a free slot and could not run, that end its turn:
+# they wait for something else, say for their connector's answer, and the others for them.
+LOOKS_DECLINED_PER_TURN = 8
 # Of an adapter's clients that wait, those compared when a slot is given.
 CLIENTS_COMPARED = 16
 # Whose service is remembered, the last served; any other counts as if it came anew.
@@ -65,6 +68,9 @@ class AdapterTurns:
         # Whose the slots are; whether somebody of it waited at each look.
         self._held: dict[str | None, bool] = {}
         self._giving: dict[str | None, None] = {}  # who takes nobody in
+        self._declined: set[str | None] = (
+            set()
+        )  # whose requests did not take their slot since a look
         self._waiting: dict[str | None, dict[ClientId, dict[RequestId, None]]] = {}
         self._taker: dict[RequestId, Taker] = {}  # of those that wait
         self._runs: dict[RequestId, Taker] = {}
@@ -100,6 +106,11 @@ class AdapterTurns:
         if not clients:
             del self._waiting[taker.adapter]
 
+    def ended(self, name: RequestId) -> None:
+        """Remove what is known of a request that is finished or aborted, running or not. O(1)."""
+        self.leaves(name)
+        self._runs.pop(name, None)
+
     def admitted(self, name: RequestId, taker: Taker, extend_len: int) -> None:
         """It runs. O(1)."""
         self.leaves(name)
@@ -118,6 +129,11 @@ class AdapterTurns:
     def contend(self) -> None:
         """Somebody found no slot. O(1)."""
         self.is_contended = self._turn > 0
+
+    def declined(self, adapter: str | None) -> None:
+        """Its requests were offered a slot that is free, and could not run for another reason. O(1)."""
+        if self.is_contended:
+            self._declined.add(adapter)
 
     # -- whose turn it is -----------------------------------------------------------------------
 
@@ -167,6 +183,34 @@ class AdapterTurns:
             return adapter in self._giving
         return len(self._held) >= self._slots
 
+    def differences(
+        self,
+        waiting: Mapping[RequestId, Taker],
+        *,
+        perhaps: Mapping[RequestId, Taker],
+        live: Collection[RequestId],
+    ) -> Iterator[str]:
+        """Each record that contradicts the engine's; for audits. O(waiting + live).
+
+        `waiting` lack nothing but a slot and are registered, those of `perhaps` may be; no other is.
+        """
+        here, expected = self._taker, waiting if self.is_on else {}
+        for name in here.keys() | expected.keys():
+            if here.get(name) != expected.get(name, perhaps.get(name) if name in here else None):
+                yield f"{name} waits for a slot as {here.get(name)}, not {expected.get(name)}"
+        for name in self._runs.keys() - set(live):
+            yield f"{name} is gone and holds an adapter's slot"
+        listed = [
+            name
+            for clients in self._waiting.values()
+            for names in clients.values()
+            for name in names
+        ]
+        if sorted(listed) != sorted(here):
+            yield f"adapters list {sorted(listed)}, their requests are {sorted(here)}"
+        if unheld := [str(adapter) for adapter in self._giving if adapter not in self._held]:
+            yield f"adapters {unheld} give way and hold no slot"
+
     # -- inside ---------------------------------------------------------------------------------
 
     def _is_room_for_all(self, holders: Mapping[str | None, None], slots: int) -> bool:
@@ -185,9 +229,14 @@ class AdapterTurns:
                 self._held[adapter] = is_kept and is_waiting
                 if not is_waiting:
                     self._due[adapter] -= self._turn // LOOKS_UNUSED_PER_TURN
-            elif adapter in self._giving or not (is_kept and is_waiting):
+                continue
+            if adapter in self._declined:
+                self._due[adapter] -= self._turn // LOOKS_DECLINED_PER_TURN
+            is_over = adapter in self._declined and self._received[adapter] >= self._due[adapter]
+            if is_over or adapter in self._giving or not (is_kept and is_waiting):
                 left.append(adapter)
                 self._leave(adapter)
+        self._declined.clear()
         for adapter in holders:
             if adapter not in self._held:
                 self._enter(adapter)
@@ -296,7 +345,7 @@ class AdapterTurns:
         self.is_contended = False
         self.awaited = ()
         self._slots, self._level = _UNLIMITED, 0
-        for part in (self._held, self._giving, self._runs, self._due):
+        for part in (self._held, self._giving, self._runs, self._due, self._declined):
             part.clear()
         for received in (self._received, self._of_client):
             received.clear()

@@ -35,6 +35,7 @@ class Settings:
     max_clients: int | None = None
     adapter_turn: int | None = None
     lora_clients: bool | None = None
+    audit: bool | None = None
 
     @property
     def names_adapters(self) -> bool:
@@ -142,4 +143,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "max_clients": _whole,
     "adapter_turn": _turn,
     "lora_clients": _switch,
+    "audit": _switch,
 }

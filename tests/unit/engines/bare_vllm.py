@@ -78,6 +78,7 @@ def make_scheduler(
     run_ahead: bool = False,
     window: int = 0,
     max_model_len: int | None = None,
+    kv_transfer: Any = None,
     **fairlead: object,
 ) -> Any:
     """A scheduler over `blocks` blocks of 16 tokens; `fairlead` is what the operator sets.
@@ -98,6 +99,7 @@ def make_scheduler(
             is_encoder_decoder=False,
         ),
         device_config=DeviceConfig("cpu"),
+        kv_transfer_config=kv_transfer,
         additional_config={"fairlead": fairlead} if fairlead else {},
     )
     config.scheduler_config.async_scheduling = run_ahead

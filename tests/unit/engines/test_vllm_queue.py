@@ -55,8 +55,11 @@ class Engine:
             one.status = RequestStatus.WAITING
         return one.status == RequestStatus.WAITING
 
-    def offered_first(self):
+    def holding(self):
         return ()
+
+    def goes_on(self, one):
+        return False
 
     def prompt_units(self, one):
         return ()
@@ -68,7 +71,7 @@ class Engine:
         pass
 
     def dropped(self, ours):
-        self.queue.live.pop(ours.id)
+        self.queue.end(ours.id)
         self.core.cancel(ours)
 
     def step(self, load: dict[str, int] | None = None) -> list[str]:

@@ -50,17 +50,20 @@ class Aside:
             if not self._groups[group]:
                 del self._groups[group]
 
-    def take(self, is_barred: Callable[[str | None], bool]) -> list[Any]:
+    def take(
+        self, is_barred: Callable[[str | None], bool], *, lacks_slot: Callable[[str | None], bool]
+    ) -> list[Any]:
         """Those to try again in this step, of no adapter barred now; their groups come last in the next.
 
-        O(RETRIES_PER_STEP).
+        Fewer of an adapter that lacks a slot, as one speaks for all. O(RETRIES_PER_STEP).
         """
         taken: list[Any] = []
         for group in list(islice(self._groups, RETRIES_PER_STEP)):
-            if is_barred(group[0].adapter):  # they would only be put aside again
+            adapter, limit = group[0].adapter, RETRIES_PER_STEP
+            if is_barred(adapter):  # they would only be put aside again
                 limit = 0
-            else:
-                limit = RETRIES_PER_STEP if group[0].adapter is None else RETRIES_PER_ADAPTER
+            elif adapter is not None and lacks_slot(adapter):
+                limit = RETRIES_PER_ADAPTER
             taken += self._take(group, min(limit, RETRIES_PER_STEP - len(taken)))
             if len(taken) == RETRIES_PER_STEP:
                 break

@@ -13,6 +13,9 @@ SKIPS_PER_LOOK = 64
 # Requests put aside unasked in one look, as their LoRA adapter found no slot in it; that is cheaper.
 PARKED_PER_LOOK = 256
 
+# vLLM's own methods that make a blocked request ready; 0.15 has none, and does so when it is offered one.
+PROMOTIONS = ("_handle_blocked_waiting_request", "_try_promote_blocked_waiting_request")
+
 
 class Host(Protocol):
     """What the queue asks of the vLLM scheduler it stands in, and tells it."""
@@ -35,8 +38,12 @@ class Host(Protocol):
         """How many LoRA adapters may run at a time, and who runs with one. O(running)."""
         ...
 
-    def offered_first(self) -> Iterable[Any]:
-        """Requests with a LoRA adapter that vLLM offers before it asks the queue. O(those)."""
+    def holding(self) -> Iterable[Any]:
+        """Requests with a LoRA adapter that vLLM itself queues, and offers before it asks the queue."""
+        ...
+
+    def goes_on(self, request: Any) -> bool:
+        """Whether vLLM removes a streaming session that it has only just queued for its next turn."""
         ...
 
     def arrived(self, request: Request) -> None:

@@ -61,11 +61,16 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._proposal: Any = None
         self._popped: Any = None
         self._skipped: set[RequestId] = set()  # popped, to be put back at the end of the step
-        self._paid: set[RequestId] = set()  # charged before it ran
+        # Requests with an adapter that vLLM keeps in a queue of its own, from the begin of a step on.
+        self._holding: dict[RequestId, Any] = {}
         self._is_open = False  # whether this step's look has begun
         self._skips = self._parked = 0
         self._is_cut = False
         self._slotless: set[str | None] = set()  # adapters that found no slot in this look
+        self._slots = 0  # for LoRA adapters; 0: without limit
+        self._adapters: set[str | None] | None = (
+            None  # of the running requests; None: not asked yet
+        )
         self.cut_looks = 0  # looks that ended at one of the limits above
 
     # -- what the scheduler around it says ------------------------------------------------------
@@ -79,14 +84,16 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._skips = self._parked = 0
         self._is_cut = False
         self._slotless.clear()
-        for request in self._host.offered_first():  # vLLM takes those, if there is a LoRA slot
-            self._finds_no_slot(request)
+        self._adapters = None
+        self._holding = {one.request_id: one for one in self._host.holding()}
 
     def end_step(self, scheduled: Mapping[RequestId, int]) -> None:
         """The step is planned; what it scheduled is already in `num_computed_tokens`."""
         if self._popped is not None:
             self._settle(scheduled.get(self._popped.request_id, 0))
         assert not self._skipped, self._skipped
+        for name, request in list(self._holding.items()):
+            self._review(name, request)
         self._blocks.catch_up()
 
     # -- what vLLM asks -------------------------------------------------------------------------
@@ -111,7 +118,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def pop_request(self) -> Any:
         """It leaves the queue, for the batch or to be skipped: `_settle` will see which."""
         request = self.peek_request()
-        del (self._loaded if request.request_id in self._paid else self._ready)[request.request_id]
+        name = request.request_id
+        del (self._loaded if self._is_paid(name) else self._ready)[name]
         self._popped, self._proposal = request, None
         return request
 
@@ -134,7 +142,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 return None
             request = self._ready[chosen.id]
             adapter = adapter_of(request)
-            if not (adapter in self._slotless or self._is_barred(adapter)):
+            # 0.15 sees that a request is no longer blocked only when it is offered that request.
+            is_blocked = request.status not in _READY
+            if is_blocked or not (adapter in self._slotless or self._is_barred(adapter)):
                 return request
             self._parked += 1
             del self._ready[chosen.id]
@@ -147,9 +157,12 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _open(self) -> None:
         """Begin this step's look, with what became ready since the last one."""
         self._is_open = True
+        for name, request in list(self._holding.items()):
+            if self._review(name, request):  # vLLM offers all of these first
+                self._was_skipped(request)
         if self._turns.is_due:
             self._take_turns()
-        for request in self._aside.take(self._is_barred):
+        for request in self._aside.take(self._is_barred, lacks_slot=self._lacks_slot):
             self._release(request)
         for waiting in (self._loading, self._blocked):
             for request in list(islice(waiting.values(), POLLS_PER_STEP)):
@@ -172,9 +185,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _release(self, request: Any) -> None:
         name = request.request_id
-        self._wants(request)
-        if name in self._paid:
+        if self._is_paid(name):
             self._loaded[name] = request
+            self._wants(request)
             return
         self._ready[name] = request
         ours = self.live[name]
@@ -184,6 +197,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._core.cancel(ours)
             self.live[name] = replace(ours, client=OTHER)
             self._core.add(self.live[name])
+        self._wants(request)
 
     def _settle(self, scheduled_len: int = 0) -> None:
         """Find out what became of the last pop. `scheduled_len` tokens already count as computed."""
@@ -197,34 +211,54 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             for more in self._aside.take_like(Taker(request.client, adapter_of(popped))):
                 self._release(more)
         computed_len = popped.num_computed_tokens - scheduled_len
-        if popped.request_id in self._paid:
+        comes_back = not is_running and (self._keeps_loading or not is_loading)
+        if self._is_paid(request.id):
             extend_len = popped.num_tokens - computed_len
-            if is_running or (is_loading and not self._keeps_loading):
-                self._paid.remove(popped.request_id)
-            else:
-                self._skipped.add(popped.request_id)
         elif is_running or is_loading:
             extend_len = self._admit(request, popped, computed_len=computed_len)
-            if is_loading and self._keeps_loading:
-                self._paid.add(popped.request_id)
-                self._skipped.add(popped.request_id)
         else:
             self._core.hold(request)
             self._skips += 1
-            self._skipped.add(popped.request_id)
+        if comes_back:
+            self._skipped.add(request.id)
         if is_running and (adapter := adapter_of(popped)):
+            if self._adapters is not None:
+                self._adapters.add(adapter)
             self._turns.admitted(request.id, Taker(request.client, adapter), extend_len)
         elif not is_running:
-            self._finds_no_slot(popped)
+            self._was_skipped(popped)
 
-    def _finds_no_slot(self, request: Any) -> None:
-        """Most likely; if it was something else, some of its like come late by a step."""
+    def _was_skipped(self, request: Any) -> None:
+        """vLLM did not admit it; whether for want of a LoRA slot the running requests tell. O(1)."""
         if request.status not in _READY:  # none is kept for it while it loads
             self._turns.leaves(request.request_id)
         elif adapter := adapter_of(request):
-            self._slotless.add(adapter)
             self._wants(request)
-            self._turns.contend()
+            if self._lacks_slot(adapter):
+                self._slotless.add(adapter)
+                self._turns.contend()
+            else:
+                self._turns.declined(adapter)
+
+    def _lacks_slot(self, adapter: str | None) -> bool:
+        """Whether all LoRA slots are other adapters'. O(running) the first time in a step."""
+        if self._adapters is None:
+            self._slots, running = self._host.adapters()
+            self._adapters = {taker.adapter for taker in running.values()}
+        return adapter not in self._adapters and 0 < self._slots <= len(self._adapters)
+
+    def _review(self, name: RequestId, request: Any) -> bool:
+        """Whether what vLLM held itself as the step began still waits; it may have run since. O(1)."""
+        if request.status is not _RUNNING:
+            self._wants(request)
+            return True
+        del self._holding[name]
+        self._turns.admitted(name, Taker(self.live[name].client, adapter_of(request)), 0)
+        return False
+
+    def _is_paid(self, name: RequestId) -> bool:
+        """Whether a request that waits was charged before: it loads KV, or is a streaming session."""
+        return self._core.state(self.live[name]) is State.RUNNING
 
     def _wants(self, request: Any) -> None:
         """If it waits for nothing else, it waits for a LoRA slot if it needs one."""
@@ -254,15 +288,27 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._proposal = None
         name = request.request_id
         is_ready = request.status in _READY
-        if name in self.live:
-            self._paid.add(name)
+        if name in self.live and self._is_paid(name):
             (self._loaded if is_ready else self._loading)[name] = request
+        elif name in self.live:
+            self._pause_preempted(request)
         else:
             ours = self._arrive(request)
             (self._ready if is_ready else self._blocked)[name] = request
             if not is_ready:
                 self._core.hold(ours)
-        self._wants(request)
+        if name not in self._blocked:
+            self._wants(request)
+
+    def _pause_preempted(self, request: Any) -> None:
+        """A session was preempted, and an output still in flight ended its turn: it waits for the next."""
+        ours = self.live[request.request_id]
+        self._ready.pop(ours.id, None)
+        self._aside.remove(ours.id)
+        self._turns.leaves(ours.id)
+        if self._core.state(ours) is not State.HELD:
+            self._core.hold(ours)
+        self._blocked[ours.id] = request
 
     def _arrive(self, request: Any) -> Request:
         """Make it ours and the core's. An exception here would end the engine: OTHER always has a place."""
@@ -298,16 +344,17 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._ready[name] = request
         else:
             # Its remote KV did not arrive: it lost its blocks, not what it has paid.
-            self._paid.add(name)
             self._loaded[name] = request
         self._wants(request)
 
     def _set_aside(self, request: Any) -> None:
         name = request.request_id
-        if request.status in _READY and name not in self._paid:
+        if self._is_paid(name):
+            self._loading[name] = request
+        elif request.status in _READY:
             self._aside.add(self.live[name].client, request)
         else:
-            (self._loading if name in self._paid else self._blocked)[name] = request
+            self._blocked[name] = request
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
         """The step's skipped requests come back together."""
@@ -318,12 +365,14 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         """It is gone; vLLM also says so of requests that wait elsewhere."""
         self._settle()
         self._proposal = None
+        if self._host.goes_on(request):
+            return
         name = request.request_id
         for part in self._parts():
             part.pop(name, None)
         self._aside.remove(name)
-        self._turns.leaves(name)
-        self._paid.discard(name)
+        self._holding.pop(name, None)
+        self._turns.ended(name)
         if ours := self.live.get(name):
             self._host.dropped(ours)
 
@@ -332,10 +381,25 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         for request in list(requests):
             self.remove_request(request)
 
+    def end(self, name: RequestId) -> Request | None:
+        """Remove the record of a request that vLLM has ended, wherever it was then. O(1).
+
+        The only end of a record: of a running request the queue sees nothing else.
+        """
+        self._holding.pop(name, None)
+        self._turns.ended(name)
+        return self.live.pop(name, None)
+
     # -- counting -------------------------------------------------------------------------------
 
     def _parts(self) -> tuple[dict[RequestId, Any], ...]:
         return (self._loaded, self._ready, self._blocked, self._loading)
+
+    def containers(self) -> dict[str, list[Any]]:
+        """What waits here, by container; for audits. O(waiting)."""
+        names = ("loaded", "ready", "blocked", "loading")
+        parts = zip(names, map(dict.values, self._parts()), strict=True)
+        return {"aside": list(self._aside), **{name: list(part) for name, part in parts}}
 
     def __len__(self) -> int:
         return sum(map(len, self._parts())) + len(self._aside)

@@ -34,7 +34,9 @@ from fairlead.engines.adapter_turns import Taker
 from fairlead.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
 from fairlead.engines.vllm.aside import adapter_of
+from fairlead.engines.vllm.audit import audit
 from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
+from fairlead.engines.vllm.host import PROMOTIONS
 from fairlead.engines.vllm.queue import FairQueue
 from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
@@ -104,6 +106,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         # Where all are owed alike the newest request goes, which is what stock vLLM does.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._ending: dict[RequestId, Request] | None = None
+        self._is_aborting = False
+        self._is_audited = bool(settings.audit)
         logger.info("fairlead: %s; %s", settings, self._group.said)
         self._check_size()
 
@@ -134,6 +138,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             order_victims(self, self._fair, self._queue)
         output = super().schedule(*args, **kwargs)
         self._queue.end_step(output.num_scheduled_tokens)
+        self._audit()
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -148,6 +153,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         for request in ending.values():
             self.dropped(request)
         self._metrics.flush(is_idle=not self._queue.live)
+        self._audit()
         return outputs
 
     def _charge(self, answers: Iterable[Any]) -> None:
@@ -172,7 +178,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                 name = output.request_id
                 if output.finish_reason is not None and name not in ending and self._is_over(name):
                     # Else it is streaming input, whose next turn may come.
-                    if request := self._queue.live.pop(name, None):
+                    if request := self._queue.end(name):
                         self._fair.finish(request)
 
     def finish_requests(self, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
@@ -182,12 +188,17 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         else:
             names = [request_ids] if isinstance(request_ids, str) else list(request_ids)
             request_ids = names
-        finished = super().finish_requests(request_ids, *args, **kwargs)
+        self._is_aborting = True
+        try:
+            finished = super().finish_requests(request_ids, *args, **kwargs)
+        finally:
+            self._is_aborting = False
         for name in names:
             if (request := self._queue.live.get(name)) and self._is_over(name):
                 self.dropped(request)
         if self._ending is None:
             self._metrics.flush(is_idle=not self._queue.live)
+            self._audit()
         return finished
 
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
@@ -216,7 +227,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def promote(self, request: Any) -> bool:
         """Ask vLLM's own promotion; 0.15 has none, and looks again when it is offered the request."""
-        for name in ("_handle_blocked_waiting_request", "_try_promote_blocked_waiting_request"):
+        for name in PROMOTIONS:
             if method := getattr(self, name, None):
                 return bool(method(request))
         return True
@@ -235,14 +246,18 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         }
         return self.lora_config.max_loras if self.lora_config else 0, running
 
-    def offered_first(self) -> list[Any]:
-        """0.32 keeps those that hold blocks to itself: their KV came, but perhaps they found no slot."""
+    def holding(self) -> list[Any]:
+        """0.32 has a queue of its own for what holds blocks: loading, loaded, or streaming. O(those)."""
         if not self.lora_config or not self._counts_paused:
             return []
         known = self._queue.live
         return [
             one for one in self.kv_holding_waiting if one.lora_request and one.request_id in known
         ]
+
+    def goes_on(self, request: Any) -> bool:
+        """A session whose turn ended after it was preempted: vLLM would lose it with those that ended."""
+        return self._ending is not None and not self._is_aborting and not request.is_finished()
 
     def arrived(self, request: Request) -> None:
         """Count it as waiting: its client may get nothing for long."""
@@ -258,9 +273,13 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         """It was aborted. While outputs are being handled, only after its last one is charged."""
         if self._ending is not None:
             self._ending[request.id] = request
-        elif self._queue.live.pop(request.id, None):
+        elif self._queue.end(request.id):
             self._fair.cancel(request)
             self._metrics.touch(request.client)
+
+    def _audit(self) -> None:
+        if self._is_audited:
+            audit(self, core=self._fair, queue=self._queue, turns=self._turns)
 
     def _is_over(self, name: RequestId) -> bool:
         known = self.requests.get(name)
