@@ -96,6 +96,19 @@ def test_where_nothing_may_wait_one_too_many_is_refused_and_no_other():
     assert ask(world, "c").state is State.WAITING
 
 
+def test_where_nothing_may_wait_a_request_without_room_is_refused_and_leaves_no_trace():
+    world = World(1, rules=QueueRules(queue_size=0, window=1))
+    first = ask(world, "a")
+    charged = world.dispatcher.router.outstanding("w0")
+    for _ in range(3):
+        with pytest.raises(QueueFull, match="no engine has room, and nothing may wait"):
+            ask(world, "b")
+        world.check()
+
+    assert world.dispatcher.router.outstanding("w0") == charged
+    assert first.state is State.WAITING
+
+
 def test_a_limit_that_is_raised_or_lifted_sends_what_waits_for_it():
     world = limited(8, 8, max_sent=1)
     for _ in range(6):

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import Any, get_args
+from typing import Any
 
 from fairlead.cli.values import count
 from fairlead.errors import ConfigError
@@ -95,7 +95,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     engines.add_argument(
         "--router",
         dest="policy",
-        choices=get_args(settings.PolicyName),
+        metavar="NAME",
         default=argparse.SUPPRESS,
         help="same as --policy",
     )

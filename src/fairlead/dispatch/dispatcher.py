@@ -107,6 +107,7 @@ class Dispatcher:
         self.queueing.place(ticket, candidates)
         if ticket.state is State.QUEUED and not self.queueing.rules.queue_size:
             self.queueing.leave(ticket)
+            self._tell()
             raise QueueFull("no engine has room, and nothing may wait")
         self.ledger.begin(request.client)
         self._tell(ticket)

@@ -45,8 +45,10 @@ class Shared:
     def _with_pinned(waiting: tuple[ClientId, ...], worker: Worker) -> tuple[ClientId, ...]:
         """These clients, and who waits for this engine only."""
         assert worker.queue is not None, "only engines whose requests wait here are told of"
-        clients = chain(waiting, worker.queue.waiting.pinned_clients())
-        return tuple(islice(dict.fromkeys(clients), MAX_TOLD))
+        pinned = tuple(worker.queue.waiting.pinned_clients())
+        if not pinned:
+            return waiting
+        return tuple(islice(dict.fromkeys(chain(waiting, pinned)), MAX_TOLD))
 
     def quantum_of(self) -> QuantumOf:
         """Q_i in units, the same for every engine; there is one that is shared."""

@@ -130,6 +130,10 @@ class Control:
         url, model = _url_of(document), document.get("model")
         if model is not None and (not isinstance(model, str) or not model):
             raise BadRequest("model must be a string", param="model")
+        try:
+            self._workers.check((url,))
+        except ConfigError as error:
+            raise BadRequest(str(error), param="url") from None
         added = self._workers.add(url, model=model)
         return _json(201 if added else 200, self._one(url))
 

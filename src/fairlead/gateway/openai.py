@@ -5,6 +5,7 @@ the caller sent the same field is the body written anew.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ Buffer = bytes | bytearray | memoryview
 _MAX_MODEL_LEN = 256
 # OpenAI's limit on the answers to one prompt; an engine that allows more will say so.
 _MAX_CHOICES = 128
+# A whole number as a text; longer ones no engine takes.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}(\.0{0,18})?")
 # Parts a prompt in the index; cannot occur in a model's name or a role as the engines accept them.
 _SEPARATOR = "\0"
 # What json.dumps writes is ASCII, so that no lone surrogate can make it fail.
@@ -229,9 +232,22 @@ def _asks_usage(document: dict[str, Any]) -> bool:
     return options.get("include_usage") not in (None, False)
 
 
+def _whole(value: object) -> int | None:
+    """The whole number that engines take `value` for, as pydantic does: 5, 5.0, "5"; None for none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value.partition(".")[0])
+    return None
+
+
 def _choices(value: object) -> int:
     """`n`, where it is a number that an engine can serve."""
-    return min(max(1, value), _MAX_CHOICES) if isinstance(value, int) else 1
+    return min(max(1, _whole(value) or 1), _MAX_CHOICES)
 
 
 def _max_tokens(document: dict[str, Any], surface: Surface) -> int:
@@ -239,7 +255,8 @@ def _max_tokens(document: dict[str, Any], surface: Surface) -> int:
         value = document.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        number = _whole(value)
+        if number is None or number < 0:
             raise _wrong(name, "a whole number, 0 or more")
-        return max(1, value)
+        return max(1, number)
     return surface.default_limit

@@ -27,6 +27,7 @@ from fairlead.gateway.intake import Intake
 from fairlead.gateway.listeners import Listeners
 from fairlead.gateway.loads import Loads
 from fairlead.gateway.marks import Marks
+from fairlead.gateway.own_address import is_own
 from fairlead.gateway.parts import make_identity, make_router, make_store, queue_rules
 from fairlead.gateway.reload import changed_while_running
 from fairlead.gateway.repeated import KnownHeads
@@ -59,10 +60,13 @@ class Gateway:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
+        self._connections = Connections(
+            limit=self._places, address_limit=lambda: self.settings.max_address_connections
+        )
         self.descriptors = Descriptors(
             descriptors.limit(),
             callers=lambda: self._connections.total,
-            close_one=lambda: self._connections.close_one(),  # noqa: PLW0108 - made below
+            close_one=self._connections.close_one,
             close_idle=lambda: self._workers.close_idle(),  # noqa: PLW0108 - made below
         )
         self.arrived = Arrived()
@@ -86,6 +90,7 @@ class Gateway:
             settings=settings,
             descriptors=self.descriptors,
             turns=self.turns,
+            is_own=lambda url: is_own(url, host=self.settings.host, port=self.port),
         )
         self._loads = Loads(
             dispatcher=self.dispatcher,
@@ -96,10 +101,6 @@ class Gateway:
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
         self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
-        self._connections = Connections(
-            limit=self._places,
-            address_limit=lambda: self.settings.max_address_connections,
-        )
         self._make_surfaces(settings)
         self._exchanges: dict[Ticket, Exchange] = {}
         self._intake = self._make_intake(settings)
@@ -223,7 +224,9 @@ class Gateway:
     def add_worker(self, url: str) -> None:
         """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
         try:
-            self._workers.add(parse_worker_url(url))
+            parsed = parse_worker_url(url)
+            self._workers.check((parsed,))
+            self._workers.add(parsed)
         except ValueError as error:
             raise ConfigError(f"worker {url}: {error}") from None
 

@@ -6,12 +6,13 @@ it drains or its circuit breaker is open (it keeps its cache, and what it has be
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket, Worker
+from fairlead.errors import ConfigError
 from fairlead.gateway.breaker import CircuitBreaker, Phase
 from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.observing import Observing
@@ -58,7 +59,9 @@ class Workers:
         settings: GatewaySettings,
         descriptors: Descriptors | None = None,
         turns: Turns | None = None,
+        is_own: Callable[[WorkerId], bool] = lambda _: False,
     ) -> None:
+        self._is_own = is_own
         self._descriptors = descriptors
         self._turns = turns or Turns()
         self._dispatcher = dispatcher
@@ -99,8 +102,11 @@ class Workers:
                 watch.engine.breaker = CircuitBreaker(settings.breaker_rules())
         self._settle()
 
-    def check(self, urls: Iterable[WorkerId]) -> None:
+    def check(self, urls: Collection[WorkerId]) -> None:
         """Whether engines at `urls` can be added. Raises ConfigError."""
+        for url in urls:
+            if self._is_own(url):
+                raise ConfigError(f"worker {url}: is this gateway's own address")
         if any(url.startswith("https:") for url in urls):
             self._trusting()
 

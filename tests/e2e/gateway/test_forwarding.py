@@ -195,6 +195,18 @@ def test_a_caller_that_would_rather_speak_http_2_is_answered_over_http_1_1() -> 
     play(story, good)
 
 
+def test_cookies_go_no_further() -> None:
+    """They are a session with who is in front, and nothing that an engine's log should have."""
+
+    async def story(world: World) -> None:
+        await world.ask(cookie="session=secret", x_mine="kept")
+        head = world.received()[0].head.lower()
+        assert "cookie" not in head and "secret" not in head
+        assert "x-mine: kept" in head
+
+    play(story, good)
+
+
 def test_small_packets_are_not_held_back() -> None:
     """Nagle's algorithm with delayed acknowledgements costs 40 ms a token."""
 

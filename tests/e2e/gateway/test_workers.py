@@ -7,7 +7,10 @@ from collections.abc import Iterable
 import jsonschema
 import pytest
 
+from fairlead.errors import ConfigError
 from fairlead.gateway.control import PATHS
+from fairlead.gateway.server import Gateway
+from fairlead.gateway.settings import GatewaySettings
 from tests.e2e.gateway.operators import operate
 from tests.e2e.gateway.scripts import (
     Received,
@@ -113,6 +116,9 @@ def test_an_engine_that_drains_can_be_had_back() -> None:
     [
         ("POST", "/workers", {"url": "engine:8000"}, 400, "url"),
         ("POST", "/workers", {"url": 5}, 400, "url"),
+        ("POST", "/workers", {"url": "http://e :1"}, 400, "url"),
+        ("POST", "/workers", {"url": "http://e:1/a b"}, 400, "url"),
+        ("POST", "/workers", {"url": "http://e:1/\t"}, 400, "url"),
         ("POST", "/workers", {"url": "http://e:1", "weight": 2}, 400, "weight"),
         ("POST", "/workers", {"url": "http://e:1", "model": ""}, 400, "model"),
         ("POST", "/workers", ["http://e:1"], 400, None),
@@ -131,6 +137,26 @@ def test_what_an_operator_gets_wrong_is_named(
         assert list(await states(world)) == [world.engines[0].url]
 
     play(story, good)
+
+
+def test_the_gateway_is_no_engine_of_its_own() -> None:
+    """It would ask itself, and that again, until nothing is left."""
+
+    async def story(world: World) -> None:
+        for name in ("127.0.0.1", "localhost"):
+            url = f"http://{name}:{world.gateway.port}"
+            reply = await operate(world, "POST", "/workers", {"url": url})
+            assert (reply.status, reply.error()["param"]) == (400, "url")
+            assert "this gateway's own address" in reply.error()["message"]
+            with pytest.raises(ConfigError, match="this gateway's own address"):
+                world.gateway.apply(
+                    world.gateway.settings.model_copy(update={"worker_urls": (url,)})
+                )
+        assert list(await states(world)) == [world.engines[0].url]
+
+    play(story, good)
+    with pytest.raises(ConfigError, match="this gateway's own address"):
+        Gateway(GatewaySettings(port=8123, worker_urls=("http://localhost:8123",)))
 
 
 def test_other_methods_are_refused_with_those_there_are() -> None:

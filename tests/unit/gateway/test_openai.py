@@ -2,6 +2,7 @@
 
 import orjson
 import pytest
+from pydantic import BaseModel
 
 from fairlead.errors import BadRequest, NotFound, QueueFull
 from fairlead.gateway.openai import answer_text, read_call
@@ -100,6 +101,19 @@ def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
     assert call.max_tokens == 16
 
 
+@pytest.mark.parametrize("limit", [5, 5.0, "5", " 5 ", "+5", "5.00"])
+def test_a_whole_number_is_read_as_the_engines_read_it(limit: object) -> None:
+    """They take all of these for 5, and the choices of an answer alike."""
+
+    class Lax(BaseModel):
+        max_tokens: int
+
+    call = read_call(chat(max_tokens=limit, n=limit), CHAT)
+
+    assert Lax.model_validate({"max_tokens": limit}).max_tokens == call.max_tokens == 5
+    assert call.answers == 5
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -124,6 +138,10 @@ def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
         (chat(max_tokens="many"), "max_tokens"),
         (chat(max_tokens=-1), "max_tokens"),
         (chat(max_tokens=True), "max_tokens"),
+        (chat(max_tokens=5.5), "max_tokens"),
+        (chat(max_tokens="-1"), "max_tokens"),
+        (chat(max_tokens="5e3"), "max_tokens"),
+        (chat(max_tokens="9" * 5000), "max_tokens"),
         (chat(max_completion_tokens=1.5), "max_completion_tokens"),
         (chat(user=1), "user"),
         (

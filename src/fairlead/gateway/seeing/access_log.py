@@ -4,8 +4,10 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from fcntl import LOCK_EX, LOCK_UN, flock
 from typing import NamedTuple
 
 import orjson
@@ -78,6 +80,7 @@ class AccessLog:
         self._ids = id_patterns(id_headers)
         self._path = path
         self._lock = threading.Lock()  # between the thread that writes and `reopen`
+        self._torn = False  # what was written last ends within a line
         self._file = self._open()
         self.outbox: Outbox[Entry] = Outbox(self._write)
 
@@ -117,6 +120,7 @@ class AccessLog:
         fresh = self._open()
         with self._lock:
             self._file, old = fresh, self._file
+            self._torn = False
         _close(old)
 
     async def close(self) -> None:
@@ -133,10 +137,44 @@ class AccessLog:
             raise ConfigError(f"--access-log: {in_words(error)}") from None
 
     def _write(self, entries: list[Entry]) -> None:
-        data = memoryview(b"".join(entry.written(self._ids) for entry in entries))
-        with self._lock:
-            while data:
-                data = data[os.write(self._file, data) :]
+        """Write whole lines or nothing of them; what a full disk has begun is taken back."""
+        lines = b"".join(entry.written(self._ids) for entry in entries)
+        written = 0
+        with self._lock, _locked(self._file):
+            data = b"\n" + lines if self._torn else lines
+            try:
+                while written < len(data):
+                    written += os.write(self._file, memoryview(data)[written:])
+            except OSError:
+                begun = written - (data.rfind(b"\n", 0, written) + 1)
+                if written:
+                    self._torn = begun > 0 and not _cut(self._file, begun)
+                raise
+            self._torn = False
+
+
+@contextmanager
+def _locked(file: int) -> Iterator[None]:
+    """Meanwhile no other process of this gateway writes to the same file, where it can be locked."""
+    with suppress(OSError):
+        flock(file, LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            flock(file, LOCK_UN)
+
+
+def _cut(file: int, length: int) -> bool:
+    """Take back the last `length` bytes that were written; whether that was possible."""
+    try:
+        end = os.fstat(file).st_size
+        if file == sys.stdout.fileno() or os.lseek(file, 0, os.SEEK_CUR) != end:
+            return False
+        os.ftruncate(file, end - length)
+    except OSError:  # a pipe, which ends at no place
+        return False
+    return True
 
 
 def _rounded(seconds: float | None) -> float | None:

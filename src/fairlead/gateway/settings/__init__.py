@@ -5,7 +5,6 @@ settings file (YAML, the same names), else from its default. Whatever is wrong i
 the source, the setting and what was expected. A new setting is one line in the group it belongs to.
 """
 
-from fairlead.gateway.settings.policies import PolicyName
 from fairlead.gateway.settings.queueing import Waiting
 from fairlead.gateway.settings.reading import read_config
 from fairlead.gateway.settings.sources import (
@@ -22,7 +21,7 @@ from fairlead.gateway.settings.values import parse_worker_url
 from fairlead.gateway.settings.whole import LIVE, GatewaySettings
 
 __all__ = [
-    "LIVE", "PREFIX", "WORKER_KEY_VARIABLE", "GatewaySettings", "PolicyName", "Sources", "Waiting",
+    "LIVE", "PREFIX", "WORKER_KEY_VARIABLE", "GatewaySettings", "Sources", "Waiting",
     "add_arguments", "environment_without_settings", "files_of", "from_arguments", "make", "parse_worker_url",
     "read_config",
 ]  # fmt: skip

@@ -27,6 +27,9 @@ _FILE_WORDS = {
     "dynamic_config_yaml": "the same, as another gateway calls it; wins over --config",
 }
 
+# What pydantic says in Python's words.
+_IN_WORDS = {"tuple_type": "expected a list", "path_type": "expected a path"}
+
 _FIELDS = GatewaySettings.model_fields
 _OTHER_NAMES = {other: name for name, field in _FIELDS.items() for other in declared(field, "also")}
 
@@ -102,7 +105,7 @@ def make(
         source = (places or {}).get(name) or (f"{where}: {_dashed(name)}" if name else where)
         if fault["type"] == "extra_forbidden":
             raise ConfigError(f"{source}: no such setting{_nearest(name, _FIELDS)}") from None
-        message = fault["msg"].removeprefix("Value error, ")
+        message = _IN_WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "literal_error":  # a choice is no secret
             message += f", got {fault['input']!r}"
         raise ConfigError(f"{source}: {message[0].lower()}{message[1:]}") from None

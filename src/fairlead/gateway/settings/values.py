@@ -19,12 +19,15 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 def parse_worker_url(value: object) -> str:
     """`http://host:port`, perhaps with a path under which the engine is found."""
     text = str(value).rstrip("/")
+    if " " in text or not text.isprintable():  # urlsplit would drop some of them in silence
+        raise ValueError("expected http://HOST:PORT without a blank")
     parts = urlsplit(text)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("expected http://HOST:PORT")
     if parts.username or parts.password:
         raise ValueError("expected no user or password in the URL")
-    _ = parts.port  # raises ValueError by itself
+    if parts.port == 0:  # `port` raises ValueError by itself
+        raise ValueError("expected a port above 0")
     return text
 
 
