@@ -15,9 +15,13 @@ from fairlead.gateway.repeated import Remembered, RepeatedHead
 from fairlead.gateway.turns import Reads, Turns
 
 # Headers that belong to one connection (RFC 9110, 7.6.1), or that the framing to the caller replaces.
+# Those that `connection` names do, too.
 _DROPPED = frozenset(
     (b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"upgrade", b"trailer")
 )
+_USUAL_CONNECTION = (b"keep-alive", b"close")
+# Answers without a body, whatever their headers say (RFC 9110, 15.3.5 and 15.4.5).
+BODILESS = frozenset((204, 304))
 # Bytes before the head of an answer is complete, with all that are only a 100 Continue: far more than
 # any engine has to say there.
 _MAX_HEAD = 256 << 10
@@ -47,13 +51,14 @@ class Listener(Protocol):
 class Head:
     """Status line and headers of an answer; many answers may share one."""
 
-    __slots__ = ("content_type", "framed", "keep_alive", "lines", "opening", "status")
+    __slots__ = ("content_type", "dated", "framed", "keep_alive", "lines", "opening", "status")
 
     def __init__(self) -> None:
         self.status = 0
         self.lines: list[bytes] = []  # as they came, those of the connection left out
         self.opening = b""  # both as a caller gets them, once one has
         self.content_type = b""
+        self.dated = False  # says when it was made
         self.framed = False  # says where its body ends
         self.keep_alive = False
 
@@ -81,6 +86,7 @@ class AnswerReader(asyncio.Protocol):
         self._heard = self._has_head = self._told_head = self._complete = False
         self._broken = False  # the parser takes it for HTTP, and yet it is no answer to one request
         self._head_len = 0
+        self._of_connection = b""  # what its Connection headers list, where that is unusual
 
     def abort(self) -> None:
         """Close, and tell nobody."""
@@ -216,15 +222,29 @@ class AnswerReader(asyncio.Protocol):
         elif lowered in _DROPPED:
             if lowered in {b"content-length", b"transfer-encoding"}:
                 self._head.framed = True
+            elif lowered == b"connection" and value.lower() not in _USUAL_CONNECTION:
+                self._of_connection += b"," + value.lower()
             return
+        elif lowered == b"date":
+            self._head.dated = True
         self._head.lines.append(name + b": " + value + b"\r\n")
 
     def on_headers_complete(self) -> None:
         self._head.status = self._parser.get_status_code()
         self._broken |= self._head.status < _FIRST_STATUS
         self._head.keep_alive = self._parser.should_keep_alive()
+        if self._of_connection:
+            self._drop_of_connection()
         if self._head.status >= 200:
             self._has_head = True
+
+    def _drop_of_connection(self) -> None:
+        """What the engine says is of this connection goes no further."""
+        names = {name.strip(b" \t") for name in self._of_connection.split(b",")}
+        self._of_connection = b""
+        head = self._head
+        head.lines = [line for line in head.lines if line.partition(b":")[0].lower() not in names]
+        head.dated = head.dated and b"date" not in names
 
     def on_body(self, data: bytes) -> None:
         if self._has_head:  # or it belongs to a 1xx, which has none

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, GatewayFull, MethodNotAllowed
-from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.answer_reader import BODILESS, Head
 from fairlead.gateway.at_once import SHORT
 from fairlead.gateway.first_lines import REASONS, opening_of, without
 from fairlead.gateway.guarded import told
@@ -70,6 +70,7 @@ class Site(Protocol):
     arrived: Arrived
     known_heads: KnownHeads[RequestHead]
     turns: Turns
+    date: bytes  # the header line, a second old at most
 
     def opened(self, connection: "CallerConnection") -> bool:
         """A caller connected; False: it may only ask whether the gateway is well."""
@@ -187,7 +188,9 @@ class CallerConnection(asyncio.Protocol):
         if head is not None:
             self._streaming = True
             self._let_go()
-            framing = b"" if self._current.head.http10 else b"transfer-encoding: chunked\r\n"
+            framing = b"" if head.dated else self._site.date
+            if not self._current.head.http10:
+                framing += b"transfer-encoding: chunked\r\n"
             data = self._head(head.status, head.lines, framing) + data
         if self._transport is not None:
             self._transport.write(data)
@@ -205,13 +208,18 @@ class CallerConnection(asyncio.Protocol):
     def write_whole(self, head: Head, body: bytes, more: Sequence[bytes] = ()) -> None:
         """An answer in one piece: `body`, and after it `more`."""
         self._site.count(head.status)
-        close = b"" if self._current.keep_alive else b"connection: close\r\n"
+        last = b"" if self._current.keep_alive else b"connection: close\r\n"
+        if not head.dated:
+            last += self._site.date
         opening = head.opening or opening_of(head)
         echo = self._current.echo
         if echo:
             opening = without(opening, echo)
+        if not body and head.status in BODILESS:  # a length would be that of what they speak of
+            self._write(b"%b%b%b\r\n" % (opening, echo, last))
+            return
         length = len(body) + sum(map(len, more)) if more else len(body)
-        data = b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, length, echo, close, body)
+        data = b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, length, echo, last, body)
         self._write(data, more)
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
@@ -222,7 +230,9 @@ class CallerConnection(asyncio.Protocol):
         self, body: bytes, content_type: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()
     ) -> None:
         """The same of any type."""
-        framing = b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))
+        framing = b"%bcontent-type: %b\r\ncontent-length: %d\r\n" % (
+            self._site.date, content_type, len(body)
+        )  # fmt: skip
         if self._current.head.method == b"HEAD":
             body = b""
         self._write(self._head(status, lines, framing) + body)

@@ -1,5 +1,7 @@
 """How an answer to a caller begins: its first line, its headers, and none of them twice."""
 
+from email.utils import formatdate
+
 from fairlead.gateway.answer_reader import Head
 
 REASONS = {
@@ -10,6 +12,11 @@ REASONS = {
     500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable",
     504: b"Gateway Timeout",
 }  # fmt: skip
+
+
+def date_line() -> bytes:
+    """When an answer was made, for those that do not say so (RFC 9110, 6.6.1); once a second is enough."""
+    return b"date: %b\r\n" % formatdate(usegmt=True).encode()
 
 
 def opening_of(head: Head) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fairlead.errors import ConfigError, MethodNotAllowed, NotFound
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.connections import Connections
+from fairlead.gateway.first_lines import date_line
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.handshakes import Entrance, Lobby
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
@@ -94,6 +95,7 @@ class Listeners:
     def tick(self, now: float) -> None:
         """A second has passed: who asks for metrics has limits on time, too."""
         if self._page is not None:
+            self._page.date = date_line()
             for connection in list(self._page.connections):
                 guarded(connection.tick, now)
 
@@ -154,6 +156,7 @@ class MetricsPage:
         self.arrived = Arrived()
         self.known_heads: KnownHeads[RequestHead] = KnownHeads()
         self.turns = Turns()
+        self.date = date_line()
         self._metrics = metrics
         self.connections = Connections(limit=lambda: _MAX_SCRAPERS, setting="the port for metrics")
 

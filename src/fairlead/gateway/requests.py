@@ -19,6 +19,9 @@ from fairlead.gateway.surface import surface_of
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
 MAX_HEAD = 64 << 10
+# The size of a chunk and its line ends, at most: what is more is extensions or zeros, which all chunks of
+# a body have together as much of as a head.
+_CHUNK = 20
 # Requests a connection may send ahead of their answers; HTTP clients of today send none. Beyond it
 # the rest is not read, and the connection closes once these are answered (RFC 9112, 9.3.2).
 _MAX_AHEAD = 32
@@ -54,7 +57,7 @@ class RequestReader:
         self._heading: HeadReader | None = None  # of the head that comes
         self._again = False  # the head that comes is only the framing of one that has been read
         self._keeps_body = False
-        self._other_len = 0  # since the head began or the last chunk did, without bodies
+        self._other_len = 0  # since the head began or ended, without bodies and the sizes of chunks
         self._pieces: list[bytes | memoryview] = []
         self._gathered = bytearray()  # instead, of a body that is long or comes in many
         self._body_len = 0
@@ -92,7 +95,7 @@ class RequestReader:
         self._other_len += len(data)
         while data and not self.deaf:
             data = self._parse(data)
-        if self.receiving and self._other_len > MAX_HEAD:  # a head, or trailers
+        if self.receiving and self._other_len > MAX_HEAD:  # a head, extensions, or trailers
             self._refuse_head()
         if at_start and not self.deaf and self._begun == begun + 1 and self._heading is None:
             self._learn(whole)
@@ -283,7 +286,7 @@ class RequestReader:
             self.refuse(error)
 
     def on_chunk_header(self) -> None:
-        self._other_len = 0
+        self._other_len -= _CHUNK
 
     def on_body(self, body: bytes) -> None:
         length = len(body)

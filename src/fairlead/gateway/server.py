@@ -20,6 +20,7 @@ from fairlead.gateway.connections import TURNS, Connections
 from fairlead.gateway.control import PATHS, Control
 from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.first_lines import date_line
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Timer
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
@@ -74,6 +75,7 @@ class Gateway:
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
         self.turns = Turns()
+        self.date = date_line()
         self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
             router=make_router(settings, weights),
@@ -280,6 +282,7 @@ class Gateway:
             for connection in self._connections.at(turn):
                 guarded(connection.tick, now)
             if turn == 0:
+                self.date = date_line()
                 guarded(self._retries.budget.tick, now, self._intake.count)
                 guarded(self._workers.tick, now)
                 guarded(self._seeing.tick)

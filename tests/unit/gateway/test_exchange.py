@@ -225,6 +225,7 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         wire = exchange._connection._transport
         assert isinstance(wire, Wire)
         site = SimpleNamespace(
+            date=b"",
             max_payload_size=1000, arrived=Arrived(), known_heads=KnownHeads[RequestHead](),
             opened=lambda _: True, asked=lambda _: None, admit=lambda _: True, handle=lambda *_: exchange,
             closed=lambda _: None, turns=Turns(),

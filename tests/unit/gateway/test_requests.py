@@ -111,6 +111,28 @@ def test_neither_trailers_nor_chunk_extensions_are_without_end(
     assert [one.status for one in reader.ready] == [431]
 
 
+@pytest.mark.parametrize(
+    ("chunk", "passes"),
+    [
+        (b"1;" + b"e" * 1000 + b"\r\nx\r\n", False),
+        (b"1;a=b\r\nx\r\n", True),
+        (b"0" * 12 + b"1\r\nx\r\n", True),
+        (b"0" * 500 + b"1\r\nx\r\n", False),
+    ],
+    ids=["extensions", "one", "zeros", "many zeros"],
+)
+def test_the_extensions_of_all_chunks_together_are_not_without_end(
+    chunk: bytes, passes: bool
+) -> None:
+    """A chunk each time, none of them too long."""
+    size = 4 * MAX_HEAD // 1000
+    reader = read([CHUNKED, *[chunk] * size, b"0\r\n\r\n"])
+
+    assert [(one.status, len(one.body)) for one in reader.ready] == [
+        (None, size) if passes else (431, 0)
+    ]
+
+
 def test_small_chunks_are_not_taken_for_headers() -> None:
     """A body a byte at a time has five bytes of framing for each."""
     size = MAX_HEAD
