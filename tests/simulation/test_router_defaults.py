@@ -16,3 +16,14 @@ def test_d2lpm_charges_a_worker_for_whole_prompts_unless_told_otherwise(charge, 
     events = simulate(rows, replicas=2, router="d2lpm", **given)
 
     assert len({event.worker for event in of(Dispatch, events)}) == workers
+
+
+def test_sticky_keeps_a_program_at_one_worker():
+    """The `program` of a row is its routing key; a row without one goes where least is in flight."""
+    rows = [row(str(n), client="a", at=n / 10, program=f"p{n % 6}") for n in range(30)]
+    workers: dict[int, set[int]] = {}
+    for event in of(Dispatch, simulate(rows, replicas=3, router="sticky")):
+        workers.setdefault(int(event.request) % 6, set()).add(event.worker)
+
+    assert all(len(each) == 1 for each in workers.values()), workers
+    assert len(set.union(*workers.values())) > 1
