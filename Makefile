@@ -54,8 +54,10 @@ nightly: sglang  ## what CI has no time for: SGLang, CASES (10000) of vLLM's sch
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 
-peers: install-dev  ## the peers' own expectations: routers' behaviours, asked of the gateway
+peers: install-dev  ## the peers' own expectations: of routers, asked of the gateway; of SGLang, of its plug-in
 	$(BIN)/python -m pytest $(ARGS) tests/e2e/peers
+	@$(PYTHON) scripts/install_sglang_cpu.py
+	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang/test_peers.py tests/sglang/test_peers_parts.py
 
 sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's tests, and the gateway's before it
 	@$(PYTHON) scripts/install_sglang_cpu.py

@@ -89,6 +89,31 @@ def collect(*started: Started) -> list[list[Batch]]:
     return [[Batch(*batch) for batch in each] for each in ran]
 
 
+def run_on_ranks(
+    folder: Path,
+    ranks: int,
+    script: Sequence[Asked],
+    *flags: str,
+    environment: Mapping[str, str],
+) -> list[Batch]:
+    """What each of so many ranks ran, with hashes, clocks and speeds of their own: the same under `dlpm`."""
+    started = [
+        start(
+            folder / str(rank),
+            script,
+            "dlpm",
+            *flags,
+            environment={**environment, "PYTHONHASHSEED": str(100 + rank)},
+            rank=rank,
+        )
+        for rank in range(ranks)
+    ]
+    ran = collect(*started)
+    for rank in range(1, ranks):
+        assert ran[rank] == ran[0], rank
+    return ran[0]
+
+
 def admissions(batches: Sequence[Batch]) -> list[str]:
     """Who was admitted, in that order; again after a retraction, but once for all chunks of a prompt."""
     order: list[str] = []

@@ -1,7 +1,7 @@
 """Ranks with LoRA adapters: whose turn it is at the slots, too, is the same on all of them."""
 
 from fairlead.engines.demo_adapters import make_adapter
-from tests.sglang.stepped import admissions, collect, start
+from tests.sglang.stepped import admissions, run_on_ranks
 from tests.sglang.test_adapters import FLAGS, NAMES, TURN, script
 
 RANKS = 2
@@ -14,24 +14,10 @@ def test_ranks_with_other_hashes_clocks_and_speeds_take_the_same_turns(tmp_path)
         "FAIRLEAD_QUANTUM": "50", "FAIRLEAD_ADAPTER_TURN": str(TURN), "FAIRLEAD_LORA_CLIENTS": "1",
     }  # fmt: skip
 
-    started = [
-        start(
-            tmp_path / str(rank),
-            script(),
-            "dlpm",
-            *FLAGS,
-            "--lora-paths",
-            *paths,
-            environment={**environment, "PYTHONHASHSEED": str(100 + rank)},
-            rank=rank,
-        )
-        for rank in range(RANKS)
-    ]
-    ran = collect(*started)
+    flags = (*FLAGS, "--lora-paths", *paths)
+    ran = run_on_ranks(tmp_path, RANKS, script(), *flags, environment=environment)
 
-    for rank in range(1, RANKS):
-        assert ran[rank] == ran[0], rank
-    order = admissions(ran[0])
+    order = admissions(ran)
     assert sorted(order) == sorted(asked.name for asked in script())
     # It is taken in while both floods last: so somebody gave way, more than once.
     third = [place for place, name in enumerate(order) if name.startswith("c")]
