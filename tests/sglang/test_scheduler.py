@@ -23,6 +23,16 @@ def request(lora_id: str | None = None, *, is_over: bool = False) -> SimpleNames
     return SimpleNamespace(lora_id=lora_id, finished=lambda: is_over, kv=kv)
 
 
+class Live:
+    """What an audit reads of a request."""
+
+    def __init__(self, *, is_over: bool = False, is_retracted: bool = False) -> None:
+        self.is_over, self.is_retracted = is_over, is_retracted
+
+    def finished(self) -> bool:
+        return self.is_over
+
+
 def batch_of(*reqs: object) -> SimpleNamespace:
     return SimpleNamespace(reqs=list(reqs), batch_is_full=False, is_empty=lambda: not reqs)
 
@@ -117,6 +127,27 @@ def test_a_list_made_anew_is_a_queue_of_ours_again(told):
 
     assert type(scheduler.waiting_queue) is FairQueue
     assert heard == ["a", "b"]
+
+
+def test_an_audit_holds_the_records_against_what_waits_and_what_really_runs(told):
+    """A batch also has those that ended, or were retracted, since it was made; neither runs."""
+    scheduler, _ = told
+    runs, ended, retracted, waits = Live(), Live(is_over=True), Live(is_retracted=True), Live()
+    shown: list[tuple[list[object], list[object]]] = []
+
+    def differences(waiting: dict[object, None], running: dict[object, None]) -> list[str]:
+        shown.append(([*waiting], [*running]))
+        return ["r is gone and has a record"]
+
+    scheduler._line.differences = differences
+    scheduler.waiting_queue = [waits]
+    scheduler.chunked_req = None
+    scheduler.collect_inflight_reqs = lambda: [runs, ended, retracted, waits]
+
+    with pytest.raises(AssertionError, match="audit: r is gone and has a record"):
+        scheduler._audited_next_batch()
+
+    assert shown == [([waits], [runs])]
 
 
 @pytest.mark.parametrize("is_added", [True, False])

@@ -38,6 +38,10 @@ class Req:
     extra_key = cache_salt = None
 
     @property
+    def rid(self) -> str:
+        return f"{self.client}{self.tokens}"
+
+    @property
     def origin_input_ids(self) -> array:
         return array("q", self.tokens)
 
@@ -133,6 +137,12 @@ class Engine:
             req.is_over = True
             self.batch.remove(req)
         self.line.emitted(reqs)
+        self.audit()
+
+    def abort(self, req: Req) -> None:
+        """It ran, and ends outside a batch."""
+        self.batch.remove(req)
+        self.line.leave(req)
 
     def send(self, client: str, *tokens: int, **more: Any) -> Req:
         req = Req(client, list(tokens), **more)
@@ -173,7 +183,14 @@ class Engine:
             self.batch.append(req)
         if added:
             self.queue = FairQueue([req for req in self.queue if req not in added], self.line)
+        self.audit()
         return added
+
+    def audit(self) -> None:
+        """As the setting does with the real lists."""
+        running = [req for req in self.batch if req not in self.queue and not req.is_over]
+        found = [*self.line.differences(self.queue, running)]
+        assert not found, found
 
     def through(self, reqs: Iterable[Req]) -> None:
         """The batch's prompts are computed and each emitted its first token."""

@@ -73,7 +73,7 @@ def leader_of(engine: Engine) -> Req:
 
 
 def test_nobody_waits_for_a_prompt_whose_caller_hung_up(engine):
-    engine.line.leave(leader_of(engine))
+    engine.abort(leader_of(engine))
 
     assert [req.client for req in engine.look()] == ["follower"]
 

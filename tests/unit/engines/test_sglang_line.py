@@ -162,11 +162,10 @@ def test_who_ends_is_forgotten_and_who_is_aborted_too():
     engine.look(room=4)  # admits two, of which done and popped were the oldest
     assert engine.line.live == 5
     engine.through([done])
-    done.is_over = True
-    engine.line.emitted([done])
+    engine.end(done)
     assert engine.line.live == 4
 
-    engine.line.leave(popped)  # it was running
+    engine.abort(popped)
     assert engine.queue.pop(engine.queue.index(running)) is running
     engine.queue = FairQueue([req for req in engine.queue if req is not missing], engine.line)
 

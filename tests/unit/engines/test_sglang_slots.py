@@ -117,15 +117,15 @@ def test_who_is_aborted_while_set_aside_is_forgotten(engine):
 
 def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
     """Its adapter lost the slot while it waited to come back; it has been paid for."""
-    holder = engine.batch[0]
     engine.look()
-    engine.batch.remove(holder)
+    engine.end(*engine.batch)
     (back,) = engine.look(room=2)
-    engine.batch[:] = [holder]
+    engine.batch.remove(back)
     engine.queue.append(back)  # as SGLang retracts it
+    engine.pinned.add("another")  # the only slot is that one's now
 
     assert back not in engine.look()
-    engine.batch.clear()
+    engine.pinned.clear()
 
     assert engine.look()[0] is back
 

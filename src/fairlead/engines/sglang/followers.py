@@ -5,6 +5,7 @@ caching"). Under overlap scheduling a batch is in the tree one step later than t
 its prompts count until its result is there.
 """
 
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from fairlead.core.radix_tree import RadixTree
@@ -56,6 +57,13 @@ class Followers:
             return False
         self._waited[request] = waited + 1
         return True
+
+    def differences(self, waiting: Set[Request], running: Set[Request]) -> Iterator[str]:
+        """Each record of a request that is not of these; for audits. O(records)."""
+        for request in self._computing.keys() - running:
+            yield f"{request.id} counts as being computed and does not run"
+        for request in self._waited.keys() - waiting:
+            yield f"{request.id} counts as a follower and does not wait"
 
 
 def _enter(wave: RadixTree, prompt: Runs) -> None:

@@ -12,7 +12,7 @@ charged that was not, and no refill is granted for a choice that was only imagin
     the list made anew        SGLang does that after each admission; who is missing then is gone
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -197,6 +197,7 @@ class Line:
             return
         place.extend_len = extend_len
         if place.is_refused:  # given back when it ends, which counters of metrics cannot do
+            self._followers.done(ours)
             return
         self._followers.compute(ours)
         service = self._host.received(ours.client)
@@ -216,9 +217,12 @@ class Line:
             self._core.release(ours)
         except QueueFull:  # its client was forgotten meanwhile, and the table is full
             self._core.cancel(ours)
+            self._followers.done(ours)
             place = self._names[ours.id]
             place.ours = replace(ours, client=OTHER)
             self._core.add(place.ours)
+            if self._slots is not None:
+                self._slots.wants(place.ours, place.req)
 
     # -- who comes and goes ---------------------------------------------------------------------
 
@@ -268,14 +272,18 @@ class Line:
 
     def leave(self, req: Any) -> None:
         """It is gone, from wherever it was; what it consumed stays charged. O(log waiting)."""
-        if place := self._places.pop(req, None):
-            del self._names[place.ours.id]
-            self._followers.done(place.ours)
-            if self._slots is not None:
-                self._slots.leaves(place.ours.id)
+        if place := self._places.get(req):
+            self._forget(place)
             if place.extend_len and not place.charged:
                 self._give_back(place)
             self._core.cancel(place.ours)
+
+    def _forget(self, place: Place) -> None:
+        """Remove every record of a request but the core's. O(1)."""
+        del self._places[place.req], self._names[place.ours.id]
+        self._followers.done(place.ours)
+        if self._slots is not None:
+            self._slots.ended(place.ours.id)
 
     def _give_back(self, place: Place) -> None:
         """The chunks of its prompt that it was charged for and will not have computed. O(log clients).
@@ -309,11 +317,11 @@ class Line:
                 self._host.received(place.ours.client).output_len += tokens
             elif not place.charged:  # a chunk of its prompt
                 place.computed = max(place.computed, req.extend_end or 0)
-            if tokens > 0 or req.finished():
-                self._followers.done(place.ours)
             if req.finished():
-                del self._places[req], self._names[place.ours.id]
+                self._forget(place)
                 self._core.finish(place.ours)
+            elif tokens > 0:
+                self._followers.done(place.ours)
 
     def least_entitled(self, req: Any) -> Any:
         """The request to drop where `req` arrives and one too many waits; `req` itself if it is the one.
@@ -354,6 +362,42 @@ class Line:
             left.remove(victim)
             chosen.append(self._names[victim.id].req)
         return chosen
+
+    def differences(self, waiting: Collection[Any], running: Collection[Any]) -> Iterator[str]:
+        """Each record that contradicts SGLang's lists, which `waiting` and `running` are. O(requests)."""
+        for what, reqs in (("waits", waiting), ("runs", running)):
+            for req in reqs:
+                if (place := self._places.get(req)) is None:
+                    yield f"{req.rid} {what} and has no record"
+                elif (state := self._state(place)) is None:
+                    yield f"{req.rid} {what} and is not in the core"
+                elif (state is State.RUNNING) != (what == "runs"):
+                    yield f"{req.rid} {what}, and is {state.value} in the core"
+        for req in self._places.keys() - {*waiting, *running}:
+            yield f"{req.rid} is gone and has a record"
+        if wrong := {place.ours.id for place in self._places.values()} ^ self._core.known():
+            yield f"requests {sorted(wrong)} are in the core or have a record, not both"
+        waits = {self._places[req].ours.id: req for req in waiting if req in self._places}
+        runs = {self._places[req].ours for req in running if req in self._places}
+        yield from self._followers.differences(
+            {self._places[req].ours for req in waits.values()}, runs
+        )
+        yield from self._differences_of_held(waits)
+
+    def _state(self, place: Place) -> State | None:
+        known = place.ours.id in self._core and self._names.get(place.ours.id) is place
+        return self._core.state(place.ours) if known else None
+
+    def _differences_of_held(self, waits: dict[RequestId, Any]) -> Iterator[str]:
+        held = [ours.id for ours in self._held if ours.id in waits]
+        if self._slots is not None:
+            held += self._slots.aside()
+            live = {place.ours.id for place in self._places.values()}
+            owners = {name: (self._names[name].ours, req) for name, req in waits.items()}
+            yield from self._slots.differences(owners, live)
+        really = [ours.id for ours in self._core if self._core.state(ours) is State.HELD]
+        if sorted(held) != sorted(really):
+            yield f"requests {sorted(held)} are kept out of a look, and {sorted(really)} are held"
 
 
 def _output_len(req: Any) -> int:

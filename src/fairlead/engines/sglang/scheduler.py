@@ -10,6 +10,7 @@ Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of 
     update_running_batch     retracts by `ScheduleBatch._get_decode_retraction_order`
     _abort_on_queued_limit   refuses a request over --max-queued-requests; ours says which
     get_num_allocatable_reqs, PrefillAdder.budget_state   whether there is room at all
+    get_next_batch_to_run    the setting `audit` looks at everything before each
 
 The same decisions on all tensor-parallel ranks: nothing here depends on a clock, a hash or a set's order.
 """
@@ -34,6 +35,7 @@ from fairlead.engines.client_metrics import ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
 from fairlead.engines.sglang import versions
 from fairlead.engines.sglang.adder import FairAdder
+from fairlead.engines.sglang.audit import audit
 from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
@@ -181,6 +183,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self.policy.__class__ = FairPolicy
         self.policy.line = self._line
         self.waiting_queue = self.waiting_queue  # from now on a FairQueue
+        if settings.audit:
+            self.__dict__["get_next_batch_to_run"] = self._audited_next_batch
         # Where all are owed alike SGLang's own choices are as good.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._names_adapters = settings.lora_clients is True
@@ -301,6 +305,11 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         return adapter is not None and bool(adapter.pinned)
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _audited_next_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """SGLang's `get_next_batch_to_run`, after all of the last step is known."""
+        audit(self, self._line)
+        return super().get_next_batch_to_run(*args, **kwargs)
 
     def _refuse_other_adders(self) -> None:
         """Raises ConfigError where another plug-in admits by something of its own, which ours would drop."""

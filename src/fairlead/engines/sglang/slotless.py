@@ -4,7 +4,7 @@ Whether an adapter has a slot is the same for all that want it. So one of each c
 in a look; that it was admitted is the sign for more of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -33,6 +33,9 @@ class Slotless:
 
     def __len__(self) -> int:
         return len(self._group_of)
+
+    def __iter__(self) -> Iterator[RequestId]:
+        return iter(self._group_of)
 
     def add(self, taker: Taker, request: Request, *, is_paid: bool) -> None:
         """At the end of its group. O(1)."""

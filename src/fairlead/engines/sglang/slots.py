@@ -4,7 +4,7 @@ SGLang computes so many adapters at a time, the model itself being one. A pinned
 own for good: it neither waits for one nor holds one that others could have, and takes no turns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from fairlead.core.request import Request, RequestId
@@ -111,10 +111,27 @@ class Slots:
         if self._turns.is_contended:
             self._turns.emitted(name, tokens)
 
-    def leaves(self, name: RequestId) -> None:
-        """It waits no more, if it did. O(1)."""
+    def ended(self, name: RequestId) -> None:
+        """Remove what is known of a request that ended, waiting or not. O(1)."""
         self._slotless.remove(name)
-        self._turns.leaves(name)
+        self._turns.ended(name)
+
+    # -- audits ---------------------------------------------------------------------------------
+
+    def aside(self) -> list[RequestId]:
+        """The names of those set aside. O(returned)."""
+        return [*self._slotless]
+
+    def differences(
+        self, waiting: Mapping[RequestId, tuple[Request, Any]], live: Collection[RequestId]
+    ) -> Iterator[str]:
+        """Each record that contradicts SGLang's; for audits. O(waiting + live)."""
+        takers = {
+            name: _taker(ours, req)
+            for name, (ours, req) in waiting.items()
+            if not self._host.is_pinned(req)
+        }
+        yield from self._turns.differences(takers, perhaps={}, live=live)
 
 
 def _taker(ours: Request, req: Any) -> Taker:
