@@ -25,6 +25,8 @@ from fairlead.gateway.unread import Unread
 PROBES = frozenset((b"/health", b"/readiness", b"/metrics"))
 # A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
+# Where all places are taken a request may take this long to arrive, rather than --client-timeout-secs.
+_SLOW_S = 10.0
 # After the last answer of a connection its caller may still be sending: a socket that closes with bytes
 # unread resets the connection, and the answer may be lost on the way. So what comes is read and thrown
 # away until the caller has closed, too: for half a minute, as nginx does, as long as it really sends.
@@ -313,9 +315,16 @@ class CallerConnection(asyncio.Protocol):
         reader = self._reader
         return self._work is None and not reader.ready and (reader.deaf or not reader.receiving)
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its request has been arriving for longer than it may where others find no place."""
+        is_arriving = self._work is None and self._reader.receiving and not self._reader.deaf
+        return is_arriving and self._loop.time() - self._since > _SLOW_S
+
     def turn_away(self, error: FairleadError) -> None:
-        """Close it for others, and answer `error` if nothing was: its caller may be about to ask."""
-        if self._reader.deaf:
+        """Close it for others, and answer `error` to a caller that has begun to ask, or may be about to."""
+        reader = self._reader
+        if reader.deaf or not (self._is_new or reader.receiving):
             self.close()
             return
         self._current = Incoming(RequestHead())

@@ -1,7 +1,8 @@
 """The callers' connections: how many may be open, how many of one address, and which close for others.
 
 A connection counts from the moment it is accepted. At the limit a new one is taken all the same, and
-the oldest that has not asked for anything yet is closed for it, or else one between two requests.
+the oldest that has not asked for anything yet is closed for it, or else one between two requests, or
+one whose request arrives slowly.
 Where every connection has a request under way, a new one is kept in a small reserve: there it may ask
 whether the gateway is well, and anything else is answered 503.
 """
@@ -33,9 +34,9 @@ _TO_ASK_S = 2.0
 # Kept connections that are looked at, to find one between two requests.
 _LOOKED_AT = 64
 
-# Why connections are closed: for another that came, before or after their first request; or why they
-# are answered 503.
-_REASONS = ("unasked", "idle", "limit", "address", "descriptors")
+# Why connections are closed: for another that came, before their first request, after one, while one
+# arrives slowly; or why they are answered 503.
+_REASONS = ("unasked", "idle", "slow", "limit", "address", "descriptors")
 _FULL = "this gateway has too many connections"
 
 
@@ -159,8 +160,8 @@ class Connections:
     def close_one(self) -> bool:
         """Have one close that has no request under way, for its place or its descriptor. O(1).
 
-        The oldest that has not asked, if it has had time to; else one between two requests; else the
-        oldest that has not asked.
+        The oldest that has not asked, if it has had time to; else one between two requests, or whose
+        request arrives slowly; else the oldest that has not asked.
         """
         oldest = next(iter(self._unasked.items()), None)
         if oldest is not None and monotonic() - oldest[1].since_s > _TO_ASK_S:
@@ -168,8 +169,8 @@ class Connections:
             return True
         for _ in range(min(_LOOKED_AT, len(self._asked))):
             connection = next(iter(self._asked))
-            if connection.is_spare:
-                self.turned_away["idle"] += 1
+            if connection.is_spare or connection.is_slow:
+                self.turned_away["idle" if connection.is_spare else "slow"] += 1
                 self._dismiss(connection)
                 return True
             self._asked.move_to_end(connection)
@@ -213,14 +214,11 @@ class Connections:
 
     def _dismiss(self, connection: CallerConnection) -> None:
         """Tell it to go; until it is closed it is among those that leave."""
-        is_new = connection not in self._asked
         self._leaving[connection] = self._settle(connection)
         if connection in self._entering:
             self._entering[connection]()
-        elif is_new:
-            connection.turn_away(GatewayFull(_FULL))
         else:
-            connection.close()
+            connection.turn_away(GatewayFull(_FULL))
 
     def _abort_oldest(self) -> None:
         """Close now the one that was told to go first, whatever of its answer has not gone out."""

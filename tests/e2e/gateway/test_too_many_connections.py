@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fairlead.gateway import caller
 from tests.deploy.manifests import pod
 from tests.e2e.gateway.process import Process, running
 from tests.e2e.gateway.scripts import Received, chat, good
@@ -84,6 +85,22 @@ def test_other_callers_are_served_beside_a_crowd(sent: bytes) -> None:
             first = await held[0].reply()
             assert (first.status, first.error()["code"]) == (503, "gateway_full")
         assert (await world.ask()).status == 200
+        for one in held:
+            one.reset()
+
+    play(story, good, max_connections=20)
+
+
+def test_bodies_that_never_come_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their heads have come, and without keys nobody is refused by that; a minute is too long then."""
+    monkeypatch.setattr(caller, "_SLOW_S", 0.2)
+
+    async def story(world: World) -> None:
+        held = await crowd(world, 20, HALF_BODY)
+        await eventually(lambda: all(one.is_slow for one in world.gateway._connections))
+        assert (await world.ask()).status == 200
+        assert (await held[0].reply()).error()["code"] == "gateway_full"
+        assert world.gateway._connections.turned_away["slow"] >= 1
         for one in held:
             one.reset()
 

@@ -18,7 +18,7 @@ def enter(connections: Connections, connection: Mock, peer: str = "10.0.0.1") ->
 
 def came(connections: Connections, number: int, peer: str, *, asks: bool = True) -> list[Mock]:
     """So many from `peer`, none of them between two requests."""
-    made = [Mock(CallerConnection, is_spare=False) for _ in range(number)]
+    made = [Mock(CallerConnection, is_spare=False, is_slow=False) for _ in range(number)]
     for one in made:
         assert enter(connections, one, peer)
         if asks:
@@ -27,7 +27,7 @@ def came(connections: Connections, number: int, peer: str, *, asks: bool = True)
 
 
 def told_to_go(*made: Mock) -> list[bool]:
-    return [one.turn_away.called or one.close.called for one in made]
+    return [one.turn_away.called for one in made]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_at_the_limit_the_oldest_that_has_not_asked_is_closed_first(clock: Clock
     assert told_to_go(*all_of_them) == [True, True, False, True, True]
 
     assert connections.states() == {"unasked": 0, "asked": 5, "reserve": 0, "leaving": 4}
-    away = {"unasked": 3, "idle": 1, "limit": 0, "address": 0, "descriptors": 0}
+    away = {"unasked": 3, "idle": 1, "slow": 0, "limit": 0, "address": 0, "descriptors": 0}
     assert connections.turned_away == away
 
 

@@ -31,7 +31,7 @@ class ConnectionMetrics(Collector):
         )
         away = CounterMetricFamily(
             "fairlead_connections_turned_away",
-            "Closed for others (unasked, idle), or answered 503 (limit, address, descriptors).",
+            "Closed for others (unasked, idle, slow), or answered 503 (limit, address, descriptors).",
             labels=["reason"],
         )
         for reason, number in self._connections.turned_away.items():
