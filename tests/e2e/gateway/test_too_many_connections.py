@@ -273,6 +273,7 @@ async def cannot_connect(world: World) -> None:
     with none_left():
         kept.send(CHAT, chat())
         reply = await kept.reply()
+        await asyncio.sleep(0.1)  # probes cannot connect either
     assert (reply.status, reply.error()["code"]) == (503, "gateway_full")
     kept.reset()
 
@@ -301,8 +302,10 @@ def test_where_no_descriptor_is_left_the_gateway_says_so_itself(
             await short(world)
         assert (await world.ask()).status == 200
         ((_, watch, known),) = world.gateway._workers.watches()
-        assert (known.up, watch.faults, watch.problem) == (True, {}, None)
+        assert (known.up, watch.faults) == (True, {})
+        # The engine of this test is in this process, too, and may have closed a probe unanswered.
+        assert not any("probe failed: Too many" in line for line in caplog.messages)
         assert sum("too few file descriptors" in line for line in caplog.messages) == 1
 
     settings: dict[str, Any] = {"queue": "engine", "health_check_interval_secs": 0.02}
-    play(story, good, **settings)
+    play(story, good, health_failure_threshold=1000, **settings)
