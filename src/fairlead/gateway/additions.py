@@ -4,10 +4,10 @@ Nothing else of a body changes, and nothing at all where all are switched off, o
 no place for any; but that a caller says to a plug-in that it is somebody reaches no engine.
 """
 
-import re
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from fairlead.core.client_names import client_name
 from fairlead.core.request import ClientId
 from fairlead.gateway.isolation import Isolation
 from fairlead.gateway.openai import Call, Fields
@@ -24,9 +24,6 @@ _NAMED_IN: Final = {
 }
 # Of which SGLang makes a request's `routing_key`; callers' own are kept from engines.
 _HEADER: Final = b"x-smg-routing-key: %b\r\n"
-# What a plug-in leaves of a name (`engines.client_names`): a client is one, by field and by header.
-_MAX_NAME_LEN: Final = 128
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._:@/+=-]")
 
 
 def _fields(
@@ -42,7 +39,8 @@ def _fields(
 
 @lru_cache(_READY)
 def _header(client: ClientId) -> bytes:
-    return _HEADER % _NOT_IN_NAMES.sub("_", client[:_MAX_NAME_LEN]).encode()
+    # As the plug-in maps a name that it finds in a field: a client is one, by field and by header.
+    return _HEADER % client_name(client).encode()
 
 
 class Additions:

@@ -7,11 +7,11 @@ by the connection, and its `vllm_xargs.fair_client` is overwritten here (DESIGN 
 from collections.abc import Mapping
 from typing import Final
 
+from fairlead.core.client_names import ANONYMOUS
 from fairlead.core.request import ClientId
 from fairlead.errors import BadRequest, Unauthorized
 from fairlead.gateway.keys import MAX_CLIENT_LEN, is_client_id
 
-ANONYMOUS: Final[ClientId] = "anonymous"
 # Lower case, in order of precedence: llm-d's, its older spelling, smg's, and the one of which SGLang
 # makes the `routing_key` that it takes for the client.
 TENANT_HEADERS: Final = (
@@ -59,7 +59,7 @@ class Identity:
             if shown or not (tenant and self._trust_tenant_header):
                 raise Unauthorized("missing or invalid API key")
         if tenant and self._trust_tenant_header:
-            return _client_from(tenant.decode("utf-8", "replace"), param=None)
+            return _client_from(tenant.decode("utf-8", "backslashreplace"), param=None)
         return None
 
     def client_of(self, authenticated: ClientId | None, user: str | None) -> ClientId:

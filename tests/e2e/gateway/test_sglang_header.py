@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.client_names import client_name
+from fairlead.core.client_names import client_name
 from fairlead.gateway.additions import Additions
 from fairlead.gateway.openai import read_call
 from fairlead.gateway.settings import GatewaySettings

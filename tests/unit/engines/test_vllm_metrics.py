@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairlead.engines.client_names import MAX_CLIENT_LEN, client_name
+from fairlead.core.client_names import MAX_CLIENT_LEN, client_name
 from fairlead.engines.vllm.identity import client_of
 
 
@@ -20,12 +20,31 @@ from fairlead.engines.vllm.identity import client_of
         (None, "anonymous"),
         (True, "anonymous"),
         (["a"], "anonymous"),
-        ('a"} 1\nfake{b="', "a___1_fake_b=_"),
-        ("x" * 500, "x" * MAX_CLIENT_LEN),
+        ('a"} 1\nfake{b="', "a___1_fake_b=_~4e37f29ae1380ad1"),
+        ("x" * 500, "x" * 111 + "~c38c2bf3055c516a"),
     ],
 )
 def test_a_client_s_name_is_bounded_and_safe_in_a_label(value, name):
     assert client_name(value) == name
+    assert len(name) <= MAX_CLIENT_LEN and client_name(name) == name
+
+
+def test_clients_of_other_scripts_and_of_long_names_have_accounts_of_their_own():
+    """Each character outside ASCII was one underscore, and what exceeds 128 characters was cut off."""
+    names = [
+        "山田",
+        "佐藤",
+        "__",
+        "Иван",
+        "Олег",
+        "x" * 128,
+        "x" * 129,
+        "x" * 128 + "y",
+        "a b",
+        "a\tb",
+    ]
+
+    assert len({client_name(name) for name in names}) == len(names)
 
 
 def request(extra_args=None, lora=None, *, is_pooling=False):

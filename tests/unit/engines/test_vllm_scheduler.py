@@ -224,3 +224,15 @@ def test_fcfs_plans_exactly_what_the_stock_queue_plans(blocks):
     stock, ours = plans
     assert bool(stock[2]) == (blocks == 12)
     assert stock == ours
+
+
+def test_an_empty_prompt_waits_like_any_other():
+    """vLLM's front end refuses one, its scheduler takes it: what a caller of the engine itself may send."""
+    trace = fair(max_num_seqs=1)
+    trace.add(make_request("first", [1] * 20), make_request("empty", []))
+    trace.step()
+
+    trace.scheduler.finish_requests("empty", RequestStatus.FINISHED_ABORTED)
+    trace.run()
+
+    assert trace.finished.keys() == {"first"}

@@ -27,6 +27,14 @@ def shown(authorization: bytes) -> bytes:
     return shown_digest(authorization, b"")
 
 
+def test_tenants_named_in_another_encoding_are_not_one_client() -> None:
+    """A proxy that writes Windows-1251: whatever was no UTF-8 was the same replacement character."""
+    trusting = Identity(keys={}, trust_tenant_header=True)
+    names = [name.encode("cp1251") for name in ("Иван", "Олег")]
+
+    assert len({trusting.authenticate(b"", name) for name in names}) == 2
+
+
 def test_a_key_names_its_client() -> None:
     identity = Identity(keys=digests({"k1": "alice", "k2": "bob"}))
 

@@ -8,8 +8,8 @@ OpenAI endpoints and the field `routing_key` of /generate become; `Req.sampling_
 from collections.abc import Callable
 from typing import Any
 
+from fairlead.core.client_names import ANONYMOUS, client_name
 from fairlead.core.request import ClientId
-from fairlead.engines.client_names import ANONYMOUS, client_name
 
 CLIENT_FIELD = "fair_client"  # of `custom_params`
 

@@ -6,8 +6,8 @@ Integration points: `Request.sampling_params.extra_args` (what a body's `vllm_xa
 
 from typing import Any
 
+from fairlead.core.client_names import ANONYMOUS, client_name
 from fairlead.core.request import ClientId
-from fairlead.engines.client_names import ANONYMOUS, client_name
 
 CLIENT_FIELD = "fair_client"
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
+from fairlead.core.client_names import client_name
 from fairlead.core.request import ClientId
-from fairlead.engines.client_names import client_name
 from fairlead.engines.vllm.identity import CLIENT_FIELD
 from fairlead.errors import BadRequest, CallerError, ConfigError, TooLarge, Unauthorized
 
@@ -101,7 +101,7 @@ def read_keys(environ: Mapping[str, str]) -> dict[bytes, ClientId]:
         client, _, key = (part.strip() for part in line.partition(":"))
         if not key or client != client_name(client):
             raise ConfigError(
-                f"{where}: expected client:key, the client of letters, digits and ._@/+=-"
+                f"{where}: expected client:key, the client of letters, digits and ._@/+=~-"
             )
         if clients.setdefault(hashlib.sha256(key.encode()).digest(), client) != client:
             raise ConfigError(

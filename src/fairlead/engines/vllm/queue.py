@@ -317,7 +317,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             id=request.request_id,
             client=client_of(request, names_adapters=self._host.names_adapters),
             prompt=self._host.prompt_units(request),
-            input_len=request.num_prompt_tokens,
+            input_len=max(1, request.num_prompt_tokens),  # vLLM's scheduler accepts an empty prompt
             max_tokens=max(1, request.max_tokens),
             order=next(self._order),
         )
