@@ -13,6 +13,7 @@ from zlib import crc32
 from fairlead.core.engine_blocks import EngineBlocks
 from fairlead.core.request import WorkerId
 from fairlead.core.token_index import Knowledge, TokenIndex
+from fairlead.gateway.at_once import TURN
 from fairlead.gateway.kv_events.messages import Batch, BlocksRemoved, BlocksStored, read_batch
 
 # Data-parallel ranks that one publisher may speak for.
@@ -64,6 +65,8 @@ class Feed:
         if self.following is not None and number > self.following:
             return Verdict.MISSING
         try:
+            if len(payload) > TURN:
+                raise ValueError(f"a batch of over {TURN} bytes is not read")
             batch = read_batch(payload)
         except ValueError as error:
             self._passed(number, payload, self._last_s)

@@ -136,6 +136,19 @@ def test_what_cannot_be_read_is_counted_and_the_rest_goes_on() -> None:
     assert told.feed.knowledge is Knowledge.PARTIAL
 
 
+def test_a_batch_that_would_hold_up_the_loop_is_not_read() -> None:
+    """A mebibyte takes 90 ms; what such an engine has is then not known completely, and the next is read."""
+    told = Told()
+    told.take(0, stored(1))
+    assert told.take(1, stored(*range(2, 120_000), parent=10)) is Verdict.TAKEN
+    assert told.feed.knowledge is Knowledge.PARTIAL
+    assert told.feed.counts.malformed == 1
+    assert told.has(1, 2) == 1
+
+    told.take(2, stored(7, parent=10))
+    assert told.has(1, 7) == 2
+
+
 def test_a_block_with_copies_is_there_until_the_last_one_goes() -> None:
     told = Told()
     told.take(0, stored(1), stored(1), stored(1))
