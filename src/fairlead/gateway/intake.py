@@ -178,7 +178,11 @@ class Intake:
         # A completion's text and its prompt's may meet within a token.
         elif exchange.surface.turns and not self._is_told(worker, prompt):
             assert self._tokenizer is not None, "who else made blocks of tokens"
-            self._tokenizer.submit(partial(self._tokenizer.continued, prompt, answer), remember)
+            self._tokenizer.submit(
+                exchange.ticket.request.client,
+                partial(self._tokenizer.continued, prompt, answer),
+                remember,
+            )
 
     def change(self, settings: GatewaySettings, identity: Identity) -> None:
         """Go on by other settings and keys. What waits already keeps its place and its time."""
@@ -256,7 +260,7 @@ class Intake:
 
         release = partial(self._dispatcher.release, client)
         try:  # it calls back later, even if it is done
-            encoding = tokenizer.submit(partial(tokenizer.prompt, call), then)
+            encoding = tokenizer.submit(client, partial(tokenizer.prompt, call), then)
         except Exception:  # there are no more threads
             release()
             raise

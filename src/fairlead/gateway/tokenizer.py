@@ -9,7 +9,6 @@ import asyncio
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -17,8 +16,10 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens, chain_start
+from fairlead.core.request import ClientId
 from fairlead.errors import ConfigError
 from fairlead.gateway.chat_template import ChatTemplate
+from fairlead.gateway.fair_threads import FairThreads
 from fairlead.gateway.openai import Call
 from fairlead.gateway.segments import PieceCache, cut, is_cuttable
 
@@ -64,7 +65,7 @@ class Tokenizer:
         self.pieces = PieceCache(capacity=_CACHE_BYTES)
         self.cost = TokenizerCost()
         self._lock = Lock()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tokenizer")
+        self._threads = FairThreads(_THREADS, name="tokenizer")
 
     def prompt(self, call: Call) -> BlockedTokens:
         """The tokens of the call's prompt. O(text), less what was encoded before."""
@@ -85,19 +86,20 @@ class Tokenizer:
         return prompt.extended(self._parts(("assistant", answer)))
 
     def submit(
-        self, work: Callable[[], T], then: Callable[[T | None], None]
+        self, client: ClientId, work: Callable[[], T], then: Callable[[T | None], None]
     ) -> "asyncio.Future[T]":
-        """Do `work` in a thread; `then` gets the result on the event loop, None if it failed.
+        """Do `work` in a thread when it is the client's turn; `then` gets the result on the event loop,
+        None if it failed.
 
         Who cancels what is returned hears nothing, and what has not begun is not done.
         """
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future = self._threads.submit(client, work)
         future.add_done_callback(lambda done: None if done.cancelled() else then(_result(done)))
         return future
 
     def close(self) -> None:
         """Give up what has not begun."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     # -- inside
 
