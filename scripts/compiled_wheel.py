@@ -1,22 +1,36 @@
 """A build hook: the wheel's hot modules compiled to C by mypyc, about twice as fast, with the same results.
 
-    HATCH_BUILD_HOOKS_ENABLE=1 pip install .
+    pip install .
 
-It takes a C compiler, Python's headers and some minutes, a third less than at -O2. Without the variable the
-wheel is pure Python; an editable install always is. Every module stays beside its compiled form, so
-tracebacks and `inspect` show the source.
+A C compiler and Python's headers are all that it takes: mypyc is installed for the build and finds types in our
+sources and the standard library alone, so the C is the same wherever it is made. Without a compiler, or where
+compiling fails, the wheel is pure Python. FAIRLEAD_COMPILE=0 forbids compiling; with FAIRLEAD_COMPILE=1 what is in
+the way is an error. An editable install is always pure. The file RECORD in the package says what was done.
+Every module stays beside its compiled form, so tracebacks and `inspect` show the source.
 
 Two things are not as in Python: a slice of bytes may not begin beyond its end (a SystemError), and a
 value must be of the class that its annotation names, unless that is a protocol: also in tests.
 """
 
+import os
+import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# Exact versions: others make other C, and what the build does abreast is no public interface of setuptools.
+REQUIRED = ("mypy[mypyc]==2.4.1", "setuptools==82.0.1")
+SETTING = "FAIRLEAD_COMPILE"
+# Beside the package's modules: "compiled", or why it is not. fairlead.built reads it.
+RECORD = "built.txt"
+# How much of a failure's last line is kept.
+LONGEST_REASON = 200
 
 # What schedules, routes, queues and simulates; folders below the package.
 HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
@@ -71,9 +85,9 @@ class Abreast(build_ext):
             super().build_extensions()
 
 
-modules = mypycify(
-    ["--config-file=pyproject.toml", *{files!r}], opt_level="1", debug_level="0", multi_file=True
-)
+# Types of packages that happen to be installed would change the C.
+flags = ["--config-file=", "--no-site-packages", "--ignore-missing-imports"]
+modules = mypycify([*flags, *{files!r}], opt_level="1", debug_level="0", multi_file=True)
 build = {{"build_ext": Abreast}}
 setup(name="fairlead-compiled", packages=[], ext_modules=modules, cmdclass=build)
 """
@@ -85,28 +99,86 @@ class CompiledWheel(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile in a folder of its own; nothing is written beside the sources."""
+        """Compile in a temporary folder; nothing is written beside the sources."""
         if version == "editable":
             return
         self._work = tempfile.TemporaryDirectory(prefix="fairlead-compiled-")
         work = Path(self._work.name)
-        root = Path(self.root)
-        for name in ("src", "pyproject.toml"):
-            (work / name).symlink_to(root / name)
-        (work / "setup.py").write_text(SETUP.format(files=hot_files(root)), encoding="utf-8")
-        command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
-        # mypy keeps its findings beside the sources if it is not told otherwise.
-        subprocess.run(command, cwd=work, check=True, stdout=sys.stderr)
-        built = work / "built"
-        for module in sorted(built.rglob("*.so")):
-            build_data["force_include"][str(module)] = str(module.relative_to(built))
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        reason = obstacle() or compile_into(work, Path(self.root))
+        if reason is None:
+            built = work / "built"
+            for module in sorted(built.rglob("*.so")):
+                build_data["force_include"][str(module)] = str(module.relative_to(built))
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+        elif setting() is True:
+            raise RuntimeError(f"{SETTING}=1, but {reason}")
+        record = work / RECORD
+        record.write_text(reason or "compiled", encoding="utf-8")
+        build_data["force_include"][str(record)] = f"fairlead/{RECORD}"
+        tell(f"this wheel is {'compiled' if reason is None else f'pure Python: {reason}'}")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """The wheel is written; the folder goes."""
+        """Remove the folder once the wheel is written."""
         if version != "editable":
             self._work.cleanup()
+
+
+def setting() -> bool | None:
+    """What FAIRLEAD_COMPILE demands; None: compile if possible."""
+    value = os.environ.get(SETTING, "")
+    if value not in {"", "0", "1"}:
+        raise ValueError(f"{SETTING}: expected 0 or 1, got {value!r}")
+    return bool(int(value)) if value else None
+
+
+def obstacle() -> str | None:
+    """The reason not to compile, in a line; None where a file that includes Python.h compiles."""
+    if setting() is False:
+        return f"{SETTING}=0"
+    if sys.implementation.name != "cpython":
+        return f"mypyc compiles for CPython, this is {sys.implementation.name}"
+    # As setuptools chooses it.
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    if shutil.which(compiler[0]) is None:
+        return f"no C compiler ({compiler[0]})"
+    include = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
+    done = subprocess.run(
+        [*compiler, *(f"-I{path}" for path in sorted(include)), "-fsyntax-only", "-x", "c", "-"],
+        input="#include <Python.h>\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return None
+    return in_a_line(done.stderr, first="error") or f"{compiler[0]} ends with {done.returncode}"
+
+
+def compile_into(work: Path, root: Path) -> str | None:
+    """Compile the hot modules into `work`/built. The reason if that fails."""
+    (work / "src").symlink_to(root / "src")
+    files = hot_files(root)
+    (work / "setup.py").write_text(SETUP.format(files=files), encoding="utf-8")
+    tell(f"compiling {len(files)} modules to C, about a minute; {SETTING}=0 leaves it out")
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
+    with (work / "log").open("w+", encoding="utf-8", errors="replace") as log:
+        done = subprocess.run(command, cwd=work, check=False, stdout=log, stderr=log)
+        log.seek(0)
+        said = log.read()
+    sys.stderr.write(said)
+    if done.returncode == 0:
+        return None
+    return f"compiling failed: {in_a_line(said, first='error') or f'status {done.returncode}'}"
+
+
+def in_a_line(said: str, *, first: str) -> str:
+    """The first line of a compiler's output with `first` in it, or its last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    found = [line for line in lines if first in line.lower()] or lines[-1:]
+    return found[0][:LONGEST_REASON] if found else ""
+
+
+def tell(what: str) -> None:
+    """One line for whoever builds; pip shows it with -v."""
+    print(f"fairlead: {what}", file=sys.stderr, flush=True)
 
 
 def hot_files(root: Path) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import install_vllm_cpu as machinery
-from install_vllm_cpu import ROOT, TORCH_HINT, InstallError, pip
+from install_vllm_cpu import ROOT, InstallError, install_torch, pip
 
 SGLANG_VERSION = "0.5.23"
 # Not the one that its metadata names, which is for CUDA: its Rust tree runs beside 2.11 to 2.14.
@@ -62,7 +62,7 @@ def install(env: Path) -> None:
     unfinished.touch()
     sglang = f"sglang=={SGLANG_VERSION}"
     pip(env, 2, f"{sglang} and torchvision", ["--no-deps", sglang, TORCHVISION])
-    pip(env, 3, TORCH, ["--no-deps", TORCH], hint=TORCH_HINT)
+    install_torch(env, TORCH)
     # torch again, so that nothing which wants some torch brings another one.
     project = f"{ROOT}[sglang]"
     pip(env, 4, "requirements and fairlead[sglang]", [TORCH, *NEEDED, *TESTING, "-e", project])

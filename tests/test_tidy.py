@@ -25,6 +25,7 @@ FLOORS = {
     "workloads": 3,
     "metrics": 3.1,  # reads and writes its files as workloads do: packed, whole, one clear error
     "sim": 4,
+    "built": 4.5,  # what all that follows says of itself
     "gateway": 5,
     "engines": 5,
     # Within floor 5: engines and gateway together, then what runs both, then the command line.

@@ -20,8 +20,8 @@ from statistics import median
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
+from fairlead import built
 from fairlead.cli.parser import OneLineParser
-from fairlead.experiments import provenance
 from fairlead.gateway.caller import CallerConnection
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import make
@@ -156,7 +156,7 @@ def main() -> None:
     gc.disable()
     rows = asyncio.run(measure(options.only, options.batches, shares=options.shares))
     if not (options.only or options.shares or options.dry):
-        name = "gateway_path_compiled" if provenance.compiled() else "gateway_path"
+        name = "gateway_path_compiled" if built.is_compiled() else "gateway_path"
         write_rows(name, rows)
 
 

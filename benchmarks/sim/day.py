@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from benchmarks.record import write_rows
 from benchmarks.sim.speed import COLD_RATE, no_collections
 from benchmarks.sim.traffic import steady
-from fairlead.experiments import provenance
+from fairlead import built
 from fairlead.metrics.summary import Summary
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
@@ -66,7 +66,7 @@ def main() -> None:
     rows = [idle_client_bytes(), day()]
     for row in rows:
         print(row, flush=True)
-    name = "simulator_day_compiled" if provenance.compiled() else "simulator_day"
+    name = "simulator_day_compiled" if built.is_compiled() else "simulator_day"
     write_rows(name, rows, seeds=[0, 1])
 
 

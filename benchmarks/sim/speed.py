@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.record import write_rows
 from benchmarks.sim.traffic import burst, steady
-from fairlead.experiments import provenance
+from fairlead import built
 from fairlead.metrics.summary import Summary
 from fairlead.sim.cluster import Cluster
 from fairlead.sim.config import SimConfig
@@ -147,7 +147,7 @@ def main() -> None:
     for waiting in GROWTH:
         values = [us_by_waiting(waiting, seed) for seed in range(2)]
         rows.append(told("a request, by requests waiting", values, "us", waiting=waiting))
-    name = "simulator_compiled" if provenance.compiled() else "simulator"
+    name = "simulator_compiled" if built.is_compiled() else "simulator"
     write_rows(name, rows, seeds=list(range(RUNS)))
 
 

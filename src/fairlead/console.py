@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairlead import built
 from fairlead import serve as service
 from fairlead.errors import ConfigError
 from fairlead.experiments import provenance
@@ -145,6 +146,7 @@ def introduce(running: service.Service, options: service.ServeOptions) -> None:
         )
     if running.model == "demo":
         TERMINAL.print("The demo model has random weights: its answers are gibberish.")
+    TERMINAL.print(f"The gateway is {built.description()}.", markup=False, soft_wrap=True)
     TERMINAL.print("Ctrl-C stops everything.")
 
 

@@ -190,4 +190,5 @@ def test_the_version_is_told(capsys):
         main(["--version"])
 
     assert left.value.code == 0
-    assert capsys.readouterr().out == f"fairlead {version('fairlead')}\n"
+    said = f"fairlead {version('fairlead')} (pure Python: run from its sources)\n"
+    assert capsys.readouterr().out == said

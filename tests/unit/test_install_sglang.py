@@ -39,10 +39,11 @@ def calls(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]
     """What pip is asked."""
     asked: list[list[str]] = []
 
-    def pip(env: Path, step: int, what: str, arguments: list[str], hint: str = "") -> None:
+    def pip(env: Path, step: int, what: str, arguments: list[str]) -> None:
         asked.append(arguments)
 
     monkeypatch.setattr(script, "pip", pip)
+    monkeypatch.setattr(script.machinery, "pip", pip)
     return asked
 
 

@@ -78,7 +78,9 @@ class _Version(argparse.Action):
         """Print it and exit 0."""
         from importlib.metadata import version
 
-        print("fairlead", version("fairlead"))
+        from fairlead import built
+
+        print(f"fairlead {version('fairlead')} ({built.description()})")
         parser.exit()
 
 

@@ -7,7 +7,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fairlead.core import scheduler
+from fairlead import built
 
 PACKAGES = (
     "fairlead",
@@ -34,14 +34,9 @@ def of_this_run() -> dict[str, object]:
             # Over the last minute, by whatever else runs here: the numbers suffer from it.
             "load_before": round(os.getloadavg()[0], 2),
         },
-        "compiled": compiled(),
+        "compiled": built.is_compiled(),
         "versions": versions(),
     }
-
-
-def compiled() -> bool:
-    """Whether the modules that schedule and simulate are those of a compiled wheel."""
-    return not str(scheduler.__file__).endswith(".py")
 
 
 def commit() -> str | None:

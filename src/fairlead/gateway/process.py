@@ -10,6 +10,7 @@ from functools import partial
 
 import uvloop
 
+from fairlead import built
 from fairlead.errors import ConfigError
 from fairlead.gateway import descriptors
 from fairlead.gateway.crew import FAILED, Crew, Place
@@ -39,6 +40,7 @@ async def serve(
         loop.add_signal_handler(number, stop.set)
     await gateway.start()
     if place is None or not place.number:
+        _log.info("fairlead is %s", built.description())
         for line in settings.remarks():
             _log.info("settings: %s", line)
         for line in settings.without_effect():
