@@ -45,14 +45,15 @@ fuzz: install-dev  ## every parser by libFuzzer, SECONDS_EACH (600); what it lea
 soak: install-dev  ## a mixed load on a gateway whose engines fail, MINUTES (20); ARGS=--write keeps the result
 	$(BIN)/python -m tests.e2e.faults --minutes $(MINUTES) $(ARGS)
 
-compiled: install-dev  ## speed with the hot modules compiled; takes a C compiler
+compiled: install-dev  ## speed with the hot modules compiled, as `pip install .` compiles them
 	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
-nightly: sglang  ## what CI has no time for: SGLang, CASES (10000) of vLLM's scheduler, and the end-to-end tests on an older vLLM
+nightly: sglang  ## what CI has no time for: SGLang, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
 	FAIRLEAD_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
+	$(BIN)/python -m tests.e2e.wheel.fresh
 
 peers: install-dev  ## the peers' own expectations: of routers, asked of the gateway; of SGLang, of its plug-in
 	$(BIN)/python -m pytest $(ARGS) tests/e2e/peers

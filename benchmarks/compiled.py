@@ -12,7 +12,12 @@ from shutil import rmtree
 
 ROOT = Path(__file__).resolve().parents[1]
 _HOME = ROOT / ".venvs" / "compiled"
-_MADE_OF = ("src/**/*.py", "pyproject.toml", "scripts/compiled_wheel.py")
+_MADE_OF = (
+    "src/**/*.py",
+    "pyproject.toml",
+    "scripts/build_backend.py",
+    "scripts/compiled_wheel.py",
+)
 
 
 def installed() -> Path:
@@ -22,7 +27,7 @@ def installed() -> Path:
     if not mark.exists() or mark.read_text() != made_of:
         rmtree(_HOME, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-        environment = {**os.environ, "HATCH_BUILD_HOOKS_ENABLE": "1"}
+        environment = {**os.environ, "FAIRLEAD_COMPILE": "1"}
         wheel = [*pip, "wheel", "--no-deps", "-w", str(_HOME), str(ROOT)]
         subprocess.run(wheel, check=True, env=environment, stdout=sys.stderr)
         (made,) = _HOME.glob("fairlead-*.whl")

@@ -1,7 +1,7 @@
-"""The build backend that pip calls: hatchling, which is given a compiler of Python where it can use one.
+"""The build backend that pip calls: hatchling, which requires mypyc too where a wheel will be compiled.
 
-A wheel is compiled (scripts/compiled_wheel.py) where C can be compiled; then, and only then, mypyc is among what
-the build requires. Neither an editable install nor a source distribution requires it.
+That is where C can be compiled (scripts/compiled_wheel.py), but neither for an editable install nor for a
+source distribution.
 """
 
 import os
@@ -10,11 +10,11 @@ from typing import Any
 
 import compiled_wheel
 
-# pip's build would else have no metadata before the wheel: hatchling leaves this function out for build hooks
-# that change the metadata. Ours does not, and compiling would pass for "Preparing metadata".
+# With this set hatchling gives no metadata before the wheel, for the sake of hooks that change the metadata.
+# Ours does not; and pip would say "Preparing metadata" while it compiles.
 os.environ.pop("PIP_BUILD_TRACKER", None)
 
-from hatchling import build  # noqa: E402
+from hatchling import build
 
 build_editable = build.build_editable
 build_sdist = build.build_sdist

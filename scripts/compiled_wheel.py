@@ -2,11 +2,11 @@
 
     pip install .
 
-A C compiler and Python's headers are all that it takes: mypyc is installed for the build and finds types in our
-sources and the standard library alone, so the C is the same wherever it is made. Without a compiler, or where
-compiling fails, the wheel is pure Python. FAIRLEAD_COMPILE=0 forbids compiling; with FAIRLEAD_COMPILE=1 what is in
-the way is an error. An editable install is always pure. The file RECORD in the package says what was done.
-Every module stays beside its compiled form, so tracebacks and `inspect` show the source.
+A C compiler and Python's headers are all that it takes: mypyc is installed for the build, and takes types
+from our sources and the standard library alone, so the C is the same wherever it is made. Without a compiler,
+or where compiling fails, the wheel is pure Python. FAIRLEAD_COMPILE=0 forbids compiling; with
+FAIRLEAD_COMPILE=1 an obstacle is an error. An editable install is always pure. A file in the package records
+what was done. Every module stays beside its compiled form, so tracebacks and `inspect` show the source.
 
 Two things are not as in Python: a slice of bytes may not begin beyond its end (a SystemError), and a
 value must be of the class that its annotation names, unless that is a protocol: also in tests.

@@ -18,9 +18,16 @@ class Process:
     """`fairlead gateway` with a settings file, and with more in its environment."""
 
     def __init__(
-        self, config: Path, port: int, *, descriptors: int | None = None, **environment: str
+        self,
+        config: Path,
+        port: int,
+        *,
+        descriptors: int | None = None,
+        python: str = sys.executable,
+        **environment: str,
     ) -> None:
         self.config, self.port, self.descriptors = config, port, descriptors
+        self.python = python
         self.environment = environment
         self.said = ""
         self.child: asyncio.subprocess.Process | None = None
@@ -31,7 +38,7 @@ class Process:
         }
         limited = ("sh", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "sh")
         self.child = await asyncio.create_subprocess_exec(
-            *(limited if self.descriptors else ()), sys.executable, "-m", "fairlead", "gateway",
+            *(limited if self.descriptors else ()), self.python, "-m", "fairlead", "gateway",
             "--config", str(self.config), "--port", str(self.port), stderr=asyncio.subprocess.PIPE,
             env={**environment, **self.environment},
         )  # fmt: skip
@@ -87,11 +94,14 @@ async def running(
     tmp_path: Path,
     environment: Mapping[str, str] | None = None,
     descriptors: int | None = None,
+    python: str = sys.executable,
     **settings: object,
 ) -> AsyncIterator[Process]:
     config = tmp_path / "gateway.yaml"
     config.write_text(json.dumps(settings))
-    process = Process(config, free_ports(1)[0], descriptors=descriptors, **(environment or {}))
+    process = Process(
+        config, free_ports(1)[0], descriptors=descriptors, python=python, **(environment or {})
+    )
     await process.start()
     try:
         yield process

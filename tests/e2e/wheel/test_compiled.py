@@ -1,13 +1,21 @@
-"""The compiled wheel is built for real: it simulates to the same bytes as the sources do, and forwards."""
+"""`pip install '.[gateway]'` compiles: it simulates to the same bytes as the sources do, and forwards."""
 
+import asyncio
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.e2e.gateway.process import running
+from tests.e2e.gateway.scripts import chat, good
+from tests.e2e.gateway.world import CHAT, FakeEngine
+from tests.e2e.wheel import fresh
+from tests.e2e.wheel.fresh import ROOT
+
 EXAMPLES = ROOT / "examples"
 
 pytestmark = pytest.mark.e2e
@@ -26,19 +34,22 @@ RUNS = (
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The folder that the wheel was installed into."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    environment = {**os.environ, "HATCH_BUILD_HOOKS_ENABLE": "1"}
-    subprocess.run(
-        [*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True, env=environment
-    )
-    (wheel,) = folder.glob("fairlead-*.whl")
-    assert "-none-any" not in wheel.name, "it is for this Python and machine"
-    target = folder / "installed"
-    subprocess.run([*pip, "install", "--no-deps", "--target", str(target), str(wheel)], check=True)
-    return target
+def fresh_python(tmp_path_factory):
+    """The Python of an environment that only the documented command has installed into, in isolation."""
+    python, said = fresh.install(tmp_path_factory.mktemp("fresh") / "env")
+    (wheel,) = re.findall(r"Created wheel for fairlead: filename=(\S+)", said)
+    assert "-none-any" not in wheel, f"it is for this Python and machine, not {wheel}"
+    return python
+
+
+@pytest.fixture(scope="module")
+def installed(fresh_python, tmp_path_factory):
+    """A folder with what the command installed of fairlead, and nothing of what else it did."""
+    folder = tmp_path_factory.mktemp("installed")
+    packages = fresh.packages(fresh_python)
+    for path in (packages / "fairlead", *packages.glob("*__mypyc*.so")):
+        (folder / path.name).symlink_to(path)
+    return folder
 
 
 def python(installed, *arguments):
@@ -69,6 +80,41 @@ def test_what_costs_time_is_compiled(installed):
 
     assert all(line.endswith(".so") for line in python(installed, "-c", code).splitlines())
     assert not any(line.endswith(".so") for line in python(None, "-c", code).splitlines())
+
+
+def test_the_fresh_environment_serves_and_says_that_it_is_compiled(fresh_python, tmp_path):
+    """With nothing installed but what the command's extra names."""
+
+    async def story() -> None:
+        engine = await FakeEngine(good).start()
+        async with running(
+            tmp_path, {"PYTHONPATH": ""}, python=str(fresh_python), worker_urls=[engine.url]
+        ) as process:
+            reply = await process.ask(CHAT, chat(stream=True))
+            assert reply.status == 200 and reply.body.endswith(b"[DONE]\n\n")
+            assert "fairlead is compiled" in process.said
+
+    asyncio.run(story())
+    assert fresh.output(fresh_python, "-m", "fairlead", "--version").endswith("(compiled)\n")
+
+
+def test_a_source_distribution_installs_where_nothing_compiles(tmp_path):
+    """Pure Python, and it says why."""
+    backend = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'scripts')!r}); import build_backend as b; "
+    )
+    code = backend + f"print(b.build_sdist({str(tmp_path)!r}))"
+    source = fresh.output(Path(sys.executable), "-c", code).strip()
+    wheel = ("-m", "pip", "wheel", "--no-deps", "-w", str(tmp_path), str(tmp_path / source))
+    fresh.output(Path(sys.executable), *wheel, CC="no-such-compiler")
+    (made,) = tmp_path.glob("fairlead-*-py3-none-any.whl")
+    where = tmp_path / "unpacked"
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(where)
+
+    told = python(where, "-m", "fairlead", "--version")
+
+    assert told.endswith("(pure Python: no C compiler (no-such-compiler))\n"), told
 
 
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
