@@ -4,10 +4,8 @@ A token tree reports whole paths, so the trie is walked along them. A block cach
 hashes, so every node is entered under the hashes it holds and the one it wants next.
 """
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.descent import descend
-from fairlead.core.path_cache import PathCache
-from fairlead.core.radix_tree import RadixTree
+from fairlead.core.path_cache import Cache, HashCache, PathCache
 from fairlead.core.request import Unit
 from fairlead.core.runs import Runs
 from fairlead.core.waiting import WaitingIndex
@@ -17,7 +15,7 @@ from fairlead.core.waiting_trie import Node, WaitingTrie
 _MOST_CHANGES = 256
 
 
-def waiting_index(cache: RadixTree | BlockCache) -> WaitingIndex:
+def waiting_index(cache: Cache) -> WaitingIndex:
     """A waiting index that follows `cache` from now on."""
     index = WaitingIndex(block_size=cache.block_size)
     if isinstance(cache, PathCache):
@@ -101,7 +99,7 @@ class BlockWatch:
     gateway's CRCs do not, the later node does not hear of it: its depth may be out of date, no more.
     """
 
-    def __init__(self, blocks: BlockCache, trie: WaitingTrie) -> None:
+    def __init__(self, blocks: HashCache, trie: WaitingTrie) -> None:
         self._blocks = blocks
         self._trie = trie
         self._wanted: dict[Unit, Node] = {}  # the first hash of a node's edge that is not cached

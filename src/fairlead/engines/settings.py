@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlead.core.block_cache import BlockCache
+from fairlead.core.path_cache import Cache
 from fairlead.core.protocols import Policy
-from fairlead.core.radix_tree import RadixTree
 from fairlead.core.service import Weights, parse_weight
 from fairlead.engines.adapter_turns import AdapterTurns
 from fairlead.errors import ConfigError
@@ -49,7 +48,7 @@ class Settings:
             turn_len = 0
         return AdapterTurns(turn_len=turn_len, weights=Weights(self.weights))
 
-    def policy(self, cache: BlockCache | RadixTree) -> Policy:
+    def policy(self, cache: Cache) -> Policy:
         """The policy set, over what the engine has cached. Raises ConfigError."""
         return make_policy(
             self.scheduler,

@@ -3,9 +3,8 @@
 from inspect import signature
 from typing import Any
 
-from fairlead.core.block_cache import BlockCache
+from fairlead.core.path_cache import Cache
 from fairlead.core.protocols import Policy
-from fairlead.core.radix_tree import RadixTree
 from fairlead.errors import ConfigError
 from fairlead.schedulers.dlpm import DLPM
 from fairlead.schedulers.dlpm_predict import DLPMPredict
@@ -60,7 +59,7 @@ SIMULATED_ONLY = ("rpm", "vtc-oracle", "vtc-noisy")
 IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))
 
 
-def make_policy(name: str, *, cache: RadixTree | BlockCache, **settings: Any) -> Policy:
+def make_policy(name: str, *, cache: Cache, **settings: Any) -> Policy:
     """The policy of that name over `cache`; a setting that is None is left at its default.
 
     Raises ConfigError for an unknown name and for a setting the policy does not have.

@@ -11,11 +11,10 @@ again: after a refill, too, it starts from the longest match (repair 3).
 
 from collections.abc import Callable, Mapping
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.deficits import Deficits
 from fairlead.core.overtaking import Overtaking
+from fairlead.core.path_cache import Cache
 from fairlead.core.protocols import nothing_due
-from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId, Request
 from fairlead.core.seat import Prompt
 from fairlead.core.service import Cost, TokenCost, Weights, parse_charge
@@ -32,7 +31,7 @@ class DLPM:
     def __init__(
         self,
         *,
-        cache: RadixTree | BlockCache,
+        cache: Cache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

@@ -8,9 +8,8 @@ admission, those beyond as they come, and what did not come is given back at the
 a client has received then lags behind what it was charged, so no bound is shown.
 """
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.expected_outputs import ExpectedOutputs
-from fairlead.core.radix_tree import RadixTree
+from fairlead.core.path_cache import Cache
 from fairlead.core.request import Request, RequestId
 from fairlead.core.service import Cost, Weights
 from fairlead.schedulers.dlpm import DLPM
@@ -22,7 +21,7 @@ class DLPMPredict(DLPM):
     def __init__(
         self,
         *,
-        cache: RadixTree | BlockCache,
+        cache: Cache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

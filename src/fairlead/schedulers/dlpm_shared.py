@@ -8,8 +8,7 @@ with q_i > 0, who has none left waits here, though there may be room: it is the 
 
 from collections.abc import Collection, Mapping
 
-from fairlead.core.block_cache import BlockCache
-from fairlead.core.radix_tree import RadixTree
+from fairlead.core.path_cache import Cache
 from fairlead.core.request import ClientId
 from fairlead.core.service import Cost, Weights
 from fairlead.core.shared_deficits import SharedDeficits
@@ -22,7 +21,7 @@ class DLPMShared(DLPM):
     def __init__(
         self,
         *,
-        cache: RadixTree | BlockCache,
+        cache: Cache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

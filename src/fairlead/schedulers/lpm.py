@@ -7,9 +7,8 @@ There is no fairness in either: who shares a hot prefix goes first.
 
 from collections.abc import Mapping
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.lazy_heap import LazyHeap
-from fairlead.core.radix_tree import RadixTree
+from fairlead.core.path_cache import Cache
 from fairlead.core.request import ClientId, Request
 from fairlead.core.service import parse_tokens
 from fairlead.core.watch import waiting_index
@@ -24,7 +23,7 @@ class LPM:
 
     charges_outputs = False
 
-    def __init__(self, *, cache: RadixTree | BlockCache, fallback: int | None = None) -> None:
+    def __init__(self, *, cache: Cache, fallback: int | None = None) -> None:
         self._index = waiting_index(cache)
         self._passed: dict[Request, None] = {}
         self._fallback = fallback

@@ -7,9 +7,8 @@ Each look serves one group, the next lower one that is not empty, cyclically: at
 10 (group + 1) requests, oldest first. That is fair among hit ratios, not among clients.
 """
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.line import Line
-from fairlead.core.radix_tree import RadixTree
+from fairlead.core.path_cache import Cache
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.watch import waiting_index
 
@@ -23,7 +22,7 @@ class PrebleGroups:
 
     charges_outputs = False
 
-    def __init__(self, *, cache: RadixTree | BlockCache) -> None:
+    def __init__(self, *, cache: Cache) -> None:
         # Always empty between calls: it is only asked what an arriving prompt matches.
         self._index = waiting_index(cache)
         self._lines = [Line() for _ in range(GROUPS)]

@@ -57,10 +57,16 @@ class Req:
         return self.is_over
 
 
-class Cache(RadixTree):
-    """The tree of the engine: ours, with the two words more that the line asks."""
+class Cache:
+    """The tree of the engine, with two words more that the line asks: no subclass, as it may be compiled."""
 
     page_len = 1
+
+    def __init__(self) -> None:
+        self._tree = RadixTree()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
 
     def units(self, tokens: array, extra_key: None, salt: None) -> tuple[int, ...]:
         return tuple(tokens)

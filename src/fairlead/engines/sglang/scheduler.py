@@ -27,7 +27,6 @@ from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder, Sche
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.runtime_context import get_parallel
 
-from fairlead.core.radix_tree import RadixTree
 from fairlead.core.request import ClientId
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN, Service, Weights
@@ -169,7 +168,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
             self.tree_cache, is_wanted=self._is_anyone_waiting, on_clear=self._rematch
         )
         # Policies only read and listen, and that half of a RadixTree it has.
-        self._fair = Scheduler(settings.policy(cast(RadixTree, self._fair_tree)))
+        self._fair = Scheduler(settings.policy(self._fair_tree))
         slots = Slots(self, settings.turns()) if self.enable_lora else None
         weights = Weights(settings.weights)
         self._line = Line(self._fair, self._fair_tree, self, slots=slots, weights=weights)

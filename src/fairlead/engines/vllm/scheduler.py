@@ -20,13 +20,12 @@ full-attention group, so the order goes by an upper bound of the match; charges 
 
 import os
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
 
-from fairlead.core.block_cache import BlockCache
 from fairlead.core.request import ClientId, Request, RequestId, Unit
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
@@ -79,8 +78,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._group = KVGroup.of(self)
         pool = self.kv_cache_manager.block_pool
         self._blocks = EngineBlocks(pool, block_size=self._group.block_size)
-        # Policies only read and listen, and that half of a BlockCache it has.
-        self._fair = Scheduler(settings.policy(cast(BlockCache, self._blocks)))
+        self._fair = Scheduler(settings.policy(self._blocks))
         self._metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
         )
