@@ -59,6 +59,8 @@ LEFT_OUT = {
     "sim/models.py",
     "sim/host.py",
 }
+# mypy's: types of packages that happen to be installed would change the C.
+FLAGS = ("--config-file=", "--no-site-packages", "--ignore-missing-imports")
 # Each module is a file of C, and as many are compiled at once as there are processors.
 SETUP = """
 from concurrent.futures import ThreadPoolExecutor
@@ -85,9 +87,7 @@ class Abreast(build_ext):
             super().build_extensions()
 
 
-# Types of packages that happen to be installed would change the C.
-flags = ["--config-file=", "--no-site-packages", "--ignore-missing-imports"]
-modules = mypycify([*flags, *{files!r}], opt_level="1", debug_level="0", multi_file=True)
+modules = mypycify({arguments!r}, opt_level="1", debug_level="0", multi_file=True)
 build = {{"build_ext": Abreast}}
 setup(name="fairlead-compiled", packages=[], ext_modules=modules, cmdclass=build)
 """
@@ -156,7 +156,7 @@ def compile_into(work: Path, root: Path) -> str | None:
     """Compile the hot modules into `work`/built. The reason if that fails."""
     (work / "src").symlink_to(root / "src")
     files = hot_files(root)
-    (work / "setup.py").write_text(SETUP.format(files=files), encoding="utf-8")
+    (work / "setup.py").write_text(SETUP.format(arguments=[*FLAGS, *files]), encoding="utf-8")
     tell(f"compiling {len(files)} modules to C, about a minute; {SETTING}=0 leaves it out")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
     with (work / "log").open("w+", encoding="utf-8", errors="replace") as log:
