@@ -6,6 +6,7 @@ takes about 0.2 s; FAIRLEAD_FUZZ_CASES says how many, FAIRLEAD_FUZZ_FIRST the fi
 """
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.properties.vllm_cases import Run, case_of  # noqa: E402
 CASES = int(os.environ.get("FAIRLEAD_FUZZ_CASES", "200"))
 FIRST = int(os.environ.get("FAIRLEAD_FUZZ_FIRST", "0"))
 AT_ONCE = 20
+
+reached: Counter[str] = Counter()  # in how many cases
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + CASES, AT_ONCE))
@@ -36,3 +39,18 @@ def test_what_ends_under_stock_vllm_ends_in_about_as_many_steps(first: int) -> N
             raise
         assert (case, left) == (case, "")
         assert fair.steps <= 2 * stock.steps + 50, case
+        fair.reached["preemptions"] = len(fair.preempted)
+        fair.reached["turns at LoRA slots"] = fair.scheduler._turns.turns
+        fair.reached["steps run ahead"] = case.sizes["run_ahead"]
+        reached.update(["cases", *(what for what, times in fair.reached.items() if times)])
+
+
+def test_the_cases_reach_what_they_are_for() -> None:
+    """If fewer do after a change of vLLM's or ours, the cases are to be drawn otherwise."""
+    kinds = {
+        "preemptions", "turns at LoRA slots", "steps run ahead", "session turns", "aborts",
+        "async loads", "sync loads", "failed loads",
+    }  # fmt: skip
+    if reached["cases"] >= 200:  # all ran before this test, in this process
+        rare = {what: times for what in kinds if (times := reached[what]) < reached["cases"] // 20}
+        assert not rare, reached

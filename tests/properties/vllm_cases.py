@@ -5,6 +5,7 @@ script runs under stock vLLM, and the answer to "who finishes" can be compared.
 """
 
 import random
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -204,6 +205,7 @@ class Run(Trace):
         self.aborted: set[str] = set()
         self.asked: set[str] = set()
         self.sessions: set[str] = set()
+        self.reached: Counter[str] = Counter()  # how often what happened that a case is for
         self._rng = random.Random(f"{case.seed} loads")
         self._began: dict[str, list[int]] = {}
         self._done_at: dict[str, int] = {}
@@ -237,6 +239,7 @@ class Run(Trace):
     def _turn(self, asked: Asked) -> None:
         """The next input of a session, or its end: that is one which is not resumable."""
         if self._is_live(asked.name):
+            self.reached["session turns"] += asked.resumable
             self.add(self._request(asked))
 
     _end = _turn
@@ -244,6 +247,7 @@ class Run(Trace):
     def _abort(self, name: str) -> None:
         if self._is_live(name):
             self.aborted.add(name)
+            self.reached["aborts"] += 1
             self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
 
     def _reset(self, with_running: bool) -> None:
@@ -289,11 +293,13 @@ class Run(Trace):
                 self._done_at[name] = self.steps + self._rng.randint(0, 8)
             if is_async and self.steps != self._done_at[name]:
                 continue  # not yet, or what was said of it is still to be handled
+            self.reached["async loads" if is_async else "sync loads"] += 1
             if is_async:
                 received.add(name)
             else:
                 del connector.loading[name]
             if fails and known is not None and not known.is_finished():
+                self.reached["failed loads"] += 1
                 output.invalid_block_ids.add(self._rng.choice(blocks))
         output.finished_recving = received
         output.finished_sending = {name for name in connector.sending if self._rng.random() < 0.3}

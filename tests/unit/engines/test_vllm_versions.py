@@ -17,7 +17,7 @@ pytestmark = pytest.mark.vllm
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 VERSIONS = ["0.15.1", "0.20.2", "0.26.0"]
-PARTS = ["scheduler", "charges", "held", "adapters", "queue", "index"]
+PARTS = ["scheduler", "charges", "held", "adapters", "queue", "index", "unseen"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
