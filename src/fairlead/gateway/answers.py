@@ -309,7 +309,8 @@ def read_whole(surface: Surface, body: bytes) -> tuple[Usage | None, str | None]
 
 def read_end(surface: Surface, pieces: list[bytes]) -> Usage | None:
     """Usage of a long answer, as far as it is in the last mebibyte; nothing else of it is read. O(TURN)."""
-    end, length = list[bytes](), 0
+    length = 0
+    end: list[bytes] = []
     for piece in reversed(pieces):
         if length >= TURN:
             break

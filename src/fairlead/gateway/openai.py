@@ -156,7 +156,8 @@ class Fields:
 
     def _spliced(self, body: Body, outline: Outline) -> tuple[Buffer, ...]:
         """A long body with the fields; those that the caller sent are replaced wherever they stand."""
-        whole, pieces, at = memoryview(body), list[Buffer](), 0
+        whole, at = memoryview(body), 0
+        pieces: list[Buffer] = []
         sent = {field.name: field for field in outline.fields if field.name in self._watched}
         values = {name: self._value(name, whole[f.begin : f.end]) for name, f in sent.items()}
         for field in outline.fields:
