@@ -33,7 +33,7 @@ docs: install-dev  ## every link in README and docs leads somewhere; the report 
 	$(BIN)/fairlead experiment report --results benchmarks/results/experiments --out build/report.html
 
 bench: install-dev  ## speed; writes benchmarks/results/
-	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway; do \
+	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway gateway.worst_inputs; do \
 		echo "== $$bench"; $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 fuzz: install-dev  ## every parser by libFuzzer, SECONDS_EACH (600); what it learns stays in build/fuzz
