@@ -12,7 +12,7 @@ SECONDS_EACH ?= 600
 MINUTES ?= 20
 CASES ?= 10000
 
-.PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs
+.PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs install-peers
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairlead serve $(ARGS)
@@ -20,7 +20,7 @@ serve: install  ## two real engines behind the gateway; more flags by ARGS="--po
 demo: install  ## the two-tenant flood; prints who got what
 	@exec $(BIN)/fairlead demo $(ARGS)
 
-test: install-dev install-browser install-programs check  ## everything CI runs
+test: install-dev install-browser install-programs install-peers check  ## everything CI runs
 	$(BIN)/python -m pytest $(ABREAST) $(ARGS)
 
 check: install-dev  ## style and types
@@ -49,16 +49,17 @@ compiled: install-dev  ## speed with the hot modules compiled, as `pip install .
 	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
-nightly: sglang  ## what CI has no time for: SGLang, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
+nightly: sglang peers  ## what CI has no time for: SGLang, the peers' own tests, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
 	FAIRLEAD_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 	$(BIN)/python -m tests.e2e.wheel.fresh
 
-peers: install-dev  ## the peers' own expectations: of routers, asked of the gateway; of SGLang, of its plug-in
-	$(BIN)/python -m pytest $(ARGS) tests/e2e/peers
+peers: install-dev install-peers  ## the peers' own expectations: of routers, asked of the gateway; of SGLang, of its plug-in; vLLM's tests under FairScheduler
+	$(BIN)/python -m pytest tests/e2e/peers
 	@$(PYTHON) scripts/install_sglang_cpu.py
-	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang/test_peers.py tests/sglang/test_peers_parts.py
+	.venvs/sglang/bin/python -m pytest tests/sglang/test_peers.py tests/sglang/test_peers_parts.py
+	$(BIN)/python -m tests.peers.vllm_suite $(ARGS)
 
 sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's tests, and the gateway's before it
 	@$(PYTHON) scripts/install_sglang_cpu.py
@@ -83,3 +84,6 @@ install-browser:
 
 install-programs:
 	@$(PYTHON) scripts/install_programs.py
+
+install-peers: install-dev
+	@$(PYTHON) scripts/install_peers.py

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sglang_page
+from benchmarks import peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, provenance, spread
 
 README = ROOT / "README.md"
@@ -256,6 +256,10 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     },
     ROOT / "docs" / "reference" / "simulate.md": {"curve": curve},
     ROOT / "docs" / "reference" / "faults.md": {"soak": soak},
+    ROOT / "docs" / "reference" / "compatibility.md": {
+        "vllm-tests": peers_page.vllm,
+        "vllm-accepted": peers_page.accepted,
+    },
     ROOT / "docs" / "reference" / "sglang.md": {
         "flood": sglang_page.flood,
         "ageing": sglang_page.ageing,

@@ -231,3 +231,22 @@ def test_an_empty_queue_says_so():
     assert not engine.queue
     with pytest.raises(IndexError):
         engine.queue.pop_request()
+
+
+def test_what_waits_is_listed_as_it_arrived_after_what_was_preempted():
+    """vLLM's own tests read the queue so; whether one is blocked or was skipped does not matter."""
+    engine = Engine(keeps_loading=False)
+    grammar = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+    ran, blocked, waits, late = (
+        request("a0"), request("b1", status=grammar), request("a2"), request("b3", status=grammar)
+    )  # fmt: skip
+    for one in (ran, blocked):
+        engine.queue.add_request(one)
+    assert engine.step() == ["a0"]
+    for one in (waits, late):
+        engine.queue.add_request(one)
+    ran.status = RequestStatus.PREEMPTED
+    engine.queue.prepend_request(ran)
+
+    assert list(engine.queue) == [ran, blocked, waits, late]
+    assert list(reversed(engine.queue)) == [late, waits, blocked, ran]

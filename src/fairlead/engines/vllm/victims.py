@@ -1,6 +1,6 @@
 """Who is preempted when memory runs out: the newest request of the client that is owed least.
 
-Integration points (vLLM 0.15 to 0.32): under `fcfs` the stock `schedule()` preempts `running[-1]`,
+Integration points (vLLM 0.15 to 0.33): under `fcfs` the stock `schedule()` preempts `running[-1]`,
 so the order of `running` is the choice; `block_pool.get_num_free_blocks()`; `Request.num_tokens`,
 `num_computed_tokens`, `num_prompt_tokens`, `num_preemptions`. Nothing but token budgets depends on
 that order otherwise.

@@ -158,6 +158,29 @@ def test_a_block_with_copies_is_there_until_the_last_one_goes() -> None:
     assert told.has(1) == 0
 
 
+def test_a_block_is_there_as_long_as_one_with_other_tokens_behind_it_is() -> None:
+    """vLLM 0.33 under EAGLE or MTP: a hash covers tokens behind its block, so equal blocks have several."""
+
+    def block(tag: int, token: int, behind: int, parent: int | None = None) -> dict[str, Any]:
+        return {
+            "type": "BlockStored",
+            "block_hashes": [tag],
+            "parent_block_hash": parent,
+            "token_ids": [token],
+            "block_size": 1,
+            "lookahead_token_ids": [[behind]],
+        }
+
+    told = Told()
+    told.take(0, block(10, 1, 2), block(20, 2, 3, parent=10), block(11, 1, 5))
+    told.take(1, block(51, 5, 6, parent=11))
+    assert (told.has(1, 2), told.has(1, 5), told.complaints) == (2, 2, [])
+    told.take(2, removed(10, 20))
+    assert (told.has(1, 2), told.has(1, 5)) == (1, 2)
+    told.take(3, removed(11, 51))
+    assert told.has(1, 5) == 0
+
+
 def test_a_tier_below_names_blocks_by_their_hashes_alone() -> None:
     told = Told()
     told.take(0, stored(1, 2))
