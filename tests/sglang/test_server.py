@@ -31,7 +31,7 @@ def server(tmp_path_factory):
         "--max-total-tokens", str(MEMORY), "--schedule-conservativeness", "0.1",
     )  # fmt: skip
     with running(folder, "dlpm", *flags, environment={"FAIRLEAD_QUANTUM": str(QUANTUM)}) as made:
-        assert "fairlead: scheduler dlpm, quantum 500; matching is exact" in made.log
+        assert "fairlead: scheduler dlpm, quantum 500, audit True; matching is exact" in made.log
         yield made
         assert "Traceback" not in made.log.partition("fired up")[2], made.log[-4000:]
 
