@@ -105,6 +105,12 @@ def event(length: int) -> bytes:
     return b'data: {"choices":[{"index":0,"text":"' + b"ab\\n" * (length // 4) + b'"}]}\n\n'
 
 
+async def repeating(received: Received) -> None:
+    """As engines do for a completion with `echo`: the first event is as long as its prompt."""
+    assert received.json()["echo"]
+    await streaming(event(len(received.body)), 1)(received)
+
+
 async def answered(received: Received) -> None:
     whole(received, 200, b'{"usage":{"prompt_tokens":5,"completion_tokens":1}}')
 
@@ -115,6 +121,11 @@ SENT = {
     "64 events of 1 MiB in a stream": (streaming(event(1 << 20), 64), chat(stream=True), 1),
     "64 streams of an event of 1 MiB": (streaming(event(1 << 20), 1), chat(stream=True), 64),
     "20,000 events of 3 kB": (streaming(event(3_000), 20_000), chat(stream=True), 1),
+    "8 prompts of 2 MiB that are repeated": (
+        repeating,
+        b'{"model":"m","echo":true,"stream":true,"max_tokens":1,"prompt":"%b"}' % (b"word " * (2 << 20 >> 2)),
+        8,
+    ),
     "a body of 16 MiB": (answered, b'{"model":"m","prompt":"%b"}' % (b"word\\n" * (16 << 20 >> 3)), 1),
     "5 bodies of 16 MiB": (answered, b'{"model":"m","prompt":"%b"}' % (b"7" * 16_000_000), 5),
     "16 bodies of lists of 256 KiB": (answered, LISTS, 16),

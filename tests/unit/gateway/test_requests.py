@@ -307,3 +307,11 @@ def test_a_body_in_many_small_chunks_takes_the_memory_of_its_bytes() -> None:
 
     assert held < 2 * length
     assert reader.take().body == b"ab" * (length // 2)
+
+
+def test_no_engine_is_asked_to_compress() -> None:
+    """An answer is read on its way, and nothing is ever decompressed: no few bytes become many here."""
+    head = b"POST / HTTP/1.1\r\nhost: a\r\nAccept-Encoding: gzip, br\r\nX-One: 1\r\ncontent-length: 0\r\n\r\n"
+    request = read([head]).take()
+
+    assert request.head.lines == b"X-One: 1\r\n"
