@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlead.core.client_names import client_name
 from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.prompts import NOWHERE, Namespace, to_tokens, to_units
 
@@ -67,7 +68,7 @@ def req(**fields: Any) -> SimpleNamespace:
         ({"custom_params": {"else": 1}}, "anonymous"),
         ({"custom_params": {"fair_client": ["no", "name"]}}, "anonymous"),
         ({"custom_params": "no object"}, "anonymous"),
-        ({"routing_key": "a\nb" * 100}, ("a_b" * 100)[:128]),
+        ({"routing_key": "a\nb" * 100}, client_name("a\nb" * 100)),
         ({"lora_id": "7"}, "anonymous"),
     ],
 )
