@@ -69,13 +69,19 @@ def compare(executable: str, folder: Path) -> str:
     return f"{built}, and writes the {len(written[0][0])} bytes that the sources write"
 
 
+def runs(executable: str) -> bool:
+    """Whether it is a Python, not pyenv's stand-in for one that PYENV_VERSION does not name."""
+    done = subprocess.run([executable, "-c", ""], capture_output=True, check=False)
+    return done.returncode == 0
+
+
 def main() -> None:
     """Print a line for each version; those that are not found are named too."""
     for version in VERSIONS:
         executable = shutil.which(f"python{version}")
         if version == sysconfig.get_python_version():
             executable = sys.executable
-        if executable is None:
+        if executable is None or not runs(executable):
             sys.stdout.write(f"python{version}: not on this machine\n")
             continue
         with tempfile.TemporaryDirectory() as folder:
