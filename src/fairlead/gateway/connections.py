@@ -224,6 +224,7 @@ class Connections:
         """Close now the one that was told to go first, whatever of its answer has not gone out."""
         oldest = next((one for one in self._leaving if one in self._open), None)
         if oldest is not None:
+            del self._leaving[oldest]  # it is closed in the next turn: others are next in this one
             oldest.abort()
 
     def _settle(self, connection: CallerConnection) -> str:

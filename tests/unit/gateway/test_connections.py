@@ -156,6 +156,18 @@ def test_there_are_never_many_more_than_the_limit_however_slowly_they_leave() ->
     assert connections.total <= 10 + 2 * RESERVE
 
 
+def test_all_that_come_in_one_turn_of_the_loop_find_a_place() -> None:
+    """What is aborted is closed in the next turn only: each arrival aborts another one."""
+    connections = Connections(limit=lambda: 10)
+    leaving = [Mock(CallerConnection) for _ in range(10 + RESERVE)]
+    for one in leaving:
+        assert enter(connections, one, "10.0.0.1")
+    in_one_turn = [Mock(CallerConnection) for _ in range(16)]
+
+    assert all(enter(connections, one, "10.0.0.2") for one in in_one_turn)
+    assert sum(one.abort.called for one in leaving) == 16
+
+
 def test_one_address_that_asks_nothing_leaves_a_quarter_of_the_places(clock: Clock) -> None:
     connections = Connections(limit=lambda: 40)
     silent = came(connections, 30, "10.0.0.1", asks=False)
