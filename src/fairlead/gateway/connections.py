@@ -147,6 +147,8 @@ class Connections:
         if unasked is not None:
             self._asked[connection] = unasked.address
             self._forget_unasked(connection, unasked.address)
+        elif connection in self._reserve:  # it is answered now, once: its place is the next one's
+            self._leaving[connection] = self._reserve.pop(connection)
 
     def discard(self, connection: CallerConnection) -> None:
         """Forget one that is closed, if it was counted. O(1)."""

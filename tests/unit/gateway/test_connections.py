@@ -156,6 +156,23 @@ def test_there_are_never_many_more_than_the_limit_however_slowly_they_leave() ->
     assert connections.total <= 10 + 2 * RESERVE
 
 
+def test_in_the_reserve_who_has_been_answered_is_closed_before_who_has_yet_to_ask() -> None:
+    """A crowd that is refused and stays would else push out the probe that has just connected."""
+    connections = Connections(limit=lambda: 3)
+    came(connections, 3, "10.0.0.1")
+    probe = Mock(CallerConnection)
+    assert not enter(connections, probe)
+    crowd = [Mock(CallerConnection) for _ in range(3 * RESERVE)]
+    for one in crowd:
+        assert not enter(connections, one)
+        connections.asked(one)
+        one.abort.side_effect = lambda one=one: connections.discard(one)
+
+    assert told_to_go(probe, *crowd) == [False] * (1 + len(crowd))
+    assert not probe.abort.called
+    assert connections.states()["reserve"] == 1
+
+
 def test_all_that_come_in_one_turn_of_the_loop_find_a_place() -> None:
     """What is aborted is closed in the next turn only: each arrival aborts another one."""
     connections = Connections(limit=lambda: 10)
