@@ -22,8 +22,9 @@ from fairlead.gateway.surface.errors import openai_error, retry_after
 _PATIENCE_S = 10.0
 # Until it is tried again where the machine has no more sockets.
 _FULL_S = 0.5
-# Connections that are accepted before those that are in have their turn.
-_AT_ONCE = 16
+# Connections that are accepted before those that are in have their turn. It takes four turns of the loop
+# until what one has sent is read: meanwhile fewer may come than the reserve beyond the limit holds.
+_AT_ONCE = 4
 # What a caller may have sent until its connection is closed unread.
 _UNREAD = 64 << 10
 
