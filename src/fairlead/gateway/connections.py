@@ -31,6 +31,9 @@ RESERVE = 64
 _ADDRESS_QUARTERS = 3
 # What a caller that means to ask has sent its head within, on any network; a proxy may open many at once.
 _TO_ASK_S = 2.0
+# So many that have just come are left the time to ask where nothing else can close: a part of the
+# places, and no more than there are beyond the limit for whoever comes meanwhile.
+_FRESH_SHARE = 8
 # Kept connections that are looked at, to find one between two requests.
 _LOOKED_AT = 64
 
@@ -163,7 +166,8 @@ class Connections:
         """Have one close that has no request under way, for its place or its descriptor. O(1).
 
         The oldest that has not asked, if it has had time to; else one between two requests, or whose
-        request arrives slowly; else the oldest that has not asked.
+        request arrives slowly; else the oldest that has not asked, unless those are few: each would be
+        closed by the next arrival before it could ask, a health check among them.
         """
         oldest = next(iter(self._unasked.items()), None)
         if oldest is not None and monotonic() - oldest[1].since_s > _TO_ASK_S:
@@ -176,9 +180,10 @@ class Connections:
                 self._dismiss(connection)
                 return True
             self._asked.move_to_end(connection)
-        if oldest is not None:
-            self._close_unasked(oldest[0])
-        return oldest is not None
+        if oldest is None or len(self._unasked) <= min(RESERVE, self._limit() // _FRESH_SHARE):
+            return False
+        self._close_unasked(oldest[0])
+        return True
 
     def _makes_way(self, limit: int, address: str, now: float) -> bool:
         """Whether one more of `address` has a place, after another has been told to go if need be."""

@@ -144,6 +144,19 @@ def test_beyond_the_limit_probes_find_a_place_whoever_else_comes() -> None:
     assert (connections.total, connections._of_address) == (0, {})
 
 
+def test_who_has_just_come_is_not_closed_for_the_next_before_it_can_ask(clock: Clock) -> None:
+    """A flood of whole heads without bodies closed each probe that had found a place before it asked."""
+    connections = Connections(limit=lambda: 16)
+    came(connections, 15, "10.0.0.1")
+    (probe,) = came(connections, 1, "10.0.0.2", asks=False)
+
+    assert not enter(connections, Mock(CallerConnection), "10.0.0.1"), "no place but in the reserve"
+    assert told_to_go(probe) == [False]
+    clock.now += 3.0
+    assert enter(connections, Mock(CallerConnection), "10.0.0.1")
+    assert told_to_go(probe) == [True], "it has had its time"
+
+
 def test_there_are_never_many_more_than_the_limit_however_slowly_they_leave() -> None:
     connections = Connections(limit=lambda: 10)
     came(connections, 10, "10.0.0.1")
