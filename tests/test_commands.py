@@ -67,6 +67,16 @@ def test_a_flag_that_was_renamed_is_found(capsys: pytest.CaptureFixture[str]):
     assert "--no-such-flag" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_nobody_is_told_to_install_what_an_index_has_by_our_name(page: Path):
+    """Nothing is released: that is somebody else's software."""
+    told = re.findall(
+        r"pip install [^`#\n]*[ \"']fairlead\b[^`#\n]*", page.read_text(encoding="utf-8")
+    )
+
+    assert told == []
+
+
 def test_the_how_tos_have_commands():
     """A change of their form must not leave nothing to check."""
     found = {page for page, _ in ALL}
