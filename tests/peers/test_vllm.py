@@ -25,3 +25,5 @@ def test_vllms_own_tests_of_its_scheduler_pass_with_ours(tmp_path: Path) -> None
     assert complaints == []
     assert table[INSTALLED]["scheduler"][STOCK]["passed"] >= 220
     assert table[INSTALLED]["scheduler"]["dlpm"]["passed"] >= 200
+    # Only FairScheduler refuses: it was in the stock scheduler's place.
+    assert table[INSTALLED]["scheduler"]["dlpm"]["refused"] > 0

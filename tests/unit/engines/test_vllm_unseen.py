@@ -198,6 +198,55 @@ def test_the_audit_names_a_request_that_is_gone_and_one_that_is_not_known():
         engine.step()
 
 
+def queue_again(engine: Engine) -> None:
+    (request,) = engine.scheduler.running
+    engine.scheduler._queue._ready[request.request_id] = request
+
+
+def queue_what_runs(engine: Engine) -> None:
+    queue_again(engine)
+    engine.scheduler.running.clear()
+
+
+def queue_what_ended(engine: Engine) -> None:
+    engine.scheduler._queue._ready["m9"] = engine.request("m9", tokens=1)
+
+
+def leave_an_adapter_giving_way(engine: Engine) -> None:
+    engine.scheduler._turns._giving["x"] = None
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (queue_again, "m0 is in running and in ready"),
+        (
+            queue_what_runs,
+            "m0 has status RUNNING in ready; m0 is in ready, and running in the core",
+        ),
+        (queue_what_ended, "m9 is gone and in the containers"),
+        (lambda engine: engine.scheduler.running.clear(), "m0 is live and not in the containers"),
+        (
+            lambda engine: engine.scheduler._fair.cancel(engine.scheduler._queue.live["m0"]),
+            "m0 is live and not in the core",
+        ),
+        (
+            lambda engine: engine.scheduler._turns._runs.update(m9=Taker("c", "x")),
+            "m9 is gone and holds an adapter's slot",
+        ),
+        (leave_an_adapter_giving_way, r"adapters \['x'\] give way and hold no slot"),
+    ],
+)
+def test_the_audit_names_each_kind_of_fault(fault, said):
+    engine = Engine()
+    engine.ask("m", tokens=9)
+    engine.step()
+    fault(engine)
+
+    with pytest.raises(AuditFailed, match=said):
+        engine.scheduler._audit()
+
+
 def test_the_audit_costs_nothing_where_it_is_off(monkeypatch):
     monkeypatch.setattr("fairlead.engines.vllm.scheduler.audit", None)
     Engine(audit=False).run()

@@ -167,7 +167,6 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
         self._fair_tree = EngineTree(
             self.tree_cache, is_wanted=self._is_anyone_waiting, on_clear=self._rematch
         )
-        # Policies only read and listen, and that half of a RadixTree it has.
         self._fair = Scheduler(settings.policy(self._fair_tree))
         slots = Slots(self, settings.turns()) if self.enable_lora else None
         weights = Weights(settings.weights)

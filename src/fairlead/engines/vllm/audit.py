@@ -1,6 +1,6 @@
 """Comparison of the plug-in's containers with the lists of the vLLM scheduler that they mirror.
 
-Integration points (vLLM 0.15 to 0.32): `Scheduler.requests`, `running`, `kv_holding_waiting` (0.32);
+Integration points (vLLM 0.15 to 0.33): `Scheduler.requests`, `running`, `kv_holding_waiting` (from 0.32);
 `Request.status`. vLLM moves requests between its lists without calling the queue. A record that
 outlives such a move is an error: an adapter then waits for a request that does not wait.
 
@@ -17,9 +17,8 @@ from fairlead.core.scheduler import Scheduler, State
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
 from fairlead.engines.vllm.aside import adapter_of
 from fairlead.engines.vllm.host import PROMOTIONS
-from fairlead.engines.vllm.queue import FairQueue
+from fairlead.engines.vllm.queue import READY, FairQueue
 
-READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 # By container, the state that the core may have for its requests.
 STATES = {
     "running": (State.RUNNING,),

@@ -33,7 +33,7 @@ from fairlead.errors import QueueFull
 
 # Bound once and compared by identity, as this runs for every admission.
 _RUNNING, _LOADING = RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS
-_READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
@@ -143,7 +143,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             request = self._ready[chosen.id]
             adapter = adapter_of(request)
             # 0.15 sees that a request is no longer blocked only when it is offered that request.
-            is_blocked = request.status not in _READY
+            is_blocked = request.status not in READY
             if is_blocked or not (adapter in self._slotless or self._is_barred(adapter)):
                 return request
             self._parked += 1
@@ -167,7 +167,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         for waiting in (self._loading, self._blocked):
             for request in list(islice(waiting.values(), POLLS_PER_STEP)):
                 del waiting[request.request_id]
-                if request.status in _READY or self._host.promote(request):
+                if request.status in READY or self._host.promote(request):
                     self._release(request)
                 else:  # at the end: next time it is others' turn
                     waiting[request.request_id] = request
@@ -230,7 +230,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _was_skipped(self, request: Any) -> None:
         """vLLM did not admit it; whether for want of a LoRA slot the running requests tell. O(1)."""
-        if request.status not in _READY:  # none is kept for it while it loads
+        if request.status not in READY:  # none is kept for it while it loads
             self._turns.leaves(request.request_id)
         elif adapter := adapter_of(request):
             self._wants(request)
@@ -262,7 +262,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _wants(self, request: Any) -> None:
         """If it waits for nothing else, it waits for a LoRA slot if it needs one."""
-        if request.status in _READY and (adapter := adapter_of(request)):
+        if request.status in READY and (adapter := adapter_of(request)):
             ours = self.live[request.request_id]
             self._turns.wants(ours.id, Taker(ours.client, adapter))
 
@@ -287,7 +287,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._settle()
         self._proposal = None
         name = request.request_id
-        is_ready = request.status in _READY
+        is_ready = request.status in READY
         if name in self.live and self._is_paid(name):
             (self._loaded if is_ready else self._loading)[name] = request
         elif name in self.live:
@@ -351,7 +351,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         name = request.request_id
         if self._is_paid(name):
             self._loading[name] = request
-        elif request.status in _READY:
+        elif request.status in READY:
             self._aside.add(self.live[name].client, request)
         else:
             self._blocked[name] = request
