@@ -5,7 +5,6 @@ source distribution.
 """
 
 import os
-import sys
 from typing import Any
 
 import compiled_wheel
@@ -28,7 +27,6 @@ prepare_metadata_for_build_wheel = build.prepare_metadata_for_build_wheel
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
     """The distributions to install before a wheel is built."""
     required = build.get_requires_for_build_wheel(config_settings)
-    if (obstacle := compiled_wheel.obstacle()) is not None:
-        print(f"fairlead: pure Python: {obstacle}", file=sys.stderr)
+    if compiled_wheel.obstacle() is not None:  # the hook says which
         return required
     return [*required, *compiled_wheel.REQUIRED]

@@ -21,6 +21,7 @@ from install_vllm_cpu import ROOT, VLLM_VERSION, InstallError
 NEWEST_VERSION = "0.33.0"
 TESTED = (VLLM_VERSION, NEWEST_VERSION)  # whose own tests are run
 HOME = ROOT / ".venvs"
+LIMIT_S = 600.0  # for one archive
 
 # Runs in the environment's interpreter, whose pip it is. Prints the file's name last.
 FETCH = """
@@ -76,10 +77,13 @@ def fetch_all(env: Path, home: Path = HOME) -> None:
 
 def fetch(env: Path, version: str, folder: Path) -> Path:
     """Download the source distribution. Raises InstallError with what pip complained of."""
-    done = subprocess.run(
-        [str(env / "bin" / "python"), "-c", FETCH, version, str(folder)],
-        capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [str(env / "bin" / "python"), "-c", FETCH, version, str(folder)],
+            capture_output=True, text=True, check=False, timeout=LIMIT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"vllm {version}: not here after {LIMIT_S:.0f} s") from None
     lines = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
     if done.returncode or not lines:
         raise InstallError(f"vllm {version}: {lines[-1] if lines else 'no reason given'}")

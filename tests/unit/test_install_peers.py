@@ -92,6 +92,18 @@ def test_what_cannot_be_fetched_is_said_and_nothing_is_left(
     assert list(home.iterdir()) == []
 
 
+def test_an_index_that_takes_too_long_is_said_like_any_other(
+    script: ModuleType, env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(script, "FETCH", "import time; time.sleep(60)")
+    monkeypatch.setattr(script, "LIMIT_S", 0.1)
+
+    script.fetch_all(env, tmp_path)
+
+    assert "skipped: vllm 0.32.0: not here after 0 s" in capsys.readouterr().out
+
+
 def test_pip_fetches_the_archive_and_builds_nothing(
     script: ModuleType, env: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
