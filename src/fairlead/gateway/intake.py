@@ -207,7 +207,7 @@ class Intake:
         """It takes a place of the client that its head names, until its body may name another."""
         client = self._identity.client_of(request.client, None)
         self._dispatcher.reserve(client)
-        reading = self._turns.run(_steps(request.body, surface))
+        reading = self._turns.run(_steps(request.body, surface), owner=client)
         waiting = Preparing(
             connection,
             reading,

@@ -1,11 +1,12 @@
 """Turns of the event loop: the bytes that its steps read before it looks for what else has come.
 
-A step longer than `SHORT` asks first. Beyond `TURN` bytes steps wait for the next turn, in the order in which
-they came, and a connection whose data waits is not read meanwhile.
+A step longer than `SHORT` asks first. Beyond `TURN` bytes steps wait for the next turn, and a connection
+whose data waits is not read meanwhile. The owners of what waits have a step each in turn: a client with a
+thousand long bodies delays no other client's.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
@@ -25,24 +26,27 @@ class Turns:
     def __init__(self) -> None:
         self._left = TURN
         self._is_counting = False
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        # By owner; the one whose step is next comes first, and none is there without a step.
+        self._waiting: OrderedDict[object, deque[tuple[int, Callable[[], None]]]] = OrderedDict()
 
     def grants(self, length: int) -> bool:
-        """Whether a step of `length` bytes may run in this turn; if so, they are counted. O(1)."""
-        if self._left <= 0:
+        """Whether a step of `length` bytes may run in this turn, before which none waits; if so, they are
+        counted. O(1).
+        """
+        if self._left <= 0 or self._waiting:
             return False
         self._left -= length
         self._count()
         return True
 
-    def wait(self, length: int, step: Callable[[], None]) -> None:
-        """Run `step`, of `length` bytes, in a later turn. O(1)."""
+    def wait(self, length: int, step: Callable[[], None], *, owner: object) -> None:
+        """Run `step`, of `length` bytes, in a later turn, when it is `owner`'s. O(1)."""
         assert length > 0, length
-        self._waiting.append((length, step))
+        self._waiting.setdefault(owner, deque()).append((length, step))
         self._count()
 
-    def run(self, steps: Steps[Result]) -> "asyncio.Future[Result]":
-        """Run all `steps`, each in its turn; their result. Who cancels it ends them."""
+    def run(self, steps: Steps[Result], *, owner: object) -> "asyncio.Future[Result]":
+        """Run all `steps` of `owner`, each in its turn; their result. Who cancels it ends them."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def step() -> None:
@@ -50,7 +54,7 @@ class Turns:
                 steps.close()
                 return
             try:
-                self.wait(next(steps), step)
+                self.wait(next(steps), step, owner=owner)
             except StopIteration as stop:
                 future.set_result(stop.value)
             except Exception as error:  # noqa: BLE001 - for whoever waits for the result
@@ -69,7 +73,10 @@ class Turns:
         self._is_counting = False
         self._left = TURN
         while self._waiting and self._left > 0:
-            length, step = self._waiting.popleft()
+            owner, own = self._waiting.popitem(last=False)
+            length, step = own.popleft()
+            if own:
+                self._waiting[owner] = own  # behind the others
             self._left -= length
             guarded(step)
         if self._left < TURN:
@@ -104,7 +111,7 @@ class Reads:
         if not self.late:
             if self._turns.grants(len(data)):
                 return False
-            self._turns.wait(len(data), self._next)
+            self._turns.wait(len(data), self._next, owner=self)
         self.late.append(data)
         self._set()
         return True
@@ -133,7 +140,7 @@ class Reads:
             return
         data = self.late.popleft()
         if self.late:
-            self._turns.wait(len(self.late[0]), self._next)
+            self._turns.wait(len(self.late[0]), self._next, owner=self)
         try:
             self._give(data)
         except Exception:  # our bug: as where a loop hands it on

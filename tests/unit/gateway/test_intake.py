@@ -1,5 +1,11 @@
 """What a request is taken for before it goes anywhere."""
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from fairlead.gateway.at_once import TURN
+from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.openai import read_call
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings
@@ -22,3 +28,23 @@ def test_each_gateway_sums_prompts_as_nobody_else_can() -> None:
     assert len(chunks(one)) == 1
     assert chunks(one) == chunks(one)
     assert chunks(one) != chunks(other)
+
+
+def test_long_bodies_are_read_a_step_of_each_client_in_turn() -> None:
+    """Thirty of one client's before another's: the latter waits for three of them at most."""
+    surface, read = surface_of(b"/v1/completions"), list[str]()
+    assert surface is not None
+
+    async def story() -> None:
+        gateway = Gateway(GatewaySettings(worker_urls=("http://127.0.0.1:1",)))
+        for client in ("many",) * 30 + ("one",):
+            request = Incoming(RequestHead())
+            request.client = client
+            request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * TURN)
+            connection: Any = SimpleNamespace(proceed=lambda _, name=client: read.append(name))
+            gateway._intake.begin(connection, request, surface)
+        while len(read) < 31:
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
+    assert read.index("one") <= 3

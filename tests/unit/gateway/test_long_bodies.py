@@ -142,7 +142,9 @@ def test_no_step_reads_more_than_it_says(name: str, monkeypatch: pytest.MonkeyPa
     document = orjson.loads(short)
     assert document["model"] == "m"
     assert lists_in(document) <= long_bodies._MAX_PARSED + 1
-    assert len(short) > TURN // 2 or name in {"blanks", "colons", "lists"}, "as much as there is time for"
+    assert len(short) > TURN // 2 or name in {"blanks", "colons", "lists"}, (
+        "as much as there is time for"
+    )
 
 
 class Noting:

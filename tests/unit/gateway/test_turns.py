@@ -53,7 +53,7 @@ async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
     """Sixty-four connections with a read each: four a turn, and a health check between any two turns."""
     turns, ran = Turns(), list[int]()
     for number in range(64):
-        turns.wait(STEP, lambda n=number: ran.append(n))  # type: ignore[misc]
+        turns.wait(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
     lengths = []
     while len(ran) < 64:
         before = len(ran)
@@ -77,11 +77,32 @@ async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
             raise ValueError(name)
         return name.upper()
 
-    a, b = turns.run(steps("a")), turns.run(steps("b", fails=True))
+    a, b = turns.run(steps("a"), owner=0), turns.run(steps("b", fails=True), owner=0)
     assert await a == "A"
     with pytest.raises(ValueError, match="b"):
         await b
     assert ran == ["a", "b"] * 6
+
+
+@on_a_loop
+async def test_one_owner_with_many_steps_holds_up_no_other() -> None:
+    """A hundred long bodies of one client: another's is read beside them, not behind them."""
+    turns, ran = Turns(), list[str]()
+
+    def steps(name: str) -> Steps[None]:
+        for _ in range(3):
+            yield STEP
+            ran.append(name)
+
+    many = [turns.run(steps("many"), owner="many") for _ in range(100)]
+    assert not turns.grants(1), "what comes later would be read before what waits"
+    await turns.run(steps("one"), owner="one")
+    assert ran.count("many") <= 3 + 3 * TURN // STEP
+
+    await asyncio.gather(*many)
+    assert ran.count("many") == 300
+    await asyncio.sleep(0)
+    assert turns.grants(1)
 
 
 @on_a_loop
@@ -95,7 +116,7 @@ async def test_who_cancels_ends_the_steps() -> None:
         finally:
             ended.append(True)
 
-    future = turns.run(steps())
+    future = turns.run(steps(), owner=0)
     await asyncio.sleep(0)
     future.cancel()
     for _ in range(3):
