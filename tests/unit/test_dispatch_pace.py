@@ -31,6 +31,13 @@ def test_answers_that_waited_long_do_not_hide_those_that_did_not() -> None:
     assert learnt(*[(200_000, 1), (2_000_000, 100)] * 200) < 24_000
 
 
+def test_many_short_answers_do_not_make_it_slow() -> None:
+    """As of one that only classifies, or wants to leave long answers for next to nothing."""
+    one, few, long = (300_000, 1), (300_000, 4), (2_000_000, 100)
+    assert learnt(*[*[one] * 99, long] * 20) < 24_000
+    assert learnt(*[*[few] * 30, long] * 60) < 30_000
+
+
 def test_no_answer_makes_a_pace_of_nothing() -> None:
     assert learnt(*[(0, 10**9)] * 500) == 1
     assert Pace().outputs(0) == 0

@@ -9,6 +9,9 @@ _FIRST_US: Final = 5_000
 # time from being asked to the end has waits and the prompt in it, which only ever lengthen it.
 _FASTER: Final = 8
 _SLOWER: Final = 64
+# An answer of fewer outputs moves it up by less in proportion: of such a one most is waits and prompt, and
+# a client that wants the pace to be slow would send many.
+_FULL: Final = 64
 # One slow answer counts as so many times the estimate, at most.
 _MOST: Final = 2
 
@@ -29,7 +32,8 @@ class Pace:
         if us < self.us:
             self.us = max(1, self.us - -(-(self.us - us) // _FASTER))
         else:
-            self.us += -(-(min(us, _MOST * self.us) - self.us) // _SLOWER)
+            more = (min(us, _MOST * self.us) - self.us) * min(outputs, _FULL) // _FULL
+            self.us += -(-more // _SLOWER)
 
     def outputs(self, ran_us: int) -> int:
         """How many outputs an answer can have after so long. Pure. O(1)."""
