@@ -208,6 +208,11 @@ def queue_what_runs(engine: Engine) -> None:
     engine.scheduler.running.clear()
 
 
+def stop_what_runs(engine: Engine) -> None:
+    (request,) = engine.scheduler.running
+    request.status = RequestStatus.WAITING
+
+
 def queue_what_ended(engine: Engine) -> None:
     engine.scheduler._queue._ready["m9"] = engine.request("m9", tokens=1)
 
@@ -220,10 +225,8 @@ def leave_an_adapter_giving_way(engine: Engine) -> None:
     ("fault", "said"),
     [
         (queue_again, "m0 is in running and in ready"),
-        (
-            queue_what_runs,
-            "m0 has status RUNNING in ready; m0 is in ready, and running in the core",
-        ),
+        (queue_what_runs, "m0 is in ready, and running in the core"),
+        (stop_what_runs, "m0 has status WAITING in running"),
         (queue_what_ended, "m9 is gone and in the containers"),
         (lambda engine: engine.scheduler.running.clear(), "m0 is live and not in the containers"),
         (
