@@ -125,7 +125,7 @@ class CompiledWheel(BuildHookInterface[Any]):
 
 
 def setting() -> bool | None:
-    """What FAIRLEAD_COMPILE demands; None: compile if possible."""
+    """FAIRLEAD_COMPILE: True demands compiling, False forbids it, None leaves it to the machine."""
     value = os.environ.get(SETTING, "")
     if value not in {"", "0", "1"}:
         raise ValueError(f"{SETTING}: expected 0 or 1, got {value!r}")

@@ -102,7 +102,7 @@ def is_of_package(path: PurePosixPath) -> bool:
 
 
 def unpack(archive: Path, target: Path, is_wanted: Callable[[PurePosixPath], bool]) -> None:
-    """Those Python files of the archive that are wanted, at `target`: whole or not there at all."""
+    """Unpack the archive's wanted Python files into `target`, which then is complete or not there."""
     if target.exists():
         return
     partial = target.with_name(f"partial-{target.name}")

@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(kw_only=True, slots=True)
 class Comparison:
-    """What one policy made of one group of one version's tests."""
+    """The outcomes of one group of one version's tests, with the stock scheduler and under one policy."""
 
     version: str
     policy: str

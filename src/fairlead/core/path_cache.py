@@ -11,7 +11,7 @@ from fairlead.core.runs import Runs
 
 @runtime_checkable
 class PathCache(Protocol):
-    """A `RadixTree` is one; a `BlockCache`, which knows hashes and no tokens, is none."""
+    """A cache that is a tree of tokens: a `RadixTree`, or an engine's own."""
 
     @property
     def block_size(self) -> int:
@@ -19,16 +19,16 @@ class PathCache(Protocol):
         ...
 
     def match(self, tokens: Runs, /) -> tuple[Any, int]:
-        """How many units of a prompt are cached is the second half of the answer. Pure."""
+        """Return a node, and how many units of the prompt are cached. Pure."""
         ...
 
     def listen(self, listener: TreeListener) -> None:
-        """From now on `listener` hears of every change."""
+        """Notify `listener` of every change from now on."""
         ...
 
 
 class HashCache(Protocol):
-    """A `BlockCache` is one, and so is a view of the blocks that an engine has cached."""
+    """A cache that is a set of block hashes: a `BlockCache`, or a view of what an engine has cached."""
 
     @property
     def block_size(self) -> int:
@@ -42,7 +42,7 @@ class HashCache(Protocol):
     def __contains__(self, block_hash: Unit, /) -> bool: ...
 
     def listen(self, listener: BlockListener) -> None:
-        """From now on `listener` hears of every change."""
+        """Notify `listener` of every change from now on."""
         ...
 
 

@@ -36,7 +36,7 @@ QUESTIONS_PER_TURN = 8
 # other needs few tokens and much time.
 LOOKS_UNUSED_PER_TURN = 256
 # Looks in which the adapter's requests were offered a free slot and could not run, that end its turn:
-# they wait for something else, say for their connector's answer, and the others for them.
+# they wait for something else, say for their connector's answer, and other adapters would wait with them.
 LOOKS_DECLINED_PER_TURN = 8
 # Of an adapter's clients that wait, those compared when a slot is given.
 CLIENTS_COMPARED = 16
@@ -68,9 +68,8 @@ class AdapterTurns:
         # Whose the slots are; whether somebody of it waited at each look.
         self._held: dict[str | None, bool] = {}
         self._giving: dict[str | None, None] = {}  # who takes nobody in
-        self._declined: set[str | None] = (
-            set()
-        )  # whose requests did not take their slot since a look
+        # Adapters whose requests were offered a free slot since the last look and did not take it.
+        self._declined: set[str | None] = set()
         self._waiting: dict[str | None, dict[ClientId, dict[RequestId, None]]] = {}
         self._taker: dict[RequestId, Taker] = {}  # of those that wait
         self._runs: dict[RequestId, Taker] = {}
@@ -131,7 +130,7 @@ class AdapterTurns:
         self.is_contended = self._turn > 0
 
     def declined(self, adapter: str | None) -> None:
-        """Its requests were offered a slot that is free, and could not run for another reason. O(1)."""
+        """Record that a request of the adapter was offered a free slot and could not run. O(1)."""
         if self.is_contended:
             self._declined.add(adapter)
 

@@ -51,9 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     encoder_budget.get_mm_max_toks_per_item = lambda *_, **__: {"image": 576}
     if os.environ.get("FAIRLEAD_SCHEDULER"):
         substitute()
-    if not hasattr(
-        config, "workerinput"
-    ):  # where tests run in workers, the process over them hears of all
+    # Where tests run in workers, their parent process gets all reports.
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Outcomes(Path(os.environ["PEER_OUTCOMES"])))
 
 

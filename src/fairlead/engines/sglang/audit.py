@@ -16,11 +16,10 @@ from fairlead.engines.sglang.line import Line
 
 def audit(scheduler: Any, line: Line) -> None:
     """Raise AssertionError with every difference. To be called between two steps. O(requests)."""
-    waiting = dict.fromkeys(
-        scheduler.waiting_queue[:]
-    )  # a slice: to iterate over it may mean to admit
+    queue = scheduler.waiting_queue[:]  # a slice: to iterate over it may mean to admit
+    waiting = dict.fromkeys(queue)
     running = {req: None for req in _in_flight(scheduler) if req not in waiting}
-    if wrong := [*_repeated(scheduler.waiting_queue[:]), *line.differences(waiting, running)]:
+    if wrong := [*_repeated(queue), *line.differences(waiting, running)]:
         raise AssertionError(f"fairlead: audit: {'; '.join(wrong)}")
 
 

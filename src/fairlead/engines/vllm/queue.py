@@ -68,9 +68,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._is_cut = False
         self._slotless: set[str | None] = set()  # adapters that found no slot in this look
         self._slots = 0  # for LoRA adapters; 0: without limit
-        self._adapters: set[str | None] | None = (
-            None  # of the running requests; None: not asked yet
-        )
+        # Adapters of the running requests; None until they are asked for in this step.
+        self._adapters: set[str | None] | None = None
         self.cut_looks = 0  # looks that ended at one of the limits above
 
     # -- what the scheduler around it says ------------------------------------------------------
@@ -229,7 +228,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._was_skipped(popped)
 
     def _was_skipped(self, request: Any) -> None:
-        """vLLM did not admit it; whether for want of a LoRA slot the running requests tell. O(1)."""
+        """Record that vLLM did not admit a request: for want of a LoRA slot if all are others'. O(1)."""
         if request.status not in READY:  # none is kept for it while it loads
             self._turns.leaves(request.request_id)
         elif adapter := adapter_of(request):
@@ -248,7 +247,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         return adapter not in self._adapters and 0 < self._slots <= len(self._adapters)
 
     def _review(self, name: RequestId, request: Any) -> bool:
-        """Whether what vLLM held itself as the step began still waits; it may have run since. O(1)."""
+        """Whether a request of vLLM's own queue still waits; record it as admitted if it runs. O(1)."""
         if request.status is not _RUNNING:
             self._wants(request)
             return True
@@ -301,7 +300,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._wants(request)
 
     def _pause_preempted(self, request: Any) -> None:
-        """A session was preempted, and an output still in flight ended its turn: it waits for the next."""
+        """Block a streaming session that was preempted while the last output of its turn was in flight."""
         ours = self.live[request.request_id]
         self._ready.pop(ours.id, None)
         self._aside.remove(ours.id)

@@ -245,7 +245,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return self.lora_config.max_loras if self.lora_config else 0, running
 
     def holding(self) -> list[Any]:
-        """0.32 has a queue of its own for what holds blocks: loading, loaded, or streaming. O(those)."""
+        """Requests with an adapter in the queue that vLLM (from 0.32) has for what holds blocks. O(those)."""
         if not self.lora_config or not self._counts_paused:
             return []
         known = self._queue.live
@@ -254,7 +254,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         ]
 
     def goes_on(self, request: Any) -> bool:
-        """A session whose turn ended after it was preempted: vLLM would lose it with those that ended."""
+        """Whether vLLM removes from the queue a streaming session that is only between two turns.
+
+        It does so with each preempted request of which an output in flight turns out to be the last.
+        """
         return self._ending is not None and not self._is_aborting and not request.is_finished()
 
     def arrived(self, request: Request) -> None:
