@@ -79,7 +79,7 @@ class Site(Protocol):
         ...
 
     def asked(self, connection: "CallerConnection") -> None:
-        """The whole head of its first request has come."""
+        """The whole head of a request has come, and none before was admitted."""
         ...
 
     def closed(self, connection: "CallerConnection") -> None:
@@ -128,6 +128,7 @@ class CallerConnection(asyncio.Protocol):
         self._paused = False
         self._unread = Unread()
         self._is_new = True  # the head of its first request has not come
+        self._is_unasked = True  # nor that of one that was admitted
 
     # -- from asyncio
 
@@ -149,8 +150,8 @@ class CallerConnection(asyncio.Protocol):
         reader.feed(data)
         if reader.receiving and not was_receiving:  # empty lines alone are no request
             self._since = self._loop.time()
-        if self._is_new and (reader.ready or reader.has_head):
-            self._is_new = False
+        if self._is_unasked and (reader.ready or reader.has_head):
+            self._is_new, self._is_unasked = False, not reader.admitted
             self._site.asked(self)
         if reader.wants_continue:
             self._continue()
@@ -308,6 +309,11 @@ class CallerConnection(asyncio.Protocol):
         """Close once what was written has gone out."""
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it has asked for something of an engine, and might."""
+        return self._reader.admitted
 
     @property
     def is_spare(self) -> bool:

@@ -145,11 +145,16 @@ class Connections:
         return connection not in self._reserve
 
     def asked(self, connection: CallerConnection) -> None:
-        """Note that its first request has begun to arrive, at least with its whole head. O(1)."""
-        unasked = self._unasked.pop(connection, None)
-        if unasked is not None:
-            self._asked[connection] = unasked.address
-            self._forget_unasked(connection, unasked.address)
+        """Note that a request has begun to arrive, at least with its whole head. O(1).
+
+        Until one is admitted the connection has not asked: /health without end, or what is refused for
+        want of a key, keeps no place from others.
+        """
+        if connection in self._unasked:
+            if connection.is_admitted:
+                address = self._unasked.pop(connection).address
+                self._asked[connection] = address
+                self._forget_unasked(connection, address)
         elif connection in self._reserve:  # it is answered now, once: its place is the next one's
             self._leaving[connection] = self._reserve.pop(connection)
 

@@ -57,6 +57,7 @@ class RequestReader:
         self._heading: HeadReader | None = None  # of the head that comes
         self._again = False  # the head that comes is only the framing of one that has been read
         self._keeps_body = False
+        self.admitted = False  # a request has been whose body is wanted
         self._other_len = 0  # since the head began or ended, without bodies and the sizes of chunks
         self._pieces: list[bytes | memoryview] = []
         self._gathered = bytearray()  # instead, of a body that is long or comes in many
@@ -119,6 +120,7 @@ class RequestReader:
         except FairleadError as error:
             self.refuse(error)
             return b""
+        self.admitted |= self._keeps_body
         end = body_at + length
         if end > len(data):
             self._missing = end - len(data)
@@ -284,6 +286,8 @@ class RequestReader:
             self._keeps_body = self._admit(incoming)
         except FairleadError as error:
             self.refuse(error)
+            return
+        self.admitted |= self._keeps_body
 
     def on_chunk_header(self) -> None:
         self._other_len -= _CHUNK

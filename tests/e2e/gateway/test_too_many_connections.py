@@ -91,6 +91,23 @@ def test_other_callers_are_served_beside_a_crowd(sent: bytes) -> None:
     play(story, good, max_connections=20)
 
 
+@pytest.mark.parametrize("first", [ASKED, ASKED * 2], ids=["once", "twice"])
+def test_who_has_no_key_keeps_no_place_by_asking_for_health(first: bytes) -> None:
+    """And then begins the next request: some bytes in ten seconds kept every place from everybody else."""
+
+    async def story(world: World) -> None:
+        held = await crowd(world, 20, first + HALF_HEAD)
+        for one in held:
+            assert (await one.reply()).status == 200
+        assert (await world.ask(authorization="Bearer k")).status == 200
+        busy = world.gateway._connections.states()
+        assert busy["reserve"] == 0
+        for one in held:
+            one.reset()
+
+    play(story, good, max_connections=20, tenant_api_key=("t:k",))
+
+
 def test_bodies_that_never_come_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their heads have come, and without keys nobody is refused by that; a minute is too long then."""
     monkeypatch.setattr(caller, "_SLOW_S", 0.2)

@@ -129,6 +129,19 @@ def test_at_the_limit_the_oldest_that_has_not_asked_is_closed_first(clock: Clock
     assert connections.turned_away == away
 
 
+def test_who_asks_for_nothing_that_is_admitted_has_not_asked(clock: Clock) -> None:
+    """However often it asks; its first request that is admitted makes it one that has."""
+    connections = Connections(limit=lambda: 2)
+    (probing,) = came(connections, 1, "10.0.0.1", asks=False)
+    probing.is_admitted = False
+    for _ in range(3):
+        connections.asked(probing)
+    assert connections.states()["unasked"] == 1
+    probing.is_admitted = True
+    connections.asked(probing)
+    assert (connections.states()["unasked"], connections.states()["asked"]) == (0, 1)
+
+
 def test_beyond_the_limit_probes_find_a_place_whoever_else_comes() -> None:
     """All have a request under way: who comes may ask for /health, and gives way to who comes after."""
     connections = Connections(limit=lambda: 3)

@@ -315,3 +315,15 @@ def test_no_engine_is_asked_to_compress() -> None:
     request = read([head]).take()
 
     assert request.head.lines == b"X-One: 1\r\n"
+
+
+def test_a_request_that_was_admitted_is_known_whatever_comes_with_it() -> None:
+    """Its connection may be at work for it: others are closed first."""
+    post = PIPELINED[: PIPELINED.index(b"GET")]
+    get = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
+    wrong = post.replace(b"Bearer k", b"Bearer wrong")
+    for pieces, admitted in (
+        ([post], True), ([post + get], True), ([post, post, get], True), ([get + post], True),
+        ([post[:-5]], True), ([get, get], False), ([wrong], False), ([get + wrong], False),
+    ):  # fmt: skip
+        assert read(pieces).admitted == admitted, pieces

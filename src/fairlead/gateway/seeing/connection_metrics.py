@@ -18,7 +18,7 @@ class ConnectionMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         states = GaugeMetricFamily(
             "fairlead_connections",
-            "Callers' connections. unasked: no whole head yet; reserve: beyond the limit.",
+            "Callers' connections. unasked: no admitted request yet; reserve: beyond the limit.",
             labels=["state"],
         )
         for state, number in self._connections.states().items():
