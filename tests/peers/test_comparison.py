@@ -6,10 +6,12 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from tests.peers import vllm_suite
 from tests.peers.vllm_suite import (
     Comparison,
     Entry,
     idle,
+    main,
     read_accepted,
     read_outcomes,
     stale,
@@ -61,6 +63,21 @@ def test_a_file_of_which_nothing_passes_is_said() -> None:
     files = [folder / "t.py", folder / "u.py"]
     (said,) = idle(files, STOCK, "0.32.0")
     assert said == "0.32.0: nothing of u.py passes with the stock scheduler"
+
+
+def test_without_the_peers_tests_the_run_ends_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vllm_suite, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["vllm_suite", "--version", "0.33.0"])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    missing = (
+        f"no tests at {tmp_path}/.venvs/vllm-0.33.0-tests: scripts/install_peers.py fetches them"
+    )
+    assert capsys.readouterr().err.endswith(f"error: {missing}\n")
 
 
 def test_the_worst_of_a_tests_outcomes_counts(tmp_path: Path) -> None:

@@ -249,6 +249,11 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"keep the counts in {RESULTS.name}")
     parser.add_argument("--outcomes", type=Path, help="keep each test's outcome in this folder")
     options = parser.parse_args()
+    for version in options.version or VERSIONS:
+        if not unpacked_tests(version).is_dir():
+            parser.error(
+                f"no tests at {unpacked_tests(version)}: scripts/install_peers.py fetches them"
+            )
     with contextlib.ExitStack() as stack:
         folder = options.outcomes or stack.enter_context(tempfile.TemporaryDirectory())
         complaints, table = compare(
