@@ -78,9 +78,8 @@ class HeadReader:
             # The parser has checked that it is a number, or will refuse it.
             if value.isdigit() and int(value[:20]) > self._max_body_len:
                 raise too_long(self._max_body_len)
-        elif (
-            rule == EXPECT
-        ):  # no other expectation is known, and those may be ignored (RFC 9110, 10.1.1)
+        elif rule == EXPECT:
+            # No other expectation is known, and those may be ignored (RFC 9110, 10.1.1).
             members = value.lower().split(b",")
             self.expects |= any(one.strip(b" \t") == b"100-continue" for one in members)
         elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:

@@ -340,6 +340,16 @@ def test_settings_that_do_nothing_by_themselves_are_named() -> None:
     ]  # fmt: skip
     assert lines[1] == "--trace-ratio has no effect without --otlp-traces-endpoint"
 
+    routing = {
+        "worker_quantum": 7,
+        "min_match": 7,
+        "worker_charge": "input",
+        "routing_key_header": "x-a",
+    }
+    for policy, count in (("d2lpm", 1), ("cache_aware", 1), ("manual", 3), ("round-robin", 4)):
+        routed = GatewaySettings.model_validate({**routing, "policy": policy})
+        assert len(routed.without_effect()) == count, policy
+
     needed = {"isolate_prefixes": True, "otlp_traces_endpoint": "http://a", "prometheus_port": 1}
     events = {"kv_events_replay_port": 1, "kv_events_topic": "x", "kv_events_max_blocks": 7}
     assert len(GatewaySettings.model_validate(events).without_effect()) == 3

@@ -90,6 +90,10 @@ class GatewaySettings(
                 (self.has_kv_events(), "--kv-events-port or --kv-events-endpoint"),
             ),
             "routing_key_header": (self.router() == "sticky", "--policy sticky"),
+            **dict.fromkeys(
+                ("worker_quantum", "min_match", "worker_charge"),
+                (self.router() == "d2lpm", "--policy d2lpm"),
+            ),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
                 Waiting.model_fields, (self.queue != "engine", "--queue auto or gateway")
