@@ -14,7 +14,10 @@ from fairlead.gateway.settings import GatewaySettings
 
 # An id goes into logs and headers; who sends a longer or a stranger one gets one of ours.
 _ID = rb"([!-~]{1,200})"
-_ANY = rb"([^\r]*?)"
+# Values of header lines, without blanks around them. Possessive: of 60,000 blanks within a value each would
+# else be where it might end, which is a second's work.
+ANY_VALUE = rb"((?: *+[^\r ]++)*+)"
+_VISIBLE = rb"((?: *+[!-~]++)++)"
 # How long a browser may remember that it may ask.
 _REMEMBER_S = 600
 
@@ -43,15 +46,15 @@ class Marks:
         names = [name.lower().encode() for name in settings.request_id_headers]
         self._id_name = names[0] if names else b""
         self._ids = [header_line(name, _ID) for name in names]
-        self._odd_id = header_line(self._id_name, _ANY)
+        self._odd_id = header_line(self._id_name, ANY_VALUE)
         self._origins = frozenset(origin.encode() for origin in settings.cors_allowed_origins)
         self._any_origin = b"*" in self._origins
-        self._origin = header_line(b"origin", rb"([!-~]+)")
-        self._wanted = header_line(b"access-control-request-headers", rb"([!-~ ]+?)")
+        self._origin = header_line(b"origin", rb"([!-~]++)")
+        self._wanted = header_line(b"access-control-request-headers", _VISIBLE)
         tenant = (settings.tenant_header_name or "").lower().encode()
         # A usual one is not among a request's lines: who read them has kept it apart.
         self._usual_tenant = tenant if tenant in TENANT_HEADERS else b""
-        self._tenant = header_line(tenant, _ANY) if tenant != self._usual_tenant else None
+        self._tenant = header_line(tenant, ANY_VALUE) if tenant != self._usual_tenant else None
         # Unlike another gateway's, and our own of an earlier life.
         self._prefix = secrets.token_hex(6).encode()
         self._numbers = count(1)
@@ -118,5 +121,5 @@ class Marks:
 
 def header_line(name: bytes, value: bytes) -> re.Pattern[bytes]:
     """A whole line: several that follow each other are each found, and can be taken out."""
-    line = b"^" + re.escape(name) + b": *" + value + rb" *\r\n"
+    line = b"^" + re.escape(name) + b": *+" + value + rb" *+\r\n"
     return re.compile(line, re.IGNORECASE | re.MULTILINE)

@@ -4,7 +4,7 @@ from typing import Self
 
 from fairlead.gateway.identity import TENANT_HEADERS
 from fairlead.gateway.incoming import RequestHead
-from fairlead.gateway.marks import header_line
+from fairlead.gateway.marks import ANY_VALUE, header_line
 from fairlead.gateway.settings import GatewaySettings
 
 
@@ -20,7 +20,7 @@ class RoutingKey:
         self._name = name.encode()
         # A tenant header is not among a request's lines: the reader has kept it apart.
         self._is_apart = self._name in TENANT_HEADERS
-        self._line = header_line(self._name, rb"([^\r]*?)")
+        self._line = header_line(self._name, ANY_VALUE)
 
     def of(self, head: RequestHead) -> str:
         """Its value, the first if there are several; empty: no key. O(head)."""

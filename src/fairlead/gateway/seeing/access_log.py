@@ -25,7 +25,7 @@ def id_patterns(names: Sequence[str]) -> list[re.Pattern[bytes]]:
     """What finds a request's id among its headers, in the order of their `names`."""
     return [
         re.compile(
-            rb"^" + re.escape(name.encode()) + rb": *([!-~]{1,200}) *\r$",
+            rb"^" + re.escape(name.encode()) + rb": *+([!-~]{1,200}) *+\r$",
             re.IGNORECASE | re.MULTILINE,
         )
         for name in names or _USUAL
