@@ -190,10 +190,15 @@ GATEWAY_TESTS = (
 PLUG_IN_TESTS = tuple(
     f"tests/unit/engines/test_{part}.py"
     for part in (
+        "vllm_adapters",
         "vllm_held",
         "vllm_index",
         "vllm_loading_adapters",
+        "vllm_scheduler",
+        "vllm_unseen",
+        "sglang_audit",
         "sglang_followers",
+        "sglang_full_queue",
         "sglang_line",
     )
 )
