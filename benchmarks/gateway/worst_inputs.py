@@ -187,7 +187,7 @@ async def measure_all() -> list[dict[str, object]]:
 
 def main() -> None:
     """Measure and write the rows; the other roles are this module's own processes."""
-    parser = argparse.ArgumentParser(prog="benchmarks.gateway.worst_inputs")
+    parser = argparse.ArgumentParser(prog="benchmarks.gateway.worst_inputs", allow_abbrev=False)
     parser.add_argument("--engine", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--send", choices=list(INPUTS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)

@@ -127,6 +127,7 @@ def test_manual_waits_for_its_engine_beside_an_idle_one() -> None:
         for caller in callers:
             caller.send("/v1/chat/completions", chat(), **{KEY: "one"})
         await eventually(lambda: len(world.gateway.dispatcher.queueing) == 4)
+        await eventually(lambda: len(world.received()) == 1)  # it is sent before the engine has it
         assert sorted(shares(world)) == [0, 0, 1]
         for caller in callers:
             caller.reset()

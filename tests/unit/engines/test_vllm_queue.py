@@ -236,7 +236,8 @@ def test_an_empty_queue_says_so():
 def test_what_waits_is_listed_as_it_arrived_after_what_was_preempted():
     """vLLM's own tests read the queue so; whether one is blocked or was skipped does not matter."""
     engine = Engine(keeps_loading=False)
-    grammar = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
+    names = ("WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR", "WAITING_FOR_FSM")  # the latter until 0.15
+    grammar = next(getattr(RequestStatus, n) for n in names if hasattr(RequestStatus, n))
     ran, blocked, waits, late = (
         request("a0"), request("b1", status=grammar), request("a2"), request("b3", status=grammar)
     )  # fmt: skip
