@@ -81,7 +81,9 @@ def command(options: argparse.Namespace, policy: str, model: Path, port: int) ->
         "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
         "--additional-config", json.dumps({"fairlead": settings}),
         "--uvicorn-log-level", "warning",
-        *(local.CPU_FLAGS if local.runs_on_cpu() else ()),
+        # Said here as well: vLLM makes bfloat16 of a folder of float32, and may choose AMX instructions that
+        # a virtual machine names and does not run.
+        *((*local.CPU_FLAGS, "--dtype", "float32") if local.runs_on_cpu() else ()),
         *(toy if options.model == "toy" else ()),
         *options.arguments,
     ]  # fmt: skip
