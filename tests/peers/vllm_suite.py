@@ -142,13 +142,14 @@ def run(
     out.unlink(missing_ok=True)
     write_models(folder / "models")
     paths = [unpacked_tests(version), ROOT / "src", HERE / "plugin"]
-    if version != INSTALLED:
+    if version != INSTALLED:  # unpacked, not installed: it cannot tell that it is to run on a CPU
         paths.insert(0, ROOT / ".venvs" / f"vllm-{version}")
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")},
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PEER_OUTCOMES": str(out),
         "EXPECT_VLLM": version,
+        "VLLM_TARGET_DEVICE": "cpu",
         "HF_HUB_OFFLINE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "CI": "",
