@@ -10,8 +10,6 @@ from fairlead.core.radix_tree import Path, RadixTree
 from fairlead.core.request import Request, Unit
 from fairlead.core.runs import Runs
 
-_PLENTY = 1 << 62  # more than any memory holds
-
 
 class Grant:
     """An admitted request's share of memory, until `Reserve.release`."""
@@ -38,7 +36,6 @@ class Reserve:
         self._capacity = capacity
         self.shares = shares
         self._reserved = 0
-        self._enough = 0  # the least room in which one of those refused lately might fit
 
     def fits_ever(self, request: Request) -> bool:
         """Whether it could run alone; if not, it must be rejected on arrival."""
@@ -51,13 +48,11 @@ class Reserve:
         # free and unpinned on one side.
         room = self._room
         if request.max_tokens > room:
-            self._enough = min(self._enough, request.max_tokens)
             return None
         prompt = Runs.of(request.prompt)
         match = tree.match(prompt)
         whole = request.input_len + request.max_tokens
-        if whole > room and (lacks := whole - tree.pinned_len(match)) > room:
-            self._enough = min(self._enough, lacks)
+        if whole > room and whole - tree.pinned_len(match) > room:
             return None
         matched = match[1]
         path = tree.pin(match, now_us)
@@ -74,19 +69,6 @@ class Reserve:
         if self.shares:
             self._cache(grant, prompt, request.input_len, now_us)
         return grant
-
-    def begin(self) -> None:
-        """A look begins: what was refused before is forgotten."""
-        self._enough = _PLENTY
-
-    @property
-    def is_futile(self) -> bool:
-        """Whether all that were refused since `begin` would be refused again. O(1).
-
-        What is freed makes room for them, but makes none of them smaller: only who is admitted, or
-        what is cached anew, does that.
-        """
-        return self._room < self._enough
 
     def prefilled(self, grant: Grant, request: Request, now_us: int) -> Grant:
         """The prompt was computed: it is cached from now on, if it was not before. O(prompt).
@@ -120,7 +102,6 @@ class Reserve:
 
     def _cache(self, grant: Grant, tokens: Sequence[Unit], end: int, now_us: int) -> None:
         """Put tokens[:end] behind the grant's path; the room that was reserved for them goes."""
-        self._enough = 0
         used = end - grant.path.end
         assert 0 <= used <= grant.reserved, (used, grant.reserved)
         grant.path = self._tree.insert(grant.path, tokens, now_us, end)

@@ -6,8 +6,6 @@ is looked at. One rule serves the waiting and the idle: of k missed rounds a cli
 min(k, floor(-q_i / Q_i) + 1), because after that many q_i > 0 (DESIGN 3.2).
 """
 
-from collections.abc import Collection
-
 from fairlead.core.clients import ClientTable
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.request import ClientId
@@ -81,10 +79,6 @@ class Deficits:
         self._solvent.add(client)
         return True
 
-    def lasts(self, client: ClientId, units: int) -> int:
-        """How many charges of `units` until q_i <= 0; it is positive now. O(1)."""
-        return -(-self.value(client) // units)
-
     def wait(self, client: ClientId) -> bool:
         """The client has something to schedule; True if q_i > 0. O(log clients).
 
@@ -104,11 +98,6 @@ class Deficits:
         """The client has nothing left to schedule; its debt or credit stays. O(1)."""
         self._solvent.discard(client)
         self._promised.pop(client, None)
-
-    @property
-    def solvent(self) -> Collection[ClientId]:
-        """Who waits and has q_i > 0, in no order that means anything."""
-        return self._solvent
 
     @property
     def is_dry(self) -> bool:

@@ -35,10 +35,6 @@ class LazyHeap(list[Item]):
             heappop(self)
         return self[0] if self else None
 
-    def behind(self) -> Item | None:
-        """Not larger than any item but the top one, and maybe not true. O(1)."""
-        return min(self[1:3], default=None)
-
     def drop(self) -> None:
         """Take out the item that `top` gave. O(log n)."""
         heappop(self)

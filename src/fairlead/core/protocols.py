@@ -90,19 +90,6 @@ def nothing_due(client: ClientId | None) -> None:
 
 
 @runtime_checkable
-class Calm(Protocol):
-    """A policy that foresees how long a look that admitted nobody would be the same again."""
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """After how many passes a look may differ from the one that has just ended; None: never.
-
-        In each of them every client emits `counts` tokens, or fewer once some of its requests have
-        ended; meanwhile nobody comes, nobody is given anything back and no memory comes free.
-        """
-        ...
-
-
-@runtime_checkable
 class Sharing(Protocol):
     """A policy whose clients are served by other hosts, too; `next` holds back who must wait for them.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from fairlead.core.clients import OTHER
-from fairlead.core.protocols import Asking, Calm, Correcting, Policy, Settling
+from fairlead.core.protocols import Asking, Correcting, Policy, Settling
 from fairlead.core.received import Received
 from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.seat import CALM_LOOKS, Prompt, Seat, State
@@ -33,7 +33,6 @@ class Scheduler:
         self.policy = policy
         self.cut_looks = 0  # looks that left somebody untried, for max_misfits
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
-        self._calm = policy if isinstance(policy, Calm) else None
         self._settling = policy if isinstance(policy, Settling) else None
         self._correcting = policy if isinstance(policy, Correcting) else None
         # Whether the policy must be told what was emitted before it is asked anything.
@@ -54,7 +53,6 @@ class Scheduler:
         self._look = 0
         self._misfits = 0
         self._ended = False
-        self._is_cut = False  # the look ended at max_misfits, and somebody was left untried
 
     # -- Accounting ----------------------------------------------------------------------------
 
@@ -153,15 +151,13 @@ class Scheduler:
             self.settle()
         self._look += 1
         self._misfits = 0
-        self._ended = self._is_cut = False
+        self._ended = False
         self.policy.begin()
 
     def skip(self, looks: int) -> None:
-        """So many looks were left out, since nobody could have been admitted. O(1)."""
+        """Count scheduling passes that a simulated engine leaves out: no slot is free in any. O(1)."""
         assert looks >= 0, looks
         self._look += looks
-        if self._is_cut:
-            self.cut_looks += looks
 
     def propose(self) -> Request | None:
         """The request to try now; answer with `admit`, `pass_over` or `hold`. None ends the look."""
@@ -171,7 +167,7 @@ class Scheduler:
             return self._preempted[0][1]
         request = self.policy.next()
         if self._misfits == self._max_misfits and request is not None:
-            self._ended = self._is_cut = True
+            self._ended = True
             self.cut_looks += 1
             return None
         return request
@@ -245,16 +241,6 @@ class Scheduler:
     def refill_rounds(self) -> int:
         """How many rounds of refill the policy has run; 0 for one that has none."""
         return int(getattr(self.policy, "refill_rounds", 0))
-
-    @property
-    def gives_back(self) -> bool:
-        """Whether who ends may be given back what it paid in advance: the next look may differ."""
-        return self._settling is not None
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`; the next look, for a policy that does not say."""
-        assert not self._preempted, "a host that preempts looks at every pass"
-        return self._calm.calm_for(counts) if self._calm else 1
 
     def state(self, request: Request) -> State:
         """Where the request is. O(1)."""

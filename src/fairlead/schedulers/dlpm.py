@@ -9,7 +9,7 @@ all times, and only clients with q_i > 0 are *open* in it, so the walk is "take 
 again: after a refill, too, it starts from the longest match (repair 3).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from fairlead.core.deficits import Deficits
 from fairlead.core.overtaking import Overtaking
@@ -126,23 +126,6 @@ class DLPM:
         """Q_i in units."""
         return self._deficits.quantum_of(client)
 
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`. O(clients that wait and run); 1 where outputs do not all cost the same."""
-        if not isinstance(self._cost, TokenCost):
-            return 1
-        if not self._cost.output:
-            return None
-        untried = self.next()
-        if untried is None:
-            # All with q_i > 0 were tried; others have their turn when none of these has any left.
-            solvent = self._deficits.solvent
-            if any(client not in counts for client in solvent):
-                return None
-            return max([self._lasts(client, counts) for client in solvent], default=None)
-        # The look ended early: another is tried when one of these runs dry.
-        tried = dict.fromkeys(request.client for request in (*self._passed, untried))
-        return min([self._lasts(each, counts) for each in tried if each in counts], default=None)
-
     @property
     def refill_rounds(self) -> int:
         """How many times q_i <- q_i + Q_i has run."""
@@ -164,10 +147,6 @@ class DLPM:
         """Whether q_i > 0 with all that the client has emitted; if not, it is closed now."""
         self.settle(client)
         return self._deficits.value(client) > 0
-
-    def _lasts(self, client: ClientId, counts: Mapping[ClientId, int]) -> int:
-        """How many passes until q_i <= 0; it is true now, since the client was tried."""
-        return self._deficits.lasts(client, counts[client] * self._cost.decode(1, 0, 1))
 
     def _refill(self) -> bool:
         """Alg. 1, line 20: False if a waiting client has q_i > 0, or nobody waits."""

@@ -10,7 +10,7 @@ while memory is full is left open: if rounds go on, they forgive every debt and 
 is served for ever. So a refill runs only when nobody in the ring has C_i > 0, as in DLPM.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from fairlead.core.deficits import Deficits
 from fairlead.core.lazy_heap import LazyHeap
@@ -118,15 +118,6 @@ class DRR:
     def credit(self, client: ClientId) -> int:
         """C_i in units."""
         return self._deficits.value(client)
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`: until one of those who were tried has C_i <= 0. O(clients tried)."""
-        if not isinstance(self._cost, TokenCost):
-            return 1
-        untried = self.next()
-        tried = [*self._passed] if untried is None else [*self._passed, untried.client]
-        spends = [(client, self._cost.output * counts.get(client, 0)) for client in tried]
-        return min([self._deficits.lasts(*each) for each in spends if each[1]], default=None)
 
     @property
     def refill_rounds(self) -> int:

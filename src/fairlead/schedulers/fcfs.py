@@ -1,7 +1,5 @@
 """First come, first served: what engines do unless told otherwise."""
 
-from collections.abc import Mapping
-
 from fairlead.core.line import Line
 from fairlead.core.request import ClientId, Request
 
@@ -44,7 +42,3 @@ class FCFS:
     def credit(self, client: ClientId) -> int:
         """All are owed alike, so the newest request of all is preempted first."""
         return 0
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`: whatever is emitted changes nothing."""
-        return None

@@ -5,8 +5,6 @@ knows every match already (DESIGN 4). `fallback` = 128 gives up all the same, to
 There is no fairness in either: who shares a hot prefix goes first.
 """
 
-from collections.abc import Mapping
-
 from fairlead.core.lazy_heap import LazyHeap
 from fairlead.core.path_cache import Cache
 from fairlead.core.request import ClientId, Request
@@ -73,10 +71,6 @@ class LPM:
     def credit(self, client: ClientId) -> int:
         """All are owed alike, so the newest request of all is preempted first."""
         return 0
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`: whatever is emitted changes nothing."""
-        return None
 
     def _enter(self, request: Request) -> None:
         if self._fallback is not None:

@@ -7,7 +7,7 @@ A client that starts to wait is lifted to the level of those who wait already, s
 earns nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from fairlead.core.clients import ClientTable
 from fairlead.core.lazy_heap import LazyHeap
@@ -116,22 +116,6 @@ class VTC:
     def credit(self, client: ClientId) -> int:
         """-c_i: who has received most is owed least."""
         return -self._counter(client)
-
-    def calm_for(self, counts: Mapping[ClientId, int]) -> int | None:
-        """See `Calm`: while nobody else can have become the first. O(running of a few clients)."""
-        first = self.next()
-        if first is None:
-            return None  # all were tried
-        if self._passed:
-            return 1
-        behind, emits = self._heap.behind(), counts.get(first.client, 0)
-        if behind is None or not emits:
-            return None
-        if not isinstance(self._cost, TokenCost):
-            return 1
-        # Rounded up: charges are rounded half up, so no number of them adds up to more.
-        each = -(-self._cost.output * WEIGHT_SCALE // self._weights.of(first.client)) * emits
-        return max(1, -(-(behind[0] - self._counter(first.client)) // each)) if each else None
 
     def _counter(self, client: ClientId) -> int:
         """c_i, all that the client has emitted included. O(its running requests)."""

@@ -98,7 +98,6 @@ def _ideal(parts: Parts, number: int) -> Engine:
         memory=memory,
         max_running=config.max_running,
         skips_misfits=config.skips_misfits,
-        skips=config.skips,
     )
     return Engine(host=host, cache=tree)
 

@@ -14,8 +14,6 @@ from fairlead.core.runs import Runs
 from fairlead.core.scheduler import Scheduler
 from fairlead.sim.host import Admitted, Job, Pass
 
-_FOREVER = 1 << 62  # passes
-
 
 class _Place:
     """A running job: its memory, and the number of the pass that ended when it was admitted."""
@@ -31,8 +29,7 @@ class _Place:
 class IdealHost:
     """Implements Host; at most `max_running` requests run at a time.
 
-    `skips_misfits`: who does not fit is passed over, instead of ending the look. `skips`: looks that
-    are known to admit nobody are left out, which changes nothing but the time it takes.
+    `skips_misfits`: a request that does not fit is skipped, instead of ending the scheduling pass.
     """
 
     def __init__(
@@ -42,13 +39,11 @@ class IdealHost:
         memory: Reserve,
         max_running: int,
         skips_misfits: bool,
-        skips: bool = True,
     ) -> None:
         self.scheduler = scheduler
         self.memory = memory
         self._max_running = max_running
         self._skips_misfits = skips_misfits
-        self._skips = skips
         self._waiting: dict[RequestId, Job] = {}
         self._places: dict[Job, _Place] = {}
         self._last: list[tuple[int, int, Job]] = []  # (its last pass, serial of admission, job)
@@ -59,10 +54,6 @@ class IdealHost:
         # Running requests by client; what is in a Pass is never written to again.
         self._counts: dict[ClientId, int] = {}
         self._shown = False
-        self._seeks = False  # a look is due before each pass of the run under way
-        self._begun = 0  # the number of its first pass
-        # Up to this pass, whoever did not fit is who is tried, and nobody has come or left.
-        self._calm_until = 0
 
     def fits_ever(self, request: Request) -> bool:
         """Whether prompt and max_tokens fit in an empty memory."""
@@ -72,22 +63,14 @@ class IdealHost:
         """See `Host.enqueue`."""
         self.scheduler.add(job.request)
         self._waiting[job.request.id] = job
-        self._calm_until = 0
 
     def begin_pass(self, now_us: int) -> Pass | None:
         """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
-        passes, places = self._passes, self._places
-        if self._seeks:
-            self.scheduler.skip(passes - self._begun - 1)
-        self._begun = passes
+        places = self._places
         work = Pass.emitting(self._counts)
         work.context = self._context
-        self._seeks = bool(self._waiting) and len(places) < self._max_running
-        if self._seeks:
-            if passes < self._calm_until and self.memory.is_futile:
-                self.scheduler.skip(1)
-            else:
-                self._look(work, now_us)
+        if self._waiting and len(places) < self._max_running:
+            self._look(work, now_us)
         running = len(places)
         if not running:
             assert not self._waiting, "idle while someone waits"
@@ -96,9 +79,8 @@ class IdealHost:
         work.decodes = running - work.chunks
         work.full = running == self._max_running
         if not work.chunks:
-            work.repeats = self._repeats()
+            work.repeats = self._repeats() if work.full or not self._waiting else 1
         elif self.memory.shares and (work.full or not self._waiting):
-            self._seeks = False  # nobody waits, or no slot is free
             work.then = self._behind(work, running)
         return work
 
@@ -144,7 +126,6 @@ class IdealHost:
             self._leave(job)
         else:
             del self._waiting[job.request.id]
-            self._calm_until = 0
         self.scheduler.cancel(job.request)
 
     def check(self) -> None:
@@ -161,7 +142,6 @@ class IdealHost:
         admitted: list[Admitted] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin()
-        memory.begin()
         while waiting and len(self._places) < self._max_running:
             request = scheduler.propose()
             if request is None:
@@ -179,8 +159,6 @@ class IdealHost:
                 scheduler.pass_over(request)
             else:
                 break
-        calm_for = 1 if admitted or not self._skips else scheduler.calm_for(self._counts)
-        self._calm_until = _FOREVER if calm_for is None else self._passes + calm_for
         if admitted:
             work.counts = self._counts
             work.admitted = admitted
@@ -202,8 +180,6 @@ class IdealHost:
         """It runs no more; its prompt stays cached until evicted."""
         place = self._places.pop(job)
         job.emitted = self._passes - place.since
-        if self.scheduler.gives_back:
-            self._calm_until = 0
         self.memory.release(place.grant)
         self._context -= job.request.input_len + job.emitted
         self._count(job.request.client, -1)
@@ -224,9 +200,8 @@ class IdealHost:
             del self._counts[client]
 
     def _repeats(self) -> int:
-        """Until the first one ends, or a look could differ from the last, which admitted nobody."""
+        """Return the passes until the first running request ends."""
         last = self._last
         while last[0][2] not in self._places:
             heappop(last)
-        ends = last[0][0]
-        return (min(ends, self._calm_until) if self._seeks else ends) - self._passes
+        return last[0][0] - self._passes

@@ -119,33 +119,32 @@ def test_a_request_cancelled_before_its_prefill_leaves_nothing():
     assert reserve.admit(request(("b", 0, 8)), 1).extend_len == 8
 
 
-def test_what_was_refused_is_refused_again_until_there_is_room_or_more_of_it_is_cached():
+def test_a_refused_request_fits_from_the_very_token_that_makes_it_fit():
     """
-    A host need not ask again at every pass who is next; but the very token that makes one fit counts.
+    A request that was refused is admitted once enough memory is free, and not one token earlier.
     """
-    for freed, futile in ((2, True), (3, False)):
+    for freed, fits in ((2, False), (3, True)):
         _, reserve = memory(24)
         small = reserve.admit(request(("small", 0, freed - 1), max_tokens=1), 0)
         reserve.admit(request(("big", 0, 15 - freed), max_tokens=4, order=1), 0)
-        reserve.begin()
-        assert reserve.admit(request(("next", 0, 4), max_tokens=4, order=2), 1) is None
-        assert reserve.is_futile
+        follower = request(("next", 0, 4), max_tokens=4, order=2)
+        assert reserve.admit(follower, 1) is None
 
         reserve.release(small)
 
-        assert reserve.is_futile is futile
+        assert (reserve.admit(follower, 2) is not None) is fits
 
 
 def test_a_finished_answer_that_stays_cached_may_make_room_for_the_next_turn():
     _, reserve = memory(16)
-    first, second = request(("a", 0, 4), max_tokens=4), request(("b", 0, 4), order=1)
+    first = request(("a", 0, 4), max_tokens=4)
+    second = request(("b", 0, 4), max_tokens=1, order=1)
     grant = reserve.admit(first, 0)
     reserve.admit(second, 0)
     turn = Runs([("a", 0, 4), ("answer", 0, 4)])
-    reserve.begin()
-    assert reserve.admit(request(*turn.runs, max_tokens=5, order=2), 1) is None
-    assert reserve.is_futile
+    next_turn = request(*turn.runs, max_tokens=3, order=2)
+    assert reserve.admit(next_turn, 1) is None
 
-    reserve.emitted(grant, turn, 2)
+    reserve.release(reserve.emitted(grant, turn, 2))
 
-    assert not reserve.is_futile
+    assert reserve.admit(next_turn, 2) is not None
