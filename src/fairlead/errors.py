@@ -115,6 +115,10 @@ class EngineFailed(EngineError):
     """The engine broke the connection or answered with nonsense."""
 
 
+class AuditFailed(AssertionError):
+    """Records of a plug-in contradict its engine's: a defect of the plug-in, found by its setting `audit`."""
+
+
 def in_words(error: OSError) -> str:
     """What the system said, in one line: the file, where there is one, and the reason."""
     reason = error.strerror or str(error) or type(error).__name__

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fairlead.engines.demo_adapters import make_adapter
+from fairlead.engines.demo_model import make_adapter
 from tests.sglang.stepped import Asked, Batch, admissions, collect, start
 
 NAMES = ("a", "b", "c")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead.engines.demo_adapters import make_adapter
+from fairlead.engines.demo_model import make_adapter
 from tests.sglang.flood import WAITING, crowd
 from tests.sglang.server import Answer, Server, running, until
 

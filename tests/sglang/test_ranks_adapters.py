@@ -1,6 +1,6 @@
 """Ranks with LoRA adapters: whose turn it is at the slots, too, is the same on all of them."""
 
-from fairlead.engines.demo_adapters import make_adapter
+from fairlead.engines.demo_model import make_adapter
 from tests.sglang.stepped import admissions, run_on_ranks
 from tests.sglang.test_adapters import FLAGS, NAMES, TURN, script
 

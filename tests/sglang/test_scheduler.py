@@ -10,10 +10,9 @@ from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 
 from fairlead.engines.sglang import versions
-from fairlead.engines.sglang.adder import FairAdder
 from fairlead.engines.sglang.queue import FairQueue
 from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, PYTHON
-from fairlead.engines.sglang.scheduler import FairScheduler, take_over
+from fairlead.engines.sglang.scheduler import FairAdder, FairScheduler, take_over
 
 SEATS = 4
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("vllm")
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.engines.demo_adapters import RANK, make_adapter  # noqa: E402
+from fairlead.engines.demo_model import RANK, make_adapter  # noqa: E402
 from fairlead.engines.local import HOST  # noqa: E402
 from fairlead.gateway.settings import GatewaySettings  # noqa: E402
 from tests.e2e.engine.server import Server, running  # noqa: E402

@@ -50,7 +50,7 @@ FAULTS: dict[str, Callable[[Engine], object]] = {
     "counts as a follower": lambda engine: engine.line._followers._waited.update(
         {of(engine, engine.batch[0]): 1}
     ),
-    "kept out of a look": lambda engine: engine.line._slots._slotless.remove(
+    "kept out of a look": lambda engine: engine.line._slots._skipped.remove(
         of(engine, engine.queue[0]).id
     ),
     "waits for a slot as": lambda engine: engine.line._slots._turns.wants(

@@ -8,8 +8,8 @@ from tests.unit.engines.sglang_loop import Engine, Req, clients
 
 from fairlead.core.request import Request
 from fairlead.engines.adapter_turns import Taker
-from fairlead.engines.sglang.slotless import MORE_PER_ADMISSION, TRIED_PER_LOOK, Slotless
 from fairlead.engines.sglang.slots import ASIDE_PER_LOOK
+from fairlead.engines.skipped import RETRIES_PER_ADMISSION, RETRIES_PER_PASS, SkippedRequests
 
 WAITING = 300
 
@@ -65,7 +65,7 @@ def test_when_there_is_a_slot_the_oldest_come_first_and_all_come(engine):
     engine.end(*engine.batch)
 
     first = engine.look()
-    assert len(first) > MORE_PER_ADMISSION
+    assert len(first) > RETRIES_PER_ADMISSION
     admitted = first
     while len(engine.queue):
         admitted = admitted + engine.look()
@@ -92,15 +92,15 @@ def test_of_many_groups_all_are_tried_in_turn():
     engine = Engine(quantum=10_000, room=1000, slots=1)
     engine.send("holder", 1, lora_id="held")
     engine.look()
-    for number in range(2 * (TRIED_PER_LOOK + 1)):
+    for number in range(2 * (RETRIES_PER_PASS + 1)):
         adapter = number // 2
         engine.send(f"{adapter}", 2, number, lora_id=f"{adapter}")
     engine.look()
     engine.end(*engine.batch)
 
-    looks = [engine.look(skip=lambda req: req.lora_id != f"{TRIED_PER_LOOK}") for _ in range(2)]
+    looks = [engine.look(skip=lambda req: req.lora_id != f"{RETRIES_PER_PASS}") for _ in range(2)]
 
-    assert [clients(look) for look in looks] == ["", f"{TRIED_PER_LOOK}" * 2]
+    assert [clients(look) for look in looks] == ["", f"{RETRIES_PER_PASS}" * 2]
 
 
 def test_who_is_aborted_while_set_aside_is_forgotten(engine):
@@ -239,22 +239,22 @@ def test_a_flood_gives_way_to_a_retracted_request_too():
 
 
 def test_more_of_those_with_a_slot_are_tried_a_few_at_a_time_and_who_ran_before_first():
-    slotless, taker = Slotless(), Taker("a", "x")
+    skipped, taker = SkippedRequests(), Taker("a", "x")
     new, paid = (
         [
             Request(id=f"{is_paid}{n}", client="a", prompt=(), input_len=1, max_tokens=1, order=n)
-            for n in range(MORE_PER_ADMISSION - 2)
+            for n in range(RETRIES_PER_ADMISSION - 2)
         ]
         for is_paid in (False, True)
     )
     for request in new:
-        slotless.add(taker, request, is_paid=False)
+        skipped.add(request.id, taker, request, is_preempted=False)
     for request in paid:
-        slotless.add(taker, request, is_paid=True)
+        skipped.add(request.id, taker, request, is_preempted=True)
 
-    assert slotless.take_like(taker) == paid + new[:2]
-    assert slotless.take_like(taker) == new[2:]
-    assert len(slotless) == 0
+    assert skipped.take_like(taker) == paid + new[:2]
+    assert skipped.take_like(taker) == new[2:]
+    assert len(skipped) == 0
 
 
 def test_nobody_gives_way_to_a_request_that_is_gone():
@@ -325,7 +325,7 @@ def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(
     flood = engine.send("flood", 1, lora_id="a")
     engine.look()
     engine.send("other", 3, lora_id="b")
-    for number in range(3 * TRIED_PER_LOOK):
+    for number in range(3 * RETRIES_PER_PASS):
         engine.send("many", 2, number, lora_id=f"{number}")
     engine.look()
     for _ in range(40):

@@ -3,9 +3,9 @@
 import pytest
 from tests.unit.engines.sglang_loop import Engine, clients
 
-from fairlead.engines.sglang.slotless import TRIED_PER_LOOK
+from fairlead.engines.skipped import RETRIES_PER_PASS
 
-WAITING = 2 * TRIED_PER_LOOK
+WAITING = 2 * RETRIES_PER_PASS
 
 
 @pytest.fixture
@@ -53,6 +53,6 @@ def test_who_was_passed_over_though_its_adapter_is_pinned_is_tried_again(engine)
     engine.send("rich", 3, lora_id="pinned")
     engine.look(skip=lambda req: req.lora_id == "pinned")
 
-    looks = [clients(engine.look()) for _ in range(1 + WAITING // TRIED_PER_LOOK)]
+    looks = [clients(engine.look()) for _ in range(1 + WAITING // RETRIES_PER_PASS)]
 
     assert "rich" in looks

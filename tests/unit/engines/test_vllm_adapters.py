@@ -12,7 +12,7 @@ pytestmark = pytest.mark.vllm
 from tests.unit.engines.bare_vllm import RequestStatus, Trace, make_request  # noqa: E402
 from tests.unit.engines.fair_trace import fair, service  # noqa: E402
 
-from fairlead.engines.vllm.aside import Aside  # noqa: E402
+from fairlead.engines.skipped import SkippedRequests  # noqa: E402
 from fairlead.schedulers import IN_ENGINES, OWED_ALIKE  # noqa: E402
 
 # Several lengths each, so that a slot is seldom free; by prompts alone all three would be alike.
@@ -166,11 +166,11 @@ def test_an_aborted_request_is_waited_for_no_more():
 def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch):
     """What is counted is who is taken up and put aside again."""
     moved = Counter()
-    add = Aside.add
+    add = SkippedRequests.add
 
-    def counting(aside, client, request):
+    def counting(*args, **keywords):
         moved[waiting] += 1
-        add(aside, client, request)
+        add(*args, **keywords)
 
     for waiting in (50, 2000):
         trace = with_slots(adapter_turn=100)
@@ -180,7 +180,7 @@ def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch)
             ask(trace, "b")
         for _ in range(20):  # all are put aside once
             trace.step()
-        monkeypatch.setattr(Aside, "add", counting)
+        monkeypatch.setattr(SkippedRequests, "add", counting)
         for _ in range(20):
             trace.step()
         monkeypatch.undo()
@@ -196,13 +196,13 @@ def test_whose_turn_it_is_not_is_not_tried_again(monkeypatch):
     asked = {ask(trace, f"adapter {number}", tokens=1) for number in range(50)}
     for _ in range(5):  # all are put aside once
         trace.step()
-    put_aside, add = Counter(), Aside.add
+    put_aside, add = Counter(), SkippedRequests.add
 
-    def counting(aside, client, request):
-        put_aside[client] += 1
-        add(aside, client, request)
+    def counting(skipped, name, taker, *args, **keywords):
+        put_aside[taker.client] += 1
+        add(skipped, name, taker, *args, **keywords)
 
-    monkeypatch.setattr(Aside, "add", counting)
+    monkeypatch.setattr(SkippedRequests, "add", counting)
     for _ in range(100):
         trace.step()
     monkeypatch.undo()

@@ -35,14 +35,19 @@ def request(name: str, *, status=RequestStatus.WAITING, length=100):
 class Engine:
     """The host, and the parts of `schedule()` that touch the queue."""
 
-    names_adapters = True
-
     def __init__(self, *, keeps_loading: bool, max_clients: int = 100) -> None:
         cache = BlockCache(block_size=16)
         self.core = Scheduler(make_policy("dlpm", cache=cache, max_clients=max_clients))
-        mirror = SimpleNamespace(catch_up=lambda: None)
+        mirror = SimpleNamespace(catch_up=lambda: None, prompt_units=lambda _: ())
         self.queue = FairQueue(
-            self.core, self, mirror, turns=AdapterTurns(turn_len=0), keeps_loading=keeps_loading
+            self.core,
+            self,
+            mirror,
+            turns=AdapterTurns(turn_len=0),
+            keeps_loading=keeps_loading,
+            names_adapters=True,
+            received=lambda _: Service(),
+            on_removed=self.cancel,
         )
         self.loaded: set[str] = set()  # whose remote KV is there
         self.running: list[str] = []
@@ -61,16 +66,7 @@ class Engine:
     def goes_on(self, one):
         return False
 
-    def prompt_units(self, one):
-        return ()
-
-    def arrived(self, ours):
-        pass
-
-    def admitted(self, ours, *, extend_len, cached_len):
-        pass
-
-    def dropped(self, ours):
+    def cancel(self, ours):
         self.queue.end(ours.id)
         self.core.cancel(ours)
 

@@ -19,7 +19,7 @@ from vllm.v1.outputs import KVConnectorOutput  # noqa: E402
 
 from fairlead.engines.adapter_turns import Taker  # noqa: E402
 from fairlead.engines.vllm import FairScheduler  # noqa: E402
-from fairlead.engines.vllm.audit import AuditFailed  # noqa: E402
+from fairlead.errors import AuditFailed  # noqa: E402
 
 ADAPTERS = {"x": 1, "a": 2, "b": 3}
 

@@ -1,7 +1,7 @@
 """FairScheduler: stock SGLang's scheduler with a fair waiting queue. None of its loops is copied.
 
-Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `queue.py`, `adder.py`,
-`tree.py` and `identity.py`:
+Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `queue.py`, `tree.py` and
+`identity.py`:
 
     init_schedule_policy     the stock one makes an fcfs; ours begins each look and orders nothing
     waiting_queue            a property here, so that a list made anew is a FairQueue again
@@ -10,7 +10,11 @@ Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of 
     update_running_batch     retracts by `ScheduleBatch._get_decode_retraction_order`
     _abort_on_queued_limit   refuses a request over --max-queued-requests; ours says which
     get_num_allocatable_reqs, PrefillAdder.budget_state   whether there is room at all
-    get_next_batch_to_run    the setting `audit` looks at everything before each
+    get_next_batch_to_run    the setting `audit` compares all records before each: `waiting_queue`,
+                             `chunked_req`, `collect_inflight_reqs`, `Req.finished`, `is_retracted`
+    get_prefill_adder_class  made for subclasses of `PrefillAdder`: `add_one_req` appends to `can_run_list`
+                             each request it adds, in full or as a first chunk; the later chunks, which
+                             `add_chunked_req` adds, were charged with the first
 
 The same decisions on all tensor-parallel ranks: nothing here depends on a clock, a hash or a set's order.
 """
@@ -33,15 +37,13 @@ from fairlead.core.service import UNITS_PER_TOKEN, Service, Weights
 from fairlead.engines.client_metrics import ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
 from fairlead.engines.sglang import versions
-from fairlead.engines.sglang.adder import FairAdder
-from fairlead.engines.sglang.audit import audit
 from fairlead.engines.sglang.identity import client_of
 from fairlead.engines.sglang.line import Line
 from fairlead.engines.sglang.queue import FairQueue
 from fairlead.engines.sglang.rust_nodes import choose_core
 from fairlead.engines.sglang.slots import Slots
 from fairlead.engines.sglang.tree import EngineTree
-from fairlead.errors import ConfigError
+from fairlead.errors import AuditFailed, ConfigError
 from fairlead.schedulers import OWED_ALIKE
 
 logger = logging.getLogger("sglang.fairlead")
@@ -146,6 +148,23 @@ class FairPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped her
     def waiting_queue_prefix_matched(self, waiting_queue: Any) -> bool:
         """No: SGLang's own count of matched tokens is not kept up to date for those who wait."""
         return False
+
+
+class FairAdder(PrefillAdder):  # type: ignore[misc]
+    """SGLang's admission of one scheduling pass; each admitted request is charged at once."""
+
+    def __init__(self, *args: Any, line: Line, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._line = line
+        line.expect_walk(self)
+
+    def add_one_req(self, req: Any, *args: Any, **kwargs: Any) -> Any:
+        """Try to add a request, and charge it if the stock method did, before another one is chosen."""
+        before = len(self.can_run_list)
+        verdict = super().add_one_req(req, *args, **kwargs)
+        if len(self.can_run_list) > before:
+            self._line.admitted(req)
+        return verdict
 
 
 class FairScheduler(StockScheduler):  # type: ignore[misc]
@@ -305,8 +324,21 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]
     # -- inside ---------------------------------------------------------------------------------
 
     def _audited_next_batch(self, *args: Any, **kwargs: Any) -> Any:
-        """SGLang's `get_next_batch_to_run`, after all of the last step is known."""
-        audit(self, self._line)
+        """Compare all records with SGLang's lists before SGLang's `get_next_batch_to_run`. O(requests)."""
+        queue = self.waiting_queue[:]  # a slice, since iteration may mean admission
+        waiting = dict.fromkeys(queue)
+        # A batch keeps requests that ended since it was made, until SGLang filters it.
+        in_flight = (
+            req
+            for req in (*self.collect_inflight_reqs(), self.chunked_req)
+            if req and not req.finished() and not req.is_retracted
+        )
+        running = {req: None for req in in_flight if req not in waiting}
+        wrong = [*self._line.differences(waiting, running)]
+        if len(waiting) != len(queue):
+            wrong.append(f"{len(queue)} wait in SGLang's list, which has {len(waiting)} requests")
+        if wrong:
+            raise AuditFailed(f"fairlead: audit: {'; '.join(wrong)}")
         return super().get_next_batch_to_run(*args, **kwargs)
 
     def _refuse_other_adders(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fairlead.core.request import Request, RequestId
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
-from fairlead.engines.sglang.slotless import Slotless
+from fairlead.engines.skipped import SkippedRequests
 
 # Set aside in one look, at most. Each is set aside once until its adapter has a slot, so this may be many.
 ASIDE_PER_LOOK = 1000
@@ -32,7 +32,7 @@ class Slots:
 
     def __init__(self, host: SlotHost, turns: AdapterTurns) -> None:
         self._host, self._turns = host, turns
-        self._slotless = Slotless()
+        self._skipped: SkippedRequests[Request] = SkippedRequests()
         self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
         self._aside = 0  # set aside in this look
         self._pinned: dict[
@@ -41,7 +41,7 @@ class Slots:
 
     def __len__(self) -> int:
         """Who is set aside. O(1)."""
-        return len(self._slotless)
+        return len(self._skipped)
 
     @property
     def turns(self) -> int:
@@ -67,8 +67,8 @@ class Slots:
             }
             self._turns.look(self._host.slots(), takers)
         awaited = self._turns.awaited  # first, lest they miss the slots that are kept for them
-        first = [request for taker in awaited for request in self._slotless.take_like(taker)]
-        return first + self._slotless.take(self._is_barred)
+        first = [request for taker in awaited for request in self._skipped.take_like(taker)]
+        return first + self._skipped.take(self._retry_limit)
 
     def lacks(self, req: Any) -> bool:
         """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
@@ -85,12 +85,12 @@ class Slots:
         """It is out of the look, until one like it is tried. O(1)."""
         if self._host.is_pinned(req):
             self._pinned[req.lora_id] = None
-        self._slotless.add(_taker(ours, req), ours, is_paid=is_paid)
+        self._skipped.add(ours.id, _taker(ours, req), ours, is_preempted=is_paid)
         self._aside += 1
 
-    def _is_barred(self, taker: Taker) -> bool:
-        """As `lacks`, where only the adapter is known. O(1)."""
-        return self._turns.forbids(taker.adapter) and taker.adapter not in self._pinned
+    def _retry_limit(self, taker: Taker) -> int:
+        """Return how many of a group to retry in a pass: none while other adapters hold the slots. O(1)."""
+        return int(taker.adapter in self._pinned or not self._turns.forbids(taker.adapter))
 
     # -- who comes and goes ---------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Slots:
         taker = _taker(ours, req)
         if not self._host.is_pinned(req):
             self._turns.admitted(ours.id, taker, extend_len)
-        return self._slotless.take_like(taker)
+        return self._skipped.take_like(taker)
 
     def emitted(self, name: RequestId, tokens: int) -> None:
         """It emitted outputs. O(1)."""
@@ -113,14 +113,14 @@ class Slots:
 
     def ended(self, name: RequestId) -> None:
         """Remove what is known of a request that ended, waiting or not. O(1)."""
-        self._slotless.remove(name)
+        self._skipped.remove(name)
         self._turns.ended(name)
 
     # -- audits ---------------------------------------------------------------------------------
 
     def aside(self) -> list[RequestId]:
         """The names of those set aside. O(returned)."""
-        return [*self._slotless]
+        return self._skipped.names()
 
     def differences(
         self, waiting: Mapping[RequestId, tuple[Request, Any]], live: Collection[RequestId]

@@ -15,9 +15,9 @@ from vllm.v1.request import RequestStatus
 from fairlead.core.request import RequestId
 from fairlead.core.scheduler import Scheduler, State
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
-from fairlead.engines.vllm.aside import adapter_of
-from fairlead.engines.vllm.host import PROMOTIONS
-from fairlead.engines.vllm.queue import READY, FairQueue
+from fairlead.engines.vllm.identity import adapter_of
+from fairlead.engines.vllm.queue import PROMOTIONS, READY, FairQueue
+from fairlead.errors import AuditFailed
 
 # By container, the state that the core may have for its requests.
 STATES = {
@@ -31,10 +31,6 @@ STATES = {
 }
 # Containers whose requests may have any status of a waiting request; of the others those are ready.
 MAY_BE_BLOCKED = {"kv_holding_waiting", "blocked", "loading"}
-
-
-class AuditFailed(AssertionError):
-    """The plug-in and its engine disagree about a request: a defect of the plug-in."""
 
 
 def audit(scheduler: Any, *, core: Scheduler, queue: FairQueue, turns: AdapterTurns) -> None:

@@ -18,98 +18,6 @@ from fairlead.core.block_cache import BlockListener
 from fairlead.core.request import Unit
 
 
-class ReportingBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
-    """The engine's own map; it also writes down which keys appear and go, of whatever KV group.
-
-    Called for every block that fills or is evicted, about ten times per admission: no step is spare.
-    """
-
-    def __init__(self, news: list[tuple[bytes, bool]]) -> None:
-        super().__init__()
-        self._news = news
-
-    def insert(self, key: bytes, block: Any) -> None:
-        """A block is full. One key can have several blocks; only the first is news. O(1)."""
-        if key not in self._cache:
-            self._news.append((key, True))
-        _stock_insert(self, key, block)
-
-    def pop(self, key: bytes, block_id: int) -> Any:
-        """A block is evicted; its key is gone once no block has it. O(1)."""
-        block = _stock_pop(self, key, block_id)
-        if block is not None and key not in self._cache:
-            self._news.append((key, False))
-        return block
-
-
-_stock_insert, _stock_pop = BlockHashToBlockMap.insert, BlockHashToBlockMap.pop
-
-
-class EngineBlocks:
-    """The reading half of a `BlockCache` over the engine's own map, without a copy of it.
-
-    Between looks the news wait: most are of the request being admitted, which no longer waits by
-    the time anybody asks, so that its own blocks move nothing. A listener may find a key in the set
-    before it hears of it; it hears of everything in order, and `catch_up` comes before any look.
-    """
-
-    def __init__(self, pool: Any, *, block_size: int) -> None:
-        self.block_size = block_size
-        self._pool = pool
-        self._news: list[tuple[bytes, bool]] = []
-        self._keys: dict[bytes, Any] = {}  # of the engine's map
-        self._listeners: list[BlockListener] = []
-
-    def listen(self, listener: BlockListener) -> None:
-        """From now on `listener` hears of every change; for the first one the map is replaced."""
-        self._listeners.append(listener)
-        self.hook()
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether any policy looks at what is cached."""
-        return bool(self._listeners)
-
-    def hook(self) -> None:
-        """Make the pool report here; again after a reset, when it has a new and empty map. O(blocks)."""
-        stock = self._pool.cached_block_hash_to_block
-        if not self._listeners or isinstance(stock, ReportingBlockMap):
-            return
-        self.catch_up()
-        gone, ours = self._keys, ReportingBlockMap(self._news)
-        self._pool.cached_block_hash_to_block, self._keys = ours, ours._cache
-        for key in gone:
-            for listener in self._listeners:
-                listener.evicted(key)
-
-    def catch_up(self) -> None:
-        """Tell the listeners what happened since the last look. O(news)."""
-        if not self._news:
-            return
-        for listener in self._listeners:
-            inserted, evicted = listener.inserted, listener.evicted
-            for key, is_cached in self._news:
-                if is_cached:
-                    inserted(key)
-                else:
-                    evicted(key)
-        self._news.clear()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._keys
-
-    def __len__(self) -> int:
-        """Distinct cached blocks, of every KV group."""
-        return len(self._keys)
-
-    def match_len(self, keys: Sequence[Unit], /) -> int:
-        """How many leading blocks are cached. Pure. O(match)."""
-        for length, key in enumerate(keys):
-            if key not in self._keys:
-                return length
-        return len(keys)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KVGroup:
     """The KV group whose cached blocks stand for the whole prefix cache.
@@ -166,3 +74,94 @@ class KVGroup:
             hashes = BlockHashListWithBlockSize(hashes, self.hash_block_size, self.block_size)
         end, suffix = (request.num_prompt_tokens - 1) // self.block_size, self.suffix
         return tuple([block_hash + suffix for block_hash in hashes[:end]])
+
+
+class ReportingBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
+    """The engine's own map; it also writes down which keys appear and go, of whatever KV group.
+
+    Called for every block that fills or is evicted, about ten times per admission: no step is spare.
+    """
+
+    def __init__(self, news: list[tuple[bytes, bool]]) -> None:
+        super().__init__()
+        self._news = news
+
+    def insert(self, key: bytes, block: Any) -> None:
+        """A block is full. One key can have several blocks; only the first is news. O(1)."""
+        if key not in self._cache:
+            self._news.append((key, True))
+        _stock_insert(self, key, block)
+
+    def pop(self, key: bytes, block_id: int) -> Any:
+        """A block is evicted; its key is gone once no block has it. O(1)."""
+        block = _stock_pop(self, key, block_id)
+        if block is not None and key not in self._cache:
+            self._news.append((key, False))
+        return block
+
+
+_stock_insert, _stock_pop = BlockHashToBlockMap.insert, BlockHashToBlockMap.pop
+
+
+class EngineBlocks:
+    """The reading half of a `BlockCache` over the engine's own map, without a copy of it.
+
+    Between looks the news wait: most are of the request being admitted, which no longer waits by
+    the time anybody asks, so that its own blocks move nothing. A listener may find a key in the set
+    before it hears of it; it hears of everything in order, and `catch_up` comes before any look.
+    """
+
+    def __init__(self, pool: Any, group: KVGroup) -> None:
+        self.block_size = group.block_size
+        self._pool, self._group = pool, group
+        self._news: list[tuple[bytes, bool]] = []
+        self._keys: dict[bytes, Any] = {}  # of the engine's map
+        self._listeners: list[BlockListener] = []
+
+    def listen(self, listener: BlockListener) -> None:
+        """From now on `listener` hears of every change; for the first one the map is replaced."""
+        self._listeners.append(listener)
+        self.hook()
+
+    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
+        """Return the block keys of a request's prompt; none under a policy that ignores the cache."""
+        return self._group.prompt_units(request) if self._listeners else ()
+
+    def hook(self) -> None:
+        """Make the pool report here; again after a reset, when it has a new and empty map. O(blocks)."""
+        stock = self._pool.cached_block_hash_to_block
+        if not self._listeners or isinstance(stock, ReportingBlockMap):
+            return
+        self.catch_up()
+        gone, ours = self._keys, ReportingBlockMap(self._news)
+        self._pool.cached_block_hash_to_block, self._keys = ours, ours._cache
+        for key in gone:
+            for listener in self._listeners:
+                listener.evicted(key)
+
+    def catch_up(self) -> None:
+        """Tell the listeners what happened since the last look. O(news)."""
+        if not self._news:
+            return
+        for listener in self._listeners:
+            inserted, evicted = listener.inserted, listener.evicted
+            for key, is_cached in self._news:
+                if is_cached:
+                    inserted(key)
+                else:
+                    evicted(key)
+        self._news.clear()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __len__(self) -> int:
+        """Distinct cached blocks, of every KV group."""
+        return len(self._keys)
+
+    def match_len(self, keys: Sequence[Unit], /) -> int:
+        """How many leading blocks are cached. Pure. O(match)."""
+        for length, key in enumerate(keys):
+            if key not in self._keys:
+                return length
+        return len(keys)

@@ -12,6 +12,11 @@ from fairlead.core.request import ClientId
 CLIENT_FIELD = "fair_client"
 
 
+def adapter_of(request: Any) -> str | None:
+    """Return the name of the LoRA adapter that the engine's request needs."""
+    return request.lora_request.lora_name if request.lora_request is not None else None
+
+
 def client_of(request: Any, *, names_adapters: bool = True) -> ClientId:
     """The client of a vLLM request: what the gateway or middleware wrote, else its LoRA adapter.
 

@@ -13,27 +13,62 @@ Everything else that vLLM does to a queue is translated here:
     remove                          aborted, or stopped by an output that was still in flight
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, count, islice
-from typing import Any
+from typing import Any, Protocol
 
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import RequestStatus
 
 from fairlead.core.clients import OTHER
-from fairlead.core.request import Request, RequestId
+from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler, State
+from fairlead.core.service import Service
 from fairlead.engines.adapter_turns import AdapterTurns, Taker
-from fairlead.engines.vllm.aside import Aside, adapter_of
+from fairlead.engines.skipped import RETRIES_PER_PASS, SkippedRequests
 from fairlead.engines.vllm.blocks import EngineBlocks
-from fairlead.engines.vllm.host import PARKED_PER_LOOK, POLLS_PER_STEP, SKIPS_PER_LOOK, Host
-from fairlead.engines.vllm.identity import client_of
+from fairlead.engines.vllm.identity import adapter_of, client_of
 from fairlead.errors import QueueFull
+
+# Blocked requests polled per step: bounds the step, not the wait.
+POLLS_PER_STEP = 8
+# Skips after which a pass ends; each costs vLLM a lookup and the queue a removal and an insertion.
+SKIPS_PER_PASS = 64
+# Requests skipped per pass without a try, as their LoRA adapter found no slot in it: cheaper than a skip.
+UNTRIED_SKIPS_PER_PASS = 256
+# Requests retried per pass of one client and an adapter without a slot.
+RETRIES_PER_ADAPTER = 2
 
 # Bound once and compared by identity, as this runs for every admission.
 _RUNNING, _LOADING = RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS
 READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+# vLLM's methods that make a blocked request ready; 0.15 has none, and does so when the request is offered.
+PROMOTIONS = ("_handle_blocked_waiting_request", "_try_promote_blocked_waiting_request")
+
+
+class VllmSchedulerView(Protocol):
+    """The scheduler state that the waiting queue reads, and vLLM's own promotion of blocked requests."""
+
+    def has_free_slot(self) -> bool:
+        """Return whether one more request may run; without a free slot no pass begins and no refill runs."""
+        ...
+
+    def promote(self, request: Any) -> bool:
+        """Unblock a request if vLLM finds it ready; return whether to offer it to vLLM now."""
+        ...
+
+    def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
+        """Return the number of LoRA slots (0: no limit) and who runs with an adapter. O(running)."""
+        ...
+
+    def holding(self) -> Iterable[Any]:
+        """Return the requests with a LoRA adapter in `kv_holding_waiting`, which vLLM drains first."""
+        ...
+
+    def goes_on(self, request: Any) -> bool:
+        """Return whether a removed request is a streaming session between two of its inputs."""
+        ...
 
 
 class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
@@ -42,20 +77,25 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def __init__(
         self,
         core: Scheduler,
-        host: Host,
+        engine: VllmSchedulerView,
         blocks: EngineBlocks,
         *,
         turns: AdapterTurns,
         keeps_loading: bool,
+        names_adapters: bool,
+        received: Callable[[ClientId], Service],
+        on_removed: Callable[[Request], None],
     ) -> None:
-        self._core, self._host, self._blocks, self._turns = core, host, blocks, turns
+        self._core, self._engine, self._blocks, self._turns = core, engine, blocks, turns
+        self._names_adapters = names_adapters  # whether the LoRA adapter names an unnamed client
+        self._received, self._on_removed = received, on_removed
         # Whether requests that load remote KV come back here; 0.32 has a queue of its own for them.
         self._keeps_loading = keeps_loading
         self._order = count()
         self.live: dict[RequestId, Request] = {}  # from arrival to the end, running ones included
         self._ready: dict[RequestId, Any] = {}
         self._blocked: dict[RequestId, Any] = {}  # by a grammar
-        self._aside = Aside()  # skipped for another reason
+        self._aside: SkippedRequests[Any] = SkippedRequests()  # for another reason
         self._loading: dict[RequestId, Any] = {}  # paid, and waits for remote KV or more input
         self._loaded: dict[RequestId, Any] = {}  # paid and ready; holds blocks, so it goes first
         self._proposal: Any = None
@@ -84,7 +124,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._is_cut = False
         self._slotless.clear()
         self._adapters = None
-        self._holding = {one.request_id: one for one in self._host.holding()}
+        self._holding = {one.request_id: one for one in self._engine.holding()}
 
     def end_step(self, scheduled: Mapping[RequestId, int]) -> None:
         """The step is planned; what it scheduled is already in `num_computed_tokens`."""
@@ -102,7 +142,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if self._proposal is not None:
             return True
         self._settle()
-        if not self._host.has_free_slot():
+        if not self._engine.has_free_slot():
             return bool(self._ready or self._loaded)
         return self._next() is not None
 
@@ -136,7 +176,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _propose(self) -> Any:
         """The core's choice, but for those whose adapter found no slot a moment ago."""
         self._blocks.catch_up()
-        while self._skips < SKIPS_PER_LOOK and self._parked < PARKED_PER_LOOK:
+        while self._skips < SKIPS_PER_PASS and self._parked < UNTRIED_SKIPS_PER_PASS:
             if (chosen := self._core.propose()) is None:
                 return None
             request = self._ready[chosen.id]
@@ -148,7 +188,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._parked += 1
             del self._ready[chosen.id]
             self._core.hold(chosen)
-            self._aside.add(chosen.client, request)
+            self._skip(chosen.client, request)
         self.cut_looks += not self._is_cut
         self._is_cut = True
         return None
@@ -161,19 +201,19 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
                 self._was_skipped(request)
         if self._turns.is_due:
             self._take_turns()
-        for request in self._aside.take(self._is_barred, lacks_slot=self._lacks_slot):
+        for request in self._aside.take(self._retry_limit):
             self._release(request)
         for waiting in (self._loading, self._blocked):
             for request in list(islice(waiting.values(), POLLS_PER_STEP)):
                 del waiting[request.request_id]
-                if request.status in READY or self._host.promote(request):
+                if request.status in READY or self._engine.promote(request):
                     self._release(request)
                 else:  # at the end: next time it is others' turn
                     waiting[request.request_id] = request
 
     def _take_turns(self) -> None:
         """Those for whom there is a slot are tried first, lest they miss the moment."""
-        self._turns.look(*self._host.adapters())
+        self._turns.look(*self._engine.adapters())
         for taker in self._turns.awaited:
             for request in self._aside.take_like(taker):
                 self._release(request)
@@ -181,6 +221,22 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _is_barred(self, adapter: str | None) -> bool:
         """Whether others' turns keep it out of this step, whatever ends; the model itself takes no slot."""
         return adapter is not None and self._turns.forbids(adapter)
+
+    def _retry_limit(self, taker: Taker) -> int:
+        """Return how many requests of a client and adapter to retry in this pass. O(1)."""
+        adapter = taker.adapter
+        if self._is_barred(adapter):  # skipped again at once
+            return 0
+        is_short = adapter is not None and self._lacks_slot(adapter)
+        return RETRIES_PER_ADAPTER if is_short else RETRIES_PER_PASS
+
+    def _skip(self, client: ClientId, request: Any) -> None:
+        self._aside.add(
+            request.request_id,
+            Taker(client, adapter_of(request)),
+            request,
+            is_preempted=request.status == RequestStatus.PREEMPTED,
+        )
 
     def _release(self, request: Any) -> None:
         name = request.request_id
@@ -242,7 +298,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
     def _lacks_slot(self, adapter: str | None) -> bool:
         """Whether all LoRA slots are other adapters'. O(running) the first time in a step."""
         if self._adapters is None:
-            self._slots, running = self._host.adapters()
+            self._slots, running = self._engine.adapters()
             self._adapters = {taker.adapter for taker in running.values()}
         return adapter not in self._adapters and 0 < self._slots <= len(self._adapters)
 
@@ -276,7 +332,9 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         cached_len = min(max(computed_len, loaded_len), request.input_len - 1)
         extend_len = request.input_len - cached_len
         self._core.admit(request, extend_len=extend_len)
-        self._host.admitted(request, extend_len=extend_len, cached_len=cached_len)
+        service = self._received(request.client)
+        service.extend_len += extend_len
+        service.cached_len += cached_len
         return extend_len
 
     # -- what vLLM puts in and takes out --------------------------------------------------------
@@ -314,8 +372,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._blocks.catch_up()
         ours = Request(
             id=request.request_id,
-            client=client_of(request, names_adapters=self._host.names_adapters),
-            prompt=self._host.prompt_units(request),
+            client=client_of(request, names_adapters=self._names_adapters),
+            prompt=self._blocks.prompt_units(request),
             input_len=max(1, request.num_prompt_tokens),  # vLLM's scheduler accepts an empty prompt
             max_tokens=max(1, request.max_tokens),
             order=next(self._order),
@@ -326,7 +384,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
         self.live[ours.id] = ours
-        self._host.arrived(ours)
+        self._received(ours.client)  # listed in the metrics from now on
         return ours
 
     def prepend_request(self, request: Any) -> None:
@@ -351,7 +409,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if self._is_paid(name):
             self._loading[name] = request
         elif request.status in READY:
-            self._aside.add(self.live[name].client, request)
+            self._skip(self.live[name].client, request)
         else:
             self._blocked[name] = request
 
@@ -364,7 +422,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         """It is gone; vLLM also says so of requests that wait elsewhere."""
         self._settle()
         self._proposal = None
-        if self._host.goes_on(request):
+        if self._engine.goes_on(request):
             return
         name = request.request_id
         for part in self._parts():
@@ -373,7 +431,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         self._holding.pop(name, None)
         self._turns.ended(name)
         if ours := self.live.get(name):
-            self._host.dropped(ours)
+            self._on_removed(ours)
 
     def remove_requests(self, requests: Iterable[Any]) -> None:
         """O(gone), where the stock queue costs O(waiting)."""

@@ -26,17 +26,16 @@ from vllm.logger import init_logger
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
 
-from fairlead.core.request import ClientId, Request, RequestId, Unit
+from fairlead.core.request import ClientId, Request, RequestId
 from fairlead.core.scheduler import Scheduler
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.engines.adapter_turns import Taker
 from fairlead.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
 from fairlead.engines.settings import Settings, read_settings
-from fairlead.engines.vllm.aside import adapter_of
 from fairlead.engines.vllm.audit import audit
 from fairlead.engines.vllm.blocks import EngineBlocks, KVGroup
-from fairlead.engines.vllm.host import PROMOTIONS
-from fairlead.engines.vllm.queue import FairQueue
+from fairlead.engines.vllm.identity import adapter_of
+from fairlead.engines.vllm.queue import PROMOTIONS, FairQueue
 from fairlead.engines.vllm.skipped import SkippedQueue
 from fairlead.engines.vllm.victims import order_victims
 from fairlead.errors import ConfigError
@@ -76,8 +75,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def _set_up(self, settings: Settings) -> None:
         self._group = KVGroup.of(self)
-        pool = self.kv_cache_manager.block_pool
-        self._blocks = EngineBlocks(pool, block_size=self._group.block_size)
+        self._blocks = EngineBlocks(self.kv_cache_manager.block_pool, self._group)
         self._fair = Scheduler(settings.policy(self._blocks))
         self._metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
@@ -88,13 +86,15 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
         self._counts_paused = hasattr(self, "kv_holding_waiting")
         self._turns = settings.turns()
-        self.names_adapters = settings.names_adapters
         self._queue = FairQueue(
             self._fair,
             self,
             self._blocks,
             turns=self._turns,
             keeps_loading=not self._counts_paused,
+            names_adapters=settings.names_adapters,
+            received=self._metrics.touch,
+            on_removed=self._cancel,
         )
         self.waiting = self._queue
         if hasattr(self, "skipped_waiting"):
@@ -149,7 +149,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._charge(outputs.values())
         self._forget_finished(outputs.values(), ending)
         for request in ending.values():
-            self.dropped(request)
+            self._cancel(request)
         self._metrics.flush(is_idle=not self._queue.live)
         self._audit()
         return outputs
@@ -193,7 +193,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             self._is_aborting = False
         for name in names:
             if (request := self._queue.live.get(name)) and self._is_over(name):
-                self.dropped(request)
+                self._cancel(request)
         if self._ending is None:
             self._metrics.flush(is_idle=not self._queue.live)
             self._audit()
@@ -230,10 +230,6 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                 return bool(method(request))
         return True
 
-    def prompt_units(self, request: Any) -> tuple[Unit, ...]:
-        """What the policy may find cached; a policy that does not look need not be told."""
-        return self._group.prompt_units(request) if self._blocks.is_followed else ()
-
     def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
         """As `schedule()` counts them: who runs has a slot."""
         live = self._queue.live
@@ -260,18 +256,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         """
         return self._ending is not None and not self._is_aborting and not request.is_finished()
 
-    def arrived(self, request: Request) -> None:
-        """Count it as waiting: its client may get nothing for long."""
-        self._metrics.touch(request.client)
-
-    def admitted(self, request: Request, *, extend_len: int, cached_len: int) -> None:
-        """Count it for the client's metrics."""
-        service = self._metrics.touch(request.client)
-        service.extend_len += extend_len
-        service.cached_len += cached_len
-
-    def dropped(self, request: Request) -> None:
-        """It was aborted. While outputs are being handled, only after its last one is charged."""
+    def _cancel(self, request: Request) -> None:
+        """Remove an aborted request; while outputs are processed, only after its last one is charged."""
         if self._ending is not None:
             self._ending[request.id] = request
         elif self._queue.end(request.id):
