@@ -63,7 +63,7 @@ def waits(server: Server, adapter: str) -> float:
 
 def turns(server: Server) -> float:
     server.settle()
-    return sum(server.counters("fairlead_adapter_turns_total").values())
+    return sum(server.counters("fairlead_lora_slot_rotations_total").values())
 
 
 def test_each_adapter_is_a_client_and_has_a_cache_of_its_own(server):

@@ -65,10 +65,10 @@ def _series() -> _Series:
         recomputed=Counter("fairlead_recomputed_tokens", "Prefilled again after a preemption"),
         refills=Counter("fairlead_refill_rounds", "Rounds in which every client got a quantum"),
         cut_looks=Counter(
-            "fairlead_cut_looks", "Looks that ended at the limit of skipped requests"
+            "fairlead_truncated_passes", "Looks that ended at the limit of skipped requests"
         ),
         adapter_turns=Counter(
-            "fairlead_adapter_turns", "How often a LoRA adapter gave way for another"
+            "fairlead_lora_slot_rotations", "How often a LoRA adapter gave way for another"
         ),
     )
 

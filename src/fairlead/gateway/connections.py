@@ -39,7 +39,7 @@ _LOOKED_AT = 64
 
 # Why connections are closed: for another that came, before their first request, after one, while one
 # arrives slowly; or why they are answered 503.
-_REASONS = ("unasked", "idle", "slow", "limit", "address", "descriptors")
+_REASONS = ("new", "idle", "slow", "limit", "address", "descriptors")
 _FULL = "this gateway has too many connections"
 
 
@@ -95,10 +95,10 @@ class Connections:
     def states(self) -> dict[str, int]:
         """How many there are of each kind. O(1)."""
         return {
-            "unasked": len(self._unasked),
-            "asked": len(self._asked),
+            "new": len(self._unasked),
+            "active": len(self._asked),
             "reserve": len(self._reserve),
-            "leaving": len(self._leaving),
+            "closing": len(self._leaving),
         }
 
     def at(self, turn: int) -> list[CallerConnection]:
@@ -209,7 +209,7 @@ class Connections:
         return False
 
     def _close_unasked(self, connection: CallerConnection) -> None:
-        self.turned_away["unasked"] += 1
+        self.turned_away["new"] += 1
         self._dismiss(connection)
 
     def _count(self, reason: str, limit: int) -> None:
@@ -220,7 +220,7 @@ class Connections:
         self._said.warning(
             monotonic(),
             "%d connections are open, limit %d (%s): idle ones are closed for new ones, or new ones "
-            "are answered 503; metric fairlead_connections_turned_away_total",
+            "are answered 503; metric fairlead_connections_shed_total",
             self.total, limit, self._setting,
         )  # fmt: skip
 

@@ -41,7 +41,7 @@ _VALUE = re.compile(rb"[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf|nan)", re.IGNORECASE
 _MOST_BLANKS = 64
 _MOST_REQUESTS = 1e9
 # What only the plug-in counts: see `fairlead.engines.client_metrics`.
-_PLUG_IN = (b"fairlead_refill_rounds", b"fairlead_cut_looks")
+_PLUG_IN = (b"fairlead_refill_rounds", b"fairlead_truncated_passes")
 # By `--identity-field`: how the names begin that only engines have that look for the client elsewhere.
 _NOT_TOLD = {"vllm": b"sglang:", "sglang": b"vllm:"}
 

@@ -139,9 +139,9 @@ def test_where_all_are_at_work_the_next_is_told_so_and_probes_are_answered(
         assert (refused.headers["connection"], refused.headers["retry-after"]) == ("close", "1")
         assert (await world.get("/health")).status == 200
         metrics = (await world.get("/metrics")).body.decode()
-        assert 'fairlead_connections{state="asked"} 5.0' in metrics
+        assert 'fairlead_connections{state="active"} 5.0' in metrics
         assert "fairlead_connections_limit 5.0" in metrics
-        assert 'fairlead_connections_turned_away_total{reason="limit"} 3.0' in metrics
+        assert 'fairlead_connections_shed_total{reason="limit"} 3.0' in metrics
         assert sum("--max-connections" in line for line in caplog.messages) == 1
         for one in busy:
             one.reset()

@@ -116,7 +116,7 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
         'fairlead_deficit_tokens{client="b"} 1.5',
         "fairlead_recomputed_tokens_total 5.0",
         "fairlead_refill_rounds_total 2.0",
-        "fairlead_cut_looks_total 1.0",
+        "fairlead_truncated_passes_total 1.0",
     } <= lines
     assert not [line for line in lines if 'client="c"' in line]
     assert 'fairlead_waiting_requests{client="other"} 9.0' not in lines

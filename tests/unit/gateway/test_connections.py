@@ -124,8 +124,8 @@ def test_at_the_limit_the_oldest_that_has_not_asked_is_closed_first(clock: Clock
     came(connections, 1, "10.0.0.3")
     assert told_to_go(*all_of_them) == [True, True, False, True, True]
 
-    assert connections.states() == {"unasked": 0, "asked": 5, "reserve": 0, "leaving": 4}
-    away = {"unasked": 3, "idle": 1, "slow": 0, "limit": 0, "address": 0, "descriptors": 0}
+    assert connections.states() == {"new": 0, "active": 5, "reserve": 0, "closing": 4}
+    away = {"new": 3, "idle": 1, "slow": 0, "limit": 0, "address": 0, "descriptors": 0}
     assert connections.turned_away == away
 
 
@@ -136,10 +136,10 @@ def test_who_asks_for_nothing_that_is_admitted_has_not_asked(clock: Clock) -> No
     probing.is_admitted = False
     for _ in range(3):
         connections.asked(probing)
-    assert connections.states()["unasked"] == 1
+    assert connections.states()["new"] == 1
     probing.is_admitted = True
     connections.asked(probing)
-    assert (connections.states()["unasked"], connections.states()["asked"]) == (0, 1)
+    assert (connections.states()["new"], connections.states()["active"]) == (0, 1)
 
 
 def test_beyond_the_limit_probes_find_a_place_whoever_else_comes() -> None:

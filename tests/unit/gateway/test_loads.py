@@ -110,10 +110,10 @@ def test_a_line_that_names_a_metric_without_end_is_looked_at_once() -> None:
     ("body", "is_ours"),
     [
         (b'# TYPE\nfairlead_refill_rounds_total{engine="0"} 5.0\n', True),
-        (b"# TYPE\nfairlead_cut_looks 5.0\n", True),
-        (b"fairlead_cut_looks 5.0\n", True),
+        (b"# TYPE\nfairlead_truncated_passes 5.0\n", True),
+        (b"fairlead_truncated_passes 5.0\n", True),
         (VLLM, False),
-        (b"# HELP fairlead_cut_looks of another\n", False),
+        (b"# HELP fairlead_truncated_passes of another\n", False),
     ],
 )
 def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool) -> None:

@@ -38,7 +38,7 @@ class Counts:
     gaps: int = 0
     replays: int = 0
     restarts: int = 0
-    lost: int = 0  # how often the view was given up
+    resets: int = 0  # times all blocks were dropped
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class Feed:
     def forget(self) -> None:
         """Nothing is known any more; guesses are guesses again. O(blocks)."""
         if self.following is not None or self.knowledge is not Knowledge.NONE:
-            self.counts.lost += 1
+            self.counts.resets += 1
         for blocks in self._ranks.values():
             blocks.clear()
         self._reset()

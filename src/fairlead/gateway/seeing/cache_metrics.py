@@ -55,7 +55,7 @@ class CacheMetrics(Collector):
 
     def _events(self) -> Iterator[Metric]:
         known = GaugeMetricFamily(
-            "fairlead_kv_cache_knowledge",
+            "fairlead_kv_cache_coverage",
             "How much of the engine's cache its events have told: 0 nothing, 1 a part, 2 all.",
             labels=_WORKER,
         )
@@ -66,18 +66,18 @@ class CacheMetrics(Collector):
             "fairlead_kv_event_batches", "Batches of KV events taken.", labels=_WORKER
         )
         troubles = CounterMetricFamily(
-            "fairlead_kv_event_troubles",
-            "Gaps, replays, restarts, views lost, malformed, blocks unplaced, guesses disproved.",
+            "fairlead_kv_event_errors",
+            "Sequence gaps, replays, engine restarts, view resets, malformed batches, orphaned blocks, unconfirmed optimistic blocks.",
             labels=["worker", "kind"],
         )
         for worker, counts in self._caches.counts().items():
             known.add_metric([worker], counts.knowledge)
             blocks.add_metric([worker], counts.confirmed)
             batches.add_metric([worker], counts.total("batches"))
-            for kind in ("gaps", "replays", "restarts", "lost", "malformed"):
+            for kind in ("gaps", "replays", "restarts", "resets", "malformed"):
                 troubles.add_metric([worker, kind], counts.total(kind))
-            troubles.add_metric([worker, "unplaced"], counts.unplaced)
-            troubles.add_metric([worker, "disproved"], counts.disproved)
+            troubles.add_metric([worker, "orphaned"], counts.unplaced)
+            troubles.add_metric([worker, "unconfirmed"], counts.disproved)
         yield from (known, blocks, batches, troubles)
 
 
@@ -92,8 +92,8 @@ def _tokenizing(tokenizer: Tokenizer) -> Iterator[Metric]:
     prompts.add_metric(["no"], cost.prompts - cost.exact)
     characters = CounterMetricFamily(
         "fairlead_tokenizer_characters",
-        "Characters of prompts; known: their tokens were kept.",
-        labels=["known"],
+        "Characters of prompts; cached: their tokens were in the tokenizer's cache.",
+        labels=["cached"],
     )
     characters.add_metric(["yes"], pieces.hits)
     characters.add_metric(["no"], pieces.misses)
@@ -104,5 +104,5 @@ def _tokenizing(tokenizer: Tokenizer) -> Iterator[Metric]:
     )
     yield CounterMetricFamily("fairlead_tokenizer_tokens", "Tokens made.", value=cost.tokens)
     yield GaugeMetricFamily(
-        "fairlead_tokenizer_kept_bytes", "Text and tokens kept.", value=pieces.size()
+        "fairlead_tokenizer_cache_bytes", "Text and tokens kept.", value=pieces.size()
     )

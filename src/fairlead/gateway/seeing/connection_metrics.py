@@ -18,7 +18,7 @@ class ConnectionMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         states = GaugeMetricFamily(
             "fairlead_connections",
-            "Callers' connections. unasked: no admitted request yet; reserve: beyond the limit.",
+            "Client connections. new: no admitted request yet; reserve: beyond the limit.",
             labels=["state"],
         )
         for state, number in self._connections.states().items():
@@ -26,12 +26,12 @@ class ConnectionMetrics(Collector):
         yield states
         yield GaugeMetricFamily(
             "fairlead_connections_limit",
-            "How many may be open: --max-connections, or what file descriptors allow.",
+            "Most connections open at once: --max-connections, or what file descriptors allow.",
             value=self._limit(),
         )
         away = CounterMetricFamily(
-            "fairlead_connections_turned_away",
-            "Closed for others (unasked, idle, slow), or answered 503 (limit, address, descriptors).",
+            "fairlead_connections_shed",
+            "Connections closed to admit others (new, idle, slow), or answered 503 (limit, address, descriptors).",
             labels=["reason"],
         )
         for reason, number in self._connections.turned_away.items():

@@ -159,19 +159,19 @@ class Exposition:
     def _workers(self) -> Iterator[Metric]:
         named = ["worker"]
         kinds = {
-            "in_flight": "Requests sent to the engine and not ended.",
+            "in_flight_requests": "Requests sent to the engine and not finished.",
             "queue_size": "Requests waiting in the gateway for this engine alone.",
-            "window_size": "Requests the engine may have at once, as learnt or set.",
+            "concurrency_limit": "Most requests in flight at the engine, as learnt or set.",
         }
         made = {
             kind: GaugeMetricFamily(f"fairlead_worker_{kind}", words, labels=named)
             for kind, words in kinds.items()
         }
         for name, _, worker in self._watches():
-            made["in_flight"].add_metric([name], len(worker.tickets))
+            made["in_flight_requests"].add_metric([name], len(worker.tickets))
             if worker.queue is not None:
                 made["queue_size"].add_metric([name], len(worker.queue.waiting))
-                made["window_size"].add_metric([name], worker.queue.window.size)
+                made["concurrency_limit"].add_metric([name], worker.queue.window.size)
         yield from made.values()
 
     def _gaps(self) -> Iterator[Metric]:

@@ -149,7 +149,7 @@ class Observability(Collector):
             labels=named,
         )
         outstanding = GaugeMetricFamily(
-            "fairlead_worker_outstanding_tokens", "Estimated tokens in flight.", labels=named
+            "fairlead_worker_in_flight_tokens", "Estimated tokens in flight.", labels=named
         )
         router = self._dispatcher.router
         for name, worker in self._dispatcher.workers.items():

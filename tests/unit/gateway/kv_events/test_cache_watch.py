@@ -118,7 +118,7 @@ def test_a_gap_is_filled_by_a_replay() -> None:
         await scene.until(lambda: scene.has(4) == 1)
         assert (scene.has(1), scene.has(2), scene.has(3)) == (1, 1, 1)
         assert scene.publisher.asked == [0, 1]
-        assert (scene.counts.total("gaps"), scene.counts.total("lost")) == (1, 0)
+        assert (scene.counts.total("gaps"), scene.counts.total("resets")) == (1, 0)
         assert scene.index.knowledge("w") is Knowledge.COMPLETE
 
     play(story, said=(stored(1),))
@@ -134,7 +134,7 @@ def test_a_gap_that_cannot_be_filled_ends_what_was_known(options: dict[str, Any]
         await scene.until(lambda: scene.has(3) == 1)
         assert (scene.has(1), scene.has(2)) == (0, 0)
         assert scene.index.knowledge("w") is Knowledge.PARTIAL
-        assert scene.counts.total("lost") == 1
+        assert scene.counts.total("resets") == 1
 
     async def connected(scene: Scene) -> None:
         await asyncio.sleep(0.3)
@@ -196,7 +196,7 @@ def test_the_same_engine_after_a_lost_line_is_believed_again() -> None:
         publisher.open()
         await scene.knows(Knowledge.COMPLETE)
         assert (scene.has(1), scene.has(7)) == (1, 1)
-        assert scene.counts.total("lost") == 0
+        assert scene.counts.total("resets") == 0
 
     play(story, said=(stored(1),))
 
