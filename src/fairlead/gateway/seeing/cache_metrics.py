@@ -67,7 +67,7 @@ class CacheMetrics(Collector):
         )
         troubles = CounterMetricFamily(
             "fairlead_kv_event_errors",
-            "Sequence gaps, replays, engine restarts, view resets, malformed batches, orphaned blocks, unconfirmed optimistic blocks.",
+            "Irregularities in the stream of KV events, by kind.",
             labels=["worker", "kind"],
         )
         for worker, counts in self._caches.counts().items():

@@ -31,7 +31,7 @@ class ConnectionMetrics(Collector):
         )
         away = CounterMetricFamily(
             "fairlead_connections_shed",
-            "Connections closed to admit others (new, idle, slow), or answered 503 (limit, address, descriptors).",
+            "Closed to admit others (new, idle, slow), or answered 503 (limit, address, descriptors).",
             labels=["reason"],
         )
         for reason, number in self._connections.turned_away.items():
