@@ -36,7 +36,7 @@ LONGEST_REASON = 200
 HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
 # What a request to the gateway passes through.
 FORWARDING = (
-    "additions", "admission", "answer_reader", "answers", "at_once", "breaker", "caller", "chunks",
+    "additions", "admission", "answer_reader", "answers", "at_once", "breaker", "caller",
     "exchange", "first_lines", "head_reader", "header_rules", "host", "identity", "incoming", "intake",
     "marks", "openai", "repeated", "requests", "retry", "segments", "settling", "upstream",
     "seeing/histogram", "seeing/recorder", "surface/chat", "surface/completions", "surface/prompts",

@@ -1,9 +1,9 @@
-"""What is heard of an engine's answers, with a memory of those before and without."""
+"""An engine's connection without a socket, and a listener that notes what its responses contain."""
 
 import asyncio
 import re
 
-from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.upstream import Engine, EngineConnection
 
 LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
@@ -43,16 +43,12 @@ class Wire(asyncio.Transport):
 
 
 class Hearing:
-    """What is heard from one engine, which is asked again whenever an answer has ended.
+    """What is read from one engine, which is sent the next request whenever a response has ended."""
 
-    Without a memory no answer opens like one before, and the parser reads them all.
-    """
-
-    def __init__(self, engine: Engine | None = None, *, remembers: bool = True) -> None:
+    def __init__(self, engine: Engine | None = None) -> None:
         self.heard: list[object] = []
         self.connections = 0  # that were opened
         self.engine = engine or Engine("http://127.0.0.1:1")
-        self._remembers = remembers
         self._ask()
 
     def _ask(self) -> None:
@@ -66,9 +62,6 @@ class Hearing:
 
     def data_received(self, data: bytes) -> None:
         """It comes from the engine; nobody listens after an answer that was none."""
-        if not self._remembers:
-            for opening in self.engine.openings:
-                opening.head = opening.meaning = None
         self.connection.data_received(data)
 
     def leave(self) -> None:
@@ -77,7 +70,7 @@ class Hearing:
 
     # -- from the connection
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: ResponseHead) -> None:
         lines = b"".join(head.lines)
         assert b"".join(LINE.findall(lines)) == lines, lines
         assert head.status >= 100

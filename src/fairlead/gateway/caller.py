@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from fairlead.errors import BadRequest, FairleadError, GatewayFull, MethodNotAllowed
-from fairlead.gateway.answer_reader import BODILESS, Head
 from fairlead.gateway.at_once import SHORT
-from fairlead.gateway.first_lines import REASONS, opening_of, without
+from fairlead.gateway.first_lines import BODILESS, REASONS, ResponseHead, without_names
 from fairlead.gateway.guarded import told
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
-from fairlead.gateway.repeated import KnownHeads
+from fairlead.gateway.repeated import HeadCache
 from fairlead.gateway.requests import RequestReader
 from fairlead.gateway.surface import path_of, surface_of
 from fairlead.gateway.surface.errors import openai_error, retry_after, status_of
@@ -70,7 +69,7 @@ class Site(Protocol):
     max_payload_size: int
     client_timeout_s: float
     arrived: Arrived
-    known_heads: KnownHeads[RequestHead]
+    head_cache: HeadCache[RequestHead]
     turns: Turns
     date: bytes  # the header line, a second old at most
 
@@ -114,7 +113,7 @@ class CallerConnection(asyncio.Protocol):
             max_body_len=site.max_payload_size,
             admit=site.admit,
             arrived=site.arrived,
-            known=site.known_heads,
+            head_cache=site.head_cache,
         )
         self._reads = Reads(site.turns, self.data_received)
         self._late = self._reads.late
@@ -184,7 +183,7 @@ class CallerConnection(asyncio.Protocol):
 
     # -- answering
 
-    def write_stream(self, head: Head | None, data: bytes) -> None:
+    def write_stream(self, head: ResponseHead | None, data: bytes) -> None:
         """A piece of an answer of unknown length, after its head if that is given."""
         if not self._current.head.http10:
             data = b"%x\r\n%b\r\n" % (len(data), data)
@@ -208,22 +207,21 @@ class CallerConnection(asyncio.Protocol):
         self._streaming = False
         self._answered()
 
-    def write_whole(self, head: Head, body: bytes, more: Sequence[bytes] = ()) -> None:
+    def write_whole(self, head: ResponseHead, body: bytes, more: Sequence[bytes] = ()) -> None:
         """An answer in one piece: `body`, and after it `more`."""
         self._site.count(head.status)
         last = b"" if self._current.keep_alive else b"connection: close\r\n"
         if not head.dated:
             last += self._site.date
-        opening = head.opening or opening_of(head)
-        echo = self._current.echo
+        lines, echo = b"".join(head.lines), self._current.echo
         if echo:
-            opening = without(opening, echo)
-        if not body and head.status in BODILESS:  # a length would be that of what they speak of
-            self._write(b"%b%b%b\r\n" % (opening, echo, last))
-            return
-        length = len(body) + sum(map(len, more)) if more else len(body)
-        data = b"%bcontent-length: %d\r\n%b%b\r\n%b" % (opening, length, echo, last, body)
-        self._write(data, more)
+            lines = without_names(lines, echo)
+        if body or head.status not in BODILESS:  # whose Content-Length is that of another response
+            length = len(body) + sum(map(len, more)) if more else len(body)
+            last = b"content-length: %d\r\n%b" % (length, last)
+        reason = REASONS.get(head.status, b"")
+        start = b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (head.status, reason, lines, echo, last)
+        self._write(start + body, more)
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
         """An answer of the gateway's own."""
@@ -267,7 +265,7 @@ class CallerConnection(asyncio.Protocol):
         reason = REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
         echo = self._current.echo
         if echo:
-            fields = without(fields, echo)
+            fields = without_names(fields, echo)
         return b"HTTP/1.1 %d %b\r\n%b%b%b%b\r\n" % (status, reason, fields, echo, framing, close)
 
     def _write(self, data: bytes, more: Sequence[bytes] = ()) -> None:

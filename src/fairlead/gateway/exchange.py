@@ -20,9 +20,9 @@ from fairlead.errors import (
     NotFound,
     QueueTimeout,
 )
-from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import StreamedAnswer, WholeAnswer, read_end, read_whole
 from fairlead.gateway.at_once import TURN
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.host import Caller, Host, Timer
 from fairlead.gateway.openai import Buffer
@@ -100,7 +100,7 @@ class Exchange:
         self._paused = False  # the caller reads slowly
         self._heard = False  # something, since the last tick
         self._silent_since = 0.0
-        self._head: Head | None = None
+        self._head: ResponseHead | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
 
     def ran_us(self) -> int:
@@ -165,7 +165,7 @@ class Exchange:
 
     # -- from the engine
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: ResponseHead) -> None:
         if head.status in ENGINE_FAULTS:
             self._host.failing(self.ticket.worker, Fault.STATUS)
             if self._may_retry(spends=True):
@@ -295,7 +295,7 @@ class Exchange:
             self._count(answer)
             self._settle(200, (answer.usage, answer.text() if self.remembers else None))
 
-    def _end_long(self, answer: WholeAnswer, head: Head) -> None:
+    def _end_long(self, answer: WholeAnswer, head: ResponseHead) -> None:
         """Neither joined nor parsed: both would take as long as a thousand requests."""
         pieces, ticket, dispatcher = answer.pieces(), self.ticket, self._host.dispatcher
         try:

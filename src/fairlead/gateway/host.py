@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket
-from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.incoming import Incoming
 from fairlead.gateway.seeing.tracing import Trace
 from fairlead.gateway.upstream import Engine, Fault
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Caller(Protocol):
     """The connection a request came on; any of the last three ends the answer."""
 
-    def write_stream(self, head: Head | None, data: bytes) -> None:
+    def write_stream(self, head: ResponseHead | None, data: bytes) -> None:
         """A piece of an answer of unknown length, the head before the first."""
         ...
 
@@ -25,7 +25,7 @@ class Caller(Protocol):
         """The end of it."""
         ...
 
-    def write_whole(self, head: Head, body: bytes, more: Sequence[bytes] = ()) -> None:
+    def write_whole(self, head: ResponseHead, body: bytes, more: Sequence[bytes] = ()) -> None:
         """An answer in one piece: `body`, and after it `more`."""
         ...
 

@@ -14,7 +14,7 @@ from fairlead.gateway.first_lines import date_line
 from fairlead.gateway.guarded import guarded
 from fairlead.gateway.handshakes import Entrance, Lobby
 from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
-from fairlead.gateway.repeated import KnownHeads
+from fairlead.gateway.repeated import HeadCache
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.surface import path_of
 from fairlead.gateway.tls import OwnCertificate
@@ -154,7 +154,7 @@ class MetricsPage:
     def __init__(self, metrics: Callable[[], bytes], *, client_timeout_s: float) -> None:
         self.client_timeout_s = client_timeout_s
         self.arrived = Arrived()
-        self.known_heads: KnownHeads[RequestHead] = KnownHeads()
+        self.head_cache: HeadCache[RequestHead] = HeadCache()
         self.turns = Turns()
         self.date = date_line()
         self._metrics = metrics

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 
 from fairlead.errors import EngineFailed
-from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.upstream import Engine, EngineConnection
 
 # A list of models is a few kilobytes.
@@ -23,7 +23,7 @@ class Probe:
         self._length = 0
         self._answer: asyncio.Future[tuple[int, bytes] | None]
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: ResponseHead) -> None:
         self._status = head.status
 
     def on_data(self, data: bytes) -> None:

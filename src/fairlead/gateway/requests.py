@@ -14,7 +14,7 @@ from fairlead.errors import BadRequest, FairleadError, TooLarge
 from fairlead.gateway.at_once import STEP
 from fairlead.gateway.head_reader import HeadReader, check_host, too_long
 from fairlead.gateway.incoming import Arrived, Body, Incoming, RequestHead
-from fairlead.gateway.repeated import KnownHead, KnownHeads
+from fairlead.gateway.repeated import HeadCache
 from fairlead.gateway.surface import surface_of
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand of.
@@ -42,7 +42,7 @@ class RequestReader:
         max_body_len: int,
         admit: Callable[[Incoming], bool],
         arrived: Arrived,
-        known: KnownHeads[RequestHead] | None = None,
+        head_cache: HeadCache[RequestHead] | None = None,
     ) -> None:
         self.ready: deque[Incoming] = deque()
         self.receiving = False  # a request has begun to arrive and is not complete
@@ -64,8 +64,7 @@ class RequestReader:
         self._body_len = 0
         self._ahead_len = 0  # of `ready`
         self._begun = 0  # messages that the parser has begun
-        self._known: KnownHeads[RequestHead] = KnownHeads() if known is None else known
-        self._last: KnownHead[RequestHead] | None = None  # the known head that came last
+        self._head_cache: HeadCache[RequestHead] = HeadCache() if head_cache is None else head_cache
         self._closed = False  # the parser accepts nothing more
         self._missing = 0  # of a body after a head that was known
 
@@ -84,11 +83,11 @@ class RequestReader:
             if self._missing:
                 data = self._continue_body(data)
                 continue
-            known = None if self.receiving or self._closed else self._known.find(data, self._last)
-            if known is None or known[2] > self._max_body_len:
+            cached = None if self.receiving or self._closed else self._head_cache.find(data)
+            if cached is None or cached[2] > self._max_body_len:
                 self._feed_parser(data)
                 return
-            data = self._begin_known(*known, data)
+            data = self._begin_cached(*cached, data)
         self.unread |= bool(data)
 
     def _feed_parser(self, data: bytes) -> None:
@@ -106,14 +105,11 @@ class RequestReader:
         incoming = self._incoming
         usual = incoming.keep_alive and incoming.head.framing.startswith(b"content-length")
         if usual and self._keeps_body and not self._again and data.startswith(b"POST "):
-            self._known.learn(data, incoming.head)
+            self._head_cache.add(data, incoming.head)
 
-    def _begin_known(
-        self, known: KnownHead[RequestHead], body_at: int, length: int, data: bytes
-    ) -> bytes:
-        """A request whose head was known; what follows it in `data`."""
-        self._last = known
-        incoming = self._incoming = Incoming(known.meaning)
+    def _begin_cached(self, head: RequestHead, body_at: int, length: int, data: bytes) -> bytes:
+        """Begin a request whose head is cached; returns what follows it in `data`."""
+        incoming = self._incoming = Incoming(head)
         self.receiving = True
         try:
             self._keeps_body = self._admit(incoming)

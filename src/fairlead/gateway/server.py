@@ -31,7 +31,7 @@ from fairlead.gateway.marks import Marks
 from fairlead.gateway.own_address import is_own
 from fairlead.gateway.parts import make_identity, make_router, make_store, queue_rules
 from fairlead.gateway.reload import changed_while_running
-from fairlead.gateway.repeated import KnownHeads
+from fairlead.gateway.repeated import HeadCache
 from fairlead.gateway.retry import Retries
 from fairlead.gateway.seeing.cache_metrics import CacheMetrics
 from fairlead.gateway.seeing.connection_metrics import ConnectionMetrics
@@ -71,7 +71,7 @@ class Gateway:
             close_idle=lambda: self._workers.close_idle(),  # noqa: PLW0108 - made below
         )
         self.arrived = Arrived()
-        self.known_heads: KnownHeads[RequestHead] = KnownHeads()
+        self.head_cache: HeadCache[RequestHead] = HeadCache()
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
         self.turns = Turns()

@@ -1,7 +1,7 @@
-"""The engines' side: connections kept open to each engine, one request at a time on each.
+"""Connections to engines: kept open, one request at a time on each, used again while they are fresh.
 
-A connection only carries bytes and tells its listener what came; what to do about it, and whether
-to ask another engine, is the listener's business.
+A connection carries bytes and passes the response to its listener; whether to retry at another engine
+is the listener's decision.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from fairlead.core.request import WorkerId
-from fairlead.gateway.answer_reader import AnswerReader, Head, Listener
+from fairlead.gateway.answer_reader import ResponseListener, ResponseParser
+from fairlead.gateway.at_once import SHORT
 from fairlead.gateway.breaker import BreakerRules, CircuitBreaker
 from fairlead.gateway.descriptors import Descriptors
 from fairlead.gateway.guarded import told
-from fairlead.gateway.repeated import Remembered
-from fairlead.gateway.turns import Turns
+from fairlead.gateway.turns import Reads, Turns
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
 _IDLE_S = 4.0
@@ -51,12 +51,14 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-class EngineConnection(AnswerReader):
+class EngineConnection(asyncio.Protocol):
     """One connection to an engine."""
 
     def __init__(self, engine: "Engine") -> None:
-        super().__init__(engine.openings, engine.turns)
         self._engine = engine
+        self._reads = Reads(engine.turns, self.data_received)
+        self._late = self._reads.late
+        self._response = ResponseParser()
         self._transport: asyncio.Transport | None = None
         self._requests = 0
         self._last = False
@@ -67,14 +69,14 @@ class EngineConnection(AnswerReader):
 
     def send(
         self,
-        listener: Listener,
+        listener: ResponseListener,
         request: Sequence[bytes | bytearray | memoryview],
         *,
         last: bool = False,
     ) -> None:
-        """Ask; the answer goes to `listener`. `last`: the connection is not used again."""
-        assert self._listener is None and self._transport is not None
-        self._listener = listener
+        """Send `request`; `listener` receives the response. `last`: the connection is not used again."""
+        assert self._response.listener is None and self._transport is not None
+        self._response.listener = listener
         self._last = last
         self._requests += 1
         if sum(map(len, request)) < _SMALL:
@@ -82,40 +84,40 @@ class EngineConnection(AnswerReader):
         else:
             self._transport.writelines(request)
 
-    def cancel(self, listener: Listener) -> None:
-        """`listener` wants no answer any more: closing is what makes the engine abort.
+    def cancel(self, listener: ResponseListener) -> None:
+        """Close the connection so that the engine aborts the request of `listener`.
 
-        Nothing happens if it has had its answer: the connection may be another's by now.
+        Without effect after the end of its response: the connection may serve another request by now.
         """
-        if self._listener is listener:
+        if self._response.listener is listener:
             self.abort()
 
     def abort(self) -> None:
-        """Close, and tell nobody."""
-        self._listener = None
+        """Close without a call of the listener."""
+        self._response.listener = None
         if self._transport is not None:
             self._transport.abort()
 
     def pause(self) -> None:
-        """The caller reads slowly."""
+        """Stop reading: the client reads slowly."""
         if self.is_open and not self._paused:
             self._paused = True
             self._reads.hold()
 
     def resume(self) -> None:
-        """The caller has caught up."""
+        """Read again: the client has caught up."""
         if self._paused and self.is_open:
             self._paused = False
             self._reads.go_on()
 
     @property
     def is_paused(self) -> bool:
-        """Whether the caller reads slowly."""
+        """True while a slow client keeps the connection from being read."""
         return self._paused
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be asked again."""
+        """True if another request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     # -- from asyncio
@@ -125,40 +127,56 @@ class EngineConnection(AnswerReader):
         self._engine.descriptors.engines += 1
         self._reads.connected(self._transport)
 
+    def data_received(self, data: bytes) -> None:
+        if (len(data) > SHORT or self._late) and self._reads.put_off(data):
+            return
+        response = self._response
+        if response.listener is None:  # bytes that no request asked for
+            self.abort()
+            return
+        response.feed(data)
+        if response.is_broken:
+            self._lose()
+        elif response.is_complete and response.listener is not None:
+            self._finish()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._reads.lost(hand_on=self._listener is not None)
+        response = self._response
+        self._reads.lost(hand_on=response.listener is not None)
         self._engine.forget(self)
         self._engine.descriptors.give_back()
         self._transport = None
-        self._parser = None  # which holds us, and would keep us until the collector comes by
-        if self._listener is None:
+        response.close()
+        if response.listener is None:
             return
-        if exc is None and self._has_head and not self._head.framed:
-            self._complete = True  # a body without a length ends with its connection
-            self._tell()
+        if exc is None and response.end_of_connection():
+            self._finish()
         else:
             self._lose()
 
     # -- inside
 
     def _finish(self) -> None:
-        listener, self._listener = self._listener, None
+        """Make the connection idle or close it, then report the end of the response."""
+        response = self._response
+        listener, response.listener = response.listener, None
         assert listener is not None
-        keep = self._head.framed and self._head.keep_alive and not self._last
+        keep = response.head.framed and response.head.keep_alive and not self._last
         if keep and self.is_open:
-            self._reset()
-            self.resume()  # a slow caller may have had the end of its answer while paused
+            response.reset()
+            self.resume()  # a slow client may have had the end of its response while paused
             self._engine.give_back(self)
         elif self._transport is not None:
             self._transport.close()
         try:
             listener.on_end()
-        except Exception as error:  # noqa: BLE001 - by now this connection may be another's
+        except Exception as error:  # noqa: BLE001 - the connection may serve another request by now
             told(error)
 
     def _lose(self) -> None:
-        listener, self._listener = self._listener, None
-        stale = self._requests > 1 and not self._heard
+        response = self._response
+        listener, response.listener = response.listener, None
+        stale = self._requests > 1 and not response.has_data
         self.abort()
         if listener is not None:
             listener.on_lost(stale=stale)
@@ -197,7 +215,6 @@ class Engine:
         self._idle: dict[EngineConnection, None] = {}  # the last to come is the first to go
         self._closed = False
         self._connecting: set[asyncio.Task[None]] = set()
-        self.openings: tuple[Remembered[Head], Remembered[Head]] = Remembered(), Remembered()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self.has_key = key is not None
         # The same first lines for every request: only path and length differ.

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from fairlead.gateway import answers, openai
-from fairlead.gateway.answer_reader import AnswerReader
+from fairlead.gateway.answer_reader import ResponseParser
 from fairlead.gateway.answers import StreamedAnswer
 from fairlead.gateway.at_once import STEP, TURN
 from fairlead.gateway.requests import RequestReader
@@ -61,7 +61,7 @@ class Work:
         """Note what readers, searches and parsers are given."""
         for where, name, kind in (
             (RequestReader, "feed", "requests"),
-            (AnswerReader, "_parse", "answers"),
+            (ResponseParser, "feed", "answers"),
             (StreamedAnswer, "feed", "streams"),
             (StreamedAnswer, "_read", "events"),
         ):

@@ -13,14 +13,14 @@ from tests.wire.hearing import Wire
 from fairlead.core.chunk_index import ChunkedText, ChunkIndex
 from fairlead.core.request import Request
 from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket
-from fairlead.gateway.answer_reader import Head
 from fairlead.gateway.answers import WholeAnswer
 from fairlead.gateway.at_once import TURN
 from fairlead.gateway.caller import CallerConnection, Site
 from fairlead.gateway.exchange import Exchange
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.host import Host
 from fairlead.gateway.incoming import Arrived, RequestHead
-from fairlead.gateway.repeated import KnownHeads
+from fairlead.gateway.repeated import HeadCache
 from fairlead.gateway.surface import Surface, surface_of
 from fairlead.gateway.turns import Turns
 from fairlead.gateway.upstream import Engine, EngineConnection
@@ -113,8 +113,8 @@ class Played:
         )
 
 
-def head(content_type: bytes) -> Head:
-    made = Head()
+def head(content_type: bytes) -> ResponseHead:
+    made = ResponseHead()
     made.status, made.content_type = 200, content_type
     return made
 
@@ -226,7 +226,7 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         assert isinstance(wire, Wire)
         site = SimpleNamespace(
             date=b"",
-            max_payload_size=1000, arrived=Arrived(), known_heads=KnownHeads[RequestHead](),
+            max_payload_size=1000, arrived=Arrived(), head_cache=HeadCache[RequestHead](),
             opened=lambda _: True, asked=lambda _: None, admit=lambda _: True, handle=lambda *_: exchange,
             closed=lambda _: None, turns=Turns(),
         )  # fmt: skip

@@ -73,7 +73,7 @@ class Played:
 
     async def answer(self, data: bytes) -> None:
         """The engine says this, and what waits behind the answer has its turn."""
-        (connection,) = [one for one in self.asked if one._listener is not None]
+        (connection,) = [one for one in self.asked if one._response.listener is not None]
         connection.data_received(data)
         await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.wire.hearing import Wire
 
-from fairlead.gateway.answer_reader import Head
+from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.upstream import Engine, EngineConnection
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -16,7 +16,7 @@ class Asker:
     def __init__(self) -> None:
         self.heard: list[object] = []
 
-    def on_head(self, head: Head) -> None:
+    def on_head(self, head: ResponseHead) -> None:
         self.heard.append(head.status)
 
     def on_data(self, data: bytes) -> None:
