@@ -23,7 +23,6 @@ EXTRAS = {
     "matplotlib": "experiments",
     "numpy": "experiments",
     "zstandard": "experiments",
-    "altair": "experiments",
 }
 SHARED = {"rich", "yaml"}  # two extras bring these; the command says which of them is wanted
 SIMULATING = {"simulate", "trace", "experiment"}

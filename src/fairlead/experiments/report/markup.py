@@ -1,6 +1,5 @@
 """HTML that is escaped by construction: text goes in as `str`, only `Markup` goes in as it is."""
 
-import json
 from html import escape
 
 
@@ -28,10 +27,3 @@ def tag(name: str, *children: str, **attributes: str | bool | int | None) -> Mar
 def together(*parts: str) -> Markup:
     """Text and elements, one behind the other."""
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
-
-
-def data(value: object, **attributes: str) -> Markup:
-    """JSON for the page's script. What looks like HTML in it is written otherwise."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return tag("script", Markup(text), type="application/json", **attributes)

@@ -3,12 +3,10 @@
 import html
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from importlib.resources import files
 
-from fairlead.experiments.report.curves import explorer_charts
 from fairlead.experiments.report.folders import HOLDS, Finished, Gap
-from fairlead.experiments.report.markup import Markup, data, tag, together
+from fairlead.experiments.report.markup import Markup, tag, together
 from fairlead.experiments.report.section import (
     MARKS,
     NO_RESULTS,
@@ -23,7 +21,7 @@ from fairlead.experiments.study.study import Holds
 TITLE = "fairlead: the papers' figures, run again"
 # Scripts and styles are in the page; whatever else it might ask for, the browser refuses.
 POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline';"
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'; form-action 'none'"
 )
 GROUPS = {"dlpm": "DLPM and D2LPM", "vtc": "VTC"}
@@ -43,8 +41,6 @@ def page_of(found: Sequence[Finished | Gap]) -> str:
             tag("main", *map(section_of, found), id="studies", tabindex="-1"),
             class_="columns",
         ),
-        data(explorer_charts(), id="explorer-charts"),
-        tag("script", Markup(_libraries())),
         tag("script", Markup(_own("page.js"))),
     )
     head = together(
@@ -61,18 +57,6 @@ def page_of(found: Sequence[Finished | Gap]) -> str:
 
 def _own(name: str) -> str:
     return (files("fairlead.experiments.report") / name).read_text(encoding="utf-8")
-
-
-@cache
-def _libraries() -> str:
-    """Vega, Vega-Lite and vega-embed, once for all charts: 0.9 MB."""
-    import altair as alt
-    import vl_convert
-
-    version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])
-    # Without a snippet of one's own it is the libraries as such, whatever the stub says.
-    bundle = vl_convert.javascript_bundle(None, vl_version=version)  # type: ignore[arg-type]
-    return bundle.replace("</script", "<\\/script")
 
 
 def _head(found: Sequence[Finished | Gap]) -> Markup:

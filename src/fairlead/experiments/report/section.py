@@ -1,16 +1,16 @@
-"""One study on the page: verdicts, figure, charts, the clients' curves, and where it all comes from."""
+"""One study on the page: verdicts, figure, tables, the numbers drawn, and where the results come from."""
 
 import base64
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlead.experiments.figures.drawn import table_of
-from fairlead.experiments.report.charts import HEIGHT, chart_of
-from fairlead.experiments.report.curves import DETAIL_HEIGHT, OVERVIEW_HEIGHT, curves_of
+from fairlead.experiments.figures.drawn import lines_of, short, table_of
 from fairlead.experiments.report.folders import Finished, Gap
-from fairlead.experiments.report.markup import Markup, data, tag
+from fairlead.experiments.report.markup import Markup, tag
 from fairlead.experiments.report.picture import address_of
+from fairlead.experiments.study.panel import Panel
+from fairlead.experiments.study.results import Results
 from fairlead.experiments.study.study import Verdict
 
 MARKS = {"holds": "✓", "holds only if": "◐", "does not hold": "✕", "not comparable": "–"}
@@ -70,8 +70,10 @@ def _finished(found: Finished) -> list[Markup]:
     parts = [tag("p", study.shows, class_="shows"), _verdict_table(found.verdicts)]
     if found.figure:
         image = Markup(f'<img src="{address_of(found.figure)}" alt="{html.escape(study.shows)}">')
-        parts.append(tag("figure", image, tag("figcaption", "In the paper's form.")))
-    parts += [_panels(found), _explorer(found)]
+        parts.append(tag("figure", _scrolled("figure", image)))
+    if numbers := [each for panel in study.panels for each in _numbers(panel, found.results)]:
+        summary = tag("summary", "The numbers in the figure: medians, and the range over the seeds")
+        parts.append(tag("details", summary, *numbers, class_="numbers"))
     if study.choices:
         parts.append(
             tag("div", tag("h3", "Where the paper is silent"), tag("p", study.choices), class_="choices")
@@ -100,37 +102,24 @@ def _verdict_table(verdicts: Sequence[Verdict]) -> Markup:
     return tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts")
 
 
-def _panels(found: Finished) -> Markup:
-    """A chart or a table for each panel. Charts are drawn when they come into view."""
-    parts, charts = [], []
-    for number, panel in enumerate(found.study.panels):
-        if panel.form == "table":
-            parts.append(_table(panel.title, table_of(panel, found.results)))
-            continue
-        chart = chart_of(panel, found.results)
-        if chart is None:
-            parts.append(
-                tag(
-                    "figure",
-                    tag("figcaption", panel.title),
-                    tag("p", "No case of these runs is shown here.", class_="note"),
-                    class_="panel",
-                )
-            )
-            continue
-        charts.append(chart)
-        parts.append(
-            tag(
-                "figure",
-                tag("figcaption", panel.title),
-                tag("div", class_="chart", data_chart=str(len(charts) - 1),
-                    style=f"height:{HEIGHT}px"),
-                tag("details", tag("summary", "numbers"), class_="numbers"),
-                class_="panel",
-                id=f"{found.name}-panel-{number}",
-            )
-        )  # fmt: skip
-    return tag("div", *parts, data(charts, class_="charts"), class_="panels")
+def _numbers(panel: Panel, results: Results) -> list[Markup]:
+    """The table of what a panel shows; none for curves, or where the panel shows no case of these runs."""
+    if panel.of == "series":
+        return []
+    if panel.form == "table":
+        return [_table(panel.title, table_of(panel, results))]
+    lines = []
+    for hue, spots in lines_of(panel, results).by_hue.items():
+        for spot in spots:
+            if panel.form in {"path", "points"} and spot.across:  # x is a measure, too
+                lines.append([str(hue), str(spot.across), str(spot.y), spot.name])
+            else:
+                lines.append([str(hue), short(spot.x), str(spot.y)])
+    if not lines:
+        return []
+    heading = [panel.hue, panel.x_label or panel.x, panel.y_label or panel.y, "case"]
+    heading = heading[: len(lines[0])]
+    return [_table(panel.title, [heading, *lines])]
 
 
 def _table(title: str, lines: Sequence[Sequence[str]]) -> Markup:
@@ -140,60 +129,12 @@ def _table(title: str, lines: Sequence[Sequence[str]]) -> Markup:
         for line in lines[1:]
     ]
     table = tag("table", tag("thead", heading), tag("tbody", *rows), class_="plain")
-    return tag(
-        "figure",
-        tag("figcaption", title),
-        tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=title),
-        class_="panel wide",
-    )
+    return tag("figure", tag("figcaption", title), _scrolled(title, table))
 
 
-def _explorer(found: Finished) -> Markup:
-    """The clients' curves, with what chooses among them."""
-    curves = curves_of(found)
-    if curves is None:
-        return Markup("")
-    runs = [(str(number), run["name"]) for number, run in enumerate(curves["runs"])]
-    chips = [
-        tag("button", tag("span", class_="dot", style=f"--dot:{colour}"), client, type="button",
-            class_="chip", aria_pressed="true", data_client=client)
-        for client, colour in curves["clients"]
-    ]  # fmt: skip
-    notes = [f"Seed {curves['seed']}."]
-    if curves["step"] > 1:
-        notes.append(f"Each point is the mean of {curves['step']} neighbours.")
-    if curves["left_out"]:
-        notes.append(f"{curves['left_out']} clients with less service are left out.")
-    return tag(
-        "div",
-        tag("h3", "Each client over time"),
-        tag(
-            "div",
-            _select("run", runs),
-            _select("beside, dashed", [("", "nothing"), *runs]),
-            _select("metric", [(name, words) for name, words in curves["metrics"]]),
-            tag("div", _seconds("from"), _seconds("to"),
-                tag("button", "whole run", type="button", class_="whole"), class_="times"),
-            class_="controls",
-        ),
-        tag("div", *chips, class_="chips", role="group", aria_label="clients"),
-        tag("div", class_="detail", style=f"height:{DETAIL_HEIGHT}px"),
-        tag("div", class_="overview", style=f"height:{OVERVIEW_HEIGHT}px"),
-        tag("p", "Drag over the strip to choose a time. ", " ".join(notes), class_="note"),
-        data(curves, class_="curves"),
-        class_="explorer",
-    )  # fmt: skip
-
-
-def _select(label: str, choices: Sequence[tuple[str, str]]) -> Markup:
-    options = (tag("option", words, value=value) for value, words in choices)
-    name = label.partition(",")[0]
-    return tag("label", label, tag("select", *options, data_choice=name))
-
-
-def _seconds(label: str) -> Markup:
-    field = tag("input", type="number", min="0", step="any", data_choice=label)
-    return tag("label", f"{label}, s", field)
+def _scrolled(label: str, content: Markup) -> Markup:
+    """A box that scrolls sideways where its content is wider than the window."""
+    return tag("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def _origin(found: Finished) -> Markup:
