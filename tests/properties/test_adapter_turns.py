@@ -21,34 +21,34 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
     rng = random.Random(seed)
     takers = [Taker(name, name) for name in "abcde"]
     lengths = {taker: rng.randrange(1, 60) for taker in takers}
-    turn_len, seats = 200, 6
-    turns = AdapterTurns(turn_len=turn_len)
+    tenure_len, seats = 200, 6
+    turns = AdapterTurns(tenure_len=tenure_len)
     running: dict[str, tuple[Taker, int]] = {}
     received = dict.fromkeys(takers, 0)
     waiting = {taker: f"first of {taker.client}" for taker in takers}
     for taker, name in waiting.items():
-        turns.wants(name, taker)
+        turns.add_waiting(name, taker)
 
     def admit(name: str) -> None:
         held = {taker for taker, _ in running.values()}
         for taker in sorted(takers, key=received.__getitem__):
             if taker not in held and len(held) >= slots:
-                turns.contend()
+                turns.on_no_slot()
             elif not turns.forbids(taker.adapter):
-                turns.admitted(waiting[taker], taker, 1)
+                turns.on_admit(waiting[taker], taker, 1)
                 received[taker] += 1
                 running[waiting[taker]] = taker, lengths[taker]
                 waiting[taker] = name
-                turns.wants(name, taker)
+                turns.add_waiting(name, taker)
                 return
 
     for step in range(6000):
-        if turns.is_due:
-            turns.look(slots, {name: taker for name, (taker, _) in running.items()})
+        if turns.is_contended:
+            turns.begin_pass(slots, {name: taker for name, (taker, _) in running.items()})
         if len(running) < seats:
             admit(str(step))
         for name, (taker, left) in list(running.items()):
-            turns.emitted(name, 1)
+            turns.on_output(name, 1)
             received[taker] += 2
             if left == 1:
                 del running[name]
@@ -56,10 +56,10 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
                 running[name] = taker, left - 1
 
     # Those of one adapter drain while one other after the other is served.
-    late = turn_len // 8 + 2 * seats
+    late = tenure_len // 8 + 2 * seats
     drain = seats * (2 * max(lengths.values()) + 1)
-    assert max(received.values()) - min(received.values()) <= turn_len + late + 2 * drain
-    assert turns.turns > 10
+    assert max(received.values()) - min(received.values()) <= tenure_len + late + 2 * drain
+    assert turns.rotations > 10
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -69,34 +69,34 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
     runs whose last request will end, or one of those that wait is let in.
     """
     rng = random.Random(seed)
-    turns, slots = AdapterTurns(turn_len=40), rng.randrange(1, 3)
+    turns, slots = AdapterTurns(tenure_len=40), rng.randrange(1, 3)
     waiting: dict[str, Taker] = {}
     running: dict[str, Taker] = {}
     for step in range(2000):
         for name in [name for name in waiting if rng.random() < 0.02]:
-            turns.leaves(name)
+            turns.remove_waiting(name)
             del waiting[name]
         if rng.random() < 0.8 and len(waiting) < 12:
             waiting[str(step)] = taker = Taker(rng.choice("xyz"), rng.choice("abc"))
-            turns.wants(str(step), taker)
-        if turns.is_due:
-            turns.look(slots, running)
+            turns.add_waiting(str(step), taker)
+        if turns.is_contended:
+            turns.begin_pass(slots, running)
         for name, taker in list(waiting.items()):
             held = {each.adapter for each in running.values()}
             if turns.forbids(taker.adapter) or len(running) == 4:
                 continue
             if taker.adapter not in held and len(held) >= slots:
-                turns.contend()
+                turns.on_no_slot()
                 continue
-            turns.admitted(name, taker, 5)
+            turns.on_admit(name, taker, 5)
             running[name] = taker
             del waiting[name]
         assert running or not waiting
         for name in list(running):
-            turns.emitted(name, 1)
+            turns.on_output(name, 1)
             if rng.random() < 0.2:
                 del running[name]
-    assert turns.turns > 3
+    assert turns.rotations > 3
 
 
 SEATS = 3  # running requests of an adapter
@@ -117,8 +117,8 @@ class Floods:
         self, seed: int, *, adapters: int, slots: int, users: str, longest: int, are_all_keen: bool
     ) -> None:
         self.rng = random.Random(seed)
-        self.turn_len = self.rng.choice([20, 60, 200])
-        self.turns = AdapterTurns(turn_len=self.turn_len)
+        self.tenure_len = self.rng.choice([20, 60, 200])
+        self.turns = AdapterTurns(tenure_len=self.tenure_len)
         self.slots, self.users = slots, users
         self.adapters = [f"adapter {number}" for number in range(adapters)]
         keen, pauses = ([1.0], [0]) if are_all_keen else ([0.02, 0.2, 1.0], [0, 0, 5, 50])
@@ -158,16 +158,16 @@ class Floods:
             if asks[adapter] < 4 and not is_quiet and self.rng.random() < self.keen[adapter]:
                 name = next(self.names)
                 self.waiting[name] = Taker(self.user(adapter), adapter)
-                self.turns.wants(name, self.waiting[name])
+                self.turns.add_waiting(name, self.waiting[name])
         for name in [name for name in self.waiting if self.rng.random() < 0.01]:
             del self.waiting[name]
-            self.turns.leaves(name)
+            self.turns.remove_waiting(name)
 
     def look(self) -> None:
         """If there are too few slots each free one is somebody's who waits and may have it; else all may."""
         turns, out = self.turns, self.out()
-        turns.look(self.slots, {name: taker for name, (taker, _) in self.running.items()})
-        kept = {taker.adapter for taker in turns.awaited}
+        turns.begin_pass(self.slots, {name: taker for name, (taker, _) in self.running.items()})
+        kept = {taker.adapter for taker in turns.reserved}
         are_too_few = bool(out) and len(self.held() | self.asked()) > self.slots
         assert turns.is_contended == are_too_few
         assert kept <= out and not any(map(turns.forbids, kept))
@@ -184,9 +184,9 @@ class Floods:
             if runs[taker.adapter] == SEATS:
                 continue
             if taker.adapter not in runs and len(runs) >= self.slots:
-                self.turns.contend()
+                self.turns.on_no_slot()
             elif not self.turns.forbids(taker.adapter):
-                self.turns.admitted(name, taker, 1)
+                self.turns.on_admit(name, taker, 1)
                 longest = self.lengths[taker.adapter or ""]
                 length = self.rng.randint(min(self.shortest, longest), longest)
                 self.running[name] = self.waiting.pop(name), length
@@ -203,7 +203,7 @@ class Floods:
 
     def emit(self) -> None:
         for name, (taker, left) in list(self.running.items()):
-            self.turns.emitted(name, 1)
+            self.turns.on_output(name, 1)
             self.total += 2
             if left == 1:
                 del self.running[name]
@@ -214,11 +214,11 @@ class Floods:
 def worst_wait(floods: Floods, steps: int) -> float:
     """The longest wait, as a part of what it may be."""
     shares = len(floods.adapters) if floods.users == "shared" else 1
-    may = TURNS_EACH * shares * (len(floods.adapters) - 1) * (floods.turn_len + floods.drain)
+    may = TURNS_EACH * shares * (len(floods.adapters) - 1) * (floods.tenure_len + floods.drain)
     worst = 0
     for step in range(steps):
         floods.arrive(step)
-        if floods.turns.is_due:
+        if floods.turns.is_contended:
             floods.look()
         floods.take()
         worst = max(worst, floods.waited())
@@ -265,19 +265,19 @@ def test_what_an_adapter_receives_alone_is_not_held_against_it():
     Requests of one step: when the engine looks whom to take none runs, and yet those of one adapter are alone
     for hours. When others come, it is not to wait until they have received as much.
     """
-    turns, ran = AdapterTurns(turn_len=200), ""
+    turns, ran = AdapterTurns(tenure_len=200), ""
     for step in range(2_000):
         asked = "a" if 10 <= step < 1_000 else "ba"
-        turns.leaves("b")
+        turns.remove_waiting("b")
         for adapter in asked:
-            turns.wants(adapter, Taker(adapter, adapter))
-        if turns.is_due:
-            turns.look(1, {})
+            turns.add_waiting(adapter, Taker(adapter, adapter))
+        if turns.is_contended:
+            turns.begin_pass(1, {})
         ran += next(adapter for adapter in asked if not turns.forbids(adapter))
         if len(asked) > 1:
-            turns.contend()
-        turns.admitted(ran[-1], Taker(ran[-1], ran[-1]), 10)
-        turns.emitted(ran[-1], 1)
+            turns.on_no_slot()
+        turns.on_admit(ran[-1], Taker(ran[-1], ran[-1]), 10)
+        turns.on_output(ran[-1], 1)
 
     waits = [len(list(same)) * 12 for _, same in groupby(ran[1_000:])]
     assert len(waits) > 10

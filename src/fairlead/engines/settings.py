@@ -43,10 +43,10 @@ class Settings:
 
     def turns(self) -> AdapterTurns:
         """The turns at the LoRA slots; none where the policy owes all alike."""
-        turn_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
+        tenure_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
         if self.scheduler in OWED_ALIKE:
-            turn_len = 0
-        return AdapterTurns(turn_len=turn_len, weights=Weights(self.weights))
+            tenure_len = 0
+        return AdapterTurns(tenure_len=tenure_len, weights=Weights(self.weights))
 
     def policy(self, cache: Cache) -> Policy:
         """The policy set, over what the engine has cached. Raises ConfigError."""

@@ -85,7 +85,7 @@ class Engine:
         quantum: int = 10,
         room: int = 100,
         slots: int = 0,
-        turn_len: int = 0,
+        tenure_len: int = 0,
         max_clients: int = 100,
         most_waiting: int | None = None,
         weights: dict[str, int] | None = None,
@@ -97,7 +97,7 @@ class Engine:
         policy = DLPM(cache=self.cache, quantum=quantum, max_clients=max_clients)
         self.fair = Scheduler(policy)
         self.written: defaultdict[str, Service] = defaultdict(Service)  # what metrics would say
-        turns = AdapterTurns(turn_len=turn_len)
+        turns = AdapterTurns(tenure_len=tenure_len)
         adapters = Slots(self, turns) if slots else None
         self.line = Line(
             self.fair,

@@ -5,7 +5,7 @@ from tests.unit.engines.test_adapter_turns import X_B, X_C, A, B, C, contended, 
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.engines.adapter_turns import (
     CLIENTS_REMEMBERED,
-    LOOKS_UNUSED_PER_TURN,
+    IDLE_PASSES_PER_TENURE,
     AdapterTurns,
     Taker,
 )
@@ -15,7 +15,7 @@ D, E = Taker("d", "d"), Taker("e", "e")
 
 def had(turns: AdapterTurns, adapters=(), clients=()) -> None:
     """They received so many tokens before, without the requests that it took."""
-    turns._received |= {name: tokens * UNITS_PER_TOKEN for name, tokens in dict(adapters).items()}
+    turns._of_adapter |= {name: tokens * UNITS_PER_TOKEN for name, tokens in dict(adapters).items()}
     turns._of_client |= {name: tokens * UNITS_PER_TOKEN for name, tokens in dict(clients).items()}
 
 
@@ -25,32 +25,32 @@ def had(turns: AdapterTurns, adapters=(), clients=()) -> None:
 def test_a_turn_goes_on_where_it_was_left():
     """a left its slot with 60 of 100 used. Back it has 40, not 100: else pauses make an endless turn."""
     turns = contended(A, waiting=(B, C))
-    turns.emitted("0", 30)
+    turns.on_output("0", 30)
     look(turns)
-    turns.admitted("bb", B, 80)
-    turns.wants("a2", A)
-    turns.look(1, {"bb": B})
+    turns.on_admit("bb", B, 80)
+    turns.add_waiting("a2", A)
+    turns.begin_pass(1, {"bb": B})
     look(turns)
-    turns.admitted("cc", C, 90)
-    turns.wants("b2", B)
-    turns.look(1, {"cc": C})
-    turns.wants("c2", C)
+    turns.on_admit("cc", C, 90)
+    turns.add_waiting("b2", B)
+    turns.begin_pass(1, {"cc": C})
+    turns.add_waiting("c2", C)
     look(turns)
     assert not turns.forbids("a")
 
-    turns.admitted("a2", A, 1)
-    turns.wants("a3", A)
-    turns.look(1, {"a2": A})
+    turns.on_admit("a2", A, 1)
+    turns.add_waiting("a3", A)
+    turns.begin_pass(1, {"a2": A})
     assert not turns.forbids("a")
-    turns.emitted("a2", 20)
-    turns.look(1, {"a2": A})
+    turns.on_output("a2", 20)
+    turns.begin_pass(1, {"a2": A})
     assert turns.forbids("a")
 
 
 def test_who_leaves_seats_empty_gives_way_though_it_has_less():
     turns = contended(B, waiting=(A,))
     had(turns, {"a": 50}, {"a": 50})
-    for _ in range(LOOKS_UNUSED_PER_TURN + 4):
+    for _ in range(IDLE_PASSES_PER_TENURE + 4):
         look(turns, B)
 
     assert turns.forbids("b")
@@ -58,13 +58,13 @@ def test_who_leaves_seats_empty_gives_way_though_it_has_less():
 
 def test_a_slot_once_not_asked_for_is_not_kept_again():
     """Somebody of b waits again by the next look; the look before nobody did."""
-    turns = contended(A, waiting=(A, B), turn_len=1000)
-    turns.emitted("0", 500)
+    turns = contended(A, waiting=(A, B), tenure_len=1000)
+    turns.on_output("0", 500)
     look(turns, A)
-    turns.admitted("bb", B, 10)
-    turns.look(1, {"bb": B})
-    turns.wants("next", B)
-    turns.look(1, {"bb": B})
+    turns.on_admit("bb", B, 10)
+    turns.begin_pass(1, {"bb": B})
+    turns.add_waiting("next", B)
+    turns.begin_pass(1, {"bb": B})
     look(turns)
 
     assert turns.forbids("b") and not turns.forbids("a")
@@ -73,11 +73,11 @@ def test_a_slot_once_not_asked_for_is_not_kept_again():
 def test_with_fewer_slots_another_gives_way():
     turns = contended(A, B, C, waiting=(A, B, C, D), slots=3)
     for name, outputs in (("0", 60), ("1", 55), ("2", 52)):
-        turns.emitted(name, outputs)
+        turns.on_output(name, outputs)
     look(turns, A, B, C, slots=3)
     assert [turns.forbids(adapter) for adapter in "abcd"] == [True, False, False, False]
 
-    turns.look(2, {"1": B, "2": C})
+    turns.begin_pass(2, {"1": B, "2": C})
     assert turns.forbids("b") and not turns.forbids("c") and given_to(turns) == ["d"]
 
 
@@ -85,10 +85,10 @@ def test_as_many_give_way_as_wait_without_a_slot():
     """Of three whose turn is over the two that received most; the third goes on: nobody is left."""
     turns = contended(A, B, C, waiting=(A, B, C, D, E), slots=3)
     for name, outputs in (("0", 52), ("1", 60), ("2", 55)):
-        turns.emitted(name, outputs)
+        turns.on_output(name, outputs)
     look(turns, A, B, C, slots=3)
 
-    assert given_to(turns) == ["d", "e"] and turns.turns == 2
+    assert given_to(turns) == ["d", "e"] and turns.rotations == 2
     assert [turns.forbids(adapter) for adapter in "abcdef"] == [
         False,
         True,
@@ -102,38 +102,38 @@ def test_as_many_give_way_as_wait_without_a_slot():
 def test_who_gives_way_later_does_not_wait_for_who_does_already():
     """b gives way while a's last requests still run."""
     turns = contended(A, B, waiting=(A, B, D, E), slots=2)
-    turns.emitted("0", 50)
+    turns.on_output("0", 50)
     look(turns, A, B, slots=2)
     assert [turns.forbids(adapter) for adapter in "ab"] == [True, False]
 
-    turns.emitted("1", 50)
+    turns.on_output("1", 50)
     look(turns, A, B, slots=2)
     assert [turns.forbids(adapter) for adapter in "ab"] == [True, True]
-    assert given_to(turns) == ["d", "e"] and turns.turns == 2
+    assert given_to(turns) == ["d", "e"] and turns.rotations == 2
 
 
 def test_an_adapter_gives_way_to_one():
     """However often the engine looks while a's last request runs, its slot is d's; e waits."""
     turns = contended(A, waiting=(A, D, E))
-    turns.emitted("0", 50)
+    turns.on_output("0", 50)
     for _ in range(3):
         look(turns, A)
 
-    assert given_to(turns) == ["d"] and turns.forbids("e") and turns.turns == 1
+    assert given_to(turns) == ["d"] and turns.forbids("e") and turns.rotations == 1
 
 
 def test_once_fewer_wait_fewer_give_way():
     """Who received less of the two goes on."""
     turns = contended(A, B, waiting=(A, B, D, E), slots=2)
-    turns.emitted("0", 50)
-    turns.emitted("1", 60)
+    turns.on_output("0", 50)
+    turns.on_output("1", 60)
     look(turns, A, B, slots=2)
     assert turns.forbids("a") and turns.forbids("b")
 
-    turns.leaves("ee")
+    turns.remove_waiting("ee")
     look(turns, A, B, slots=2)
     assert [turns.forbids(adapter) for adapter in "ab"] == [False, True]
-    assert given_to(turns) == ["d"] and turns.turns == 2
+    assert given_to(turns) == ["d"] and turns.rotations == 2
 
 
 # -- who gives way, and to whom -------------------------------------------------------------------
@@ -142,8 +142,8 @@ def test_once_fewer_wait_fewer_give_way():
 def test_a_client_of_several_adapters_gives_way_first():
     """By its adapters alone a has received more: 150 to 100. x has had 200 through another one."""
     turns = contended(X_B, A, waiting=(D,), slots=2)
-    turns.emitted("0", 50)
-    turns.emitted("1", 75)
+    turns.on_output("0", 50)
+    turns.on_output("1", 75)
     had(turns, clients={"x": 300})
     look(turns, X_B, A, slots=2)
 
@@ -154,8 +154,8 @@ def test_an_adapter_of_which_one_user_is_rich_does_not_give_way_for_him():
     """His other runs there, too, and had nothing elsewhere: 100 through a, less than what b received."""
     x_a, y_a = Taker("x", "a"), Taker("y", "a")
     turns = contended(x_a, y_a, B, waiting=(D,), slots=2)
-    turns.emitted("1", 50)
-    turns.emitted("2", 75)
+    turns.on_output("1", 50)
+    turns.on_output("2", 75)
     had(turns, clients={"x": 300})
     look(turns, x_a, y_a, B, slots=2)
 
@@ -164,8 +164,8 @@ def test_an_adapter_of_which_one_user_is_rich_does_not_give_way_for_him():
 
 def test_of_an_adapter_that_runs_nobody_those_that_wait_are_its_users():
     turns = contended(A, X_B, waiting=(A, X_B, D), slots=2)
-    turns.emitted("0", 75)
-    turns.emitted("1", 60)
+    turns.on_output("0", 75)
+    turns.on_output("1", 60)
     had(turns, clients={"x": 300})
     look(turns, A, slots=2)
 
@@ -176,13 +176,13 @@ def test_who_had_enough_elsewhere_waits_until_the_others_have_caught_up():
     """x's c has had nothing, but x has: 300 through b."""
     turns = contended(A, waiting=(A, X_C))
     had(turns, clients={"x": 300})
-    turns.emitted("0", 60)
+    turns.on_output("0", 60)
     look(turns, A)
     assert not turns.forbids("a")
 
-    turns.emitted("0", 90)
+    turns.on_output("0", 90)
     look(turns, A)
-    assert turns.forbids("a") and turns.starved == X_C
+    assert turns.forbids("a") and turns.reserved[0] == X_C
 
 
 def test_an_adapter_of_many_users_is_not_poor():
@@ -191,9 +191,9 @@ def test_an_adapter_of_many_users_is_not_poor():
     had(turns, clients={"b": 50})
     for number in range(10):
         name, taker = f"user {number}", Taker(f"user {number}", "a")
-        turns.look(1, {name: taker})
-        turns.emitted(name, 5)
-    turns.look(1, {"user 9": Taker("user 9", "a")})
+        turns.begin_pass(1, {name: taker})
+        turns.on_output(name, 5)
+    turns.begin_pass(1, {"user 9": Taker("user 9", "a")})
 
     assert turns.forbids("a")
 
@@ -202,19 +202,19 @@ def test_of_an_adapters_users_the_poorest_speaks():
     """y, who came first, has had 90 and z nothing: z's adapter has had less than c."""
     turns = contended(D, waiting=(D, Taker("y", "b"), Taker("z", "b"), C))
     had(turns, clients={"y": 90, "c": 50})
-    turns.emitted("0", 50)
+    turns.on_output("0", 50)
     look(turns, D)
 
-    assert turns.starved is not None and turns.starved.adapter == "b"
+    assert turns.reserved and turns.reserved[0].adapter == "b"
 
 
 def test_of_a_clients_adapters_the_less_used_comes_first():
     turns = contended(D, waiting=(D, X_B, X_C))
     had(turns, {"b": 100}, {"x": 100})
-    turns.emitted("0", 75)
+    turns.on_output("0", 75)
     look(turns, D)
 
-    assert turns.starved == X_C
+    assert turns.reserved[0] == X_C
 
 
 # -- from where they count ------------------------------------------------------------------------
@@ -223,22 +223,22 @@ def test_of_a_clients_adapters_the_less_used_comes_first():
 def test_who_is_new_has_had_what_the_last_one_had_that_got_a_slot():
     """150: b, as it gave way. So a new user of a has, and an adapter that finds a free slot."""
     turns = contended(A, waiting=(A, B))
-    turns._level = 150 * UNITS_PER_TOKEN
-    turns.admitted("new user", Taker("new", "a"), 10)
-    turns.admitted("new adapter", C, 20)
+    turns._baseline = 150 * UNITS_PER_TOKEN
+    turns.on_admit("new user", Taker("new", "a"), 10)
+    turns.on_admit("new adapter", C, 20)
 
     assert turns._of_client["new"] == 160 * UNITS_PER_TOKEN
-    assert turns._received["c"] == turns._of_client["c"] == 170 * UNITS_PER_TOKEN
+    assert turns._of_adapter["c"] == turns._of_client["c"] == 170 * UNITS_PER_TOKEN
 
 
 def test_the_level_never_falls():
     """b, which gets the slot that c left, has had 10: that is no measure for who comes new, c had 150."""
     turns = contended(A, C, waiting=(A, B, E), slots=2)
-    turns._level = 150 * UNITS_PER_TOKEN
+    turns._baseline = 150 * UNITS_PER_TOKEN
     had(turns, {"b": 10}, {"b": 10})
     look(turns, A, slots=2)
 
-    assert given_to(turns) == ["b"] and turns._level == 150 * UNITS_PER_TOKEN
+    assert given_to(turns) == ["b"] and turns._baseline == 150 * UNITS_PER_TOKEN
 
 
 # -- what is remembered ---------------------------------------------------------------------------
@@ -247,66 +247,66 @@ def test_the_level_never_falls():
 def test_who_is_forgotten_begins_a_turn_anew():
     """a left 40 before its turn was over; c got a slot with 80. Back with 80, a has a whole turn."""
     turns = contended(A, waiting=(B, C))
-    turns.emitted("0", 30)
+    turns.on_output("0", 30)
     look(turns)
     had(turns, {"c": 80}, {"c": 80})
-    turns.admitted("bb", B, 100)
-    turns.look(1, {"bb": B})
+    turns.on_admit("bb", B, 100)
+    turns.begin_pass(1, {"bb": B})
     assert given_to(turns) == ["c"]
-    assert turns._due.keys() == turns._received.keys() == {"b", "c"}
+    assert turns._tenure_end.keys() == turns._of_adapter.keys() == {"b", "c"}
 
-    turns.wants("a2", A)
+    turns.add_waiting("a2", A)
     look(turns)
-    turns.leaves("cc")
+    turns.remove_waiting("cc")
     look(turns)
-    turns.wants("b2", B)
-    turns.admitted("a2", A, 30)
-    turns.look(1, {"a2": A})
+    turns.add_waiting("b2", B)
+    turns.on_admit("a2", A, 30)
+    turns.begin_pass(1, {"a2": A})
 
     assert not turns.forbids("a")
 
 
 def test_who_runs_waits_no_more_and_who_ran_is_not_remembered():
     turns = contended(A, waiting=(B, C))
-    turns.wants("0", A)
+    turns.add_waiting("0", A)
     look(turns, A)
-    assert "a" not in turns._waiting and set(turns._runs) == {"0"}
+    assert "a" not in turns._waiting and set(turns._running) == {"0"}
 
-    turns.look(1, {"9": A})
-    assert set(turns._runs) == {"9"}
+    turns.begin_pass(1, {"9": A})
+    assert set(turns._running) == {"9"}
 
 
 def test_the_last_served_are_remembered():
     turns = contended(A, waiting=(A, B))
-    turns.admitted("first", Taker("first", "a"), 1)
+    turns.on_admit("first", Taker("first", "a"), 1)
     for number in range(CLIENTS_REMEMBERED - 1):
-        turns.admitted(str(number), Taker(str(number), "a"), 1)
-    turns.admitted("again", Taker("first", "a"), 1)
-    turns.admitted("new", Taker("new", "a"), 1)
+        turns.on_admit(str(number), Taker(str(number), "a"), 1)
+    turns.on_admit("again", Taker("first", "a"), 1)
+    turns.on_admit("new", Taker("new", "a"), 1)
 
     assert "first" in turns._of_client and "0" not in turns._of_client
 
 
 def test_a_request_that_waits_for_another_adapter_now_waits_for_one():
-    turns = AdapterTurns(turn_len=100)
-    turns.wants("0", X_B)
-    turns.wants("0", X_C)
+    turns = AdapterTurns(tenure_len=100)
+    turns.add_waiting("0", X_B)
+    turns.add_waiting("0", X_C)
     assert turns._waiting.keys() == {"c"}
 
-    turns.leaves("0")
-    assert not turns._waiting and not turns._taker
+    turns.remove_waiting("0")
+    assert not turns._waiting and not turns._waiting_takers
 
 
 def test_who_gave_way_before_all_found_a_slot_is_free_when_slots_are_few_again():
     turns = contended(A, waiting=(A, B))
-    turns.emitted("0", 50)
+    turns.on_output("0", 50)
     look(turns, A)
     assert turns.forbids("a")
-    turns.leaves("bb")
+    turns.remove_waiting("bb")
     look(turns, A)
 
-    turns.wants("late", B)
-    turns.contend()
-    turns.admitted("1", A, 1)
+    turns.add_waiting("late", B)
+    turns.on_no_slot()
+    turns.on_admit("1", A, 1)
 
     assert not turns.forbids("a")

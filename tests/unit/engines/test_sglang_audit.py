@@ -20,7 +20,7 @@ def differences(engine: Engine) -> list[str]:
 @pytest.fixture
 def engine() -> Engine:
     """One request that runs, and of two that wait one that lacks a slot."""
-    made = Engine(quantum=1000, room=1000, slots=1, turn_len=50)
+    made = Engine(quantum=1000, room=1000, slots=1, tenure_len=50)
     made.send("runs", *range(40), lora_id="held")
     made.look()
     made.send("waits", 1, lora_id="wanted")
@@ -53,7 +53,7 @@ FAULTS: dict[str, Callable[[Engine], object]] = {
     "kept out of a look": lambda engine: engine.line._slots._skipped.remove(
         of(engine, engine.queue[0]).id
     ),
-    "waits for a slot as": lambda engine: engine.line._slots._turns.wants(
+    "waits for a slot as": lambda engine: engine.line._slots._turns.add_waiting(
         "ghost", Taker("gone", "wanted")
     ),
 }
@@ -67,7 +67,7 @@ def test_each_kind_of_fault_is_found(engine, said):
 
 
 def test_a_client_that_is_forgotten_while_its_request_follows_another_leaves_no_ghost():
-    engine = Engine(quantum=1000, room=1000, slots=2, turn_len=50, max_clients=1)
+    engine = Engine(quantum=1000, room=1000, slots=2, tenure_len=50, max_clients=1)
     leader = engine.send("a", *range(40), 100, lora_id="held")
     engine.look()
     engine.send("b", *range(40), 101, lora_id="wanted")
@@ -84,7 +84,7 @@ def test_whatever_happens_to_requests_no_record_outlives_them():
     """
     for seed in range(SEEDS):
         rng = random.Random(seed)
-        engine = Engine(quantum=20, room=60, slots=3, turn_len=30, max_clients=3, most_waiting=8)
+        engine = Engine(quantum=20, room=60, slots=3, tenure_len=30, max_clients=3, most_waiting=8)
         for _ in range(STEPS):
             happen(engine, rng)
             assert differences(engine) == [], f"seed {seed}"

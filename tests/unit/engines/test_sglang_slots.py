@@ -174,7 +174,7 @@ def test_a_flood_on_one_adapter_gives_way_after_a_turn():
     One slot, and a client whose requests for its adapter overlap without end: another client's would
     find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
     """
-    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+    engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
 
     assert "other" in flood_until_another(engine)
     assert engine.line.adapter_turns == 1
@@ -185,7 +185,7 @@ def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_t
     Two slots, of which one is for a pinned adapter that nobody asks for: a flood holds the only other one.
     Counted among those that others could have, it would be free for ever, and nobody would give way.
     """
-    engine = Engine(quantum=10, room=1000, slots=2, turn_len=40)
+    engine = Engine(quantum=10, room=1000, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
 
     assert "other" in flood_until_another(engine)
@@ -194,7 +194,7 @@ def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_t
 
 def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn():
     """It takes no slot that is kept for somebody; and its service, the most of all, makes nobody give way."""
-    engine = Engine(quantum=1000, room=1000, slots=2, turn_len=40)
+    engine = Engine(quantum=1000, room=1000, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
     engine.send("flood", 1, lora_id="a")
     engine.look()
@@ -218,7 +218,7 @@ def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn
 
 def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
     """It has one: the one that is left is the other's, though it received more than those who wait."""
-    engine = Engine(quantum=10, room=6, slots=2, turn_len=40)
+    engine = Engine(quantum=10, room=6, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
 
     assert "other" in flood_until_another(engine, crowd=200)
@@ -227,7 +227,7 @@ def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
 
 def test_a_flood_gives_way_to_a_retracted_request_too():
     """Its adapter lost the only slot while it waited to come back."""
-    engine = Engine(quantum=10, room=1000, slots=1, turn_len=40)
+    engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
     other = engine.send("other", 9, lora_id="b")
     engine.look()
     engine.batch.remove(other)
@@ -259,7 +259,7 @@ def test_more_of_those_with_a_slot_are_tried_a_few_at_a_time_and_who_ran_before_
 
 def test_nobody_gives_way_to_a_request_that_is_gone():
     """It was the only one that waited for a slot, and hung up."""
-    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     holder = engine.send("flood", 1, lora_id="a")
     engine.look()
     gone = engine.send("other", 2, lora_id="b")
@@ -275,7 +275,7 @@ def test_nobody_gives_way_to_a_request_that_is_gone():
 
 def looks_of_a_turn(*, is_retracted: bool) -> int:
     """Of an adapter with two running requests, of which the long one may be retracted meanwhile."""
-    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=150)
+    engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=150)
     long = engine.send("flood", *range(60), lora_id="a")
     engine.send("flood", 98, lora_id="a")
     engine.look()
@@ -304,7 +304,7 @@ def test_what_is_computed_again_is_no_part_of_a_turn():
 
 def test_who_runs_is_what_sglang_counts_in_this_look():
     """The scheduler's own batch may be older than the one that SGLang is about to fill."""
-    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     engine.send("flood", 1, lora_id="a")
     engine.look()
     engine.send("other", 2, lora_id="b")
@@ -321,7 +321,7 @@ def test_who_runs_is_what_sglang_counts_in_this_look():
 @pytest.mark.parametrize("looks", range(4))
 def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(looks):
     """Else the slot would stand idle until its turn to be tried came round."""
-    engine = Engine(quantum=1000, room=1000, slots=1, turn_len=40)
+    engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     flood = engine.send("flood", 1, lora_id="a")
     engine.look()
     engine.send("other", 3, lora_id="b")

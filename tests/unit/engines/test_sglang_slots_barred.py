@@ -11,7 +11,7 @@ WAITING = 2 * RETRIES_PER_PASS
 @pytest.fixture
 def engine() -> Engine:
     """Two slots, whose holders are in the middle of their turns; others want each an adapter of its own."""
-    made = Engine(quantum=10_000, room=1000, slots=2, turn_len=100)
+    made = Engine(quantum=10_000, room=1000, slots=2, tenure_len=100)
     for holder in ("a", "b"):
         made.send(holder, 1, lora_id=holder)
     made.look()

@@ -119,7 +119,7 @@ def test_who_needs_no_slot_is_admitted_while_an_adapter_gives_way():
     ask(trace, "b", tokens=5)
     trace.step()
     ask(trace, "c")
-    while trace.scheduler._turns.starved is None:
+    while not trace.scheduler._turns.reserved:
         flood(trace, "b", steps=1)
     assert trace.scheduler._turns.forbids("a") != trace.scheduler._turns.forbids("b")
 
@@ -137,9 +137,9 @@ def test_with_many_adapters_the_one_whose_turn_it_is_has_its_slot_at_once():
     for number in range(200):
         ask(trace, f"other {number}")
     turns = trace.scheduler._turns
-    while turns.starved is None:
+    while not turns.reserved:
         flood(trace, "a", steps=1)
-    name = turns.starved.adapter
+    name = turns.reserved[0].adapter
 
     while any(running.startswith("a") for running in trace.running):
         trace.step()
@@ -152,7 +152,7 @@ def test_an_aborted_request_is_waited_for_no_more():
     trace = with_slots(adapter_turn=100)
     flood(trace, "a", steps=2)
     late = ask(trace, "b")
-    while trace.scheduler._turns.starved is None:
+    while not trace.scheduler._turns.reserved:
         flood(trace, "a", steps=1)
 
     trace.scheduler.finish_requests(late, RequestStatus.FINISHED_ABORTED)
@@ -254,12 +254,12 @@ def test_no_slot_is_kept_for_who_waits_for_a_grammar():
     flood(trace, "a", steps=2)
     blocked = ask(trace, "b", blocked=True)
     ready = ask(trace, "c")
-    while not trace.scheduler._turns.awaited:
+    while not trace.scheduler._turns.reserved:
         flood(trace, "a", steps=1)
 
-    assert [taker.adapter for taker in trace.scheduler._turns.awaited] == ["c"]
+    assert [taker.adapter for taker in trace.scheduler._turns.reserved] == ["c"]
     while ready not in trace.finished:
         flood(trace, "a", steps=1)
     flood(trace, "a", steps=40)
-    assert trace.scheduler._turns.turns == 1
+    assert trace.scheduler._turns.rotations == 1
     assert blocked not in trace.finished

@@ -34,6 +34,6 @@ def test_who_has_loaded_remote_kv_waits_for_a_slot_as_others_do(keeps_loading):
     flood(trace, "a", steps=2)
     assert turns.is_contended and "b" in turns._waiting
 
-    while name not in trace.finished and turns.turns < 5:
+    while name not in trace.finished and turns.rotations < 5:
         flood(trace, "a", steps=1)
     assert name in trace.finished

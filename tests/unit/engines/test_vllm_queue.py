@@ -43,7 +43,7 @@ class Engine:
             self.core,
             self,
             mirror,
-            turns=AdapterTurns(turn_len=0),
+            turns=AdapterTurns(tenure_len=0),
             keeps_loading=keeps_loading,
             names_adapters=True,
             received=lambda _: Service(),

@@ -46,7 +46,7 @@ class Slots:
     @property
     def turns(self) -> int:
         """How often an adapter gave way. O(1)."""
-        return self._turns.turns
+        return self._turns.rotations
 
     @property
     def is_look_over(self) -> bool:
@@ -56,17 +56,17 @@ class Slots:
     @property
     def needs_running(self) -> bool:
         """Whether `begin` is to be told who runs. O(1)."""
-        return self._turns.is_due
+        return self._turns.is_contended
 
     def begin(self, running: Iterable[tuple[Request, Any]]) -> list[Request]:
         """A look begins, perhaps an adapter gives way; whom to try in it: one of each that had no slot."""
         self._full, self._aside = {}, 0
-        if self._turns.is_due:
+        if self._turns.is_contended:
             takers = {
                 ours.id: _taker(ours, req) for ours, req in running if not self._host.is_pinned(req)
             }
-            self._turns.look(self._host.slots(), takers)
-        awaited = self._turns.awaited  # first, lest they miss the slots that are kept for them
+            self._turns.begin_pass(self._host.slots(), takers)
+        awaited = self._turns.reserved  # first, lest they miss the slots that are kept for them
         first = [request for taker in awaited for request in self._skipped.take_like(taker)]
         return first + self._skipped.take(self._retry_limit)
 
@@ -79,7 +79,7 @@ class Slots:
     def found_none(self, req: Any) -> None:
         """SGLang passed it over for want of a slot, and would in this look all that want its adapter."""
         self._full[req.lora_id] = None
-        self._turns.contend()
+        self._turns.on_no_slot()
 
     def set_aside(self, ours: Request, req: Any, *, is_paid: bool) -> None:
         """It is out of the look, until one like it is tried. O(1)."""
@@ -97,24 +97,24 @@ class Slots:
     def wants(self, ours: Request, req: Any) -> None:
         """It waits: for the first time, or retracted. O(1)."""
         if not self._host.is_pinned(req):
-            self._turns.wants(ours.id, _taker(ours, req))
+            self._turns.add_waiting(ours.id, _taker(ours, req))
 
     def admitted(self, ours: Request, req: Any, extend_len: int) -> list[Request]:
         """It runs and `extend_len` is charged for it; more of its like, to be tried now. O(returned)."""
         taker = _taker(ours, req)
         if not self._host.is_pinned(req):
-            self._turns.admitted(ours.id, taker, extend_len)
+            self._turns.on_admit(ours.id, taker, extend_len)
         return self._skipped.take_like(taker)
 
     def emitted(self, name: RequestId, tokens: int) -> None:
         """It emitted outputs. O(1)."""
         if self._turns.is_contended:
-            self._turns.emitted(name, tokens)
+            self._turns.on_output(name, tokens)
 
     def ended(self, name: RequestId) -> None:
         """Remove what is known of a request that ended, waiting or not. O(1)."""
         self._skipped.remove(name)
-        self._turns.ended(name)
+        self._turns.remove(name)
 
     # -- audits ---------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         for name, request in list(self._holding.items()):
             if self._review(name, request):  # vLLM offers all of these first
                 self._was_skipped(request)
-        if self._turns.is_due:
+        if self._turns.is_contended:
             self._take_turns()
         for request in self._aside.take(self._retry_limit):
             self._release(request)
@@ -213,8 +213,8 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
 
     def _take_turns(self) -> None:
         """Those for whom there is a slot are tried first, lest they miss the moment."""
-        self._turns.look(*self._engine.adapters())
-        for taker in self._turns.awaited:
+        self._turns.begin_pass(*self._engine.adapters())
+        for taker in self._turns.reserved:
             for request in self._aside.take_like(taker):
                 self._release(request)
 
@@ -279,21 +279,21 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         if is_running and (adapter := adapter_of(popped)):
             if self._adapters is not None:
                 self._adapters.add(adapter)
-            self._turns.admitted(request.id, Taker(request.client, adapter), extend_len)
+            self._turns.on_admit(request.id, Taker(request.client, adapter), extend_len)
         elif not is_running:
             self._was_skipped(popped)
 
     def _was_skipped(self, request: Any) -> None:
         """Record that vLLM did not admit a request: for want of a LoRA slot if all are others'. O(1)."""
         if request.status not in READY:  # none is kept for it while it loads
-            self._turns.leaves(request.request_id)
+            self._turns.remove_waiting(request.request_id)
         elif adapter := adapter_of(request):
             self._wants(request)
             if self._lacks_slot(adapter):
                 self._slotless.add(adapter)
-                self._turns.contend()
+                self._turns.on_no_slot()
             else:
-                self._turns.declined(adapter)
+                self._turns.on_declined(adapter)
 
     def _lacks_slot(self, adapter: str | None) -> bool:
         """Whether all LoRA slots are other adapters'. O(running) the first time in a step."""
@@ -308,7 +308,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             self._wants(request)
             return True
         del self._holding[name]
-        self._turns.admitted(name, Taker(self.live[name].client, adapter_of(request)), 0)
+        self._turns.on_admit(name, Taker(self.live[name].client, adapter_of(request)), 0)
         return False
 
     def _is_paid(self, name: RequestId) -> bool:
@@ -319,7 +319,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         """If it waits for nothing else, it waits for a LoRA slot if it needs one."""
         if request.status in READY and (adapter := adapter_of(request)):
             ours = self.live[request.request_id]
-            self._turns.wants(ours.id, Taker(ours.client, adapter))
+            self._turns.add_waiting(ours.id, Taker(ours.client, adapter))
 
     def _admit(self, request: Request, popped: Any, *, computed_len: int) -> int:
         """Charge what its prompt costs with the match that is locked now: so many tokens."""
@@ -362,7 +362,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         ours = self.live[request.request_id]
         self._ready.pop(ours.id, None)
         self._aside.remove(ours.id)
-        self._turns.leaves(ours.id)
+        self._turns.remove_waiting(ours.id)
         if self._core.state(ours) is not State.HELD:
             self._core.hold(ours)
         self._blocked[ours.id] = request
@@ -429,7 +429,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
             part.pop(name, None)
         self._aside.remove(name)
         self._holding.pop(name, None)
-        self._turns.ended(name)
+        self._turns.remove(name)
         if ours := self.live.get(name):
             self._on_removed(ours)
 
@@ -444,7 +444,7 @@ class FairQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         The only end of a record: of a running request the queue sees nothing else.
         """
         self._holding.pop(name, None)
-        self._turns.ended(name)
+        self._turns.remove(name)
         return self.live.pop(name, None)
 
     # -- counting -------------------------------------------------------------------------------

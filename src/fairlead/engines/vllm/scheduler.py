@@ -165,7 +165,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                     decode(request, tokens)
                     emitted[request.client] = emitted.get(request.client, 0) + tokens
                     if self._turns.is_contended:
-                        self._turns.emitted(output.request_id, tokens)
+                        self._turns.on_output(output.request_id, tokens)
         for client, tokens in emitted.items():
             self._metrics.touch(client).output_len += tokens
 
@@ -274,7 +274,9 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def _totals(self) -> Totals:
         rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
-        return Totals(self._fair.recomputed_len, rounds, self._queue.cut_looks, self._turns.turns)
+        return Totals(
+            self._fair.recomputed_len, rounds, self._queue.cut_looks, self._turns.rotations
+        )
 
     def _deficit_of(self, client: ClientId) -> float:
         return self._fair.policy.credit(client) / UNITS_PER_TOKEN
