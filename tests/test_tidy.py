@@ -21,6 +21,7 @@ FLOORS = {
     "schedulers": 2,
     "routers": 2,
     "": 2.5,  # fairlead/__init__.py: the public names; every import of the package runs it
+    "settings": 2.6,  # how any part declares its settings
     "dispatch": 3,
     "workloads": 3,
     "metrics": 3.1,  # reads and writes its files as workloads do: packed, whole, one clear error

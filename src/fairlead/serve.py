@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, cast
 
 from fairlead.engines import local
 from fairlead.engines.supervision import Child, Tell
@@ -25,6 +25,9 @@ from fairlead.gateway.settings import (
     GatewaySettings,
     environment_without_settings,
 )
+from fairlead.schedulers import IN_ENGINES
+from fairlead.settings.declaration import setting
+from fairlead.settings.kinds import Kind
 
 PROBE_TIMEOUT_S = 5.0
 GATEWAY_CONFIG = "gateway.yaml"
@@ -32,16 +35,33 @@ GATEWAY_CONFIG = "gateway.yaml"
 GATEWAY_CLOSING_S = 3.0
 
 
+def _split_arguments(value: object) -> tuple[str, ...]:
+    """The value of `--engine-args`, split as a shell would. Raises ValueError."""
+    if not isinstance(value, str):
+        return tuple(cast("tuple[str, ...]", value))
+    try:
+        return tuple(shlex.split(value))
+    except ValueError as error:
+        raise ValueError(str(error).lower()) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What `fairlead serve` was asked for; `gateway` holds everything that concerns callers."""
+    """The settings of `fairlead serve`; `gateway` holds those that concern callers."""
 
     gateway: GatewaySettings
-    engines: int = 2
-    model: str = local.DEMO
-    scheduler: str = "dlpm"
-    quantum: int | None = None
-    engine_arguments: tuple[str, ...] = ()
+    engines: int = setting(2, "number of engines", "N", ge=1)
+    engine: Literal["vllm"] = setting("vllm", "kind of engine")
+    model: str = setting(
+        local.DEMO, "directory with a config.json, an ID that vLLM resolves, or the demo model", "DIR|ID"
+    )  # fmt: skip
+    scheduler: str = setting("dlpm", "policy inside each engine", choices=IN_ENGINES)
+    quantum: int | None = setting(
+        None, "Q^u of the policy inside each engine", "TOKENS", ge=1, shown="4096"
+    )
+    engine_arguments: Annotated[tuple[str, ...], Kind("flags", _split_arguments)] = setting(
+        (), "more flags for each engine, as one argument; they win over ours", '"ARGS"', flag="engine-args"
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +212,7 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> Service:
     }  # fmt: skip
     if options.gateway.queue == "auto":  # which would find it out, a few seconds later
         changes["queue"] = "engine"
-    settings = options.gateway.model_copy(update=changes)
+    settings = options.gateway.replaced(**changes)
     return Service(
         host=settings.host,
         port=settings.port,
@@ -210,7 +230,7 @@ def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell:
     # A file that only we can read, not flags: every user of the machine can see those.
     config = folder / GATEWAY_CONFIG
     config.touch(mode=0o600)
-    content = settings.model_dump(mode="json", exclude_none=True, exclude={"worker_api_key"})
+    content = settings.replaced(worker_api_key=None).as_json()
     config.write_text(json.dumps(content), encoding="utf-8")
 
     async def is_ready() -> bool:
@@ -264,14 +284,6 @@ def require_free(host: str, port: int) -> None:
         except OSError as error:
             reason = os.strerror(error.errno or 0)  # without the address, which Python adds
             raise ConfigError(f"--port {port}: cannot listen on {host}: {reason}") from None
-
-
-def split_arguments(text: str) -> tuple[str, ...]:
-    """`--engine-args` as a shell would split it. Raises ConfigError."""
-    try:
-        return tuple(shlex.split(text))
-    except ValueError as error:
-        raise ConfigError(f"--engine-args: {str(error).lower()}") from None
 
 
 def examples(service: Service, key: str | None) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from fairlead.cli import make_parser
 from fairlead.gateway.settings import PREFIX, GatewaySettings
+from fairlead.settings.declaration import settings_of
 from tests.deploy import containerfile
 from tests.deploy.containerfile import FILE, ROOT
 
@@ -70,7 +71,7 @@ def test_the_gateway_takes_command_and_variables():
     names = [name for name in containerfile.variables() if name.startswith("FAIRLEAD_")]
     assert names
     assert {name.removeprefix(PREFIX).lower() for name in names} <= set(
-        GatewaySettings.model_fields
+        settings_of(GatewaySettings)
     )
 
 

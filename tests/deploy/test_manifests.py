@@ -113,7 +113,7 @@ def test_the_example_keys_are_keys(tmp_path, config):
     file = tmp_path / "keys"
     file.write_text(the("Secret")["stringData"]["keys"])
 
-    with_keys = config.model_copy(update={"keys_file": file})
+    with_keys = config.replaced(keys_file=file)
 
     assert len(with_keys.keys()) == 2
 

@@ -142,7 +142,7 @@ async def gateway_before(engines: Engines, **settings: object) -> AsyncIterator[
         "shutdown_timeout_secs": 1,
         **settings,
     }
-    gateway = Gateway(GatewaySettings.model_validate(given))
+    gateway = Gateway(GatewaySettings(**given))
     await gateway.start()
     fleet = Fleet(gateway, engines)
     try:

@@ -140,19 +140,19 @@ def test_help_is_there_for_every_command(command: list[str], capsys: pytest.Capt
 
 def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
     """
-    `pip install "fairlead[experiments]"` brings no pydantic, and the README says it is enough.
+    `pip install "fairlead[experiments]"` brings no uvloop, and the README says it is enough.
     """
     for name in [each for each in sys.modules if each.startswith("fairlead.gateway")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(
         "fairlead.gateway", raising=False
     )  # which puts the one with its modules back afterwards
-    for name in ("pydantic", "httptools", "uvloop", "orjson", "prometheus_client"):
+    for name in ("httptools", "uvloop", "orjson", "prometheus_client"):
         monkeypatch.setitem(sys.modules, name, None)
 
     assert main(["trace", "generate", "list"]) == 0
     assert main(["gateway", "--worker-urls", "http://127.0.0.1:1"]) == 2
-    assert "needs pydantic: pip install 'fairlead[gateway]'" in capsys.readouterr().err
+    assert "needs uvloop: pip install 'fairlead[gateway]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

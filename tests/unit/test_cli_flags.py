@@ -111,7 +111,7 @@ def test_every_command_of_the_table_is_there():
 def test_what_stands_behind_a_command_or_two_dashes_is_not_the_parsers():
     """The engine's flags, a value of several words and numbers below 0 are none of ours."""
     options = make_parser("serve").parse_args(["serve", "--engine-args=--no-such-flag 5"])
-    assert options.engine_args == "--no-such-flag 5"
+    assert options.engine_engine_arguments == "--no-such-flag 5"
 
     options = make_parser("gateway").parse_args(["gateway", "--max-concurrent-requests", "-1"])
     assert options.max_concurrent_requests == "-1"

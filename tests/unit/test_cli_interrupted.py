@@ -25,7 +25,7 @@ MODULE = "runpy.run_module('fairlead', run_name='__main__', alter_sys=True)"
 
 
 @pytest.mark.parametrize("start", [SCRIPT, MODULE], ids=["script", "module"])
-@pytest.mark.parametrize("module", ["fairlead.cli", "fairlead.core.request", "pydantic"])
+@pytest.mark.parametrize("module", ["fairlead.cli", "fairlead.core.request", "yaml"])
 def test_no_traceback(start: str, module: str):
     code = INTERRUPT.format(module=module) + start
 

@@ -18,7 +18,6 @@ from fairlead.errors import ConfigError, FairleadError, in_words
 EXTRAS = {
     "uvloop": "gateway",
     "httptools": "gateway",
-    "pydantic": "gateway",
     "xxhash": "gateway",
     "matplotlib": "experiments",
     "numpy": "experiments",

@@ -2,15 +2,19 @@
 
 import argparse
 import sys
+from dataclasses import dataclass
 from typing import Any
 
-from fairlead.cli.values import count
 from fairlead.errors import ConfigError
+from fairlead.settings.declaration import setting, settings_of
+from fairlead.settings.flags import add_flags, read_flags
 
 # Its value begins with dashes too, and would pass for a flag if it stood by itself.
 FLAGS_FLAG = "--engine-args"
 
-# Settings of the gateway about engines that others started: `serve` has its own.
+# Before the names of the engines' settings, of which the gateway has some, too.
+OF_ENGINES = "engine_"
+# Settings of the gateway about engines that others started: `serve` starts its own.
 OTHERS_ENGINES = {"worker_urls", "static_backends", "static_models", "worker_api_key", "api_key"}
 
 
@@ -61,37 +65,16 @@ def run_hash_key(options: argparse.Namespace) -> int:
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
     """`fairlead serve`: the engines' flags, and the gateway's."""
+    from fairlead import serve
     from fairlead.gateway import settings
-    from fairlead.schedulers import IN_ENGINES
 
-    # The engines queue, and these flags are theirs here.
-    settings.add_arguments(parser, but=(settings.Waiting,))
+    # Requests wait in the engines here, and the queue's flags of the same names are the engines'.
+    settings.add_arguments(parser, but=(settings.QueueSettings,))
     for action in parser._actions:
         if action.dest in OTHERS_ENGINES:
             action.help = argparse.SUPPRESS
     engines = parser.add_argument_group("engines")
-    engines.add_argument("--engines", type=count, default=2, metavar="N", help="how many (2)")
-    engines.add_argument("--engine", choices=["vllm"], default="vllm", help="which (vllm)")
-    engines.add_argument(
-        "--model", default="demo", metavar="DIR|ID", help="demo: small, random weights, made here"
-    )
-    engines.add_argument(
-        "--scheduler",
-        dest="engine_scheduler",
-        choices=IN_ENGINES,
-        default="dlpm",
-        help="inside each engine (dlpm)",
-    )
-    engines.add_argument(
-        "--quantum",
-        dest="engine_quantum",
-        type=count,
-        metavar="TOKENS",
-        help="Q^u of DLPM (4096)",
-    )
-    engines.add_argument(
-        FLAGS_FLAG, default="", metavar='"ARGS"', help="more flags for the engine, as one argument"
-    )
+    add_flags(engines, settings_of(serve.ServeOptions), prefix=OF_ENGINES)
     engines.add_argument(
         "--router",
         dest="policy",
@@ -113,22 +96,22 @@ def run_serve(options: argparse.Namespace) -> int:
             "serve starts its own engines; worker-urls are for `fairlead gateway`, in front of others"
         )
     gateway.keys()  # a bad keys file is found now, not by the gateway in half a minute
-    wanted = serve.ServeOptions(
-        gateway=gateway,
-        engines=options.engines,
-        model=options.model,
-        scheduler=options.engine_scheduler,
-        quantum=options.engine_quantum,
-        engine_arguments=serve.split_arguments(options.engine_args),
-    )
-    return console.serve(wanted)
+    own = read_flags(settings_of(serve.ServeOptions), options, prefix=OF_ENGINES)
+    return console.serve(serve.ServeOptions(gateway=gateway, **own))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """The settings of `fairlead demo`."""
+
+    seconds: int = setting(20, "measured time for each policy", "S", ge=1)
+    seed: int = setting(0, "seed of the prompts", "N")
+    out: str | None = setting(None, "file for the numbers, as JSON", "FILE")
 
 
 def add_demo(parser: argparse.ArgumentParser) -> None:
     """`fairlead demo`: the two-tenant flood."""
-    parser.add_argument("--seconds", type=count, default=20, metavar="S", help="per policy (20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the prompts (0)")
-    parser.add_argument("--out", metavar="FILE", help="also write the numbers there, as JSON")
+    add_flags(parser, settings_of(DemoOptions))
     parser.set_defaults(run=run_demo)
 
 
@@ -136,4 +119,5 @@ def run_demo(options: argparse.Namespace) -> int:
     """Run the flood under each policy and print the table."""
     from fairlead import console
 
-    return console.demo(seconds=options.seconds, seed=options.seed, out=options.out)
+    wanted = DemoOptions(**read_flags(settings_of(DemoOptions), options))
+    return console.demo(seconds=wanted.seconds, seed=wanted.seed, out=wanted.out)

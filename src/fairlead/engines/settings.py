@@ -1,55 +1,76 @@
-"""What the operator of an engine sets for its plug-in: an object that the engine hands on, and FAIRLEAD_*.
+"""Settings of an engine's plug-in: an object in the engine's own configuration, and variables FAIRLEAD_*.
 
 A key of the object wins over the environment; an unknown key, a wrong type or an impossible value is
-a ConfigError of one line that names what, where and the expected form.
+a ConfigError of one line that names the place and the expected form.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fairlead.core.path_cache import Cache
 from fairlead.core.protocols import Policy
-from fairlead.core.service import Weights, parse_weight
+from fairlead.core.service import Weights
 from fairlead.engines.adapter_turns import AdapterTurns
 from fairlead.errors import ConfigError
 from fairlead.schedulers import IN_ENGINES, OWED_ALIKE, make_policy
+from fairlead.settings import kinds
+from fairlead.settings.declaration import Setting, setting, settings_of
+from fairlead.settings.kinds import refused
 
-# Tokens of service. Each turn costs what an engine does not compute while its last requests end, so a
-# turn is longer than Q^u, which costs nothing but cache.
+PREFIX = "FAIRLEAD_"
+# Tokens of service. A rotation of LoRA slots costs what the engine does not compute while the last requests
+# of an adapter end, so a turn is longer than Q^u, which costs nothing but cache.
 TURN_LEN = 16_384
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """How this engine schedules. `quantum`, `max_overtake` and `adapter_turn` are in tokens of service;
-    None is the policy's default. What a policy does not have may not be set for it.
-    """
+    """The settings of one engine's plug-in; None is the policy's default, and all that some policies take."""
 
-    scheduler: str = "dlpm"
-    quantum: int | None = None
-    weights: Mapping[str, object] | None = None
-    max_overtake: int | None = None
-    max_clients: int | None = None
-    adapter_turn: int | None = None
-    lora_clients: bool | None = None
-    audit: bool | None = None
+    scheduler: str = setting("dlpm", "policy that orders waiting requests", choices=IN_ENGINES)
+    quantum: int | None = setting(
+        None, "Q^u in tokens of service; smaller is fairer, larger keeps more of the cache",
+        ge=1, shown="4096",
+    )  # fmt: skip
+    weights: Annotated[Mapping[str, object], kinds.WEIGHTS] | None = setting(
+        None, 'shares of clients: `{"gold": 2}`, or `gold=2,silver=1.5` in the environment', shown="1 each"
+    )  # fmt: skip
+    max_overtake: int | None = setting(
+        None, "prompt tokens that may be computed for a client's later requests before its oldest is first",
+        ge=1, shown="off",
+    )  # fmt: skip
+    max_clients: int | None = setting(
+        None, "clients with a counter; beyond that clients without debt are forgotten",
+        ge=1, shown="1,000,000",
+    )  # fmt: skip
+    adapter_turn: int | None = setting(
+        None, "tokens of service after which a LoRA adapter gives its slot to one that waits; 0: never",
+        ge=0, shown=f"{TURN_LEN:,}",
+    )  # fmt: skip
+    lora_clients: bool | None = setting(
+        None, "take the LoRA adapter for the client of a request that names none", shown="on; SGLang: off"
+    )  # fmt: skip
+    audit: bool | None = setting(
+        None, "compare the plug-in's records with the engine's at each step; end the engine at a difference",
+        shown="off",
+    )  # fmt: skip
 
     @property
     def names_adapters(self) -> bool:
-        """Whether who is not named is its LoRA adapter."""
+        """True if the LoRA adapter is the client of a request that names none."""
         return self.lora_clients is not False
 
     def turns(self) -> AdapterTurns:
-        """The turns at the LoRA slots; none where the policy owes all alike."""
+        """The rotation of LoRA slots; none under a policy without debts."""
         tenure_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
         if self.scheduler in OWED_ALIKE:
             tenure_len = 0
         return AdapterTurns(tenure_len=tenure_len, weights=Weights(self.weights))
 
     def policy(self, cache: Cache) -> Policy:
-        """The policy set, over what the engine has cached. Raises ConfigError."""
+        """The policy that is set, over the engine's cache. Raises ConfigError."""
         return make_policy(
             self.scheduler,
             cache=cache,
@@ -60,87 +81,39 @@ class Settings:
         )
 
     def __str__(self) -> str:
-        given = {key: getattr(self, key) for key in _READERS if getattr(self, key) is not None}
-        return ", ".join(f"{key} {value}" for key, value in given.items())
+        given = {key: getattr(self, key) for key in settings_of(Settings)}
+        return ", ".join(f"{key} {value}" for key, value in given.items() if value is not None)
 
 
 def read_settings(section: object, environ: Mapping[str, str], *, where: str) -> Settings:
-    """The settings in force; `where` names the section in a complaint. Raises ConfigError."""
+    """The settings in force; an error names `where` for those of the section. Raises ConfigError."""
+    declared = settings_of(Settings)
     if not isinstance(section, Mapping):
         raise ConfigError(f"{where}: expected an object, got {section!r}")
-    if unknown := sorted(set(section) - set(_READERS)):
-        raise ConfigError(f"{where}.{unknown[0]}: unknown; expected one of {', '.join(_READERS)}")
-    values: dict[str, Any] = {}
-    for key, read in _READERS.items():
-        variable = f"FAIRLEAD_{key.upper()}"
+    if unknown := sorted(set(section) - set(declared)):
+        raise ConfigError(f"{where}.{unknown[0]}: unknown; expected one of {', '.join(declared)}")
+    values = {}
+    for key, each in declared.items():
+        variable = f"{PREFIX}{key.upper()}"
         if key in section:
-            values[key] = read(section[key], f"{where}.{key}")
+            values[key] = _typed(each, section[key], f"{where}.{key}")
         elif text := environ.get(variable):
-            values[key] = read(_from_text(key, text, variable), variable)
+            values[key] = _typed(each, _from_text(key, text, variable), variable)
     return Settings(**values)
 
 
+def _typed(setting: Setting, value: object, where: str) -> Any:
+    """Read a value of JSON, in which a number within quotes is a mistake. Raises ConfigError."""
+    if value is None or (isinstance(value, str) and setting.name not in {"scheduler", "weights"}):
+        raise ConfigError(f"{where}: {refused(setting.kind.words, value)}")
+    return setting.read(value, where)
+
+
 def _from_text(key: str, text: str, where: str) -> object:
-    """An environment variable's value: a name, JSON, or for weights also gold=2,silver=1.5."""
-    if key == "scheduler":
+    """The value of a variable: a name, JSON, or for weights also gold=2,silver=1.5."""
+    if key == "scheduler" or (key == "weights" and not text.lstrip().startswith("{")):
         return text
-    if key == "weights" and not text.lstrip().startswith("{"):
-        return _pairs(text, where)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise ConfigError(f"{where}: expected a number or JSON, got {text[:100]!r}") from None
-
-
-def _pairs(text: str, where: str) -> dict[str, str]:
-    weights: dict[str, str] = {}
-    for pair in filter(str.strip, text.split(",")):
-        client, _, weight = (part.strip() for part in pair.partition("="))
-        if client in weights:
-            raise ConfigError(f"{where}.{client}: named twice")
-        weights[client] = weight
-    return weights
-
-
-def _scheduler(value: object, where: str) -> str:
-    if not isinstance(value, str) or value not in IN_ENGINES:
-        raise ConfigError(f"{where}: expected one of {', '.join(IN_ENGINES)}, got {value!r}")
-    return value
-
-
-def _whole(value: object, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{where}: expected a whole number above 0, got {value!r}")
-    return value
-
-
-def _turn(value: object, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ConfigError(f"{where}: expected a whole number, 0 for off, got {value!r}")
-    return value
-
-
-def _switch(value: object, where: str) -> bool:
-    if isinstance(value, int) and value in {0, 1}:
-        return bool(value)
-    raise ConfigError(f"{where}: expected true or false, got {value!r}")
-
-
-def _weights(value: object, where: str) -> dict[str, object]:
-    if not isinstance(value, Mapping) or not all(isinstance(client, str) for client in value):
-        raise ConfigError(f"{where}: expected an object of client: weight, got {value!r}")
-    for client, weight in value.items():
-        parse_weight(weight, where=f"{where}.{client}")
-    return dict(value)
-
-
-_READERS: dict[str, Callable[[object, str], object]] = {
-    "scheduler": _scheduler,
-    "quantum": _whole,
-    "weights": _weights,
-    "max_overtake": _whole,
-    "max_clients": _whole,
-    "adapter_turn": _turn,
-    "lora_clients": _switch,
-    "audit": _switch,
-}

@@ -52,9 +52,7 @@ class Place(NamedTuple):
     def own(self, settings: GatewaySettings) -> GatewaySettings:
         """The settings as they are read, with what is this process's own. See `Crew`."""
         shared = {"port": self.settings.port, "isolation_secret": self.settings.isolation_secret}
-        return settings.model_copy(
-            update={**shared, "prometheus_port": self.settings.prometheus_port}
-        )
+        return settings.replaced(**shared, prometheus_port=self.settings.prometheus_port)
 
 
 @dataclass(slots=True)
@@ -94,10 +92,10 @@ class Crew:
         secret = self.settings.isolation_secret
         if self.settings.isolate_prefixes and secret is None:
             secret = secrets.token_hex(32)
-        self.settings = self.settings.model_copy(
-            update={"port": self._reserved.getsockname()[1], "isolation_secret": secret}
+        self.settings = self.settings.replaced(
+            port=self._reserved.getsockname()[1], isolation_secret=secret
         )
-        self._allow(self.settings.patience_s())
+        self._allow(self.settings.longest_shutdown_s())
         self._memory = SharedMemory.create()
         self._selector = selectors.DefaultSelector()
         self._told, telling = socket.socketpair()
@@ -136,7 +134,7 @@ class Crew:
             self._forget_parent(ours)
             settings, port = self.settings, self.settings.prometheus_port
             if port:
-                settings = settings.model_copy(update={"prometheus_port": port + member.number})
+                settings = settings.replaced(prometheus_port=port + member.number)
             alive_s = self.notices.watchdog_s / 2
             memory = self._memory.descriptor
             return Place(member.number, theirs, memory, settings, is_restarted, alive_s)

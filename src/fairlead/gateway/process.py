@@ -69,7 +69,7 @@ async def serve(
     await stop.wait()
     notices.stopping()
     if membership is not None:
-        membership.leave(gateway.settings.patience_s())
+        membership.leave(gateway.settings.longest_shutdown_s())
     if watching is not None:
         watching.cancel()
     await gateway.stop()

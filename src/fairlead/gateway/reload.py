@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fairlead.errors import ConfigError
 from fairlead.gateway.settings import LIVE, GatewaySettings
+from fairlead.settings.declaration import settings_of
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +55,14 @@ def changed_while_running(
     old: GatewaySettings, wanted: GatewaySettings
 ) -> tuple[GatewaySettings, list[str]]:
     """`old` with what of `wanted` may change under way, and which settings do; the others are named."""
-    names = type(old).model_fields
-    different = {name for name in names if getattr(old, name) != getattr(wanted, name)}
+    different = {
+        name for name in settings_of(GatewaySettings) if getattr(old, name) != getattr(wanted, name)
+    }
     if fixed := sorted(different - LIVE):
         listed = ", ".join(name.replace("_", "-") for name in fixed)
         _log.warning("settings: %s cannot change while it runs, and stays as it was", listed)
     live = sorted(different & LIVE)
-    return old.model_copy(update={name: getattr(wanted, name) for name in live}), live
+    return old.replaced(**{name: getattr(wanted, name) for name in live}), live
 
 
 class Reloader:

@@ -11,7 +11,7 @@ from tests.e2e.gateway.world import CHAT, World, eventually, play
 
 
 def apply(world: World, **changes: Any) -> None:
-    world.gateway.apply(world.gateway.settings.model_copy(update=changes))
+    world.gateway.apply(world.gateway.settings.replaced(**changes))
 
 
 def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> None:

@@ -8,7 +8,7 @@ from tests.e2e.gateway.world import World, play
 
 
 def apply(world: World, key: str | None) -> None:
-    world.gateway.apply(world.gateway.settings.model_copy(update={"admin_api_key": key}))
+    world.gateway.apply(world.gateway.settings.replaced(admin_api_key=key))
 
 
 @pytest.mark.parametrize(

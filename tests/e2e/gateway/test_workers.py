@@ -149,9 +149,7 @@ def test_the_gateway_is_no_engine_of_its_own() -> None:
             assert (reply.status, reply.error()["param"]) == (400, "url")
             assert "this gateway's own address" in reply.error()["message"]
             with pytest.raises(ConfigError, match="this gateway's own address"):
-                world.gateway.apply(
-                    world.gateway.settings.model_copy(update={"worker_urls": (url,)})
-                )
+                world.gateway.apply(world.gateway.settings.replaced(worker_urls=(url,)))
         assert list(await states(world)) == [world.engines[0].url]
 
     play(story, good)
@@ -210,7 +208,7 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
         assert f'fairlead_worker_faults_total{{kind="status",{name}}} 4.0' in metrics
 
         sick = False
-        soon = world.gateway.settings.model_copy(update={"cb_timeout_duration_secs": 0.01})
+        soon = world.gateway.settings.replaced(cb_timeout_duration_secs=0.01)
         world.gateway.apply(soon)
         circuit = world.gateway._workers.engine(patient.url).breaker
         await eventually(lambda: circuit.phase.value == "half-open")
@@ -297,7 +295,7 @@ def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
     async def story(world: World) -> None:
         (old,) = world.engines
         new = await FakeEngine(good, healthy=False).start()
-        world.gateway.apply(world.gateway.settings.model_copy(update={"worker_urls": (new.url,)}))
+        world.gateway.apply(world.gateway.settings.replaced(worker_urls=(new.url,)))
         for _ in range(5):
             assert (await world.ask()).status == 200
         assert len(old.received) == 5
@@ -306,7 +304,7 @@ def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
         assert (await world.ask()).status == 200
         assert (len(old.received), len(new.received)) == (5, 1)
 
-        nothing = world.gateway.settings.model_copy(update={"worker_urls": ()})
+        nothing = world.gateway.settings.replaced(worker_urls=())
         world.gateway.apply(nothing)
         await eventually(lambda: not world.gateway.dispatcher.workers)
         new.stop()
@@ -323,7 +321,7 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
         engine, dispatcher = world.engines[0], world.gateway.dispatcher
         ((_, watch, worker),) = world.gateway._workers.watches()
         assert (worker.up, watch.successes) == (True, 1)
-        often = world.gateway.settings.model_copy(update={"health_check_interval_secs": 0.05})
+        often = world.gateway.settings.replaced(health_check_interval_secs=0.05)
         world.gateway.apply(often)
         seen: list[int] = []
         up = dispatcher.worker_up

@@ -170,7 +170,7 @@ def flood(url: str, *, warm: int, answers: int, **settings: object) -> Outcome:
 
     async def run() -> Outcome:
         made = {"port": 0, "worker_urls": [url], "trust_tenant_header": True, **settings}
-        gateway = Gateway(GatewaySettings.model_validate({**made, "shutdown_timeout_secs": 0.1}))
+        gateway = Gateway(GatewaySettings(**{**made, "shutdown_timeout_secs": 0.1}))
         await gateway.start()
         await eventually(gateway.dispatcher.ready, within=30)
         async with asyncio.timeout(PATIENCE_S):

@@ -38,16 +38,16 @@ def test_a_switch_is_a_number_or_a_word_of_json(text, means):
         ("QUANTUM", "[" * 100_000, r"expected a number or JSON, got '\[\[\["),
         ("QUANTUM", "0", "expected a whole number above 0, got 0"),
         ("QUANTUM", "true", "expected a whole number above 0, got True"),
-        ("ADAPTER_TURN", "-1", "expected a whole number, 0 for off, got -1"),
+        ("ADAPTER_TURN", "-1", "expected a whole number from 0, got -1"),
         ("LORA_CLIENTS", "yes", "expected a number or JSON, got 'yes'"),
         ("LORA_CLIENTS", "2", "expected true or false, got 2"),
         ("LORA_CLIENTS", "1.0", "expected true or false, got 1.0"),
         ("LORA_CLIENTS", "[]", r"expected true or false, got \[\]"),
         ("LORA_CLIENTS", "{}", "expected true or false, got {}"),
         ("SCHEDULER", "fair", "expected one of .*dlpm.*, got 'fair'"),
-        ("WEIGHTS", "[]", "expected a positive number"),
-        ("WEIGHTS", "gold=2,gold=3", ".gold: named twice"),
-        ("WEIGHTS", "gold", ".gold: expected a positive number"),
+        ("WEIGHTS", "[]", r"expected CLIENT=WEIGHT,..., got '\[\]'"),
+        ("WEIGHTS", "gold=2,gold=3", "client 'gold' is there twice"),
+        ("WEIGHTS", "gold", "expected CLIENT=WEIGHT,..., got 'gold'"),
     ],
 )
 def test_what_the_environment_says_wrongly_is_one_line(variable, text, says):
@@ -63,7 +63,10 @@ def test_what_the_environment_says_wrongly_is_one_line(variable, text, says):
         (["dlpm"], r"fairlead: expected an object, got \['dlpm'\]"),
         ({"quanta": 1}, "fairlead.quanta: unknown; expected one of scheduler, quantum"),
         ({"lora_clients": []}, r"fairlead.lora_clients: expected true or false, got \[\]"),
-        ({"weights": {"gold": -1}}, "fairlead.weights.gold: "),
+        (
+            {"weights": {"gold": -1}},
+            "fairlead.weights: weight of client 'gold': expected a positive",
+        ),
     ],
 )
 def test_what_is_configured_wrongly_is_one_line(section, says):

@@ -98,7 +98,7 @@ def changed(policy: tuple[str, str]) -> dict[str, object]:
         for name in ("engines", "model", "quantum", "engine_arguments")
         if getattr(given, name) != getattr(plain, name)
     }
-    dumped, defaults = given.gateway.model_dump(), plain.gateway.model_dump()
+    dumped, defaults = vars(given.gateway), vars(plain.gateway)
     return found | {name: value for name, value in dumped.items() if value != defaults[name]}
 
 

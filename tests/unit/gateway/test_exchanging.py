@@ -18,7 +18,7 @@ from fairlead.core.request import Request
 from fairlead.core.service import UNITS_PER_TOKEN
 from fairlead.dispatch import Accounts, Dispatcher, QueueRules, Report, Ticket, Usage
 from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.settings.sharing import redis_url
+from fairlead.gateway.settings.values import redis_url
 from fairlead.gateway.sharing.exchanging import Exchanging
 from fairlead.gateway.sharing.stores import Busy, Change, SharedMemory
 from fairlead.gateway.sharing.written import read, write

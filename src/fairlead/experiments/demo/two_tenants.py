@@ -20,6 +20,7 @@ from fairlead.experiments.demo import backlog
 from fairlead.experiments.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
 from fairlead.gateway import settings
 from fairlead.schedulers import SCHEDULERS
+from fairlead.settings.declaration import settings_of
 
 # Scheduler in the engines, router in the gateway.
 POLICIES = (("fcfs", "round-robin"), ("lpm", "least-loaded"), ("dlpm", "d2lpm"))
@@ -64,7 +65,7 @@ SETTINGS = (
     Setting(
         flag="--worker-quantum",
         value=WORKER_QUANTUM,
-        default=settings.GatewaySettings.model_fields["worker_quantum"].default,
+        default=settings_of(settings.GatewaySettings)["worker_quantum"].default,
         why="a request costs about 100: with 16,384 light would be at one engine only",
     ),
     Setting(

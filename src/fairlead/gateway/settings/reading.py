@@ -1,4 +1,4 @@
-"""Files of settings: text in UTF-8, YAML with a place for each name."""
+"""Settings files: text in UTF-8, and YAML with the line of each name for error messages."""
 
 from pathlib import Path
 from typing import Any
@@ -7,19 +7,19 @@ import yaml
 
 from fairlead.errors import ConfigError
 
-# Name -> value, and name -> where it stands, in words.
+# Name -> value, and name -> the file and line, or the variable, that gives the value.
 Layer = tuple[dict[str, Any], dict[str, str]]
 
 
 # A keys file of a million tenants; and settings with the weights of as many, though their YAML takes
 # seconds a megabyte.
 _MOST_BYTES, _MOST_CONFIG_BYTES = 128 << 20, 64 << 20
-# Names and values said again by aliases, with which a few lines can be millions.
+# Names and values repeated by YAML aliases, with which a few lines can expand to millions.
 _MOST_REPEATED = 100_000
 
 
 def read_text(path: Path, *, most: int = _MOST_BYTES) -> str:
-    """The file's text, which may have so many bytes. Raises ConfigError."""
+    """The text of a file of at most `most` bytes. Raises ConfigError."""
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -32,7 +32,7 @@ def read_text(path: Path, *, most: int = _MOST_BYTES) -> str:
 
 
 def read_config(path: Path) -> Layer:
-    """The settings in a YAML file, dashes or underscores, and where each stands. Raises ConfigError."""
+    """The settings in a YAML file, with dashes or underscores, and the line of each. Raises ConfigError."""
     text = read_text(path, most=_MOST_CONFIG_BYTES)
     try:
         content, node = _load(text)
@@ -60,7 +60,7 @@ def read_config(path: Path) -> Layer:
 
 
 def _load(text: str) -> tuple[Any, yaml.Node | None]:
-    """What it says, and where. Raises yaml.YAMLError and RecursionError."""
+    """The content of a YAML text, and its nodes. Raises yaml.YAMLError and RecursionError."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -70,7 +70,7 @@ def _load(text: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _require_few_repeated(node: yaml.Node, path: Path) -> None:
-    """Raises ConfigError where aliases write out more than any settings are, or without end."""
+    """Refuse a file whose aliases expand to more than settings have, or without end. Raises ConfigError."""
     seen: set[int] = set()
     repeated, left = 0, [node]
     while left:

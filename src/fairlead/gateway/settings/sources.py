@@ -1,56 +1,47 @@
-"""Where settings come from: flags win over the environment, that over files, files over defaults."""
+"""Sources of the gateway's settings: flags win over the environment, that over files, files over defaults."""
 
 import argparse
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.settings.declaring import Group, declared
 from fairlead.gateway.settings.reading import Layer, read_config
-from fairlead.gateway.settings.whole import GROUPS, GatewaySettings
+from fairlead.gateway.settings.whole import SECTIONS, GatewaySettings
+from fairlead.settings.declaration import dashed, settings_of
+from fairlead.settings.flags import add_flags
 
 # The engines' own key is a secret: better here than on the command line, which every user can see.
 WORKER_KEY_VARIABLE = "FAIRLEAD_WORKER_API_KEY"
 # FAIRLEAD_GATEWAY_PORT is --port, and so on for every setting.
 PREFIX = "FAIRLEAD_GATEWAY_"
 # Settings files, the first one weakest.
-FILES = ("config", "dynamic_config_yaml")
-_FILE_WORDS = {
+FILES = {
     "config": "YAML file with settings; flags and environment win",
     "dynamic_config_yaml": "the same, as another gateway calls it; wins over --config",
 }
 
-# What pydantic says in Python's words.
-_IN_WORDS = {"tuple_type": "expected a list", "path_type": "expected a path"}
-
-_FIELDS = GatewaySettings.model_fields
-_OTHER_NAMES = {other: name for name, field in _FIELDS.items() for other in declared(field, "also")}
+_SETTINGS = settings_of(GatewaySettings)
+_ALIASES = {alias: name for name, each in _SETTINGS.items() for alias in each.aliases}
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, but: tuple[type[Group], ...] = ()) -> None:
-    """The gateway's flags, by group; what is not given stays out of the namespace.
+def add_arguments(parser: argparse.ArgumentParser, *, but: Collection[type] = ()) -> None:
+    """Add the gateway's flags to a parser, by section, without the sections in `but`."""
+    for section in SECTIONS:
+        if section not in but:
+            add_flags(parser.add_argument_group(title_of(section).lower()), settings_of(section))
+    files = parser.add_argument_group("files")
+    for name, words in FILES.items():
+        flag = f"--{dashed(name)}"
+        files.add_argument(flag, default=argparse.SUPPRESS, metavar="FILE", help=words)
 
-    A command with flags of its own may do without the groups in `but`.
-    """
-    for group in GROUPS:
-        if group in but:
-            continue
-        title = (group.__doc__ or "").splitlines()[0].rstrip(".").lower()
-        section = parser.add_argument_group(title)
-        for name in group.__annotations__:
-            _add_flags(section, name, _FIELDS[name])
-    section = parser.add_argument_group("files")
-    for name in FILES:
-        section.add_argument(
-            _flag(name), default=argparse.SUPPRESS, metavar="FILE", help=_FILE_WORDS[name]
-        )
+
+def title_of(section: type) -> str:
+    """The title of a section of settings: the first line of its docstring."""
+    return (section.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def from_arguments(arguments: argparse.Namespace) -> GatewaySettings:
@@ -68,12 +59,12 @@ def from_arguments(arguments: argparse.Namespace) -> GatewaySettings:
 
 @dataclass(frozen=True)
 class Sources:
-    """A command line as a place that settings can be read from again."""
+    """A command line, from which settings can be read again."""
 
     arguments: argparse.Namespace
 
     def read(self) -> GatewaySettings:
-        """The settings as they are now. Raises ConfigError."""
+        """The settings as flags, files and environment are now. Raises ConfigError."""
         return from_arguments(self.arguments)
 
     def files(self) -> list[Path]:
@@ -82,12 +73,12 @@ class Sources:
 
 
 def files_of(arguments: argparse.Namespace) -> list[Path]:
-    """The settings files named by flags or environment, the weakest first. Raises ConfigError."""
+    """The settings files that flags or the environment name, the weakest first. Raises ConfigError."""
     named = []
     for name in FILES:
         given = getattr(arguments, name, None)
         if given == "":
-            raise ConfigError(f"{_flag(name)}: expected a file")
+            raise ConfigError(f"--{dashed(name)}: expected a file")
         if path := given or os.environ.get(PREFIX + name.upper()):
             named.append(Path(path))
     return named
@@ -96,63 +87,32 @@ def files_of(arguments: argparse.Namespace) -> list[Path]:
 def make(
     values: Mapping[str, Any], *, where: str, places: Mapping[str, str] | None = None
 ) -> GatewaySettings:
-    """Validated settings, from `where`, or each from its place. Raises ConfigError, for one fault."""
+    """Settings from values by name; an error names `where`, or the value's own place. Raises ConfigError."""
+    read = {}
+    for name, value in values.items():
+        place = (places or {}).get(name) or f"{where}: {dashed(name)}"
+        if name not in _SETTINGS:
+            raise ConfigError(f"{place}: no such setting{_nearest(name)}")
+        read[name] = _SETTINGS[name].read(value, place)
     try:
-        return GatewaySettings.model_validate(dict(values))
-    except ValidationError as failure:
-        fault = failure.errors(include_url=False)[0]
-        name = str(fault["loc"][0]) if fault["loc"] else ""
-        source = (places or {}).get(name) or (f"{where}: {_dashed(name)}" if name else where)
-        if fault["type"] == "extra_forbidden":
-            raise ConfigError(f"{source}: no such setting{_nearest(name, _FIELDS)}") from None
-        message = _IN_WORDS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "literal_error":  # a choice is no secret
-            message += f", got {fault['input']!r}"
-        raise ConfigError(f"{source}: {message[0].lower()}{message[1:]}") from None
+        return GatewaySettings(**read)
+    except ConfigError as error:  # two settings contradict
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def environment_without_settings() -> dict[str, str]:
-    """What a child is given that has all its settings in a file."""
+    """The environment for a child process that has all its settings in a file."""
     return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
-def _add_flags(section: Any, name: str, field: FieldInfo) -> None:
-    options: dict[str, Any] = {"help": _help(field), "default": argparse.SUPPRESS}
-    choices = get_args(field.annotation)
-    if field.annotation is bool:
-        # A value is only needed to undo what a file says.
-        options |= {"nargs": "?", "const": True, "metavar": "true|false"}
-    elif choices and all(isinstance(choice, str) for choice in choices) and not field.metadata:
-        options["choices"] = choices
-    else:
-        options["metavar"] = declared(field, "metavar")
-    shape = declared(field, "shape")
-    if shape == "many":
-        options["nargs"] = "+"
-    elif shape == "again":
-        options["action"] = "append"
-    section.add_argument(_flag(name), **options)
-    for other in declared(field, "also"):
-        section.add_argument(_flag(other), **{**options, "help": f"same as {_flag(name)}"})
-
-
-def _help(field: FieldInfo) -> str:
-    """Its words, with the default unless they name it, or there is none to name."""
-    words, default = str(field.description), field.default
-    plain = isinstance(default, int | float | str) and not isinstance(default, bool)
-    if words.endswith(")") or not plain:
-        return words.replace("%", "%%")
-    return f"{words} ({default})".replace("%", "%%")
-
-
 def _from_flags(arguments: argparse.Namespace) -> Layer:
-    names = [*_FIELDS, *_OTHER_NAMES]
+    names = {*_SETTINGS, *_ALIASES}
     given = {name: value for name, value in vars(arguments).items() if name in names}
-    return given, {name: _flag(name) for name in given}
+    return given, {name: f"--{dashed(name)}" for name in given}
 
 
 def _from_environment() -> Layer:
-    """Every FAIRLEAD_GATEWAY_*; what Kubernetes adds for a Service of our name is not one of them."""
+    """Every FAIRLEAD_GATEWAY_*, without the variables that Kubernetes adds for a Service of our name."""
     values, places = {}, {}
     key = os.environ.get(WORKER_KEY_VARIABLE)
     if key:
@@ -161,8 +121,8 @@ def _from_environment() -> Layer:
         name = variable.removeprefix(PREFIX).lower()
         if name == variable.lower() or name in FILES or _is_service_link(name, value):
             continue
-        if name not in _FIELDS and name not in _OTHER_NAMES:
-            raise ConfigError(f"{variable}: no such setting{_nearest(name, _FIELDS)}")
+        if name not in _SETTINGS and name not in _ALIASES:
+            raise ConfigError(f"{variable}: no such setting{_nearest(name)}")
         values[name], places[name] = value, variable
     return values, places
 
@@ -176,27 +136,19 @@ def _is_service_link(name: str, value: str) -> bool:
 
 
 def _canonical(layer: Layer) -> Layer:
-    """The layer under our own names. Raises ConfigError where a setting is given under two."""
+    """The layer under our own names. Raises ConfigError where a setting is given under two names."""
     values, places = layer
     own_values: dict[str, Any] = {}
     own_places: dict[str, str] = {}
     for given, value in values.items():
-        name = _OTHER_NAMES.get(given, given)
-        place = places.get(given, _dashed(given))
+        name = _ALIASES.get(given, given)
+        place = places.get(given, dashed(given))
         if name in own_values:
             raise ConfigError(f"{place}: the same setting as {own_places[name]}; give one of them")
         own_values[name], own_places[name] = value, place
     return own_values, own_places
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, [*names, *_OTHER_NAMES], n=1)
-    return f"; did you mean {_dashed(found[0])}?" if found else ""
-
-
-def _flag(name: str) -> str:
-    return "--" + _dashed(name)
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+def _nearest(name: str) -> str:
+    found = difflib.get_close_matches(name, [*_SETTINGS, *_ALIASES], n=1)
+    return f"; did you mean {dashed(found[0])}?" if found else ""

@@ -1,0 +1,1 @@
+"""Settings, declared once: the field helper, kinds of values, and the flags and tables that follow."""
