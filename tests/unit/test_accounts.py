@@ -162,5 +162,5 @@ def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int)
             after = {one for one in here if deficits.value(one) > 0}
             assert (set(opened), set(closed)) == (after - before, before - after)
         waiting = here | elsewhere
-        assert set(deficits.solvent) == {one for one in waiting if deficits.value(one) > 0}
-        assert deficits.is_dry == (bool(waiting) and not deficits.solvent)
+        assert set(deficits._solvent) == {one for one in waiting if deficits.value(one) > 0}
+        assert deficits.is_dry == (bool(waiting) and not deficits._solvent)
