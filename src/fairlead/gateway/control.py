@@ -27,7 +27,8 @@ from fairlead.errors import (
 from fairlead.gateway.incoming import Incoming, RequestHead
 from fairlead.gateway.settings import GatewaySettings, parse_worker_url
 from fairlead.gateway.surface import path_of
-from fairlead.gateway.workers import WatchedEngine, Workers
+from fairlead.gateway.watched_engine import WatchedEngine
+from fairlead.gateway.workers import Workers
 
 _log = logging.getLogger(__name__)
 

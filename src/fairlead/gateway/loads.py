@@ -1,9 +1,9 @@
-"""How much the engines have to do, by their own metrics, and which of them share fairly themselves.
+"""Load monitor: reads from the engines' own metrics how many requests run and wait in each engine.
 
-A busy engine whose queue is kept at the gateway is asked a few times a second: how many requests run
-in it and wait in it. What it does not say, or says late, stops nothing: the window then goes by first
-bytes. With `--queue auto` every engine is also looked at now and then for the marks of our plug-in:
-one that has it and is told the clients shares fairly itself.
+A busy engine whose requests queue at the gateway is asked several times a second. If its metrics lack the
+load, or come late, the gateway infers from first response bytes which requests wait. With `--queue auto`,
+all engines are also asked now and then, to detect our plug-in: an engine that runs the plug-in and receives
+client names schedules fairly itself, and its requests do not queue at the gateway.
 """
 
 import asyncio
@@ -17,53 +17,53 @@ from typing import NamedTuple
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Worker
 from fairlead.errors import EngineFailed
+from fairlead.gateway import probe
 from fairlead.gateway.guarded import guarded
-from fairlead.gateway.probe import Probe
 from fairlead.gateway.upstream import Engine
 
 _log = logging.getLogger(__name__)
 
-# Between two looks at an engine that is idle, or whose metrics say nothing of its load.
-_RARELY_S = 5.0
-_PATIENCE_S = 1.0
-# At most this part of the time is spent on asking one engine, whose metrics may be long.
+# Between two requests to an engine that is idle, or whose metrics lack its load.
+_IDLE_INTERVAL_S = 5.0
+_TIMEOUT_S = 1.0
+# Largest share of the time that requests to one engine may take: metrics may be long.
 _SHARE = 0.05
-# vLLM and SGLang; several samples where an engine has several ranks or models.
+# Names in vLLM and SGLang; an engine with several ranks or models has several samples.
 _RUNNING = (b"vllm:num_requests_running", b"sglang:num_running_reqs")
 _WAITING = (b"vllm:num_requests_waiting", b"sglang:num_queue_reqs")
-# What follows the name in a sample of Prometheus's text format: labels, a value, a time.
+# The rest of a sample in Prometheus's text format, after the name: labels, value, time.
 _SAMPLE = re.compile(
     rb'(?:[ \t]*\{(?:[^"}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\}[ \t]*|[ \t]+)'
     rb"([^ \t\r\n]+)(?:[ \t]+-?[0-9]+)?[ \t\r]*(?:\n|\Z)"
 )
 _VALUE = re.compile(rb"[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf|nan)", re.IGNORECASE)
-# A line may begin with blanks; longer ones are no line of ours.
-_MOST_BLANKS = 64
-_MOST_REQUESTS = 1e9
-# What only the plug-in counts: see `fairlead.engines.client_metrics`.
+# A line may be indented by so much.
+_MAX_BLANKS = 64
+_MAX_REQUESTS = 1e9
+# Metrics of the plug-in alone: see `fairlead.engines.client_metrics`.
 _PLUG_IN = (b"fairlead_refill_rounds", b"fairlead_truncated_passes")
-# By `--identity-field`: how the names begin that only engines have that look for the client elsewhere.
-_NOT_TOLD = {"vllm": b"sglang:", "sglang": b"vllm:"}
+# By `--identity-field`: prefix of the metrics of engines that do not read client names from that field.
+_WITHOUT_NAMES = {"vllm": b"sglang:", "sglang": b"vllm:"}
 
 
 class Load(NamedTuple):
-    """Requests in an engine, whoever sent them."""
+    """Requests in an engine, of all its users."""
 
     running: int
     waiting: int
 
 
 def read_load(body: bytes) -> Load:
-    """What an engine's metrics say. Raises ValueError with the reason where they do not say both. O(body).
+    """The load in an engine's metrics. Raises ValueError with the reason if a part is missing. O(body).
 
-    They may be 100 KB, a few times a second: an expression that looks at each line takes a millisecond.
+    Metrics may be 100 KB, several times a second: a regular expression over all lines would take 1 ms.
     """
     running, waiting = _sum(body, _RUNNING), _sum(body, _WAITING)
     return Load(running=int(running), waiting=int(waiting))
 
 
 def _sum(body: bytes, names: Sequence[bytes]) -> float:
-    """The values of the first of these metrics that is there, added up. Raises ValueError."""
+    """Sum of all samples of the first metric of `names` that is present. Raises ValueError."""
     for name in names:
         numbers = [number for end in _samples(body, name) for number in _value(body, end, name)]
         if numbers:
@@ -72,10 +72,10 @@ def _sum(body: bytes, names: Sequence[bytes]) -> float:
 
 
 def _samples(body: bytes, name: bytes) -> Iterator[int]:
-    """Where `name` ends on each line that begins with it."""
+    """Offset behind `name` on each line that begins with it."""
     at = body.find(name)
     while at >= 0:
-        begin = max(0, at - _MOST_BLANKS)
+        begin = max(0, at - _MAX_BLANKS)
         line = body.rfind(b"\n", begin, at) + 1 or begin
         end = at + len(name)
         if (line == 0 or body[line - 1 : line] == b"\n") and not body[line:at].strip(b" \t"):
@@ -84,7 +84,7 @@ def _samples(body: bytes, name: bytes) -> Iterator[int]:
 
 
 def _value(body: bytes, end: int, name: bytes) -> list[float]:
-    """The value of the sample whose name ends there; none if it is no number, or of a longer name."""
+    """Value of the sample whose name ends at `end`; empty for NaN and for a longer name."""
     if body[end : end + 1] not in b" \t{":
         return []
     sample = _SAMPLE.match(body, end)
@@ -93,32 +93,32 @@ def _value(body: bytes, end: int, name: bytes) -> list[float]:
     value = float(sample[1])
     if isnan(value):
         return []
-    if not 0 <= value <= _MOST_REQUESTS:
+    if not 0 <= value <= _MAX_REQUESTS:
         raise ValueError(f"{name.decode()} is {value:g}")
     return [value]
 
 
 def has_plug_in(body: bytes) -> bool:
-    """Whether these are the metrics of an engine that runs our scheduler."""
+    """True if `body` holds metrics of an engine that runs our scheduler."""
     return any(True for name in _PLUG_IN for _ in _samples(body, name))
 
 
-def is_told(body: bytes, identity_field: str) -> bool:
-    """Whether the engine whose metrics these are is told the clients, by what `--identity-field` says."""
-    if identity_field not in _NOT_TOLD:
+def gets_names(body: bytes, identity_field: str) -> bool:
+    """True if the engine with the metrics `body` reads client names from where the gateway puts them."""
+    if identity_field not in _WITHOUT_NAMES:
         return identity_field == "both"
-    return not any(True for _ in _samples(body, _NOT_TOLD[identity_field]))
+    return not any(True for _ in _samples(body, _WITHOUT_NAMES[identity_field]))
 
 
 class Loads:
-    """Asks, from `start` to `close`."""
+    """Asks the engines for their metrics, from `start` to `close`."""
 
     def __init__(
         self,
         *,
         dispatcher: Dispatcher,
         engine: Callable[[WorkerId], Engine],
-        detects: bool,
+        detects: bool,  # which engines schedule fairly themselves
         identity_field: str,
         interval_s: float,
     ) -> None:
@@ -126,8 +126,10 @@ class Loads:
         self._engine = engine
         self._detects = detects
         self._identity_field = identity_field
-        self._untold: set[WorkerId] = set()  # of whom that was said
-        self._unread: set[WorkerId] = set()  # of whom it was said that their load cannot be read
+        self._warned_names: set[WorkerId] = (
+            set()
+        )  # engines with the plug-in but without client names
+        self._warned_load: set[WorkerId] = set()  # engines without a readable load
         self._interval_s = interval_s
         self._due: dict[WorkerId, float] = {}
         self._asking: dict[WorkerId, asyncio.Task[None]] = {}
@@ -139,18 +141,18 @@ class Loads:
         self._ticker = self._loop.create_task(self._tick())
 
     def close(self) -> None:
-        """Ask no more."""
+        """Cancel all requests and send no more."""
         for task in (self._ticker, *self._asking.values()):
             if task is not None:
                 task.cancel()
 
     async def _tick(self) -> None:
         while True:
-            guarded(self._look_round)
+            guarded(self._ask_due)
             await asyncio.sleep(self._interval_s)
 
-    def _look_round(self) -> None:
-        """Ask those whose turn it is."""
+    def _ask_due(self) -> None:
+        """Send a request to each engine that is due."""
         now = self._loop.time()
         for name, worker in list(self._dispatcher.workers.items()):
             if self._is_due(name, worker, now):
@@ -161,10 +163,10 @@ class Loads:
             self._forget(name)
 
     def _forget(self, name: WorkerId) -> None:
-        """The next life of an engine may be another build."""
+        """Drop the state of an engine that is down: after a restart it may be another build."""
         self._due.pop(name, None)
-        self._untold.discard(name)
-        self._unread.discard(name)
+        self._warned_names.discard(name)
+        self._warned_load.discard(name)
 
     def _is_due(self, name: WorkerId, worker: Worker, now: float) -> bool:
         if not worker.up:
@@ -172,15 +174,15 @@ class Loads:
             return False
         if name in self._asking or (worker.queue is None and not self._detects):
             return False
-        if name not in self._due:  # so that the first requests meet a window that knows
+        if name not in self._due:  # once at the start, so that the first requests meet a known load
             return True
         busy = worker.queue is not None and worker.queue.window.in_flight > 0
         if not (busy or self._detects):
             return False
         if busy and worker.queue is not None and worker.queue.window.is_observed:
             return now >= self._due[name]
-        # Nothing depends on it now, or its metrics had nothing to say.
-        return now >= self._due[name] + _RARELY_S
+        # The load is not used now, or could not be read the last time.
+        return now >= self._due[name] + _IDLE_INTERVAL_S
 
     def _asked(self, name: WorkerId, _: asyncio.Task[None]) -> None:
         del self._asking[name]
@@ -188,20 +190,21 @@ class Loads:
     async def _ask(self, name: WorkerId, *, begun: float) -> None:
         body, problem = b"", ""
         try:
-            status, answer = await Probe().get(
-                self._engine(name), b"/metrics", timeout_s=_PATIENCE_S, keeps=True
+            status, answer = await probe.get(
+                self._engine(name), b"/metrics", timeout_s=_TIMEOUT_S, reuses=True
             )
             if status == 200:
                 body = answer
             else:
                 problem = f"/metrics answers {status}"
-        except (OSError, ValueError, KeyError, EngineFailed):  # its health is others' business
+        except (OSError, ValueError, KeyError, EngineFailed):  # health checks judge the engine
             problem = "/metrics does not answer"
         now = self._loop.time()
         self._due[name] = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
-        self._conclude(name, body, problem)
+        self._apply(name, body, problem)
 
-    def _conclude(self, name: WorkerId, body: bytes, problem: str = "") -> None:
+    def _apply(self, name: WorkerId, body: bytes, problem: str = "") -> None:
+        """Set the engine's load and queueing in the dispatcher by its metrics."""
         worker = self._dispatcher.workers.get(name)
         if worker is None or not worker.up:
             return
@@ -210,7 +213,7 @@ class Loads:
         except ValueError as error:
             load, problem = None, str(error)
         if load is None:
-            self._miss(name, worker, problem)
+            self._set_unknown(name, worker, problem)
         else:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
         if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
@@ -218,32 +221,32 @@ class Loads:
             _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
             self._dispatcher.set_queueing(name, queues=not fair)
 
-    def _miss(self, name: WorkerId, worker: Worker, problem: str) -> None:
-        """Its load is not known; says so once, where requests wait here for it."""
+    def _set_unknown(self, name: WorkerId, worker: Worker, problem: str) -> None:
+        """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""
         self._dispatcher.unobserved(name, problem)
-        if worker.queue is not None and name not in self._unread:
-            self._unread.add(name)
+        if worker.queue is not None and name not in self._warned_load:
+            self._warned_load.add(name)
             _log.warning(
-                "engine %s: its load cannot be read, %s: how much it is sent goes by first bytes,"
-                " or --max-engine-requests",
+                "engine %s: its load cannot be read, %s: it is inferred from first response bytes;"
+                " --max-engine-requests sets the concurrency limit instead",
                 name,
                 problem,
             )
 
     def _is_fair(self, name: WorkerId, body: bytes) -> bool:
-        """Whether it has our plug-in and hears who asks; says once where it does not.
+        """True if the engine runs our plug-in and receives client names; logs once if only the first.
 
-        Where all engines together have a limit, what waits for it waits here, and is ordered here.
+        With a limit on all engines together, requests must queue at the gateway to be ordered at all.
         """
         if not has_plug_in(body) or self._dispatcher.queueing.max_sent is not None:
             return False
-        if is_told(body, self._identity_field):
+        if gets_names(body, self._identity_field):
             return True
-        if name not in self._untold:
-            self._untold.add(name)
+        if name not in self._warned_names:
+            self._warned_names.add(name)
             _log.warning(
-                "engine %s has the plug-in, but --identity-field %s does not tell it the clients:"
-                " requests wait at the gateway",
+                "engine %s has the plug-in, but with --identity-field %s it gets no client names:"
+                " requests queue at the gateway",
                 name,
                 self._identity_field,
             )

@@ -1,27 +1,54 @@
-"""One look at an engine: a GET request, and what the list of its models says."""
+"""A GET request from the gateway itself to an engine."""
 
 import asyncio
-
-import orjson
 
 from fairlead.errors import EngineFailed
 from fairlead.gateway.first_lines import ResponseHead
 from fairlead.gateway.upstream import Engine, EngineConnection
 
-# A list of models is a few kilobytes.
+# Longer bodies are cut: a list of models is a few kilobytes, metrics are some hundred.
 _MAX_BODY = 4 << 20
 
-Model = dict[str, object]
+
+async def get(
+    engine: Engine, path: bytes, *, timeout_s: float, reuses: bool = False
+) -> tuple[int, bytes]:
+    """Status and body of `GET path`. Raises OSError or EngineFailed.
+
+    With `reuses` the request goes over a kept connection of the engine's pool, which is kept afterwards.
+    """
+    close = b"" if reuses else b"connection: close\r\n"
+    request = b"GET %b%b HTTP/1.1\r\n%b%b\r\n" % (engine.path, path, engine.fixed_lines, close)
+    async with asyncio.timeout(timeout_s):
+        kept = engine.take() if reuses else None
+        answer = await _Response().of(kept, request, last=False) if kept is not None else None
+        if answer is None:
+            answer = await _Response().of(await engine.connect(), request, last=not reuses)
+        assert answer is not None, "a fresh connection is not stale"
+        return answer
 
 
-class Probe:
-    """One GET request to an engine, as a listener that fills a future."""
+class _Response:
+    """Listener of an engine connection that resolves a future with status and body."""
 
     def __init__(self) -> None:
         self._status = 0
         self._pieces: list[bytes] = []
         self._length = 0
-        self._answer: asyncio.Future[tuple[int, bytes] | None]
+        # None: the engine had probably closed the kept connection before the request arrived.
+        self._answer: asyncio.Future[tuple[int, bytes] | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    async def of(
+        self, connection: EngineConnection, request: bytes, *, last: bool
+    ) -> tuple[int, bytes] | None:
+        """Send `request` and wait for its response."""
+        connection.send(self, [request], last=last)
+        try:
+            return await self._answer
+        finally:
+            connection.cancel(self)
 
     def on_head(self, head: ResponseHead) -> None:
         self._status = head.status
@@ -42,47 +69,3 @@ class Probe:
             self._answer.set_result(None)
         else:
             self._answer.set_exception(EngineFailed("the engine broke the connection"))
-
-    async def get(
-        self, engine: Engine, path: bytes, *, timeout_s: float, keeps: bool = False
-    ) -> tuple[int, bytes]:
-        """Status and body; `keeps`: over a connection that others used and will. Raises OSError or
-        EngineFailed.
-        """
-        close = b"" if keeps else b"connection: close\r\n"
-        head = b"GET %b%b HTTP/1.1\r\n%b%b\r\n"
-        filled = head % (engine.path, path, engine.fixed_lines, close)
-        async with asyncio.timeout(timeout_s):
-            used = engine.take() if keeps else None
-            answer = await self._ask(used, filled, last=False) if used is not None else None
-            if answer is None:
-                answer = await self._ask(await engine.connect(), filled, last=not keeps)
-            assert answer is not None, "a fresh connection is not stale"
-            return answer
-
-    async def _ask(
-        self, connection: EngineConnection, request: bytes, *, last: bool
-    ) -> tuple[int, bytes] | None:
-        """None: most likely the engine had closed the connection while it was idle."""
-        self._answer = asyncio.get_running_loop().create_future()
-        connection.send(self, [request], last=last)
-        try:
-            return await self._answer
-        finally:
-            connection.cancel(self)
-
-
-def read_models(answer: tuple[int, bytes]) -> tuple[Model, ...]:
-    """The entries that have a name; an engine that lists nothing sensible lists nothing."""
-    status, body = answer
-    if status != 200:
-        return ()
-    try:
-        listed = orjson.loads(body)["data"]
-        orjson.dumps(listed)  # reads deeper nesting than it writes, and we pass the list on
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ()
-    entries = listed if isinstance(listed, list) else []
-    return tuple(
-        entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)
-    )

@@ -120,7 +120,7 @@ class Gateway:
             dispatcher=self.dispatcher,
             identity=self._identity,
             settings=settings,
-            list_again=self._workers.listing.again,
+            list_again=self._workers.catalog.refresh,
             turns=self.turns,
             tokenizer=self._caches.tokenizer,
             index=self._caches.tokens,
@@ -264,7 +264,7 @@ class Gateway:
                 self._workers.add(url, model=model)
         for url in old.worker_urls:
             if url not in new.worker_urls and url in self._workers:
-                self._workers.leave(url)
+                self._workers.drain_when_replaced(url)
         _log.info("settings are read again; changed: %s", ", ".join(changed) or "nothing named")
 
     def named_files(self) -> list[Path]:
@@ -356,10 +356,10 @@ class Gateway:
         return self._workers.engine(worker)
 
     def unreachable(self, worker: WorkerId) -> None:
-        self._workers.lost(worker)
+        self._workers.mark_down(worker)
 
     def failing(self, worker: WorkerId, fault: Fault) -> None:
-        self._workers.failing(worker, fault)
+        self._workers.count_fault(worker, fault)
 
     def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
         retry, now = len(ticket.tried) + 1, self._loop.time()

@@ -1,55 +1,36 @@
-"""Which engines there are and which of them answer: probes, and what is noticed in passing.
+"""The engine pool: which engines there are, and which of them may be sent requests.
 
-An engine is *down* when it cannot be asked (its cache counts as lost), and *takes* no requests while
-it drains or its circuit breaker is open (it keeps its cache, and what it has begun).
+An engine is *down* when it does not answer (its cache counts as lost). An engine that is up but draining,
+or whose circuit breaker is open, is sent nothing new: it keeps its cache and finishes its requests.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from ssl import SSLContext
 
 from fairlead.core.request import WorkerId
 from fairlead.dispatch import Dispatcher, Ticket, Worker
 from fairlead.errors import ConfigError
+from fairlead.gateway import probe
 from fairlead.gateway.breaker import CircuitBreaker, Phase
 from fairlead.gateway.descriptors import Descriptors
+from fairlead.gateway.listing import ModelCatalog
 from fairlead.gateway.observing import Observing
-from fairlead.gateway.probe import Model
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.tls import trusting
 from fairlead.gateway.turns import Turns
 from fairlead.gateway.upstream import Engine, Fault
+from fairlead.gateway.watched_engine import Model, WatchedEngine
 
 _log = logging.getLogger(__name__)
 
-# How often it is looked whether one that drains has ended all it had.
+# Between two checks whether a draining engine has finished its requests.
 _DRAIN_INTERVAL_S = 0.05
 
 
-@dataclass(slots=True, eq=False)
-class WatchedEngine:
-    """One engine under observation."""
-
-    engine: Engine
-    soon: asyncio.Event
-    tasks: list[asyncio.Task[None]] = field(default_factory=list)
-    failures: int = 0  # probes in a row
-    successes: int = 0
-    was_up: bool = False
-    problem: str | None = None  # why its last probe failed
-    leaving: bool = False  # drains once there are others
-    draining: bool = False
-    declared: str | None = None  # the model an operator says it has
-    models: tuple[Model, ...] = ()  # as its /v1/models lists them
-    evicted: frozenset[str] = frozenset()  # that it has listed since it is up, and takes in again
-    listed_s: float = float("-inf")  # when that was last asked
-    faults: dict[Fault, int] = field(default_factory=dict)
-
-
 class Workers:
-    """The engines by URL. `move` hears of each request that must go elsewhere."""
+    """The engines by URL. `move` is called with each waiting request that must go to another engine."""
 
     def __init__(
         self,
@@ -69,61 +50,64 @@ class Workers:
         self._settings = settings
         self._watches: dict[WorkerId, WatchedEngine] = {}
         self._tls: SSLContext | None = None
-        self._observing = Observing(
-            settings=lambda: self._settings,
-            is_up=lambda watch: dispatcher.workers[watch.engine.url].up,
-            in_use=self._in_use,
-            welcome=self._welcome,
-            lost=lambda watch: self.lost(watch.engine.url),
-            relisted=self._relisted,
+        self.catalog = ModelCatalog(
+            fetch=self._fetch_models, engines=self._up, on_change=self._on_models
         )
-        self.listing = self._observing.listing
-        self.check(settings.worker_urls)  # what is wrong is known at the start
+        self._checks = Observing(settings=settings, availability=self, catalog=self.catalog)
+        self.check(settings.worker_urls)  # configuration errors surface at the start
 
     def __contains__(self, url: WorkerId) -> bool:
         return url in self._watches
 
     def watches(self) -> list[tuple[WorkerId, WatchedEngine, Worker]]:
-        """Each engine as it is watched, and as the dispatcher knows it."""
-        known = self._dispatcher.workers
-        return [(url, watch, known[url]) for url, watch in self._watches.items()]
+        """Each engine: its URL, its health, and its state in the dispatcher."""
+        workers = self._dispatcher.workers
+        return [(url, watch, workers[url]) for url, watch in self._watches.items()]
 
     def engine(self, url: WorkerId) -> Engine:
-        """The engine at `url`."""
+        """Connections to the engine at `url`."""
         return self._watches[url].engine
 
+    def models(self) -> list[Model]:
+        """Model entries of all engines that are up, each name once, in the order of the engines."""
+        merged: dict[object, Model] = {}
+        for watch in self._up():
+            for model in watch.models:
+                merged.setdefault(model.get("id"), model)
+        return list(merged.values())
+
     def change(self, settings: GatewaySettings) -> None:
-        """Go on by other settings; the list of engines is not looked at."""
-        self._settings = settings
+        """Apply reloaded settings to the present engines; adding and removing engines is the caller's."""
+        self._settings = self._checks.settings = settings
         for watch in self._watches.values():
             watch.engine.breaker.change(settings.breaker_rules())
             watch.engine.connect_timeout_s = settings.connect_timeout_secs
             if settings.disable_circuit_breaker and watch.engine.breaker.phase is not Phase.CLOSED:
                 watch.engine.breaker = CircuitBreaker(settings.breaker_rules())
-        self._settle()
+        self._update_availability()
 
     def check(self, urls: Collection[WorkerId]) -> None:
-        """Whether engines at `urls` can be added. Raises ConfigError."""
+        """Raise ConfigError if an engine at one of `urls` cannot be added."""
         for url in urls:
             if self._is_own(url):
                 raise ConfigError(f"worker {url}: is this gateway's own address")
         if any(url.startswith("https:") for url in urls):
             self._trusting()
 
-    # -- coming and going
+    # -- adding and removing
 
     def add(self, url: WorkerId, *, model: str | None = None) -> bool:
-        """Watch the engine at `url`; it gets requests once it has answered a probe.
+        """Add the engine at `url`; it gets requests once it has passed a probe.
 
-        Whether it is new; one that was draining takes requests again.
+        True if the engine is new. One that is draining takes requests again.
         """
         if (known := self._watches.get(url)) is not None:
-            known.draining = known.leaving = False
+            known.draining = known.drains_when_replaced = False
             if model is not None and known.declared != model:
                 known.declared = model
-                if self._dispatcher.workers[url].up:
-                    self._relisted(known)
-            self._settle()
+                if self.is_up(known):
+                    self._on_models(known)
+            self._update_availability()
             return False
         settings = self._settings
         engine = Engine(
@@ -133,157 +117,165 @@ class Workers:
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
             turns=self._turns,
-            unknown=self.listing.again,
+            unknown=self.catalog.refresh,
             descriptors=self._descriptors,
         )
-        watch = WatchedEngine(engine=engine, soon=asyncio.Event(), declared=model)
+        watch = WatchedEngine(engine=engine, probe_soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
         self._dispatcher.worker_down(url)  # known, and not up yet
-        watch.tasks.append(asyncio.get_running_loop().create_task(self._observing.observe(watch)))
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._checks.run(watch)))
         return True
 
     def drain(self, url: WorkerId) -> None:
-        """No new requests to the engine at `url`; when it has ended what it has, it is removed."""
+        """Send the engine at `url` nothing new, and remove it when its requests have finished."""
         watch = self._watches[url]
         if watch.draining:
             return
         watch.draining = True
         _log.info("engine %s drains", url)
-        self._settle()
-        watch.tasks.append(asyncio.get_running_loop().create_task(self._drained(watch)))
+        self._update_availability()
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._remove_drained(watch)))
 
-    def leave(self, url: WorkerId) -> None:
-        """Drain the engine at `url` once those that stay serve what it does, or none of them will.
+    def drain_when_replaced(self, url: WorkerId) -> None:
+        """Drain the engine at `url` as soon as no remaining engine may still come up with its models.
 
-        Those that are to replace it have most likely not answered a probe yet.
+        A reload replaces engines in one step, and the new ones have not passed a probe yet.
         """
-        self._watches[url].leaving = True
-        self._settle()
+        self._watches[url].drains_when_replaced = True
+        self._update_availability()
         if not self._watches[url].draining:
-            _log.info("engine %s drains once others serve what it does", url)
+            _log.info("engine %s drains once other engines serve its models", url)
 
     def remove(self, url: WorkerId) -> None:
-        """Stop using the engine at `url`; what it has begun to answer goes on."""
+        """Remove the engine at `url`; responses that have begun are finished."""
         watch = self._watches.pop(url)
         _log.info("engine %s is removed", url)
         for task in watch.tasks:
             task.cancel()
         waiting = self._dispatcher.forget_worker(url)
-        self._settle()  # first: it may need those that took no requests
-        self._relist_evicted()
+        self._update_availability()  # first: the waiting requests may need an engine on trial
+        self._update_evicted()
         self._move_from(url, waiting)
         watch.engine.close()
 
     def close_idle(self) -> bool:
-        """Close one connection that is idle; whether there was one. O(engines)."""
+        """Close one idle engine connection; False if there is none. O(engines)."""
         return any(watch.engine.close_idle() for watch in self._watches.values())
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop all probes and close all connections."""
         tasks = [task for watch in self._watches.values() for task in watch.tasks]
         for task in tasks:
             task.cancel()
-        self.listing.close()
+        self.catalog.close()
         await asyncio.gather(*tasks, return_exceptions=True)
         for watch in self._watches.values():
             watch.engine.close()
 
-    # -- what is noticed in passing
+    # -- health, by probes and by requests
 
-    def lost(self, url: WorkerId) -> None:
-        """It cannot be reached: its waiting requests move, and it is probed until it is back."""
+    def is_up(self, watch: WatchedEngine) -> bool:
+        """True if the engine is used for requests."""
+        return self._dispatcher.workers[watch.engine.url].up
+
+    def on_up(self, watch: WatchedEngine) -> None:
+        """Use an engine that has passed its probes."""
+        breaker = watch.engine.breaker
+        watch.was_up = True
+        if breaker.phase is Phase.OPEN:  # probably a new process
+            breaker.half_open(asyncio.get_running_loop().time())
+        self._set_models(watch, "is up, with")
+        self._update_evicted()
+
+    def on_down(self, watch: WatchedEngine) -> None:
+        """Stop using an engine that has failed its probes."""
+        self.mark_down(watch.engine.url)
+
+    def mark_down(self, url: WorkerId) -> None:
+        """Mark the unreachable engine at `url` down: its waiting requests move, and it is probed at once."""
         watch = self._watches.get(url)
         if watch is None:
             return
-        if self._dispatcher.workers[url].up:
+        if self.is_up(watch):
             _log.warning("engine %s is down", url)
             watch.successes = 0
         waiting = self._dispatcher.worker_down(url)
-        self._settle()
-        self._relist_evicted()
+        self._update_availability()
+        self._update_evicted()
         self._move_from(url, waiting)
-        watch.soon.set()
+        watch.probe_soon.set()
 
-    def failing(self, url: WorkerId, fault: Fault) -> None:
-        """It failed a request: probe it now rather than at the next turn, and count."""
+    def count_fault(self, url: WorkerId, fault: Fault) -> None:
+        """Count a request that the engine at `url` failed, for its circuit breaker, and probe it soon."""
         watch = self._watches.get(url)
         if watch is None:
             return
         watch.faults[fault] = watch.faults.get(fault, 0) + 1
-        watch.soon.set()
+        watch.probe_soon.set()
         breaker = watch.engine.breaker
         if not self._settings.disable_circuit_breaker:
             was = breaker.phase
             breaker.failed(asyncio.get_running_loop().time())
             if breaker.phase is not was:
                 _log.warning("engine %s: circuit breaker is %s", url, breaker.phase.value)
-                self._settle()
+                self._update_availability()
 
     def tick(self, now: float) -> None:
-        """A second has passed: breakers open half, and close."""
+        """Advance the circuit breakers; called once a second."""
         for watch in self._watches.values():
             watch.engine.breaker.tick(now)
-        self._settle()
-
-    def models(self) -> list[Model]:
-        """What the engines that are up serve, each model once, in the engines' order."""
-        merged: dict[object, Model] = {}
-        for url, watch in self._watches.items():
-            if self._dispatcher.workers[url].up:
-                for model in watch.models:
-                    merged.setdefault(model.get("id"), model)
-        return list(merged.values())
+        self._update_availability()
 
     # -- inside
 
     def _move_from(self, url: WorkerId, waiting: list[Ticket]) -> None:
-        """Move those that another engine has not taken from the queue meanwhile."""
+        """Move those of `waiting` that no other engine has taken from the queue meanwhile."""
         for ticket in waiting:
             if ticket.worker in {url, ""}:
                 self._move(ticket)
 
     def _trusting(self) -> SSLContext:
-        """Reading the authorities takes 20 ms: once for all engines."""
+        """One TLS context for all engines: loading the certificate authorities takes 20 ms."""
         if self._tls is None:
             self._tls = trusting(self._settings.ca_cert_paths)
         return self._tls
 
-    def _settle(self) -> None:
-        """Tell the dispatcher who takes requests. O(workers), and their models for who may not."""
+    def _update_availability(self) -> None:
+        """Set in the dispatcher which engines take requests. O(engines), and models of replaced ones."""
         workers, can_spare = self._dispatcher.workers, self._dispatcher.fleet.can_spare
         for url, watch in self._watches.items():
-            if watch.leaving and not watch.draining and not self._is_needed(url):
+            if watch.drains_when_replaced and not watch.draining and not self._is_needed(url):
                 self.drain(url)
         for url, watch in self._watches.items():
             breaker, was = watch.engine.breaker, workers[url].takes
-            # To be told by the last engine is better than to be told by us.
-            free = breaker.phase is Phase.CLOSED or not can_spare(url)
-            takes = not watch.draining and (free or breaker.lets_through)
-            gate = breaker if takes and not free else None
+            # The breaker of a model's last engine limits nothing: an engine's error beats a refusal.
+            unlimited = breaker.phase is Phase.CLOSED or not can_spare(url)
+            takes = not watch.draining and (unlimited or breaker.lets_through)
+            gate = breaker if takes and not unlimited else None
             self._dispatcher.set_taking(url, taking=takes, gate=gate)
             if takes != was:
                 state = "takes requests again" if takes else "takes no more requests"
                 _log.info("engine %s %s", url, state)
 
     def _is_needed(self, url: WorkerId) -> bool:
-        """Whether the engine at `url`, which is to leave, has to wait for one that stays.
+        """True if draining `url` must wait for a remaining engine that may serve one of its models.
 
-        Not for a model that nobody will serve: those that stay have all said what they have.
+        A model that no remaining engine serves is not waited for once all of them have listed theirs.
         """
         fleet = self._dispatcher.fleet
-        staying = {
+        remaining = {
             other: watch
             for other, watch in self._watches.items()
-            if not watch.leaving and not watch.draining
+            if not watch.drains_when_replaced and not watch.draining
         }
-        if fleet.can_spare(url, staying):
+        if fleet.can_spare(url, remaining):
             return False
         return any(
             not fleet.workers[other].is_steady and (not watch.was_up or fleet.shares(url, other))
-            for other, watch in staying.items()
+            for other, watch in remaining.items()
         )
 
-    async def _drained(self, watch: WatchedEngine) -> None:
+    async def _remove_drained(self, watch: WatchedEngine) -> None:
         url = watch.engine.url
         worker = self._dispatcher.workers[url]
         while watch.draining and (
@@ -291,39 +283,38 @@ class Workers:
         ):
             await asyncio.sleep(_DRAIN_INTERVAL_S)
         if watch.draining:
-            asyncio.get_running_loop().call_soon(self.remove, url)  # which ends all its tasks
+            asyncio.get_running_loop().call_soon(self.remove, url)  # not here: it cancels this task
 
-    def _welcome(self, watch: WatchedEngine) -> None:
-        breaker = watch.engine.breaker
-        watch.was_up = True
-        if breaker.phase is Phase.OPEN:  # most likely another process, which may be well
-            breaker.half_open(asyncio.get_running_loop().time())
-        self._serve(watch, "is up, with")
-        self._relist_evicted()
+    def _on_models(self, watch: WatchedEngine) -> None:
+        """Update the dispatcher after the model list of an engine changed."""
+        if watch in self._up():  # not removed while the list was read
+            self._set_models(watch, "serves")
+            self._update_evicted()
 
-    def _relisted(self, watch: WatchedEngine) -> None:
-        """It is up, and lists other models than it did."""
-        if watch in self._in_use():
-            self._serve(watch, "serves")
-            self._relist_evicted()
+    def _update_evicted(self) -> None:
+        """Update engines with evicted adapters: which of these they serve depends on the other engines.
 
-    def _relist_evicted(self) -> None:
-        """What one has evicted may be listed elsewhere now, or no longer. O(engines) if none has."""
-        for watch in self._in_use():
+        O(engines) if no adapter was evicted.
+        """
+        for watch in self._up():
             if watch.evicted:
-                self._serve(watch, "serves")
+                self._set_models(watch, "serves")
 
-    def _serve(self, watch: WatchedEngine, how: str) -> None:
-        url, names = watch.engine.url, self.listing.names(watch)
+    def _set_models(self, watch: WatchedEngine, verb: str) -> None:
+        url, names = watch.engine.url, self.catalog.names(watch)
         worker = self._dispatcher.workers[url]
         if worker.up and worker.models == names:
             return
-        stuck = self._dispatcher.worker_up(url, models=names)
-        self._settle()
-        self._move_from(url, stuck)
+        unservable = self._dispatcher.worker_up(url, models=names)
+        self._update_availability()
+        self._move_from(url, unservable)
         listed = ", ".join(sorted(names)) if names else "models it does not list"
-        _log.info("engine %s %s %s", url, how, listed)
+        _log.info("engine %s %s %s", url, verb, listed)
 
-    def _in_use(self) -> list[WatchedEngine]:
-        """Those that are up."""
-        return [watch for _, watch, worker in self.watches() if worker.up]
+    def _up(self) -> list[WatchedEngine]:
+        """Engines that are up, in the order in which they were added."""
+        return [watch for watch in self._watches.values() if self.is_up(watch)]
+
+    async def _fetch_models(self, watch: WatchedEngine, timeout_s: float) -> tuple[int, bytes]:
+        timeout_s = min(timeout_s, self._settings.health_check_timeout_secs)
+        return await probe.get(watch.engine, b"/v1/models", timeout_s=timeout_s)

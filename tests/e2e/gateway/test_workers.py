@@ -332,7 +332,7 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
 
         monkeypatch.setattr(dispatcher, "worker_up", welcomed)
         engine.healthy = False
-        watch.soon.set()
+        watch.probe_soon.set()
         await eventually(lambda: not worker.up)
         assert watch.problem == "status 503"
         engine.healthy = True

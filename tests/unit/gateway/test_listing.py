@@ -9,9 +9,9 @@ import pytest
 
 from fairlead.errors import EngineFailed
 from fairlead.gateway import listing
-from fairlead.gateway.listing import Listing
+from fairlead.gateway.listing import ModelCatalog
 from fairlead.gateway.upstream import Engine
-from fairlead.gateway.workers import WatchedEngine
+from fairlead.gateway.watched_engine import WatchedEngine
 
 Answer = tuple[int, bytes]
 
@@ -33,14 +33,16 @@ class Story:
         self.of: list[WatchedEngine] = []
         self.told: list[frozenset[str] | None] = []
         self.watches = [
-            WatchedEngine(engine=Engine(f"http://e{n}:1"), soon=asyncio.Event())
+            WatchedEngine(engine=Engine(f"http://e{n}:1"), probe_soon=asyncio.Event())
             for n in range(engines)
         ]
-        self.listing = Listing(ask=self._ask, watches=lambda: self.watches, changed=self._changed)
+        self.listing = ModelCatalog(
+            fetch=self._fetch, engines=lambda: self.watches, on_change=self._changed
+        )
         for watch in self.watches:
-            self.listing.came_up(watch, listed())
+            self.listing.reset(watch, listed())
 
-    async def _ask(self, watch: WatchedEngine, patience_s: float) -> Answer:
+    async def _fetch(self, watch: WatchedEngine, timeout_s: float) -> Answer:
         self.asked.append(asyncio.get_running_loop().create_future())
         self.of.append(watch)
         return await self.asked[-1]
@@ -50,7 +52,7 @@ class Story:
 
     async def read(self, *answers: Answer | Exception) -> None:
         """All of them once; each gets its answer."""
-        round_ = self.listing.again()
+        round_ = self.listing.refresh()
         before = len(self.asked)
         while len(self.asked) < before + len(answers):
             await asyncio.sleep(0)
@@ -99,11 +101,11 @@ def test_an_engine_that_does_not_answer_keeps_its_models_and_holds_up_no_other()
 
 def test_who_asks_before_a_round_has_begun_shares_it_and_who_asks_later_has_another() -> None:
     async def story(its: Story) -> None:
-        first = its.listing.again()
-        assert its.listing.again() is first
+        first = its.listing.refresh()
+        assert its.listing.refresh() is first
         while not its.asked:
             await asyncio.sleep(0)
-        later = its.listing.again()
+        later = its.listing.refresh()
         assert later is not first
         its.asked[0].set_result(listed("a"))
         await first
@@ -117,11 +119,11 @@ def test_who_asks_before_a_round_has_begun_shares_it_and_who_asks_later_has_anot
 def test_a_list_from_an_engines_life_before_is_passed_over() -> None:
     async def story(its: Story) -> None:
         (watch,) = its.watches
-        round_ = its.listing.again()
+        round_ = its.listing.refresh()
         while not its.asked:
             await asyncio.sleep(0)
         await asyncio.sleep(0.001)  # the clock goes on
-        its.listing.came_up(watch, listed("new"))
+        its.listing.reset(watch, listed("new"))
         its.asked[0].set_result(listed("old"))
         await round_
         assert (its.listing.names(watch), its.told) == ({"base", "new"}, [])
@@ -141,7 +143,7 @@ def test_what_sglang_has_evicted_is_asked_of_it_while_nobody_else_lists_it() -> 
         await its.read(listed("b", by="sglang"), listed())
         assert its.listing.names(one) == {"base", "a", "b"}
         assert its.listing.names(other) == {"base"}  # vLLM has it no more
-        its.listing.came_up(one, listed("b", by="sglang"))
+        its.listing.reset(one, listed("b", by="sglang"))
         assert its.listing.names(one) == {"base", "b"}
 
     play(story, engines=2)

@@ -9,8 +9,8 @@ import pytest
 from fairlead.core.chunk_index import ChunkIndex
 from fairlead.dispatch import Dispatcher, QueueRules
 from fairlead.errors import EngineFailed
+from fairlead.gateway import probe
 from fairlead.gateway.loads import Load, Loads, has_plug_in, read_load
-from fairlead.gateway.probe import Probe
 from fairlead.gateway.upstream import Engine
 from fairlead.routers.d2lpm import D2LPM
 
@@ -145,9 +145,9 @@ def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
         worker = dispatcher.workers["w"]
         for problem in ("/metrics answers 404", ""):
             for _ in range(3):
-                loads._conclude("w", b"", problem)
+                loads._apply("w", b"", problem)
                 assert worker.load_problem == (problem or NONE)
-        loads._conclude("w", VLLM)
+        loads._apply("w", VLLM)
         assert worker.load_problem is None
         warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
         assert len(warned) == life
@@ -186,7 +186,7 @@ def test_only_an_engine_that_is_told_the_clients_is_left_the_queueing(
         for life in (1, 2):
             dispatcher.worker_up("w")
             for _ in range(3):
-                loads._conclude("w", body)
+                loads._apply("w", body)
                 assert (dispatcher.workers["w"].queue is None) == told
             warned = [one for one in caplog.records if one.levelno == logging.WARNING]
             assert len(warned) == (0 if told else life)
@@ -218,8 +218,8 @@ def test_a_load_is_asked_for_over_a_connection_that_is_kept() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         engine = Engine(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         for _ in range(3):
-            assert await Probe().get(engine, b"/metrics", timeout_s=5, keeps=True) == (200, b"hi")
-        assert await Probe().get(engine, b"/health", timeout_s=5) == (200, b"hi")
+            assert await probe.get(engine, b"/metrics", timeout_s=5, reuses=True) == (200, b"hi")
+        assert await probe.get(engine, b"/health", timeout_s=5) == (200, b"hi")
         engine.close()
         server.close()
 
@@ -249,9 +249,9 @@ def test_a_kept_connection_that_the_engine_has_closed_says_nothing_of_the_engine
     async def story() -> None:
         server = await asyncio.start_server(answer_first, "127.0.0.1", 0)
         engine = Engine(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        await Probe().get(engine, b"/metrics", timeout_s=5, keeps=True)
+        await probe.get(engine, b"/metrics", timeout_s=5, reuses=True)
         with nullcontext() if serves else pytest.raises(EngineFailed):
-            found = await Probe().get(engine, b"/metrics", timeout_s=5, keeps=True)
+            found = await probe.get(engine, b"/metrics", timeout_s=5, reuses=True)
             assert found == (200, b"hi")
         engine.close()
         server.close()

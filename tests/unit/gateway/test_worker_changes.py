@@ -32,7 +32,7 @@ def come_up(workers: Workers, url: str, served: list[str]) -> None:
     """As after a good probe."""
     (watch,) = [watch for name, watch, _ in workers.watches() if name == url]
     watch.models = tuple({"id": name} for name in served)
-    workers._welcome(watch)
+    workers.on_up(watch)
 
 
 def arrive(dispatcher: Dispatcher, order: int, model: str | None = None) -> Ticket:
@@ -63,10 +63,10 @@ def test_what_another_engine_took_meanwhile_is_not_moved() -> None:
             workers.add(url)
             dispatcher.worker_up(url)
         for _ in range(10):
-            workers.failing(B, Fault.STATUS)
+            workers.count_fault(B, Fault.STATUS)
         assert not dispatcher.workers[B].takes
         under_way, waiting, newest = [arrive(dispatcher, order) for order in (1, 2, 3)]
-        workers.lost(A)
+        workers.mark_down(A)
 
         assert sent == [newest]
         assert (newest.worker, newest.state) == (B, State.WAITING)
@@ -92,7 +92,7 @@ def test_an_engine_on_trial_gets_a_few_requests_and_not_a_window_of_them(
             workers.add(url)
             dispatcher.worker_up(url)
         for _ in range(10):
-            workers.failing(B, Fault.STATUS)
+            workers.count_fault(B, Fault.STATUS)
         for order in range(20):
             arrive(dispatcher, order)
         assert not dispatcher.workers[B].tickets
@@ -122,7 +122,7 @@ def test_the_only_engine_of_a_model_is_not_taken_out_though_another_shares_one_w
     async def story() -> None:
         dispatcher, workers = watched(a=["base", "one"], b=["base", "two"])
         for _ in range(10):
-            workers.failing(B, Fault.STATUS)
+            workers.count_fault(B, Fault.STATUS)
         assert workers.engine(B).breaker.phase.value == "open"
         assert arrive(dispatcher, 1, "two").worker == B
 
@@ -140,11 +140,11 @@ def test_an_engine_is_not_taken_out_for_one_on_trial() -> None:
     async def story() -> None:
         dispatcher, workers = watched(a=["m"], b=["m"])
         for _ in range(10):
-            workers.failing(A, Fault.STATUS)
+            workers.count_fault(A, Fault.STATUS)
         workers.tick(asyncio.get_running_loop().time() + 1000)
         assert dispatcher.workers[A].gate is not None
         for _ in range(10):
-            workers.failing(B, Fault.STATUS)
+            workers.count_fault(B, Fault.STATUS)
         for order in range(10):
             arrive(dispatcher, order, "m")
         assert dispatcher.workers[B].takes
@@ -157,7 +157,7 @@ def test_one_of_several_engines_serves_until_the_one_that_replaces_it_does() -> 
     async def story() -> None:
         dispatcher, workers = watched(a=["one"], b=["two"])
         workers.add(C)  # which replaces A in the settings, and is not up yet
-        workers.leave(A)
+        workers.drain_when_replaced(A)
         assert arrive(dispatcher, 1, "one").worker == A
 
         come_up(workers, C, ["one"])
@@ -173,11 +173,11 @@ def test_an_engine_whose_model_goes_with_it_waits_for_nobody() -> None:
 
     async def story() -> None:
         dispatcher, workers = watched(a=["one"], b=["two"])
-        workers.leave(A)
+        workers.drain_when_replaced(A)
         assert not dispatcher.workers[A].takes
 
         workers.add(C)
-        workers.leave(B)
+        workers.drain_when_replaced(B)
         assert dispatcher.workers[B].takes
         come_up(workers, C, ["three"])
         assert not dispatcher.workers[B].takes
@@ -191,8 +191,8 @@ def test_an_engine_leaves_only_when_all_it_serves_is_served_by_those_that_stay()
 
     async def story() -> None:
         dispatcher, workers = watched(a=["one", "two"], b=["one"], c=["two"])
-        workers.lost(C)
-        workers.leave(A)
+        workers.mark_down(C)
+        workers.drain_when_replaced(A)
         assert dispatcher.workers[A].takes
         come_up(workers, C, ["two"])
         assert not dispatcher.workers[A].takes
@@ -240,7 +240,7 @@ def test_what_sglang_has_evicted_is_asked_of_it_once_the_engine_that_lists_it_is
         ((_, second, _),) = [each for each in workers.watches() if each[0] == B]
         second.evicted = frozenset(("one",))
         assert arrive(dispatcher, 1, "one").worker == A
-        workers.lost(A)
+        workers.mark_down(A)
         assert arrive(dispatcher, 2, "one").worker == B
         come_up(workers, A, ["base", "one"])
         assert dispatcher.workers[B].models == {"base"}

@@ -17,7 +17,7 @@ from fairlead.dispatch import Dispatcher, State, Worker
 from fairlead.gateway.seeing.gap import MOST_WAITING, Gap, Gaps, bound, debt
 from fairlead.gateway.seeing.ranking import Ranking
 from fairlead.gateway.seeing.recorder import Recorder
-from fairlead.gateway.workers import WatchedEngine
+from fairlead.gateway.watched_engine import WatchedEngine
 from fairlead.schedulers.dlpm import DLPM
 
 # Clients shown by name; all others are one.
