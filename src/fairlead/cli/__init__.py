@@ -117,6 +117,7 @@ def make_parser(command: str | None) -> OneLineParser:
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
     service.add(commands, command)
-    for module in (simulate, trace, experiment, top):
+    simulate.add(commands, command)
+    for module in (trace, experiment, top):
         module.add(commands)
     return parser

@@ -4,11 +4,13 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from fairlead.cli.values import integer
 from fairlead.errors import ConfigError
+from fairlead.settings.declaration import setting, settings_of
+from fairlead.settings.flags import add_flags, read_flags
 from fairlead.workloads.parameters import Setting, read_settings
 from fairlead.workloads.trace import TraceRow
 
@@ -60,6 +62,14 @@ def _add_generate(kinds: Any) -> None:
     parser.set_defaults(run=run_generate)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MakingOptions:
+    """The settings of both commands that write a trace."""
+
+    seed: int = setting(0, "seed of all that is drawn", "N")
+    out: str = setting("-", "file to write, packed by its suffix; - is standard output", "FILE")
+
+
 def _add_making(parser: argparse.ArgumentParser) -> None:
     """The flags of both commands that write a trace."""
     parser.add_argument(
@@ -72,12 +82,7 @@ def _add_making(parser: argparse.ArgumentParser) -> None:
         help="a setting; --settings names them",
     )
     parser.add_argument("--settings", dest="show", action="store_true", help="show what can be set")
-    parser.add_argument(
-        "--seed", type=integer, default=0, metavar="N", help="of all that is random (0)"
-    )
-    parser.add_argument(
-        "--out", default="-", metavar="FILE", help="packed by its suffix; - is standard output (-)"
-    )
+    add_flags(parser, settings_of(MakingOptions))
 
 
 def _add_describe(kinds: Any) -> None:
@@ -92,6 +97,10 @@ def _add_describe(kinds: Any) -> None:
         help="without the prefix share, for which every prompt is held in memory",
     )
     parser.set_defaults(run=run_describe)
+
+
+def _making(options: argparse.Namespace) -> MakingOptions:
+    return MakingOptions(**read_flags(settings_of(MakingOptions), options))
 
 
 def _listed(summaries: Mapping[str, str]) -> str:
@@ -114,9 +123,10 @@ def run_import(options: argparse.Namespace) -> int:
         return _show(f"{options.format}: {chosen.summary} ({chosen.source})", chosen.settings())
     if not options.sources:
         raise ConfigError(f"trace import {options.format}: expected at least one file")
-    require_apart(options.sources, {"--out": options.out})
+    own = _making(options)
+    require_apart(options.sources, {"--out": own.out})
     settings = read_settings(chosen.settings(), options.settings)
-    return _write(chosen.rows(options.sources, Random(options.seed), **settings), options.out)
+    return _write(chosen.rows(options.sources, Random(own.seed), **settings), own.out)
 
 
 def _run_results(options: argparse.Namespace) -> int:
@@ -124,10 +134,11 @@ def _run_results(options: argparse.Namespace) -> int:
 
     if options.show or options.settings:
         raise ConfigError(f"{options.format} has no settings")
-    if options.out == "-" or not options.sources:
+    out = _making(options).out
+    if out == "-" or not options.sources:
         raise ConfigError(f"trace import {options.format}: expected files and --out FOLDER")
-    runs = vtc_results.convert(options.sources, options.out)
-    print(f"{runs} runs -> {options.out}", file=sys.stderr)
+    runs = vtc_results.convert(options.sources, out)
+    print(f"{runs} runs -> {out}", file=sys.stderr)
     return 0
 
 
@@ -142,13 +153,14 @@ def run_generate(options: argparse.Namespace) -> int:
     if options.show:
         return _show(f"{options.workload}: {chosen.summary} ({chosen.source})", chosen.settings())
     settings = read_settings(chosen.settings(), options.settings)
-    return _write(chosen.rows(Random(options.seed), **settings), options.out)
+    own = _making(options)
+    return _write(chosen.rows(Random(own.seed), **settings), own.out)
 
 
 def _show(title: str, settings: Mapping[str, Setting]) -> int:
     print(title)
-    for name, setting in settings.items():
-        print(f"  --set {name}={setting.shown}".ljust(36), setting.kind.words)
+    for name, each in settings.items():
+        print(f"  --set {name}={each.shown}".ljust(36), each.kind.words)
     return 0
 
 

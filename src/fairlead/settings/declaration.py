@@ -167,6 +167,14 @@ def read_fields(made: Any) -> None:
             object.__setattr__(made, name, one.read(value, one.flag))
 
 
+def check_fields(made: Any) -> None:
+    """Check each declared setting of a new instance, and leave the values as they are. Raises ConfigError."""
+    for name, one in settings_of(type(made)).items():
+        value = getattr(made, name)
+        if not one.kind.reads_text and value != one.default:
+            one.read(value, one.flag)
+
+
 def dashed(name: str) -> str:
     """The name of a setting as flags and files spell it."""
     return name.replace("_", "-")

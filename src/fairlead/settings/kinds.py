@@ -20,11 +20,15 @@ MOST_REPEATED = 100
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of value: its description, and its reader, which raises ValueError for any other value."""
+    """A kind of value: its description, and its reader, which raises ValueError for any other value.
+
+    A reader takes its own results, too, unless it `reads_text` only.
+    """
 
     words: str
     read: Callable[[object], Any]
     choices: tuple[str, ...] = ()
+    reads_text: bool = False
 
 
 def refused(words: str, value: object) -> ValueError:
@@ -32,9 +36,9 @@ def refused(words: str, value: object) -> ValueError:
     return ValueError(f"expected {words}, got {value!r:.{MOST_REPEATED}}")
 
 
-def whole(least: int | None = None, most: int | None = None) -> Kind:
+def whole(least: int | None = None, most: int | None = None, *, words: str = "") -> Kind:
     """Whole numbers from `least` to `most`."""
-    words = _bounded("a whole number", least, most)
+    words = words or _bounded("a whole number", least, most)
 
     def read(value: object) -> int:
         try:
@@ -53,10 +57,16 @@ def whole(least: int | None = None, most: int | None = None) -> Kind:
 
 
 def real(
-    least: float | None = None, most: float | None = None, *, above: float | None = None
+    least: float | None = None,
+    most: float | None = None,
+    *,
+    above: float | None = None,
+    words: str = "",
 ) -> Kind:
     """Numbers from `least`, or `above` a bound that is excluded, to `most`."""
-    words = f"a number above {above:g}" if above is not None else _bounded("a number", least, most)
+    if not words:
+        is_open = above is not None
+        words = f"a number above {above:g}" if is_open else _bounded("a number", least, most)
 
     def read(value: object) -> float:
         try:
@@ -176,5 +186,5 @@ SWITCH = Kind("true or false", _read_switch)
 TEXT = Kind("a text", _read_text)
 FILLED = Kind("a text that is not empty", _read_filled)
 PATH = Kind("a path", _read_path)
-MICROSECONDS = Kind("seconds, with at most six decimals", _read_microseconds)
+MICROSECONDS = Kind("seconds, with at most six decimals", _read_microseconds, reads_text=True)
 WEIGHTS = Kind("CLIENT=WEIGHT,...", _read_weights)

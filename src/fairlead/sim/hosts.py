@@ -69,12 +69,7 @@ def scheduler_over(
     given = given_settings(
         f"scheduler {config.scheduler}",
         SCHEDULERS.get(config.scheduler),
-        flags={
-            "quantum": config.quantum,
-            "charge": config.charge,
-            "max-overtake": config.max_overtake,
-            "fallback": config.fallback,
-        },
+        flags=config.of("scheduler"),
         shared={
             "weights": parts.weights,
             "cost": config.cost,

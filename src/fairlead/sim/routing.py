@@ -15,19 +15,11 @@ WORKER_CHARGE = "input"
 
 def router_of(config: SimConfig, weights: Weights) -> Router:
     """One that chooses on arrival. Raises ConfigError."""
-    of_central = {
-        "central-round-trip": config.central_round_trip_us,
-        "central-work": config.central_work_us,
-    }
-    _refuse(config.router, of_central)
+    _refuse(config.router, config.of("central"))
     given = given_settings(
         f"router {config.router}",
         ROUTERS.get(config.router),
-        flags={
-            "worker-quantum": config.worker_quantum,
-            "worker-charge": config.worker_charge,
-            "min-match": config.min_match,
-        },
+        flags=config.of("router"),
         shared={
             "weights": weights,
             "cost": config.cost,
@@ -44,13 +36,7 @@ def late_router_of(config: SimConfig, weights: Weights) -> LateBound:
         raise ConfigError(
             f"router {config.router}: it is the scheduler, and that is dlpm, got {config.scheduler!r}"
         )
-    not_its_own = {
-        "worker-quantum": config.worker_quantum,
-        "worker-charge": config.worker_charge,
-        "min-match": config.min_match,
-        "max-overtake": config.max_overtake,
-    }
-    _refuse(config.router, not_its_own)
+    _refuse(config.router, config.of("router") | {"max-overtake": config.max_overtake})
     return make_late_router(
         config.router,
         quantum=config.quantum,

@@ -1,99 +1,66 @@
-"""Settings of a generator or importer, written as `key=value`: what each may be is its annotation.
+"""Settings of a generator or importer, written as `key=value`: the annotation of a parameter is its kind.
 
 A function's keyword parameters are its settings; nothing is declared twice.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
 from fairlead.errors import ConfigError
+from fairlead.settings.kinds import Kind, real, refused, whole
 
 LARGEST = 10**12
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What a setting may be: in words, and as the function that reads it (ValueError if it is not)."""
+def _each(kind: Kind, words: str) -> Kind:
+    def read(value: object) -> tuple[Any, ...]:
+        try:
+            return tuple(kind.read(part) for part in str(value).split(","))
+        except ValueError:
+            raise refused(words, value) from None
 
-    words: str
-    read: Callable[[str], object]
-
-
-def _whole(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text)
-        if not least <= number <= LARGEST:
-            raise ValueError
-        return number
-
-    return read
+    return Kind(words, read)
 
 
-def _real(least: float, most: float, *, open_end: bool = False) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        number = float(text)
-        if not math.isfinite(number) or not least <= number <= most or (open_end and number <= 0):
-            raise ValueError
-        return number
-
-    return read
+def _read_switch(value: object) -> bool:
+    if value not in {"yes", "no"}:
+        raise refused("yes or no", value)
+    return value == "yes"
 
 
-def _each(read: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    return lambda text: tuple(read(part) for part in text.split(","))
+def _read_word(value: object) -> object:
+    if not value:
+        raise refused("a word", value)
+    return value
 
 
-def _among(choices: Mapping[str, object]) -> Callable[[str], object]:
-    def read(text: str) -> object:
-        if text not in choices:
-            raise ValueError
-        return choices[text]
+_COUNT = whole(1, LARGEST, words="a whole number above 0")
+_NATURAL = whole(0, LARGEST, words="a whole number from 0")
+_POSITIVE = real(above=0, most=LARGEST)
 
-    return read
-
-
-def _word(text: str) -> str:
-    if not text:
-        raise ValueError
-    return text
-
-
-def one_of(*choices: str) -> Kind:
-    """One of these words."""
-    return Kind(f"one of {', '.join(choices)}", _among({choice: choice for choice in choices}))
-
-
-Count = Annotated[int, Kind("a whole number above 0", _whole(1))]
-Natural = Annotated[int, Kind("a whole number from 0", _whole(0))]
-Positive = Annotated[float, Kind("a number above 0", _real(0, LARGEST, open_end=True))]
-Amount = Annotated[float, Kind("a number from 0", _real(0, LARGEST))]
-Share = Annotated[float, Kind("a number from 0 to 1", _real(0, 1))]
-Switch = Annotated[bool, Kind("yes or no", _among({"yes": True, "no": False}))]
-Word = Annotated[str, Kind("a word", _word)]
-# One value a client; the last holds for all clients that follow.
-Counts = Annotated[
-    tuple[int, ...], Kind("whole numbers above 0 with commas between", _each(_whole(1)))
-]
-Naturals = Annotated[
-    tuple[int, ...], Kind("whole numbers from 0 with commas between", _each(_whole(0)))
-]
-Positives = Annotated[
-    tuple[float, ...],
-    Kind("numbers above 0 with commas between", _each(_real(0, LARGEST, open_end=True))),
-]
+Count = Annotated[int, _COUNT]
+Natural = Annotated[int, _NATURAL]
+Positive = Annotated[float, _POSITIVE]
+Amount = Annotated[float, real(0, LARGEST, words="a number from 0")]
+Share = Annotated[float, real(0, 1)]
+Switch = Annotated[bool, Kind("yes or no", _read_switch)]
+Word = Annotated[str, Kind("a word", _read_word)]
+# One value a client; the last is the value of all clients that follow.
+Counts = Annotated[tuple[int, ...], _each(_COUNT, "whole numbers above 0 with commas between")]
+Naturals = Annotated[tuple[int, ...], _each(_NATURAL, "whole numbers from 0 with commas between")]
+Positives = Annotated[tuple[float, ...], _each(_POSITIVE, "numbers above 0 with commas between")]
 
 
 def of(values: Sequence[Any], client: int) -> Any:
-    """The value for one client: its own, or the last."""
+    """The value for one client; the last one for clients beyond the list."""
     return values[min(client, len(values) - 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting of a function."""
+    """One setting of a function that makes or reads a trace."""
 
     name: str
     kind: Kind
@@ -101,7 +68,7 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The default as it would be written."""
+        """The default as a user would write it."""
         if isinstance(self.default, bool):
             return "yes" if self.default else "no"
         if isinstance(self.default, tuple):
@@ -132,8 +99,6 @@ def read_settings(settings: Mapping[str, Setting], words: Iterable[str]) -> dict
             raise ConfigError(f"--set {name}: expected once, got twice")
         try:
             given[setting.name] = setting.kind.read(text)
-        except ValueError:
-            raise ConfigError(
-                f"--set {name}: expected {setting.kind.words}, got {text!r}"
-            ) from None
+        except ValueError as error:
+            raise ConfigError(f"--set {name}: {error}") from None
     return given

@@ -6,6 +6,7 @@ from functools import partial
 from random import Random
 from typing import Annotated
 
+from fairlead.settings.kinds import one_of
 from fairlead.workloads import arrivals
 from fairlead.workloads.generators.workload import Workload
 from fairlead.workloads.parameters import (
@@ -16,7 +17,6 @@ from fairlead.workloads.parameters import (
     Positive,
     Positives,
     of,
-    one_of,
 )
 from fairlead.workloads.programs import programs, starts
 from fairlead.workloads.rows import Piece, row

@@ -10,23 +10,17 @@ from random import Random
 from typing import Annotated, Any
 
 from fairlead.errors import ConfigError
+from fairlead.settings.kinds import whole
 from fairlead.workloads import arrivals, fields
 from fairlead.workloads.blocks import Blocks
 from fairlead.workloads.fields import WrongField
 from fairlead.workloads.files import lines
 from fairlead.workloads.importers.format import Format
-from fairlead.workloads.parameters import Count, Kind, Natural, Positive
+from fairlead.workloads.parameters import Count, Natural, Positive
 from fairlead.workloads.rows import Piece, in_order, row
 from fairlead.workloads.trace import TraceRow
 
-
-def _scale(number: int) -> int:
-    if not 1 <= number <= 64:
-        raise ValueError
-    return number
-
-
-Scale = Annotated[int, Kind("a whole number from 1 to 64", lambda text: _scale(int(text)))]
+Scale = Annotated[int, whole(1, 64)]
 REQUEST = "[stream, t_s, input_tokens, output_tokens, api_s, think_s, keep, [[first, count], ...]]"
 
 

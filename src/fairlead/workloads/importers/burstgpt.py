@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Annotated
 
+from fairlead.settings.kinds import one_of
 from fairlead.workloads.importers.format import Cells, Format, cells, lengths_only, rising
-from fairlead.workloads.parameters import one_of
 from fairlead.workloads.rows import merged
 from fairlead.workloads.trace import TraceRow
 

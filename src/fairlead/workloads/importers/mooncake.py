@@ -11,24 +11,19 @@ from typing import Annotated, Any
 from zlib import crc32
 
 from fairlead.errors import ConfigError
+from fairlead.settings.kinds import one_of, whole
 from fairlead.workloads import fields
 from fairlead.workloads.blocks import Blocks
 from fairlead.workloads.fields import WrongField
 from fairlead.workloads.files import lines
 from fairlead.workloads.importers.format import Format
-from fairlead.workloads.parameters import Amount, Count, Kind, Natural, Positives, of, one_of
+from fairlead.workloads.parameters import Amount, Count, Natural, Positives, of
 from fairlead.workloads.rows import Piece, in_order, row
 from fairlead.workloads.trace import TraceRow
 
 BLOCK = 512
 By = Annotated[str, one_of("first", "second")]
-Scale = Annotated[int, Kind("a whole number from 1 to 512", lambda text: _scale(int(text)))]
-
-
-def _scale(number: int) -> int:
-    if not 1 <= number <= BLOCK:
-        raise ValueError
-    return number
+Scale = Annotated[int, whole(1, BLOCK)]
 
 
 @dataclass(frozen=True, slots=True)
