@@ -58,8 +58,8 @@ class Control:
         self._dispatcher = dispatcher
         self._workers = workers
         self._policy = settings.router()
-        # Who else is to hear of a change that was made: the other processes of this gateway.
-        self.tell: Callable[[Incoming, str], None] = _to_nobody
+        # Sends a change and its subject to the other processes of this gateway.
+        self.on_change: Callable[[Incoming, str], None] = _ignore
         self.change(settings)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -90,7 +90,7 @@ class Control:
         """Do what is asked, and tell of it. Raises CallerError."""
         answer = self._answer(request, path)
         if request.head.method not in {b"GET", b"HEAD"}:
-            self.tell(request, _about(request, path))
+            self.on_change(request, _about(request, path))
         return answer
 
     def repeat(self, request: Incoming) -> None:
@@ -160,8 +160,8 @@ class Control:
         return {"policy": self._policy, "workers": [_described(*known) for known in watches]}
 
 
-def _to_nobody(request: Incoming, about: str) -> None:
-    """There is one process."""
+def _ignore(request: Incoming, subject: str) -> None:
+    """Do nothing: there is one process."""
 
 
 def allowed(methods: tuple[bytes, ...]) -> str:

@@ -1,8 +1,8 @@
-"""Several processes of one gateway: a parent starts them and passes on what it is told.
+"""Supervisor: the parent of a gateway that runs as several processes.
 
-The parent forks them and waits; it serves nobody. They share a port (SO_REUSEPORT: the system spreads
-connections over them), the settings, one isolation secret, and the account (`sharing`). What an operator
-changes at one of them through `/workers` or `/scheduler` the parent tells the others.
+The parent forks the children, replaces those that end, and serves no requests. The children share a port
+(SO_REUSEPORT: the kernel spreads connections over them), the settings, one isolation secret, and the ledger
+(`sharing`). The parent relays changes that an operator makes at one child (`/workers`, `/scheduler`) to all.
 """
 
 import logging
@@ -14,80 +14,102 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
+
+import orjson
 
 from fairlead.errors import ConfigError
-from fairlead.gateway.changes import Change
-from fairlead.gateway.notices import Notices
+from fairlead.gateway.notices import SystemdNotifier
 from fairlead.gateway.settings import GatewaySettings
 from fairlead.gateway.sharing.stores import SharedMemory
 
 _log = logging.getLogger(__name__)
 
-# One that ends sooner has not served: the next is started after a wait that doubles.
+# A child that ends sooner is replaced after a delay, which doubles each time up to the limit.
 _STEADY_S = 10.0
-_MOST_WAIT_S = 30.0
-# Beyond what the settings allow for finishing: then a process is killed.
+_MAX_DELAY_S = 30.0
+# On top of the time that the settings allow for shutdown; then a child is killed.
 _GRACE_S = 10.0
-# Engines and the like, whose last change a process started later is told of.
-_MOST_CHANGES = 10_000
-_MESSAGE_LEN = 65536
-# What a process tells its parent besides changes.
+# Subjects of operators' changes whose last change is sent to a child that starts later.
+_MAX_CHANGES = 10_000
+_MAX_MESSAGE = 65536
+# Messages from a child to the parent, besides changes.
 READY, ALIVE = b"ready", b"alive"
-ENDING = b"ending "  # and how many seconds that may take
-FAILED = b"failed "  # to start, and why
+ENDING = b"ending "  # followed by the seconds that the shutdown may take
+FAILED = b"failed "  # to start, followed by the reason
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
-class Place(NamedTuple):
-    """What the parent gives to one process: its number from 0, the way to the parent, the account's file."""
+class OperatorChange(NamedTuple):
+    """One request of an operator that changes something; the last one about each subject is in force."""
 
-    number: int
-    channel: socket.socket
-    memory: int
+    maker: int  # process id of the child that received it
+    subject: str  # the engine's URL; empty: the scheduler
+    method: str  # empty: withdrawn, because reloaded settings are newer
+    target: str
+    body: str
+
+    def encode(self) -> bytes:
+        """Serialise as one message."""
+        return orjson.dumps(list(self))
+
+    @classmethod
+    def decode(cls, message: bytes) -> Self:
+        """Parse the output of `encode`."""
+        return cls(*orjson.loads(message))
+
+
+class ChildContext(NamedTuple):
+    """Start parameters of one child."""
+
+    number: int  # from 0
+    channel: socket.socket  # to the parent
+    memory: int  # descriptor of the shared ledger's file
     settings: GatewaySettings
-    is_restarted: bool
-    alive_s: float  # how often to say that it moves; 0: nobody asks
+    is_replacement: bool
+    alive_s: float  # interval of ALIVE messages; 0: none
 
     def own(self, settings: GatewaySettings) -> GatewaySettings:
-        """The settings as they are read, with what is this process's own. See `Crew`."""
+        """Reloaded `settings` with the values that are fixed for this child."""
         shared = {"port": self.settings.port, "isolation_secret": self.settings.isolation_secret}
         return settings.replaced(**shared, prometheus_port=self.settings.prometheus_port)
 
 
 @dataclass(slots=True)
-class _Member:
-    """One process, as the parent knows it."""
+class _Child:
+    """One child as the parent knows it."""
 
     number: int
-    pid: int = 0
+    pid: int = 0  # 0: none runs
     channel: socket.socket | None = None
     started: float = 0.0
-    heard: float = 0.0
+    last_message: float = 0.0
     is_ready: bool = False
-    untold: deque[bytes] = field(default_factory=deque)  # until it has read what came before
+    unsent: deque[bytes] = field(default_factory=deque)  # until the channel takes them
     due: float = 0.0  # when to start it
-    wait_s: float = 0.0  # before that, since the last one ended
+    delay_s: float = 0.0  # before that, since the last one ended
     fault: str = ""  # why it could not start
 
 
 @dataclass
 class Crew:
-    """`run` it: in the parent that is the exit status, in each process which one it is."""
+    """Starts and supervises the children; `run` returns in the parent and in each child."""
 
     settings: GatewaySettings
-    notices: Notices
-    _members: list[_Member] = field(default_factory=list)
-    _changes: dict[str, bytes] = field(default_factory=dict)  # the last one about each, in order
-    _stopped: float | None = None  # when we were told to stop
-    _patience_s: float = 0.0
+    notifier: SystemdNotifier
+    _children: list[_Child] = field(default_factory=list)
+    _changes: dict[str, bytes] = field(default_factory=dict)  # last one by subject, oldest first
+    _stopped: float | None = None  # when a shutdown began
+    _shutdown_s: float = 0.0
     _status: int = 0
-    _fault: str = ""  # why the first that could not start, could not
-    _has_been_ready: bool = False
-    _reloaded: float = 0.0  # when we were last told to read the settings again
+    _fault: str = ""  # why the first child that failed to start did
+    _was_ready: bool = False  # all children at once
+    _reloaded: float = 0.0  # when SIGHUP last arrived
 
-    def run(self) -> int | Place:
-        """Until told to stop, or until one of them cannot even start. Raises ConfigError."""
+    def run(self) -> int | ChildContext:
+        """In the parent: the exit status, after shutdown or if a child cannot start. In a child: its
+        parameters, at once. Raises ConfigError.
+        """
         self._reserved = _reserve(self.settings)
         secret = self.settings.isolation_secret
         if self.settings.isolate_prefixes and secret is None:
@@ -98,234 +120,237 @@ class Crew:
         self._allow(self.settings.longest_shutdown_s())
         self._memory = SharedMemory.create()
         self._selector = selectors.DefaultSelector()
-        self._told, telling = socket.socketpair()
-        for end in (self._told, telling):
+        self._wakeup, signalled = socket.socketpair()
+        for end in (self._wakeup, signalled):
             end.setblocking(False)
         for number in _SIGNALS:
-            signal.signal(number, lambda *_: None)  # the byte that is written is what we read
-        signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
-        self._selector.register(self._told, selectors.EVENT_READ)
-        self._members = [_Member(number) for number in range(self.settings.processes)]
-        while any(member.pid or self._stopped is None for member in self._members):
-            for member in self._members:
-                if not member.pid and self._stopped is None and member.due <= time.monotonic():
-                    place = self._start(member)
-                    if place is not None:
-                        return place
+            signal.signal(number, lambda *_: None)  # the number is read from the wakeup socket
+        signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        self._children = [_Child(number) for number in range(self.settings.processes)]
+        while any(child.pid or self._stopped is None for child in self._children):
+            for child in self._children:
+                if not child.pid and self._stopped is None and child.due <= time.monotonic():
+                    context = self._start(child)
+                    if context is not None:
+                        return context
             self._wait()
         if self._fault:
             raise ConfigError(self._fault)
         return self._status
 
-    def _start(self, member: _Member) -> Place | None:
-        """In the new process its place; in the parent None."""
-        is_restarted = member.started > 0
-        member.started = member.heard = time.monotonic()
+    def _start(self, child: _Child) -> ChildContext | None:
+        """Fork; in the child its parameters, in the parent None."""
+        is_replacement = child.started > 0
+        child.started = child.last_message = time.monotonic()
         ends: tuple[socket.socket, ...] = ()
         try:
             ours, theirs = ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             pid = os.fork()
-        except OSError as error:  # there may be as many processes or files as there may be
+        except OSError as error:  # a limit on processes or descriptors
             for end in ends:
                 end.close()
-            self._start_later(member, f"no process can be started ({error.strerror})")
+            self._start_later(child, f"no process can be started ({error.strerror})")
             return None
         if not pid:
-            self._forget_parent(ours)
+            self._release_parent(ours)
             settings, port = self.settings, self.settings.prometheus_port
             if port:
-                settings = settings.replaced(prometheus_port=port + member.number)
-            alive_s = self.notices.watchdog_s / 2
+                settings = settings.replaced(prometheus_port=port + child.number)
+            alive_s = self.notifier.watchdog_s / 2
             memory = self._memory.descriptor
-            return Place(member.number, theirs, memory, settings, is_restarted, alive_s)
+            return ChildContext(child.number, theirs, memory, settings, is_replacement, alive_s)
         theirs.close()
         ours.setblocking(False)
-        member.pid, member.channel, member.is_ready, member.fault = pid, ours, False, ""
-        member.untold.clear()
-        self._selector.register(ours, selectors.EVENT_READ, member)
+        child.pid, child.channel, child.is_ready, child.fault = pid, ours, False, ""
+        child.unsent.clear()
+        self._selector.register(ours, selectors.EVENT_READ, child)
         return None
 
-    def _forget_parent(self, *ends: socket.socket) -> None:
+    def _release_parent(self, *ends: socket.socket) -> None:
+        """In a new child: reset the signal handlers and close what belongs to the parent."""
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can read its settings again
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the child can reload its settings
         self._selector.close()
-        for end in (*ends, self._told, self._reserved, *[m.channel for m in self._members]):
+        for end in (*ends, self._wakeup, self._reserved, *[c.channel for c in self._children]):
             if end is not None:
                 end.close()
 
     def _wait(self) -> None:
-        """For whatever happens next, at most half the time in which we must say that we are well."""
+        """Handle the next events; return at least four times per watchdog interval."""
         now = time.monotonic()
-        ends = [member.due for member in self._members if not member.pid and self._stopped is None]
+        ends = [child.due for child in self._children if not child.pid and self._stopped is None]
         if self._stopped is not None:
-            ends.append(self._stopped + self._patience_s)
+            ends.append(self._stopped + self._shutdown_s)
         pause = min([1.0, *[max(0.0, end - now) for end in ends]])
-        if self.notices.watchdog_s:
-            pause = min(pause, self.notices.watchdog_s / 4)
+        if self.notifier.watchdog_s:
+            pause = min(pause, self.notifier.watchdog_s / 4)
         for key, events in self._selector.select(pause):
             if key.data is None:
-                for number in self._told.recv(64):
-                    self._signalled(number)
+                for number in self._wakeup.recv(64):
+                    self._on_signal(number)
                 continue
             if events & selectors.EVENT_READ:
-                self._hear(key.data)
+                self._receive(key.data)
             if events & selectors.EVENT_WRITE:
-                self._tell(key.data)
-        self._look_after(time.monotonic())
+                self._send(key.data)
+        self._check_children(time.monotonic())
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number in {signal.SIGTERM, signal.SIGINT}:
             self._stop()
         elif number == signal.SIGHUP:
-            self.notices.reloading()
+            self.notifier.reloading()
             self._reloaded = time.monotonic()
-            for member in self._members:
-                if member.is_ready:  # the others are told when they are
-                    self._pass_on(signal.SIGHUP, member)
-            self.notices.ready()
+            for child in self._children:
+                if child.is_ready:  # the others get the signal once they are
+                    self._kill(signal.SIGHUP, child)
+            self.notifier.ready()
         elif number == signal.SIGCHLD:
-            for member in self._members:
-                self._reap(member)
+            for child in self._children:
+                self._reap(child)
 
-    def _hear(self, member: _Member) -> bool:
-        """Whether there may be more to hear."""
-        if member.channel is None:  # it ended, as SIGCHLD has just said
+    def _receive(self, child: _Child) -> bool:
+        """Handle one message of a child; False if there was none."""
+        if child.channel is None:  # closed by SIGCHLD, handled just before
             return False
         try:
-            message = member.channel.recv(_MESSAGE_LEN)
+            message = child.channel.recv(_MAX_MESSAGE)
         except BlockingIOError:
             return False
         except ConnectionError:
             message = b""
-        member.heard = time.monotonic()
-        if not message:  # it is about to end: SIGCHLD says when
-            self._selector.unregister(member.channel)
-            member.channel.close()
-            member.channel = None
+        child.last_message = time.monotonic()
+        if not message:  # the child is ending; SIGCHLD follows
+            self._selector.unregister(child.channel)
+            child.channel.close()
+            child.channel = None
         elif message == READY:
-            member.is_ready = True
-            if member.started < self._reloaded:
-                self._pass_on(signal.SIGHUP, member)
-            self._welcome(member)
+            child.is_ready = True
+            if child.started < self._reloaded:
+                self._kill(signal.SIGHUP, child)
+            self._on_ready(child)
         elif message.startswith(ENDING):
             self._allow(float(message.removeprefix(ENDING)))
         elif message.startswith(FAILED):
-            member.fault = message.removeprefix(FAILED).decode(errors="replace")
+            child.fault = message.removeprefix(FAILED).decode(errors="replace")
         elif message != ALIVE:
-            self._spread(message)
+            self._relay(message)
         return True
 
-    def _spread(self, message: bytes) -> None:
-        """To all, the one that made the change too: the order is ours."""
-        change = Change.decode(message)
-        self._changes.pop(change.about, None)
-        if not change.method:  # the settings have it
+    def _relay(self, message: bytes) -> None:
+        """Send an operator's change to all children, its maker included: the parent defines the order."""
+        change = OperatorChange.decode(message)
+        self._changes.pop(change.subject, None)
+        if not change.method:  # withdrawn
             return
-        if len(self._changes) == _MOST_CHANGES:
+        if len(self._changes) == _MAX_CHANGES:
             del self._changes[next(iter(self._changes))]
-        self._changes[change.about] = message
-        for member in self._members:
-            if member.is_ready:
-                self._tell(member, message)
+        self._changes[change.subject] = message
+        for child in self._children:
+            if child.is_ready:
+                self._send(child, message)
 
-    def _tell(self, member: _Member, *messages: bytes) -> None:
-        """As fast as it reads; what one that ends has not read, the next one hears."""
-        member.untold.extend(messages)
-        if member.channel is None:
+    def _send(self, child: _Child, *messages: bytes) -> None:
+        """Queue `messages`, and write what the channel takes. A replacement gets what was not read."""
+        child.unsent.extend(messages)
+        if child.channel is None:
             return
         try:
-            while member.untold:
-                member.channel.send(member.untold[0])
-                member.untold.popleft()
+            while child.unsent:
+                child.channel.send(child.unsent[0])
+                child.unsent.popleft()
         except BlockingIOError:
             pass
-        except OSError:  # it is about to end
-            member.untold.clear()
-        writing = selectors.EVENT_WRITE if member.untold else 0
-        self._selector.modify(member.channel, selectors.EVENT_READ | writing, member)
+        except OSError:  # the child is ending
+            child.unsent.clear()
+        writing = selectors.EVENT_WRITE if child.unsent else 0
+        self._selector.modify(child.channel, selectors.EVENT_READ | writing, child)
 
-    def _welcome(self, member: _Member) -> None:
-        self._tell(member, *self._changes.values())
-        if not self._has_been_ready and all(one.is_ready for one in self._members):
-            self._has_been_ready = True
-            _log.info("%d processes serve port %d", len(self._members), self.settings.port)
-            self.notices.ready()
+    def _on_ready(self, child: _Child) -> None:
+        self._send(child, *self._changes.values())
+        if not self._was_ready and all(one.is_ready for one in self._children):
+            self._was_ready = True
+            _log.info("%d processes serve port %d", len(self._children), self.settings.port)
+            self.notifier.ready()
 
-    def _reap(self, member: _Member) -> None:
-        if not member.pid or not os.waitpid(member.pid, os.WNOHANG)[0]:
+    def _reap(self, child: _Child) -> None:
+        """Collect the exit status of a child that has ended, and schedule its replacement."""
+        if not child.pid or not os.waitpid(child.pid, os.WNOHANG)[0]:
             return
-        pid, member.pid = member.pid, 0
-        while self._hear(member):  # its last words
+        pid, child.pid = child.pid, 0
+        while self._receive(child):  # its last messages
             pass
-        member.is_ready = False
-        if member.channel is not None:
-            self._selector.unregister(member.channel)
-            member.channel.close()
-            member.channel = None
+        child.is_ready = False
+        if child.channel is not None:
+            self._selector.unregister(child.channel)
+            child.channel.close()
+            child.channel = None
         if self._stopped is None:
-            why = f"process {pid} ended"
-            self._start_later(member, f"{why}: {member.fault}" if member.fault else why)
+            reason = f"process {pid} ended"
+            self._start_later(child, f"{reason}: {child.fault}" if child.fault else reason)
 
-    def _start_later(self, member: _Member, why: str) -> None:
-        """Try again; where they have never served all of them, that would be in vain."""
-        if not self._has_been_ready:
-            if member.fault:
-                self._fault = member.fault
+    def _start_later(self, child: _Child, reason: str) -> None:
+        """Schedule a replacement; before all children were ready once, give up instead."""
+        if not self._was_ready:
+            if child.fault:
+                self._fault = child.fault
             else:
-                _log.error("%s before all of them served: all are stopped", why)
+                _log.error("%s before all processes served: all are stopped", reason)
             self._status = 2
             self._stop()
             return
         now = time.monotonic()
-        is_steady = now - member.started > _STEADY_S
-        member.wait_s = 0.0 if is_steady else min(_MOST_WAIT_S, 2 * member.wait_s + 1)
-        member.due = now + member.wait_s
-        _log.error("%s; another is started in %.0f s", why, member.wait_s)
+        is_steady = now - child.started > _STEADY_S
+        child.delay_s = 0.0 if is_steady else min(_MAX_DELAY_S, 2 * child.delay_s + 1)
+        child.due = now + child.delay_s
+        _log.error("%s; another is started in %.0f s", reason, child.delay_s)
 
-    def _look_after(self, now: float) -> None:
+    def _check_children(self, now: float) -> None:
+        """Kill children that hang or exceed the shutdown time; notify systemd."""
         if self._stopped is not None:
-            if now >= self._stopped + self._patience_s:
-                self._pass_on(signal.SIGKILL, *self._members)
+            if now >= self._stopped + self._shutdown_s:
+                self._kill(signal.SIGKILL, *self._children)
             return
-        limit_s = self.notices.watchdog_s
-        for member in self._members if limit_s else ():
-            if member.pid and member.is_ready and now - member.heard > limit_s:
-                _log.error("process %d does not move: it is killed", member.pid)
-                os.kill(member.pid, signal.SIGKILL)
-                member.is_ready = False
-        self.notices.alive()
+        limit_s = self.notifier.watchdog_s
+        for child in self._children if limit_s else ():
+            if child.pid and child.is_ready and now - child.last_message > limit_s:
+                _log.error("process %d does not respond: it is killed", child.pid)
+                os.kill(child.pid, signal.SIGKILL)
+                child.is_ready = False
+        self.notifier.alive()
 
     def _stop(self) -> None:
         if self._stopped is None:
-            self.notices.stopping()
+            self.notifier.stopping()
             self._stopped = time.monotonic()
-        self._pass_on(signal.SIGTERM, *self._members)
+        self._kill(signal.SIGTERM, *self._children)
 
-    def _allow(self, patience_s: float) -> None:
-        """The settings may have changed since we read them; a process that hangs has not said so."""
-        self._patience_s = max(self._patience_s, patience_s + _GRACE_S)
+    def _allow(self, shutdown_s: float) -> None:
+        """Raise the shutdown time: reloaded settings may be longer, and a child that hangs cannot report."""
+        self._shutdown_s = max(self._shutdown_s, shutdown_s + _GRACE_S)
 
-    def _pass_on(self, number: signal.Signals, *members: _Member) -> None:
-        for member in members:
-            if member.pid:
-                os.kill(member.pid, number)
+    def _kill(self, number: signal.Signals, *children: _Child) -> None:
+        for child in children:
+            if child.pid:
+                os.kill(child.pid, number)
 
 
 def _reserve(settings: GatewaySettings) -> socket.socket:
-    """The port is ours until the parent ends: bound, and never listened on. Raises ConfigError."""
+    """Bind the port until the parent ends, without listening. Raises ConfigError if it is in use."""
     host, port = settings.host, settings.port
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # Without SO_REUSEPORT, to see whether anybody listens there, another gateway of ours included.
+        # Without SO_REUSEPORT the bind fails if any process listens, another gateway of ours included.
         with socket.socket(family, kind) as trying:
             trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trying.bind(address)
         reserved = socket.socket(family, kind)
-        # Connections of the gateway before, which still linger, are no reason not to start.
+        # Lingering connections of an earlier gateway do not prevent a start.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(address)

@@ -1,4 +1,4 @@
-"""One of several processes, towards its parent (crew.py): ready, alive, and what operators have changed."""
+"""A child's link to the supervisor: reports ready, alive and ending; exchanges operators' changes."""
 
 import asyncio
 import logging
@@ -6,74 +6,75 @@ import os
 from collections.abc import Callable, Iterable
 
 from fairlead.errors import CallerError, NotFound
-from fairlead.gateway.changes import Change
 from fairlead.gateway.control import Control
-from fairlead.gateway.crew import ALIVE, ENDING, READY, Place
+from fairlead.gateway.crew import ALIVE, ENDING, READY, ChildContext, OperatorChange
 from fairlead.gateway.incoming import Incoming, RequestHead
 
 _log = logging.getLogger(__name__)
 
-# A longer change would not be one message.
-_LONGEST = 32768
+# Bytes of a change that fit into one message.
+_MAX_CHANGE = 32768
 
 
-class Membership:
-    """Hears of the others' changes from `join` on, and tells them of those made here.
+class SupervisorLink:
+    """From `join` on: applies changes made at other children, and sends those made at this one.
 
-    Everybody makes them in the order in which they came to the parent, so that all end alike.
-    `orphaned` is called when the parent is gone.
+    All children apply changes in the order in which the supervisor received them, so that they end in the
+    same state. `orphaned` is called when the supervisor has died.
     """
 
-    def __init__(self, place: Place, control: Control, orphaned: Callable[[], None]) -> None:
-        self._place = place
+    def __init__(
+        self, context: ChildContext, control: Control, orphaned: Callable[[], None]
+    ) -> None:
+        self._context = context
         self._control = control
         self._orphaned = orphaned
         self._beating: asyncio.Task[None] | None = None
         self._has_joined = False
-        self._returning = 0  # changes made here that the parent has not sent back yet
-        self._crossed = False  # others came first
+        self._returning = 0  # own changes that the supervisor has not sent back yet
+        self._crossed = False  # another child's change arrived while own ones were returning
 
     def join(self) -> None:
-        """We serve: say so, and listen."""
+        """Report that this child serves, and begin to receive changes."""
         loop = asyncio.get_running_loop()
-        self._place.channel.setblocking(False)
-        loop.add_reader(self._place.channel, self._hear)
-        self._control.tell = self._tell
-        self._say(READY)
+        self._context.channel.setblocking(False)
+        loop.add_reader(self._context.channel, self._receive)
+        self._control.on_change = self._publish
+        self._send(READY)
         self._has_joined = True
-        if self._place.alive_s:
+        if self._context.alive_s:
             self._beating = loop.create_task(self._beat())
 
     def supersede(self, urls: Iterable[str]) -> None:
-        """The settings, read again, say how it is with these engines: what was changed before is past.
+        """Withdraw earlier changes about these engines: reloaded settings define their state.
 
-        Who has not joined reads them late, perhaps later than what was changed after them.
+        A child that has not joined reads the settings late, maybe after newer changes: it withdraws none.
         """
         if self._has_joined:
             for url in urls:
-                self._say(Change(os.getpid(), url, "", "", "").encode())
+                self._send(OperatorChange(os.getpid(), url, "", "", "").encode())
 
-    def leave(self, patience_s: float) -> None:
-        """We end, which may take so long."""
-        self._say(ENDING + str(patience_s).encode())
+    def leave(self, shutdown_s: float) -> None:
+        """Report that this child ends, and how long that may take."""
+        self._send(ENDING + str(shutdown_s).encode())
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            message = self._place.channel.recv(2 * _LONGEST)
+            message = self._context.channel.recv(2 * _MAX_CHANGE)
         except BlockingIOError:
             return
         except ConnectionError:
             message = b""
         if not message:
-            asyncio.get_running_loop().remove_reader(self._place.channel)
+            asyncio.get_running_loop().remove_reader(self._context.channel)
             self._orphaned()
             return
-        change = Change.decode(message)
-        if not self._has_been_made(change):
-            self._repeat(change)
+        change = OperatorChange.decode(message)
+        if not self._is_applied(change):
+            self._apply(change)
 
-    def _has_been_made(self, change: Change) -> bool:
-        """Whether it is ours, and nobody else's came in between."""
+    def _is_applied(self, change: OperatorChange) -> bool:
+        """True for an own change if no other child's change came between making and returning it."""
         if change.maker != os.getpid() or not self._returning:
             self._crossed = self._returning > 0
             return False
@@ -82,37 +83,39 @@ class Membership:
         self._crossed = self._crossed and self._returning > 0
         return in_order
 
-    def _repeat(self, change: Change) -> None:
+    def _apply(self, change: OperatorChange) -> None:
         request = Incoming(RequestHead())
         request.head.method, request.head.target = change.method.encode(), change.target.encode()
         request.body = change.body.encode()
         try:
             self._control.repeat(request)
-        except NotFound:  # what is to go is not here
+        except NotFound:  # the engine to remove is not known here
             return
-        except CallerError as error:  # it was right there: who was told first was, too
+        except CallerError as error:  # valid at its maker, but not here
             _log.warning(
-                "%s %s, asked of another process, does not go here: %s",
+                "%s %s, made at another process, cannot be applied here: %s",
                 change.method, change.target, error,
             )  # fmt: skip
 
-    def _tell(self, request: Incoming, about: str) -> None:
-        asked = (request.head.method, request.head.target, request.body)
-        message = Change(os.getpid(), about, *[one.decode() for one in asked]).encode()
-        if len(message) > _LONGEST:
-            _log.error("a change of %d bytes is too long to be told to the others", len(message))
-        elif self._say(message):
+    def _publish(self, request: Incoming, subject: str) -> None:
+        """Send a change made at this child to the supervisor."""
+        parts = (request.head.method, request.head.target, request.body)
+        message = OperatorChange(os.getpid(), subject, *[part.decode() for part in parts]).encode()
+        if len(message) > _MAX_CHANGE:
+            _log.error("a change of %d bytes is too long to send to other processes", len(message))
+        elif self._send(message):
             self._returning += 1
 
-    def _say(self, message: bytes) -> bool:
+    def _send(self, message: bytes) -> bool:
+        """Send to the supervisor; False if that failed."""
         try:
-            self._place.channel.send(message)
+            self._context.channel.send(message)
         except OSError as error:
-            _log.error("the parent process was not told: %s", error.strerror)
+            _log.error("no message to the parent process: %s", error.strerror)
             return False
         return True
 
     async def _beat(self) -> None:
         while True:
-            self._say(ALIVE)
-            await asyncio.sleep(self._place.alive_s)
+            self._send(ALIVE)
+            await asyncio.sleep(self._context.alive_s)

@@ -1,7 +1,7 @@
-"""What the gateway tells the service manager that started it: ready, reloading, stopping, alive.
+"""Notifications to systemd: ready, reloading, stopping, alive.
 
-systemd's protocol, sd_notify(3): lines NAME=VALUE in one datagram to the socket that NOTIFY_SOCKET names.
-Without that variable nothing is said, so nothing here needs systemd.
+The protocol is sd_notify(3): lines NAME=VALUE in one datagram to the socket that NOTIFY_SOCKET names.
+Without that variable nothing is sent, and nothing here needs systemd.
 """
 
 import asyncio
@@ -13,31 +13,31 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notices:
-    """Each notice is one datagram, sent without waiting. One that is lost is not our failure."""
+class SystemdNotifier:
+    """Sends each notification as one datagram, without waiting; failures are ignored."""
 
-    address: str = ""  # a path, or `@name` in the abstract namespace; empty: nobody listens
-    watchdog_s: float = 0  # without a word for so long we are killed; 0: nobody watches
+    address: str = ""  # a path, or `@name` in the abstract namespace; empty: no service manager
+    watchdog_s: float = 0  # without a notification for so long systemd kills us; 0: no watchdog
 
     def ready(self) -> None:
-        """It listens, or the settings have been read again."""
+        """Report that the gateway listens, or that a reload is done."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The settings are being read again; `ready` says when that is done."""
+        """Report that a reload begins; `ready` ends it."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """It ends by its own will or because it was told to."""
+        """Report that the shutdown begins."""
         self._send("STOPPING=1")
 
     def alive(self) -> None:
-        """It moves."""
+        """Reset systemd's watchdog, if it is used."""
         if self.watchdog_s:
             self._send("WATCHDOG=1")
 
     async def watch(self) -> None:
-        """Say that the event loop moves, twice in the time allowed, as the manual page asks."""
+        """Reset the watchdog from the event loop, twice per interval as sd_watchdog_enabled(3) asks."""
         while self.watchdog_s:
             self.alive()
             await asyncio.sleep(self.watchdog_s / 2)
@@ -50,16 +50,16 @@ class Notices:
             sender.setblocking(False)
             try:
                 sender.sendto(state.encode(), address)
-            except OSError:  # nobody listens any more, or the socket is full
+            except OSError:  # no receiver any more, or a full socket
                 return
 
 
-def from_environment(environment: Mapping[str, str], *, pid: int | None = None) -> Notices:
-    """What the service manager asked of the process `pid`, ours if not given."""
+def from_environment(environment: Mapping[str, str], *, pid: int | None = None) -> SystemdNotifier:
+    """Notifier configured by systemd's variables for process `pid`, by default this one."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):  # e.g. vsock, of a virtual machine's manager
-        return Notices()
+        return SystemdNotifier()
     own = str(os.getpid() if pid is None else pid)
     limit_us = environment.get("WATCHDOG_USEC", "")
     watched = limit_us.isdecimal() and environment.get("WATCHDOG_PID", own) == own
-    return Notices(address=address, watchdog_s=int(limit_us) / 1e6 if watched else 0)
+    return SystemdNotifier(address=address, watchdog_s=int(limit_us) / 1e6 if watched else 0)

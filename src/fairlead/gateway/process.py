@@ -1,4 +1,4 @@
-"""The gateway as a process: its signals, its files, its limits."""
+"""The gateway as a process: signals, reloads, limits of the operating system, notifications to systemd."""
 
 import asyncio
 import gc
@@ -13,33 +13,64 @@ import uvloop
 from fairlead import built
 from fairlead.errors import ConfigError
 from fairlead.gateway import descriptors
-from fairlead.gateway.crew import FAILED, Crew, Place
-from fairlead.gateway.membership import Membership
-from fairlead.gateway.notices import Notices, from_environment
+from fairlead.gateway.crew import FAILED, ChildContext, Crew
+from fairlead.gateway.membership import SupervisorLink
+from fairlead.gateway.notices import SystemdNotifier, from_environment
 from fairlead.gateway.reload import Reloader
 from fairlead.gateway.server import Gateway
 from fairlead.gateway.settings import GatewaySettings, Sources
 
 _log = logging.getLogger(__name__)
 
-_MOST_FAULT = 10_000  # bytes
+_MAX_FAULT = 10_000  # bytes
 
 
 async def serve(
-    settings: GatewaySettings, sources: Sources | None = None, place: Place | None = None
+    settings: GatewaySettings, sources: Sources | None = None, child: ChildContext | None = None
 ) -> None:
-    """Serve until SIGTERM or SIGINT; on SIGHUP, or when their files change, settings are read again.
+    """Serve until SIGTERM or SIGINT; reload the settings on SIGHUP and when their files change.
 
-    `place`: which of several processes this is; their parent then speaks to the service manager.
+    `child` is given in each of several processes; the supervisor then notifies systemd.
     """
-    gateway = Gateway(settings, place and place.memory)
-    notices = from_environment(os.environ) if place is None else Notices()
+    gateway = Gateway(settings, child and child.memory)
+    notifier = from_environment(os.environ) if child is None else SystemdNotifier()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await gateway.start()
-    if place is None or not place.number:
+    _log_start(gateway, is_first=child is None or not child.number)
+    link = child and SupervisorLink(child, gateway.control, stop.set)
+    watching = None
+    if sources is not None:
+        read = sources.read
+        reloader = Reloader(
+            read=read if child is None else lambda: child.own(read()),
+            files=sources.files(),
+            more_files=gateway.named_files,
+            apply=partial(_apply, gateway, link),
+        )
+        loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notifier, gateway.reopen)
+        watching = loop.create_task(reloader.watch())
+        if child is not None and child.is_replacement:  # the supervisor has the first settings only
+            reloader.reload()
+    if link is not None:
+        link.join()
+    alive = loop.create_task(notifier.watch())
+    notifier.ready()
+    await stop.wait()
+    notifier.stopping()
+    if link is not None:
+        link.leave(gateway.settings.longest_shutdown_s())
+    if watching is not None:
+        watching.cancel()
+    await gateway.stop()
+    alive.cancel()
+
+
+def _log_start(gateway: Gateway, *, is_first: bool) -> None:
+    settings = gateway.settings
+    if is_first:
         _log.info("fairlead is %s", built.description())
         for line in settings.remarks():
             _log.info("settings: %s", line)
@@ -48,76 +79,52 @@ async def serve(
     scheme = "https" if settings.tls_cert_path is not None else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     _log.info("listening on %s://%s:%d", scheme, host, gateway.port)
-    membership = place and Membership(place, gateway.control, stop.set)
-    watching = None
-    if sources is not None:
-        read = sources.read
-        reloader = Reloader(
-            read=read if place is None else lambda: place.own(read()),
-            files=sources.files(),
-            more_files=gateway.named_files,
-            apply=partial(_apply, gateway, membership),
-        )
-        loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notices, gateway.reopen)
-        watching = loop.create_task(reloader.watch())
-        if place is not None and place.is_restarted:  # the parent has the first settings only
-            reloader.reload()
-    if membership is not None:
-        membership.join()
-    alive = loop.create_task(notices.watch())
-    notices.ready()
-    await stop.wait()
-    notices.stopping()
-    if membership is not None:
-        membership.leave(gateway.settings.longest_shutdown_s())
-    if watching is not None:
-        watching.cancel()
-    await gateway.stop()
-    alive.cancel()
 
 
-def _apply(gateway: Gateway, membership: Membership | None, settings: GatewaySettings) -> None:
+def _apply(gateway: Gateway, link: SupervisorLink | None, settings: GatewaySettings) -> None:
     old = gateway.settings.engines()
     gateway.apply(settings)
-    if membership is not None:
+    if link is not None:
         changed = old.items() ^ gateway.settings.engines().items()
-        membership.supersede(sorted({url for url, _ in changed}))
+        link.supersede(sorted({url for url, _ in changed}))
 
 
-def _reload(reloader: Reloader, notices: Notices, reopen: Callable[[], None]) -> None:
-    notices.reloading()
+def _reload(reloader: Reloader, notifier: SystemdNotifier, reopen: Callable[[], None]) -> None:
+    notifier.reloading()
     try:
         reopen()
     except ConfigError as error:
-        _log.warning("the access log stays where it is: %s", error)
+        _log.warning("the access log is not reopened: %s", error)
     reloader.reload()
-    notices.ready()
+    notifier.ready()
 
 
 def run(settings: GatewaySettings, sources: Sources | None = None) -> int:
-    """`serve` in a process of its own; the exit status."""
+    """Run the gateway in this process, or in `settings.processes` children; returns the exit status."""
     logging.getLogger("fairlead").setLevel(settings.level())
-    which = "%(process)d " if settings.processes > 1 else ""
-    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {which}%(levelname)s %(message)s")
-    place = None
+    pid = "%(process)d " if settings.processes > 1 else ""
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {pid}%(levelname)s %(message)s")
+    child = None
     if settings.processes > 1:
         outcome = Crew(settings, from_environment(os.environ)).run()
         if isinstance(outcome, int):
             return outcome
-        place, settings = outcome, outcome.settings
-    # Requests leave no cycles behind: look for garbage rarely, and never among what is loaded.
+        child, settings = outcome, outcome.settings
+    # Requests create no reference cycles: collect garbage rarely, and never scan the loaded modules.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     files = descriptors.raise_limit()
     try:
         line = descriptors.shortage(settings.max_connections, files)
-        if line is not None and (place is None or not place.number):
+        if line is not None and (child is None or not child.number):
             _log.warning("%s", line)
-        uvloop.run(serve(settings, sources, place))
+        uvloop.run(serve(settings, sources, child))
     except ConfigError as error:
-        if place is None:
+        if child is None:
             raise
-        place.channel.send(FAILED + str(error).encode()[:_MOST_FAULT])  # the parent says it, once
+        child.channel.send(
+            FAILED + str(error).encode()[:_MAX_FAULT]
+        )  # the supervisor reports it once
         return 2
     return 0

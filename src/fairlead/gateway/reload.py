@@ -1,4 +1,4 @@
-"""Settings that change under a running gateway: files watched, a change read once it is whole."""
+"""Reloads settings while the gateway runs: watches their files, and reads a change once it is complete."""
 
 import asyncio
 import logging
@@ -11,22 +11,22 @@ from fairlead.settings.declaration import settings_of
 
 _log = logging.getLogger(__name__)
 
-# How often files are looked at. A file counts as changed when two looks agree on what it is.
+# Interval of checks. A file counts as changed when two checks in a row find the same new state.
 INTERVAL_S = 1.0
 
-# Of each file: time of the last change in ns, number on its disk (another one was moved there), size.
+# State of each file: modification time in ns, inode (differs if another file was moved there), size.
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Settled:
-    """Tells when files have changed and lie still. Pure."""
+    """Detects when files have changed and are no longer being written. Pure."""
 
     def __init__(self, stamp: Stamp) -> None:
-        self._read = stamp  # what was there when they were last read
+        self._read = stamp  # state when the files were last read
         self._seen = stamp
 
     def changed(self, stamp: Stamp) -> bool:
-        """Whether they are to be read: they differ from what was read, and two looks agree."""
+        """True if the files should be read: they differ from what was read, and two checks agree."""
         still, self._seen = stamp == self._seen, stamp
         if not still or stamp == self._read:
             return False
@@ -34,12 +34,12 @@ class Settled:
         return True
 
     def was_read(self, stamp: Stamp) -> None:
-        """They have been read for another reason."""
+        """Note that the files were read for another reason."""
         self._read = self._seen = stamp
 
 
 def stamp_of(paths: Sequence[Path]) -> Stamp:
-    """What distinguishes the files from what they were; None for one that is not there."""
+    """State of each file; None if it does not exist."""
     found: list[tuple[int, int, int] | None] = []
     for path in paths:
         try:
@@ -54,21 +54,21 @@ def stamp_of(paths: Sequence[Path]) -> Stamp:
 def changed_while_running(
     old: GatewaySettings, wanted: GatewaySettings
 ) -> tuple[GatewaySettings, list[str]]:
-    """`old` with what of `wanted` may change under way, and which settings do; the others are named."""
+    """`old` with those values of `wanted` that may change at run time, and their names; logs the others."""
     different = {
         name for name in settings_of(GatewaySettings) if getattr(old, name) != getattr(wanted, name)
     }
     if fixed := sorted(different - LIVE):
         listed = ", ".join(name.replace("_", "-") for name in fixed)
-        _log.warning("settings: %s cannot change while it runs, and stays as it was", listed)
+        _log.warning("settings: %s cannot change at run time; kept as before", listed)
     live = sorted(different & LIVE)
     return old.replaced(**{name: getattr(wanted, name) for name in live}), live
 
 
 class Reloader:
-    """Reads the settings again when told to, or when their files change, and has them applied.
+    """Reads the settings again on request or when their files change, and applies them.
 
-    What cannot be read, or is wrong, is said in one line; the old settings then stay.
+    If they cannot be read or are invalid, one line is logged and the old settings are kept.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Reloader:
         self._settled = Settled(self._stamp())
 
     def reload(self) -> None:
-        """Read and apply, now."""
+        """Read and apply the settings now."""
         self._settled.was_read(self._stamp())
         try:
             self._check_written()
@@ -96,19 +96,19 @@ class Reloader:
             _log.warning("settings are kept as they are: %s", error)
 
     async def watch(self, interval_s: float = INTERVAL_S) -> None:
-        """Do so whenever a file has changed, for ever."""
+        """Reload whenever a file has changed, until cancelled."""
         while True:
             await asyncio.sleep(interval_s)
             if self._settled.changed(self._stamp()):
                 self.reload()
 
     def _check_written(self) -> None:
-        """Whoever truncates a file to write it anew does not mean that there are no engines."""
+        """Raise ConfigError if a file is empty: an editor may have truncated it to write it anew."""
         for path in self._files:
             try:
                 empty = not path.read_bytes().strip()
             except OSError:
-                continue  # reading the settings will say what is wrong
+                continue  # reading the settings reports the problem
             if empty:
                 raise ConfigError(f"{path}: is empty")
 

@@ -265,7 +265,7 @@ class Gateway:
         for url in old.worker_urls:
             if url not in new.worker_urls and url in self._workers:
                 self._workers.drain_when_replaced(url)
-        _log.info("settings are read again; changed: %s", ", ".join(changed) or "nothing named")
+        _log.info("settings are reloaded; changed: %s", ", ".join(changed) or "nothing named")
 
     def named_files(self) -> list[Path]:
         """Files that the settings name and whose changes matter."""

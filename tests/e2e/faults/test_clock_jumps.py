@@ -25,7 +25,7 @@ LIMITS = {
     "idle_timeout_secs": 20,
     "health_check_interval_secs": 0.2,
 }
-AGAIN = "settings are read again"
+AGAIN = "settings are reloaded"
 FAKETIME = install_programs.find("faketime")
 
 pytestmark = pytest.mark.skipif(FAKETIME is None, reason="no faketime: scripts/install_programs.py")

@@ -72,7 +72,7 @@ def test_settings_are_read_again_under_load_and_no_stream_is_dropped(tmp_path: P
             assert {status for one in callers for status in await one} == {200}
             kept = [line for line in process.said.splitlines() if "max-tree-size" in line]
             assert len(kept) == 2
-            assert "cannot change while it runs" in kept[0]
+            assert "cannot change at run time" in kept[0]
 
         first.stop()
         second.stop()

@@ -15,36 +15,35 @@ from collections.abc import Callable
 from typing import Any
 
 from fairlead.gateway import crew
-from fairlead.gateway.changes import Change
-from fairlead.gateway.crew import ENDING, READY, Crew, Place
-from fairlead.gateway.notices import Notices
+from fairlead.gateway.crew import ENDING, READY, ChildContext, Crew, OperatorChange
+from fairlead.gateway.notices import SystemdNotifier
 from fairlead.gateway.settings import GatewaySettings
 
 
-def serve(place: Place) -> None:
+def serve(child: ChildContext) -> None:
     """Ready after STARTING_S; from then on each message, and each SIGHUP, is a line."""
     say(f"{os.getpid()} starts")
     time.sleep(float(os.environ.get("STARTING_S", "0")))
     signal.signal(signal.SIGHUP, lambda *_: say(f"{os.getpid()} reads its settings again"))
     if ending_s := os.environ.get("ENDING_S"):
-        signal.signal(signal.SIGTERM, lambda *_: end(place, float(ending_s)))
-    signal.signal(signal.SIGUSR1, lambda *_: change(place))
-    place.channel.send(READY)
+        signal.signal(signal.SIGTERM, lambda *_: end(child, float(ending_s)))
+    signal.signal(signal.SIGUSR1, lambda *_: change(child))
+    child.channel.send(READY)
     say(f"{os.getpid()} serves")
     time.sleep(0.3)  # not all that the parent says fits into what is between them
-    while message := place.channel.recv(65536):
-        say(f"{os.getpid()} hears of {Change.decode(message).about}")
+    while message := child.channel.recv(65536):
+        say(f"{os.getpid()} hears of {OperatorChange.decode(message).subject}")
 
 
-def change(place: Place) -> None:
+def change(child: ChildContext) -> None:
     """A thousand engines come, and the first of them goes."""
     for number in (*range(1000), 0):
-        place.channel.send(Change(os.getpid(), f"engine {number}", "POST", "", "").encode())
+        child.channel.send(OperatorChange(os.getpid(), f"engine {number}", "POST", "", "").encode())
 
 
-def end(place: Place, ending_s: float) -> None:
+def end(child: ChildContext, ending_s: float) -> None:
     """It takes so long, as the parent is told."""
-    place.channel.send(ENDING + str(ending_s).encode())
+    child.channel.send(ENDING + str(ending_s).encode())
     time.sleep(ending_s)
     say(f"{os.getpid()} ends")
     sys.exit(0)
@@ -104,7 +103,7 @@ def main() -> int:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = GatewaySettings(processes=2, port=port, shutdown_timeout_secs=0)
-    outcome = Crew(settings, Notices()).run()
+    outcome = Crew(settings, SystemdNotifier()).run()
     if isinstance(outcome, int):
         return outcome
     serve(outcome)

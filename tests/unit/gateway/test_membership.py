@@ -7,11 +7,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fairlead.errors import NotFound
-from fairlead.gateway.changes import Change
 from fairlead.gateway.control import Control
-from fairlead.gateway.crew import ENDING, READY, Place
+from fairlead.gateway.crew import ENDING, READY, ChildContext, OperatorChange
 from fairlead.gateway.incoming import Incoming, RequestHead
-from fairlead.gateway.membership import Membership
+from fairlead.gateway.membership import SupervisorLink
 from fairlead.gateway.settings import GatewaySettings
 
 OURS, THEIRS = "http://ours:1", "http://theirs:1"
@@ -34,10 +33,10 @@ class World:
 
     def __init__(self) -> None:
         self.parent, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        place = Place(0, channel, 0, GatewaySettings(), False, 0)
+        context = ChildContext(0, channel, 0, GatewaySettings(), False, 0)
         self.control, self.channel = Recorded(), channel
-        self.membership = Membership(place, self.control, lambda: None)
-        self.membership.join()
+        self.link = SupervisorLink(context, self.control, lambda: None)
+        self.link.join()
         assert self.parent.recv(100) == READY
 
     def make(self, body: str) -> bytes:
@@ -45,7 +44,7 @@ class World:
         request = Incoming(RequestHead())
         request.head.method, request.head.target = b"POST", b"/workers"
         request.body = body.encode()
-        self.control.tell(request, OURS)
+        self.control.on_change(request, OURS)
         return self.parent.recv(10_000)
 
     async def hears(self, *messages: bytes) -> None:
@@ -71,13 +70,13 @@ def story(run: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 
 
 def of_another(body: str, method: str = "POST") -> bytes:
-    return Change(os.getpid() + 1, THEIRS, method, "/workers", body).encode()
+    return OperatorChange(os.getpid() + 1, THEIRS, method, "/workers", body).encode()
 
 
 def test_its_own_change_is_made_once() -> None:
     async def run(world: World) -> None:
         own = world.make("own")
-        assert Change.decode(own) == (os.getpid(), OURS, "POST", "/workers", "own")
+        assert OperatorChange.decode(own) == (os.getpid(), OURS, "POST", "/workers", "own")
         await world.hears(own, of_another("other"))
         assert world.control.repeated == ["other"]
 
@@ -108,7 +107,7 @@ def test_what_is_to_go_may_have_gone(caplog: Any) -> None:
 
 def test_it_says_how_long_its_end_may_take() -> None:
     async def run(world: World) -> None:
-        world.membership.leave(2.5)
+        world.link.leave(2.5)
         assert world.parent.recv(100) == ENDING + b"2.5"
 
     story(run)
@@ -116,11 +115,11 @@ def test_it_says_how_long_its_end_may_take() -> None:
 
 def test_what_the_settings_say_again_is_told_once_it_has_joined() -> None:
     async def run(world: World) -> None:
-        world.membership.supersede([OURS])
-        assert Change.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")
-        place = Place(0, world.channel, 0, GatewaySettings(), True, 0)
-        Membership(place, world.control, lambda: None).supersede([OURS])
-        world.membership.leave(1)
+        world.link.supersede([OURS])
+        assert OperatorChange.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")
+        context = ChildContext(0, world.channel, 0, GatewaySettings(), True, 0)
+        SupervisorLink(context, world.control, lambda: None).supersede([OURS])
+        world.link.leave(1)
         assert world.parent.recv(100).startswith(ENDING)
 
     story(run)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fairlead.gateway.notices import Notices, from_environment
+from fairlead.gateway.notices import SystemdNotifier, from_environment
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def systemd(tmp_path):
 
 
 def test_each_state_is_one_datagram(systemd):
-    notices = from_environment({"NOTIFY_SOCKET": systemd.getsockname()})
+    notifier = from_environment({"NOTIFY_SOCKET": systemd.getsockname()})
     before_us = time.monotonic_ns() // 1000
 
-    notices.ready()
-    notices.reloading()
-    notices.stopping()
+    notifier.ready()
+    notifier.reloading()
+    notifier.stopping()
 
     assert systemd.recv(100) == b"READY=1"
     state, since = systemd.recv(100).decode().split("\n")
@@ -47,11 +47,11 @@ def test_an_abstract_address():
 
 
 def test_it_says_that_it_lives_until_told_to_stop(systemd):
-    notices = from_environment({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "20000"})
+    notifier = from_environment({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "20000"})
 
     async def live():
         systemd.setblocking(False)
-        watching = asyncio.create_task(notices.watch())
+        watching = asyncio.create_task(notifier.watch())
         async with asyncio.timeout(30):
             heard = [await asyncio.get_running_loop().sock_recv(systemd, 100) for _ in range(3)]
         watching.cancel()
@@ -61,7 +61,7 @@ def test_it_says_that_it_lives_until_told_to_stop(systemd):
 
 
 def test_without_a_watchdog_there_is_nothing_to_say(systemd):
-    asyncio.run(Notices(address=systemd.getsockname()).watch())
+    asyncio.run(SystemdNotifier(address=systemd.getsockname()).watch())
 
     systemd.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -71,19 +71,19 @@ def test_without_a_watchdog_there_is_nothing_to_say(systemd):
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Notices()),
-        ({"WATCHDOG_USEC": "30000000"}, Notices()),
-        ({"NOTIFY_SOCKET": "vsock:2:1234"}, Notices()),
-        ({"NOTIFY_SOCKET": "/run/n"}, Notices(address="/run/n")),
+        ({}, SystemdNotifier()),
+        ({"WATCHDOG_USEC": "30000000"}, SystemdNotifier()),
+        ({"NOTIFY_SOCKET": "vsock:2:1234"}, SystemdNotifier()),
+        ({"NOTIFY_SOCKET": "/run/n"}, SystemdNotifier(address="/run/n")),
         (
             {"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"},
-            Notices(address="/run/n", watchdog_s=30),
+            SystemdNotifier(address="/run/n", watchdog_s=30),
         ),
         (  # meant for our parent, whose environment we have
             {"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "6"},
-            Notices(address="/run/n"),
+            SystemdNotifier(address="/run/n"),
         ),
-        ({"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "soon"}, Notices(address="/run/n")),
+        ({"NOTIFY_SOCKET": "/run/n", "WATCHDOG_USEC": "soon"}, SystemdNotifier(address="/run/n")),
     ],
 )
 def test_what_the_environment_asks_for(environment, expected):
@@ -91,5 +91,5 @@ def test_what_the_environment_asks_for(environment, expected):
 
 
 def test_a_listener_that_went_away_stops_nothing(tmp_path):
-    Notices(address=str(tmp_path / "gone")).ready()
-    Notices().ready()
+    SystemdNotifier(address=str(tmp_path / "gone")).ready()
+    SystemdNotifier().ready()
