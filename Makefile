@@ -15,10 +15,10 @@ CASES ?= 10000
 .PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs install-peers
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
-	@exec $(BIN)/fairlead serve $(ARGS)
+	@exec $(BIN)/fairhit serve $(ARGS)
 
 demo: install  ## the two-tenant flood; prints who got what
-	@exec $(BIN)/fairlead demo $(ARGS)
+	@exec $(BIN)/fairhit demo $(ARGS)
 
 test: install-dev install-browser install-programs install-peers check  ## everything CI runs
 	$(BIN)/python -m pytest $(ABREAST) $(ARGS)
@@ -30,7 +30,7 @@ check: install-dev  ## style and types
 
 docs: install-dev  ## every link in README and docs leads somewhere; the report in build/report.html
 	$(BIN)/python -m pytest -q tests/test_docs.py
-	$(BIN)/fairlead experiment report --results benchmarks/results/experiments --out build/report.html
+	$(BIN)/fairhit experiment report --results benchmarks/results/experiments --out build/report.html
 
 bench: install-dev  ## speed; writes benchmarks/results/
 	for bench in micro.decision micro.tree micro.routing micro.vllm_schedule sim.speed sim.day gateway gateway.worst_inputs; do \
@@ -50,7 +50,7 @@ compiled: install-dev  ## speed with the hot modules compiled, as `pip install .
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 nightly: sglang peers  ## what CI has no time for: SGLang, the peers' own tests, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
-	FAIRLEAD_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
+	FAIRHIT_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
 	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 	$(BIN)/python -m tests.e2e.wheel.fresh
@@ -64,12 +64,12 @@ peers: install-dev install-peers  ## the peers' own expectations: of routers, as
 sglang: install-dev  ## a real SGLang for CPU in .venvs/sglang: its plug-in's tests, and the gateway's before it
 	@$(PYTHON) scripts/install_sglang_cpu.py
 	.venvs/sglang/bin/python -m pytest $(ARGS) tests/sglang
-	FAIRLEAD_SGLANG=$(CURDIR)/.venvs/sglang/bin/python $(BIN)/python -m pytest $(ARGS) tests/sglang
+	FAIRHIT_SGLANG=$(CURDIR)/.venvs/sglang/bin/python $(BIN)/python -m pytest $(ARGS) tests/sglang
 
 bench-sglang: install-dev  ## SGLang beside its own lpm: the floods on real servers, and what scheduling costs
 	@$(PYTHON) scripts/install_sglang_cpu.py
 	.venvs/sglang/bin/python -m benchmarks.micro.sglang_schedule
-	FAIRLEAD_SGLANG=.venvs/sglang/bin/python $(BIN)/python -m benchmarks.one_engine
+	FAIRHIT_SGLANG=.venvs/sglang/bin/python $(BIN)/python -m benchmarks.one_engine
 	$(BIN)/python -m benchmarks.sglang_figure
 	$(BIN)/python -m benchmarks.readme
 

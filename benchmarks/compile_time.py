@@ -53,7 +53,7 @@ def measure(folder: Path) -> list[dict[str, object]]:
     includes = [f"-I{path}" for path in (sysconfig.get_path("include"), runtime, "build")]
     spent: Counter[str] = Counter()
     modules: Counter[str] = Counter()
-    for file in sorted((folder / "build").glob("__native_fairlead___*.c")):
+    for file in sorted((folder / "build").glob("__native_fairhit___*.c")):
         part = file.name.split("___")[1]
         command = [
             *compiler,

@@ -27,10 +27,10 @@ def installed() -> Path:
     if not mark.exists() or mark.read_text() != made_of:
         rmtree(_HOME, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-        environment = {**os.environ, "FAIRLEAD_COMPILE": "1"}
+        environment = {**os.environ, "FAIRHIT_COMPILE": "1"}
         wheel = [*pip, "wheel", "--no-deps", "-w", str(_HOME), str(ROOT)]
         subprocess.run(wheel, check=True, env=environment, stdout=sys.stderr)
-        (made,) = _HOME.glob("fairlead-*.whl")
+        (made,) = _HOME.glob("fairhit-*.whl")
         install = [*pip, "install", "--no-deps", "--target", str(target), str(made)]
         subprocess.run(install, check=True, stdout=sys.stderr)
         mark.write_text(made_of)

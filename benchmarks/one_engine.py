@@ -1,9 +1,9 @@
 """The two-tenant flood on one engine, vLLM's and SGLang's, with nothing but the plug-in.
 
-    FAIRLEAD_SGLANG=.venvs/sglang/bin/python python -m benchmarks.one_engine
+    FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m benchmarks.one_engine
 
 Both are real servers of one demo model on CPU with 4 running requests and 4,096 tokens of KV. The tenants
-are those of `fairlead demo`, at half as many callers for half as many engines: heavy keeps 30 requests in
+are those of `fairhit demo`, at half as many callers for half as many engines: heavy keeps 30 requests in
 flight, light 8, and the prefixes of both do not fit into the cache together. No gateway: a field of the
 body says whose request it is. SGLang's fcfs and lpm are its own; vLLM has no lpm, so there it is ours.
 
@@ -35,10 +35,10 @@ from typing import Any
 from tests.sglang.server import PYTHON, running
 
 from benchmarks.record import write_rows
-from fairlead.cli.parser import OneLineParser
-from fairlead.engines import local
-from fairlead.experiments.demo import two_tenants as flood
-from fairlead.experiments.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
+from fairhit.cli.parser import OneLineParser
+from fairhit.local import engine_process as local
+from fairhit.local.demo import two_tenants as flood
+from fairhit.local.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
 
 CALLERS = {name: callers // 2 for name, callers in flood.CALLERS.items()}
 HOT, COLD = "hot", "cold"
@@ -66,7 +66,7 @@ CASES = (
     Case(SGLANG, "fcfs", (FLOOD,)),
     Case(SGLANG, "lpm", (FLOOD, MIXED)),
     Case(SGLANG, "dlpm", (FLOOD, MIXED)),
-    Case(SGLANG, "dlpm", (MIXED,), {"FAIRLEAD_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
+    Case(SGLANG, "dlpm", (MIXED,), {"FAIRHIT_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
     Case(VLLM, "fcfs", (FLOOD,)),
     Case(VLLM, "lpm", (FLOOD,)),
     Case(VLLM, "dlpm", (FLOOD,)),
@@ -202,7 +202,7 @@ def show(row: dict[str, Any]) -> None:
 def server(case: Case, folder: Path) -> Iterator[int]:
     """The port of a server that answers; stopped at the end."""
     if case.engine == SGLANG:
-        told = {"FAIRLEAD_QUANTUM": str(flood.QUANTUM), **case.settings}
+        told = {"FAIRHIT_QUANTUM": str(flood.QUANTUM), **case.settings}
         with running(folder, case.policy, *SGLANG_FLAGS, environment=told) as started:
             yield started.port
         return

@@ -76,7 +76,7 @@ def bench() -> str:
             f"mean {mean:.2f}x, p99 {p99:.2f}x"
         ),
     }
-    is_old = all(row["target"] != "fairlead, compiled" for row in gateway["rows"])
+    is_old = all(row["target"] != "fairhit, compiled" for row in gateway["rows"])
     outdated = (
         "; the gateway is of a commit before it queued, to be measured anew" if is_old else ""
     )
@@ -107,11 +107,11 @@ def gateways(run: dict[str, Any]) -> list[str]:
 
 # How rows name ours; it has fair sharing, keys and metrics on.
 _GATEWAY_NAMES = {
-    "d2lpm": "fairlead, D2LPM",
-    "fairlead": "fairlead, D2LPM",
-    "fairlead, queueing": "fairlead, D2LPM, and DLPM queues",
-    "fairlead, compiled": "fairlead, D2LPM, compiled",
-    "fairlead, queueing, compiled": "fairlead, D2LPM, and DLPM queues, compiled",
+    "d2lpm": "fairhit, D2LPM",
+    "fairhit": "fairhit, D2LPM",
+    "fairhit, queueing": "fairhit, D2LPM, and DLPM queues",
+    "fairhit, compiled": "fairhit, D2LPM, compiled",
+    "fairhit, queueing, compiled": "fairhit, D2LPM, and DLPM queues, compiled",
 }
 
 
@@ -123,7 +123,7 @@ def sim() -> str:
     plain, fast = requests_per_s(speed), requests_per_s(compiled)
     return f"""\
 Beside {len(run["rows"])} measured runs of the VTC artifact (A10G, A100), replayed by
-`fairlead experiment vtc-calibration --data DIR`: throughput is off by {mean:.1f} % in the mean and
+`fairhit experiment vtc-calibration --data DIR`: throughput is off by {mean:.1f} % in the mean and
 {worst:.1f} % at worst, the mean time to first token by {errors["ttft_median"]:.1f} % in the median and
 {errors["ttft_worst"]:.1f} % at worst. One core simulates {plain[1]:,.0f} requests a second at 1 replica and
 {plain[256]:,.0f} at 256, prefix caches and DLPM on; compiled by mypyc (`make compiled`), to the same bytes,
@@ -162,7 +162,7 @@ def claims(study: str) -> str:
     """What a study's full run says of its claims."""
     rows = verdicts(study)
     if not rows:
-        return f"No full run of `fairlead experiment {study}` is committed."
+        return f"No full run of `fairhit experiment {study}` is committed."
     lines = [f"| {row['claim']} | {row['ours']} | {row['holds']} |" for row in rows]
     return "\n".join([f"| `{study}` | measured | |", "|---|---|---|", *lines])
 

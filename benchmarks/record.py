@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from fairlead.experiments import provenance
+from fairhit.local import provenance
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -6,8 +6,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.committed import RESULTS, ROOT, load
-from fairlead.experiments.figures.palette import POLICIES
-from fairlead.experiments.figures.plot import STYLE
+from fairhit_lab.report.figures.palette import POLICIES
+from fairhit_lab.report.figures.plot import STYLE
 
 FIGURE = ROOT / "docs" / "reference" / "figures" / "sglang_schedule.png"
 # Lane: its name in the legend, colour, line, marker.

@@ -4,8 +4,8 @@
 
 A C compiler and Python's headers are all that it takes: mypyc is installed for the build, and takes types
 from our sources and the standard library alone, so the C is the same wherever it is made. Without a compiler,
-or where compiling fails, the wheel is pure Python. FAIRLEAD_COMPILE=0 forbids compiling; with
-FAIRLEAD_COMPILE=1 an obstacle is an error. An editable install is always pure. A file in the package records
+or where compiling fails, the wheel is pure Python. FAIRHIT_COMPILE=0 forbids compiling; with
+FAIRHIT_COMPILE=1 an obstacle is an error. An editable install is always pure. A file in the package records
 what was done. Every module stays beside its compiled form, so tracebacks and `inspect` show the source.
 
 Two things are not as in Python: a slice of bytes may not begin beyond its end (a SystemError), and a
@@ -26,38 +26,46 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Exact versions: others make other C, and what the build does abreast is no public interface of setuptools.
 REQUIRED = ("mypy[mypyc]==2.4.1", "setuptools==82.0.1")
-SETTING = "FAIRLEAD_COMPILE"
-# Beside the package's modules: "compiled", or why it is not. fairlead.built reads it.
+SETTING = "FAIRHIT_COMPILE"
+# Beside the package's modules: "compiled", or why it is not. fairhit.built reads it.
 RECORD = "built.txt"
 # How much of a failure's last line is kept.
 LONGEST_REASON = 200
 
-# What schedules, routes, queues and simulates; folders below the package.
-HOT = ("core", "schedulers", "routers", "dispatch", "sim", "metrics")
-# What a request to the gateway passes through.
+# What schedules, routes, queues and simulates: folders below src.
+HOT = (
+    "fairhit/core", "fairhit/core/cache", "fairhit/core/waiting", "fairhit/policies", "fairhit/routers",
+    "fairhit/routers/prefix_index", "fairhit/dispatch", "fairhit/dispatch/accounting",
+    "fairhit_lab/baselines", "fairhit_lab/sim", "fairhit_lab/sim/engines", "fairhit_lab/sim/hardware",
+    "fairhit_lab/sim/memory", "fairhit_lab/sim/routing", "fairhit_lab/metrics", "fairhit_lab/metrics/summary",
+)  # fmt: skip
+# What a request to the gateway passes through: modules below src/fairhit/gateway.
 FORWARDING = (
-    "additions", "admission", "answer_reader", "answers", "at_once", "breaker", "caller",
-    "exchange", "first_lines", "head_reader", "header_rules", "host", "identity", "incoming", "intake",
-    "marks", "openai", "repeated", "requests", "retry", "segments", "settling", "upstream",
-    "seeing/histogram", "seeing/recorder", "surface/chat", "surface/completions", "surface/prompts",
-    "surface/usage",
+    "api/endpoints/chat", "api/endpoints/completions", "api/endpoints/prompts",
+    "api/endpoints/usage", "api/injected_fields", "api/request_body", "api/response_body",
+    "auth/access_control", "auth/header_options", "auth/header_rules", "auth/identity",
+    "http/client_connection", "http/engine_connection", "http/head_cache", "http/head_reader",
+    "http/request_parser", "http/response_head", "http/response_parser", "http/step_bounds",
+    "observability/metrics/histogram", "observability/metrics/recorder", "pool/circuit_breaker",
+    "pool/retry", "prefix/segments", "proxy/admission", "proxy/completion", "proxy/exchange",
+    "proxy/incoming_request", "proxy/interfaces",
 )  # fmt: skip
 # Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time,
 # dataclasses whose fields are final, that are made by `__new__`, or that are frozen and sent to another
 # process.
 LEFT_OUT = {
-    "core/lazy_heap.py",
-    "core/protocols.py",
-    "core/events.py",
-    "core/path_cache.py",
-    "core/prefix_index.py",
-    "core/request.py",
-    "core/costs.py",
-    "core/service.py",
-    "sim/config.py",
-    "sim/constants.py",
-    "sim/models.py",
-    "sim/host.py",
+    "fairhit/core/cache/cache_view.py",
+    "fairhit/core/costs.py",
+    "fairhit/core/lazy_heap.py",
+    "fairhit/core/policy.py",
+    "fairhit/core/request.py",
+    "fairhit/core/service.py",
+    "fairhit/routers/prefix_index/interface.py",
+    "fairhit_lab/events.py",
+    "fairhit_lab/sim/config.py",
+    "fairhit_lab/sim/engines/interface.py",
+    "fairhit_lab/sim/hardware/models.py",
+    "fairhit_lab/sim/hardware/tables.py",
 }
 # mypy's: types of packages that happen to be installed would change the C.
 FLAGS = ("--config-file=", "--no-site-packages", "--ignore-missing-imports")
@@ -89,7 +97,7 @@ class Abreast(build_ext):
 
 modules = mypycify({arguments!r}, opt_level="1", debug_level="0", multi_file=True)
 build = {{"build_ext": Abreast}}
-setup(name="fairlead-compiled", packages=[], ext_modules=modules, cmdclass=build)
+setup(name="fairhit-compiled", packages=[], ext_modules=modules, cmdclass=build)
 """
 
 
@@ -102,7 +110,7 @@ class CompiledWheel(BuildHookInterface[Any]):
         """Compile in a temporary folder; nothing is written beside the sources."""
         if version == "editable":
             return
-        self._work = tempfile.TemporaryDirectory(prefix="fairlead-compiled-")
+        self._work = tempfile.TemporaryDirectory(prefix="fairhit-compiled-")
         work = Path(self._work.name)
         reason = obstacle() or compile_into(work, Path(self.root))
         if reason is None:
@@ -115,7 +123,7 @@ class CompiledWheel(BuildHookInterface[Any]):
             raise RuntimeError(f"{SETTING}=1, but {reason}")
         record = work / RECORD
         record.write_text(reason or "compiled", encoding="utf-8")
-        build_data["force_include"][str(record)] = f"fairlead/{RECORD}"
+        build_data["force_include"][str(record)] = f"fairhit/{RECORD}"
         tell(f"this wheel is {'compiled' if reason is None else f'pure Python: {reason}'}")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -125,7 +133,7 @@ class CompiledWheel(BuildHookInterface[Any]):
 
 
 def setting() -> bool | None:
-    """FAIRLEAD_COMPILE: True demands compiling, False forbids it, None leaves it to the machine."""
+    """FAIRHIT_COMPILE: True demands compiling, False forbids it, None leaves it to the machine."""
     value = os.environ.get(SETTING, "")
     if value not in {"", "0", "1"}:
         raise ValueError(f"{SETTING}: expected 0 or 1, got {value!r}")
@@ -178,17 +186,17 @@ def in_a_line(said: str, *, first: str) -> str:
 
 def tell(what: str) -> None:
     """One line for whoever builds; pip shows it with -v."""
-    print(f"fairlead: {what}", file=sys.stderr, flush=True)
+    print(f"fairhit: {what}", file=sys.stderr, flush=True)
 
 
 def hot_files(root: Path) -> list[str]:
     """The sources to compile, relative to the checkout, in order."""
-    package = root / "src" / "fairlead"
+    package = root / "src"
     hot = [
         path
         for part in HOT
         for path in sorted((package / part).glob("*.py"))
         if path.name != "__init__.py" and str(path.relative_to(package)) not in LEFT_OUT
     ]
-    forwarding = [package / "gateway" / f"{name}.py" for name in FORWARDING]
+    forwarding = [package / "fairhit" / "gateway" / f"{name}.py" for name in FORWARDING]
     return [str(path.relative_to(root)) for path in (*hot, *forwarding)]

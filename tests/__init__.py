@@ -1,1 +1,1 @@
-"""What fairlead promises, executed."""
+"""What fairhit promises, executed."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 # vLLM's plug-in compares its containers with vLLM's own after each step; engines inherit it.
-os.environ.setdefault("FAIRLEAD_AUDIT", "1")
+os.environ.setdefault("FAIRHIT_AUDIT", "1")
 IN_CI = os.environ.get("CI") == "true"
 
 # How long an example takes is the machine's: 200 ms are soon over where others work beside.

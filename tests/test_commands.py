@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli import _dashed, make_parser
+from fairhit.cli import _dashed, make_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 # It says what commands look like, with `N` and `a|b`: nothing to type.
 SHAPES = ROOT / "docs" / "explanation" / "design.md"
 # Up to the end of the line; what ends a command for a shell is cut off after.
-COMMAND = re.compile(r"^(?:\S*/)?fairlead ((?:gateway|serve|demo|simulate|experiment|trace)\b.*)$")
+COMMAND = re.compile(r"^(?:\S*/)?fairhit ((?:gateway|serve|demo|simulate|experiment|trace)\b.*)$")
 NOT_ITS_ARGUMENTS = re.compile(r"\s+(?:#|[|&;<>]).*$")
 
 
@@ -47,10 +47,10 @@ def test_the_parser_takes_it(page: str, command: str):
 
 def test_commands_are_found_as_people_write_them():
     text = (
-        "```\nKEY=a B=b fairlead gateway --port 1  # as root\n"
-        "$ fairlead serve \\\n    --engines 2 | tee log\n"
-        "/opt/bin/fairlead trace describe x\npip install fairlead\n```\n"
-        "```yaml\nfairlead gateway\n```\nfairlead gateway\n"
+        "```\nKEY=a B=b fairhit gateway --port 1  # as root\n"
+        "$ fairhit serve \\\n    --engines 2 | tee log\n"
+        "/opt/bin/fairhit trace describe x\npip install fairhit\n```\n"
+        "```yaml\nfairhit gateway\n```\nfairhit gateway\n"
     )
 
     assert list(commands(text)) == [
@@ -71,7 +71,7 @@ def test_a_flag_that_was_renamed_is_found(capsys: pytest.CaptureFixture[str]):
 def test_nobody_is_told_to_install_what_an_index_has_by_our_name(page: Path):
     """Nothing is released: that is somebody else's software."""
     told = re.findall(
-        r"pip install [^`#\n]*[ \"']fairlead\b[^`#\n]*", page.read_text(encoding="utf-8")
+        r"pip install [^`#\n]*[ \"']fairhit\b[^`#\n]*", page.read_text(encoding="utf-8")
     )
 
     assert told == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from benchmarks import readme, sglang_figure
 
-from fairlead.core.radix_tree import RadixTree
-from fairlead.gateway import settings
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.gateway import settings
 from tests.properties.traffic import CAPACITY, unlike
 from tests.reference.engine import IdealEngine
 

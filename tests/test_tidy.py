@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "src" / "fairlead"
+PACKAGE = ROOT / "src" / "fairhit"
 CODE = ("src", "tests", "scripts", "benchmarks")
 
 FILE_LINES, FUNCTION_LINES = 500, 60
@@ -20,7 +20,7 @@ FLOORS = {
     "core": 1,
     "schedulers": 2,
     "routers": 2,
-    "": 2.5,  # fairlead/__init__.py: the public names; every import of the package runs it
+    "": 2.5,  # fairhit/__init__.py: the public names; every import of the package runs it
     "settings": 2.6,  # how any part declares its settings
     "dispatch": 3,
     "workloads": 3,
@@ -52,22 +52,22 @@ Check = Callable[[Path, str], Iterator[str]]
 
 
 def part_of(path: Path) -> str:
-    """`src/fairlead/core/service.py` -> core; `src/fairlead/cli.py` -> cli."""
+    """`src/fairhit/core/service.py` -> core; `src/fairhit/cli.py` -> cli."""
     first = path.relative_to(PACKAGE).parts[0]
     return "" if first == "__init__.py" else first.removesuffix(".py")
 
 
 def imports(path: Path, source: str) -> Iterator[tuple[int, str]]:
     """Every module that is imported anywhere in the file, with its line."""
-    package = ("fairlead", *path.relative_to(PACKAGE).parts[:-1])
+    package = ("fairhit", *path.relative_to(PACKAGE).parts[:-1])
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level:
             parent = ".".join(package[: len(package) - node.level + 1])
             yield node.lineno, f"{parent}.{node.module or node.names[0].name}"
-        elif isinstance(node, ast.ImportFrom) and node.module == "fairlead":
-            yield from ((node.lineno, f"fairlead.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "fairhit":
+            yield from ((node.lineno, f"fairhit.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, str(node.module)
 
@@ -80,9 +80,9 @@ def floors(path: Path, source: str) -> Iterator[str]:
     for line, module in imports(path, source):
         top, _, rest = module.partition(".")
         part = rest.partition(".")[0]
-        if top == "fairlead" and part in FLOORS and part != own and FLOORS[part] >= FLOORS[own]:
+        if top == "fairhit" and part in FLOORS and part != own and FLOORS[part] >= FLOORS[own]:
             yield f"{line}: {module} is not below {own}"
-        foreign = top != "fairlead" and top not in sys.stdlib_module_names
+        foreign = top != "fairhit" and top not in sys.stdlib_module_names
         if foreign and FLOORS[own] < 3:
             yield f"{line}: floors 1 and 2 import nothing third-party, here {module}"
 
@@ -196,14 +196,14 @@ def test_nothing_is_left_over():
 LONG_FUNCTION = '"""Law."""\ndef f():\n' + "    x = 1\n" * FUNCTION_LINES
 
 BAD = [
-    (floors, "core/a.py", "import fairlead.schedulers.dlpm"),
-    (floors, "core/a.py", "def f():\n    from fairlead.sim import kernel"),
+    (floors, "core/a.py", "import fairhit.policies.dlpm"),
+    (floors, "core/a.py", "def f():\n    from fairhit_lab.sim import kernel"),
     (floors, "core/a.py", "from ..gateway import server"),
     (floors, "core/a.py", "import numpy"),
-    (floors, "errors.py", "from fairlead import core"),
-    (floors, "schedulers/a.py", "from fairlead.routers.d2lpm import D2LPM"),
-    (floors, "gateway/a.py", "from fairlead.engines import local"),
-    (floors, "sim/a.py", "import fairlead.cli"),
+    (floors, "errors.py", "from fairhit import core"),
+    (floors, "schedulers/a.py", "from fairhit.routers.d2lpm import D2LPM"),
+    (floors, "gateway/a.py", "from fairhit.engines import local"),
+    (floors, "sim/a.py", "import fairhit.cli"),
     (floors, "newcomer/a.py", "import ast"),
     (hidden_inputs, "core/a.py", "import time"),
     (hidden_inputs, "sim/a.py", "from time import monotonic"),
@@ -239,8 +239,8 @@ def test_each_check_can_fail(check: Check, path: str, source: str):
 
 GOOD = '''"""A law."""
 import random
-from fairlead.core.request import Request
-from fairlead.errors import ConfigError
+from fairhit.core.request import Request
+from fairhit.errors import ConfigError
 
 class Database:
     """Its name only contains a banned word."""

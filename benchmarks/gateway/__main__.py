@@ -17,7 +17,7 @@ import uvloop
 from benchmarks.gateway.contenders import COMMANDS, ENGINES, ROUTERS, Server, install, running
 from benchmarks.gateway.load import Load, requests
 from benchmarks.record import write_rows
-from fairlead.cli.parser import OneLineParser
+from fairhit.cli.parser import OneLineParser
 
 SIZES = {"2 KB": 2_048, "80 KB": 81_920}
 CLIENTS, CONNECTIONS = 8, 16
@@ -25,7 +25,7 @@ REQUESTS = {"2 KB": 2_000, "80 KB": 500}
 RATE, SECONDS = 300.0, 2.0
 STREAMS = 100  # of 200 events, 50 a second: 5,000 events a second
 SOAK_BATCH = 20_000
-OURS = "fairlead"
+OURS = "fairhit"
 
 Measured = dict[str, float]
 

@@ -69,10 +69,10 @@ def router(module: str, port: int, metrics: int, engines: list[int]) -> list[str
 
 
 COMMANDS: dict[str, Callable[[int, int, list[int]], list[str]]] = {
-    "fairlead": partial(ours, "engine"),
-    "fairlead, queueing": partial(ours, "gateway"),
-    "fairlead, compiled": partial(ours_compiled, "engine"),
-    "fairlead, queueing, compiled": partial(ours_compiled, "gateway"),
+    "fairhit": partial(ours, "engine"),
+    "fairhit, queueing": partial(ours, "gateway"),
+    "fairhit, compiled": partial(ours_compiled, "engine"),
+    "fairhit, queueing, compiled": partial(ours_compiled, "gateway"),
     **{name: partial(router, module) for name, (_, module) in ROUTERS.items()},
 }
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from fairlead.gateway.process import run
-from fairlead.gateway.settings import make
+from fairhit.gateway.process.main import run
+from fairhit.gateway.settings import make
 
 CLIENTS = 8
 

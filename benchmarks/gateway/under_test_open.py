@@ -2,8 +2,8 @@
 
 import sys
 
-from fairlead.gateway.process import run
-from fairlead.gateway.settings import make
+from fairhit.gateway.process.main import run
+from fairhit.gateway.settings import make
 
 if __name__ == "__main__":
     port, engine = map(int, sys.argv[1:])

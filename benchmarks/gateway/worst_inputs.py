@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.gateway import mock_engine
 from benchmarks.record import write_rows
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.005

@@ -4,10 +4,10 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from fairlead.errors import ConfigError, in_words
-from fairlead.sim.constants import read_constants
-from fairlead.sim.models import GPUS, Gpu
-from fairlead.workloads.files import written
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.sim.hardware.models import GPUS, Gpu
+from fairhit_lab.sim.hardware.tables import read_constants
+from fairhit_lab.traces.files import written
 
 TOP = "gpus:"
 

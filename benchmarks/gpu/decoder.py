@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
-from fairlead.sim.models import Model
+from fairhit_lab.sim.hardware.models import TransformerModel
 
 ROPE_THETA = 500_000.0
 NORM_EPS = 1e-5
@@ -19,7 +19,7 @@ class Decoder:
 
     def __init__(
         self,
-        shape: Model,
+        shape: TransformerModel,
         *,
         room: int,
         length: int,

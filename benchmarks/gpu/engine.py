@@ -23,20 +23,20 @@ from typing import Any
 
 from benchmarks.gpu.model_folder import write_model
 from benchmarks.gpu.replay import Replay, Tokens, outcome_of
-from fairlead.cli.parser import OneLineParser
-from fairlead.engines import local
-from fairlead.engines.supervision import Child
-from fairlead.errors import ConfigError, FairleadError
-from fairlead.experiments import provenance
-from fairlead.experiments.runner.output import require_writable, write_table
-from fairlead.experiments.studies.dlpm.fig7 import RATES
-from fairlead.experiments.study import measures
-from fairlead.experiments.study.results import Cell
-from fairlead.experiments.study.study import Measure
-from fairlead.sim.models import MODELS, Model
-from fairlead.workloads.generators import GENERATORS
-from fairlead.workloads.parameters import read_settings
-from fairlead.workloads.trace import TraceRow
+from fairhit.cli.parser import OneLineParser
+from fairhit.errors import ConfigError, FairhitError
+from fairhit.local import engine_process as local
+from fairhit.local import provenance
+from fairhit.local.supervision import Child
+from fairhit_lab.runner.output import require_writable, write_table
+from fairhit_lab.sim.hardware.models import MODELS, TransformerModel
+from fairhit_lab.studies.dlpm.fig7 import RATES
+from fairhit_lab.studies.shared import measures
+from fairhit_lab.studies.shared.results import Cell
+from fairhit_lab.studies.shared.study import Measure
+from fairhit_lab.traces.parameters import read_settings
+from fairhit_lab.traces.trace import TraceRow
+from fairhit_lab.workloads import GENERATORS
 
 NAME = "shape"
 POLICIES = ("dlpm", "vtc", "lpm", "fcfs")
@@ -49,7 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 WARM_UP_S = 30.0  # of arrivals
 # No model of anybody's; vLLM's attention on a CPU wants heads of 64.
-TOY = Model(layers=2, d=128, heads=2, kv_heads=1, head_dim=64, ffn=256, vocab=2048)
+TOY = TransformerModel(layers=2, d=128, heads=2, kv_heads=1, head_dim=64, ffn=256, vocab=2048)
 SHAPES = {**MODELS, "toy": TOY}
 POSITIONS = 8192
 TOY_BLOCKS, TOY_RUNNING = 128, 4  # blocks of 32 tokens
@@ -78,8 +78,8 @@ def command(options: argparse.Namespace, policy: str, model: Path, port: int) ->
         sys.executable, "-m", "vllm.entrypoints.openai.api_server",
         "--host", local.HOST, "--port", str(port), "--model", str(model), "--served-model-name", NAME,
         "--load-format", "dummy", "--enable-prefix-caching", "--enable-prompt-tokens-details",
-        "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
-        "--additional-config", json.dumps({"fairlead": settings}),
+        "--scheduler-cls", "fairhit.engines.vllm.FairScheduler",
+        "--additional-config", json.dumps({"fairhit": settings}),
         "--uvicorn-log-level", "warning",
         # Said here as well: vLLM makes bfloat16 of a folder of float32, and may choose AMX instructions that
         # a virtual machine names and does not run.
@@ -94,7 +94,7 @@ async def engine(options: argparse.Namespace, policy: str, model: Path, folder: 
     """Started and answering; port and key. Raises EngineFailed when it does not come up."""
     (port,), key = local.free_ports(1), secrets.token_hex(8)
     about = local.EngineOptions(model=str(model), scheduler=policy, api_key=key)
-    found = local.Model(source=str(model), name=NAME)
+    found = local.ServedModel(source=str(model), name=NAME)
 
     async def answers() -> bool:
         return await asyncio.to_thread(local.completes, port, NAME, key)
@@ -166,7 +166,7 @@ async def measure(options: argparse.Namespace) -> list[dict[str, Cell]]:
     }  # fmt: skip
     (options.out / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     rows: list[dict[str, Cell]] = []
-    with TemporaryDirectory(prefix="fairlead-shape-") as made:
+    with TemporaryDirectory(prefix="fairhit-shape-") as made:
         model = Path(made) / "model"
         dtype = "float32" if local.runs_on_cpu() else "bfloat16"
         write_model(model, SHAPES[options.model], positions=POSITIONS, dtype=dtype)
@@ -195,7 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"engine: {error}", file=sys.stderr)
         return 2
-    except FairleadError as error:
+    except FairhitError as error:
         print(f"engine: {error}", file=sys.stderr)
         return 1
     return 0
@@ -214,7 +214,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=3600, help="seconds that one run may take")
     parser.add_argument(
         "--set", dest="given", nargs="+", action="extend", default=[], metavar="WORKLOAD.KEY=VALUE",
-        help="such as tot-s1.rates=0.2,0.1 (`fairlead trace generate WORKLOAD --settings`)",
+        help="such as tot-s1.rates=0.2,0.1 (`fairhit trace generate WORKLOAD --settings`)",
     )  # fmt: skip
     parser.add_argument("arguments", nargs="*", metavar="-- FLAGS", help="of the engine")
     options = parser.parse_args(argv)

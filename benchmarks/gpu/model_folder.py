@@ -6,10 +6,10 @@ For `--load-format dummy`: no weights are there or needed.
 import json
 from pathlib import Path
 
-from fairlead.sim.models import Model
+from fairhit_lab.sim.hardware.models import TransformerModel
 
 
-def write_model(folder: Path, shape: Model, *, positions: int, dtype: str) -> None:
+def write_model(folder: Path, shape: TransformerModel, *, positions: int, dtype: str) -> None:
     """All that vLLM reads of a Llama of this shape."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 

@@ -10,14 +10,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from fairlead.core.events import Admit, Decode, Dispatch, Enqueue, Event, Finish, FirstToken
-from fairlead.core.runs import Runs
-from fairlead.errors import EngineFailed
-from fairlead.experiments.demo.closed_loop import Answer, Connection, now_us
-from fairlead.experiments.study.study import Outcome
-from fairlead.metrics.series import Series
-from fairlead.metrics.summary import Summary
-from fairlead.workloads.trace import TraceRow
+from fairhit.core.cache.token_runs import Runs
+from fairhit.errors import EngineFailed
+from fairhit.local.demo.closed_loop import Connection, StreamedAnswer, now_us
+from fairhit_lab.events import Admit, Decode, Dispatch, Enqueue, Event, Finish, FirstToken
+from fairhit_lab.metrics.series import Series
+from fairhit_lab.metrics.summary.summary import Summary
+from fairhit_lab.studies.shared.study import Outcome
+from fairhit_lab.traces.trace import TraceRow
 
 PATH = "/v1/completions"
 # Below them lie a vocabulary's special tokens.
@@ -81,7 +81,7 @@ class Heard:
     cached_len: int
 
 
-class Streamed(Answer):
+class Streamed(StreamedAnswer):
     """An answer of which everything is kept."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Streamed(Answer):
         self._data = bytearray()
 
     def feed(self, data: bytes, at_us: int) -> None:
-        """As `Answer`; the time of an event is that of its end."""
+        """As `StreamedAnswer`; the time of an event is that of its end."""
         super().feed(data, at_us)
         self._data += data
         # One time for each whole event so far.
@@ -191,7 +191,7 @@ class Replay:
         self.finished.append(known)
         ended[row.id].set_result(None)
 
-    async def _answer(self, row: TraceRow, body: bytes) -> Answer:
+    async def _answer(self, row: TraceRow, body: bytes) -> StreamedAnswer:
         """Over an idle connection, unless the engine has hung up on all of them meanwhile."""
         self._idle = [each for each in self._idle if each.is_open]
         connection = self._idle.pop() if self._idle else await self._connect()

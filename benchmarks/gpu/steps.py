@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu.steps --model llama-3.1-8b --out passes.csv [--gpu h100 [--add gpus.yaml]]
 
-Writes the CSV that `fairlead experiment calibrate` reads, fits the seven constants, prints their row
+Writes the CSV that `fairhit experiment calibrate` reads, fits the seven constants, prints their row
 and adds it to a file of constants, with hardware and date. Caveat first: plain PyTorch, replayed as a
 CUDA graph; an engine's kernels are somewhat faster or slower, its scheduling comes on top.
 `--device cpu` with a toy `--model` tests the script, not the machine.
@@ -24,14 +24,14 @@ import torch
 
 from benchmarks.gpu.constants_file import add_row, require_addable
 from benchmarks.gpu.decoder import Decoder
-from fairlead.cli.parser import OneLineParser
-from fairlead.errors import ConfigError, in_words
-from fairlead.experiments.constants.measured_passes import COLUMNS
-from fairlead.sim.constants import read_constants
-from fairlead.sim.models import GPUS, MODELS, Model
+from fairhit.cli.parser import OneLineParser
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.calibration.measured_passes import COLUMNS
+from fairhit_lab.sim.hardware.models import GPUS, MODELS, TransformerModel
+from fairhit_lab.sim.hardware.tables import read_constants
 
 # No model of anybody's: it tests the script.
-TOY = Model(layers=2, d=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=256)
+TOY = TransformerModel(layers=2, d=64, heads=4, kv_heads=2, head_dim=16, ffn=128, vocab=256)
 SHAPES = {**MODELS, "toy": TOY}
 
 PREFILL_BATCHES = (1, 2, 4, 8)
@@ -77,7 +77,7 @@ def grid(most_kv_tokens: int, divisor: int = 1) -> Iterator[Case]:
                 yield case
 
 
-def kv_room(shape: Model, device: str, divisor: int) -> int:
+def kv_room(shape: TransformerModel, device: str, divisor: int) -> int:
     """Tokens of KV that fit beside the weights."""
     if device == "cpu":
         return 65_536 // divisor
@@ -123,7 +123,9 @@ def _event_s(step: Callable[[], None]) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def decoder_for(shape: Model, cases: Sequence[Case], device: str) -> Iterator[tuple[Decoder, Case]]:
+def decoder_for(
+    shape: TransformerModel, cases: Sequence[Case], device: str
+) -> Iterator[tuple[Decoder, Case]]:
     """Each case with a decoder whose cache it fits: one for all, its cache cut anew where needed."""
     dtype = torch.float32 if device == "cpu" else torch.float16
     decoder = Decoder(shape, room=1, length=1, device=device, dtype=dtype)
@@ -178,13 +180,13 @@ def today() -> str:
 
 
 def fit(options: argparse.Namespace, name: str, about: str) -> int:
-    """As `fairlead experiment calibrate`; a toy is fitted as a small real model, for the way there."""
+    """As `fairhit experiment calibrate`; a toy is fitted as a small real model, for the way there."""
     if options.gpu is None:
         print("steps: no --gpu to begin the fit with; the CSV is there")
         return 0
     from rich.console import Console
 
-    from fairlead.experiments.constants import calibrate
+    from fairhit_lab.calibration import calibrate
 
     model = options.model if options.model in MODELS else "llama-3.2-3b"
     parser = OneLineParser()

@@ -17,10 +17,10 @@ from functools import partial
 from typing import TypeVar
 
 from benchmarks.record import write_rows
-from fairlead.core.block_cache import BlockCache
-from fairlead.core.request import Request
-from fairlead.core.scheduler import Scheduler
-from fairlead.schedulers import make_policy
+from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.request import Request
+from fairhit.policies import make_policy
 
 Result = TypeVar("Result")
 
@@ -91,7 +91,7 @@ class Timer:
 def dlpm_us(waiting: int, seed: int) -> dict[str, float]:
     """Mean microseconds of CPU for each part of one admission with `waiting` in the queue."""
     traffic, unheard = Traffic(seed), Traffic(seed)
-    scheduler = Scheduler(make_policy("dlpm", cache=traffic.cache))
+    scheduler = FairQueue(make_policy("dlpm", cache=traffic.cache))
     for _ in range(waiting):
         scheduler.add(traffic.request())
     timer = Timer()

@@ -20,12 +20,12 @@ from statistics import median
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
-from fairlead import built
-from fairlead.cli.parser import OneLineParser
-from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import make
-from fairlead.gateway.upstream import EngineConnection
+from fairhit import built
+from fairhit.cli.parser import OneLineParser
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.engine_connection import EngineConnection
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import make
 
 CLIENTS, ENGINES = 8, 2
 REQUESTS, BATCHES = 200, 15

@@ -11,10 +11,10 @@ import time
 from collections import deque
 
 from benchmarks.record import write_rows
-from fairlead.core.chunk_index import ChunkedText, ChunkIndex
-from fairlead.core.request import Request
-from fairlead.dispatch import Dispatcher, QueueRules, Ticket, Usage
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.request import Request
+from fairhit.dispatch import Dispatcher, QueueRules, Ticket, Usage
+from fairhit.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText
 
 RUNS = 5
 REQUESTS = 4_000
@@ -30,7 +30,7 @@ class Bench:
         self.sent: deque[Ticket] = deque()
         self.dispatcher = Dispatcher(
             router=D2LPM(),
-            index=ChunkIndex(),
+            index=ApproximatePrefixIndex(),
             rules=rules,
             max_in_flight=10**6,
             on_ready=self.sent.append,

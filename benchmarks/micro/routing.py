@@ -14,12 +14,12 @@ import time
 from collections import deque
 
 from benchmarks.record import write_rows
-from fairlead.core.fleet_tree import FleetTree
-from fairlead.core.matches import NO_MATCHES
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request
-from fairlead.core.runs import Runs
-from fairlead.routers import ROUTERS, make_router
+from fairhit.core.cache.prefix_matches import NO_MATCHES
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.request import Request
+from fairhit.routers import ROUTERS, make_router
+from fairhit.routers.prefix_index.fleet_tree import FleetTree
 
 WORKERS = (4, 64, 256, 1_000)
 CLIENTS = (100, 10_000)

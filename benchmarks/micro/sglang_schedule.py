@@ -39,14 +39,20 @@ from sglang.srt.sampling.sampling_params import SamplingParams
 from tests.sglang.caches import RealCache
 
 from benchmarks.record import write_rows
-from fairlead.cli.parser import OneLineParser
-from fairlead.core.scheduler import Scheduler
-from fairlead.core.service import Service
-from fairlead.engines.sglang.line import Line
-from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, PYTHON, RUST, choose_core, is_rust
-from fairlead.engines.sglang.tree import EngineTree
-from fairlead.schedulers.dlpm import DLPM
+from fairhit.cli.parser import OneLineParser
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.service import Service
+from fairhit.engines.sglang.queue_adapter import SglangQueueAdapter
+from fairhit.engines.sglang.radix.rust_nodes import (
+    CORE_VARIABLE,
+    PYTHON,
+    RUST,
+    choose_core,
+    is_rust,
+)
+from fairhit.engines.sglang.radix.tree import EngineTree
+from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
+from fairhit.policies.dlpm import DLPM
 
 PREFIXES, SHARED = 50, 0.8
 CLIENTS, ADMITTED, OUTPUTS = 20, 4, 16
@@ -184,8 +190,8 @@ class Ours(Lane):
             self.cache.tree, is_wanted=lambda: len(self.line) > 0, on_clear=lambda: None
         )
         policy = DLPM(cache=tree)  # type: ignore[arg-type]
-        self.line = Line(Scheduler(policy), tree, self)
-        self.queue = FairQueue([], self.line)
+        self.line = SglangQueueAdapter(FairQueue(policy), tree, self)
+        self.queue = SglangWaitingQueue([], self.line)
         self.left = 0
 
     def client_of(self, req: Req) -> str:
@@ -214,7 +220,7 @@ class Ours(Lane):
         return added
 
     def over(self, added: list[Any], kept: list[Any]) -> None:
-        self.queue = FairQueue(kept, self.line)
+        self.queue = SglangWaitingQueue(kept, self.line)
         self.line.emitted(added)
 
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 from benchmarks.record import write_rows
-from fairlead.core.admission import Grant, Reserve
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request, Unit
-from fairlead.core.runs import Run, Runs
-from fairlead.core.watch import waiting_index
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Run, Runs
+from fairhit.core.request import Request, Unit
+from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit_lab.sim.memory.admission import Grant, Reserve
 
 REQUESTS = 5_000
 AT_ONCE = 100

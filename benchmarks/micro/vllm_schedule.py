@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from tests.unit.engines.bare_vllm import StockScheduler, Trace, make_request, make_scheduler
+from tests.unit.engines.vllm.bare_vllm import StockScheduler, Trace, make_request, make_scheduler
 
 from benchmarks.record import write_rows
-from fairlead.cli.parser import OneLineParser
-from fairlead.engines.vllm import FairScheduler
+from fairhit.cli.parser import OneLineParser
+from fairhit.engines.vllm import FairScheduler
 
 PREFIXES, SHARED, LENGTH = 50, 1024, 1152
 BLOCKS = {"scarce": 4096, "ample": 16_384}

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from benchmarks.record import write_rows
 from benchmarks.sim.speed import COLD_RATE, no_collections
 from benchmarks.sim.traffic import steady
-from fairlead import built
-from fairlead.metrics.summary import Summary
-from fairlead.sim.cluster import Cluster
-from fairlead.sim.config import SimConfig
-from fairlead.workloads.trace import TraceRow
+from fairhit import built
+from fairhit_lab.metrics.summary.summary import Summary
+from fairhit_lab.sim.cluster import Cluster
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.traces.trace import TraceRow
 
 REQUESTS, REPLICAS, CLIENTS = 1_000_000, 1_000, 100_000
 DAY_S = 86_400

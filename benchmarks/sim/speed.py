@@ -1,9 +1,9 @@
 """Simulated requests a second on one core, and how the cost of one grows with clients and the queue.
 
-Caveat first: CPU time of one process, rows made beforehand, the garbage collector off, as `fairlead
+Caveat first: CPU time of one process, rows made beforehand, the garbage collector off, as `fairhit
 simulate` runs them; a neighbour on the same core's other thread makes all of it slower. dlpm and the
 summary are on; prompts are 1,000 tokens, of which the cache serves about three quarters. What is
-measured is the fairlead that Python finds: the sources, or a compiled wheel (`make compiled`).
+measured is the fairhit that Python finds: the sources, or a compiled wheel (`make compiled`).
 """
 
 import gc
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from benchmarks.record import write_rows
 from benchmarks.sim.traffic import burst, steady
-from fairlead import built
-from fairlead.metrics.summary import Summary
-from fairlead.sim.cluster import Cluster
-from fairlead.sim.config import SimConfig
-from fairlead.workloads.trace import TraceRow
+from fairhit import built
+from fairhit_lab.metrics.summary.summary import Summary
+from fairhit_lab.sim.cluster import Cluster
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.traces.trace import TraceRow
 
 RUNS = 5
 REQUESTS = 10_000

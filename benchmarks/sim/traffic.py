@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from sys import intern
 
-from fairlead.core.runs import Runs
-from fairlead.workloads.trace import TraceRow
+from fairhit.core.cache.token_runs import Runs
+from fairhit_lab.traces.trace import TraceRow
 
 # Tokens of each run; the shared one is below D2LPM's minimum match, or all would go to one worker first.
 SYSTEM, CLIENT, DOCUMENT, OWN = 50, 450, 300, 200

@@ -28,7 +28,7 @@ def objects() -> list[tuple[str, Manifest]]:
     ]
 
 
-def the(kind: str, name: str = "fairlead-gateway") -> Manifest:
+def the(kind: str, name: str = "fairhit-gateway") -> Manifest:
     """The one object of that kind and name."""
     (found,) = [
         one for _, one in objects() if one["kind"] == kind and one["metadata"]["name"] == name
@@ -36,7 +36,7 @@ def the(kind: str, name: str = "fairlead-gateway") -> Manifest:
     return found
 
 
-def pod(kind: str, name: str = "fairlead-gateway") -> Manifest:
+def pod(kind: str, name: str = "fairhit-gateway") -> Manifest:
     """What the pods of a Deployment or StatefulSet look like."""
     template: Manifest = the(kind, name)["spec"]["template"]
     return template

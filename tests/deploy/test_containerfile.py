@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.cli import make_parser
-from fairlead.gateway.settings import PREFIX, GatewaySettings
-from fairlead.settings.declaration import settings_of
+from fairhit.cli import make_parser
+from fairhit.gateway.settings import PREFIX, GatewaySettings
+from fairhit.settings.declaration import settings_of
 from tests.deploy import containerfile
 from tests.deploy.containerfile import FILE, ROOT
 
@@ -32,7 +32,7 @@ def test_the_linter_has_nothing_to_say():
 
 
 def test_the_linter_would_say_something():
-    assert "DL3025" in lint(FILE.read_text() + "CMD fairlead gateway\n")
+    assert "DL3025" in lint(FILE.read_text() + "CMD fairhit gateway\n")
 
 
 def test_what_is_copied_is_there_and_nothing_else_is_sent_to_the_builder():
@@ -65,10 +65,10 @@ def test_the_project_needs_nothing_that_is_not_copied():
 
 def test_the_gateway_takes_command_and_variables():
     (entry,), (command,) = containerfile.named("ENTRYPOINT"), containerfile.named("CMD")
-    assert entry.words() == ["fairlead"]
+    assert entry.words() == ["fairhit"]
     assert make_parser("gateway").parse_args(command.words())
 
-    names = [name for name in containerfile.variables() if name.startswith("FAIRLEAD_")]
+    names = [name for name in containerfile.variables() if name.startswith("FAIRHIT_")]
     assert names
     assert {name.removeprefix(PREFIX).lower() for name in names} <= set(
         settings_of(GatewaySettings)

@@ -9,14 +9,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from fairlead.cli import make_parser
-from fairlead.gateway import settings
+from fairhit.cli import make_parser
+from fairhit.gateway import settings
 from tests.deploy import crds
 from tests.deploy.manifests import FOLDER, KUSTOMIZATION, Manifest, files, objects, pod, the
 
 # The oldest that has all we use, and the newest whose schemas there are.
 VERSIONS = ("1.25", kubernetes_validate.latest_version())
-PODS = [("Deployment", "fairlead-gateway"), ("StatefulSet", "vllm")]
+PODS = [("Deployment", "fairhit-gateway"), ("StatefulSet", "vllm")]
 
 
 def check(one: Manifest, version: str) -> None:
@@ -55,7 +55,7 @@ def test_the_kustomization_has_every_file_that_is_not_optional():
 
     plain = {path.name for path in files() if path.parent == FOLDER}
     assert set(content["resources"]) == plain
-    assert content["images"][0]["name"] == container("Deployment", "fairlead-gateway")["image"]
+    assert content["images"][0]["name"] == container("Deployment", "fairhit-gateway")["image"]
 
 
 def container(kind: str, name: str) -> Manifest:
@@ -66,9 +66,9 @@ def container(kind: str, name: str) -> Manifest:
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     """The settings of the pod: its arguments, its environment, the file in the ConfigMap."""
-    for variable in [name for name in os.environ if name.startswith("FAIRLEAD_")]:
+    for variable in [name for name in os.environ if name.startswith("FAIRHIT_")]:
         monkeypatch.delenv(variable)
-    gateway = container("Deployment", "fairlead-gateway")
+    gateway = container("Deployment", "fairhit-gateway")
     for variable in gateway["env"]:
         monkeypatch.setenv(variable["name"], "a-key")
     command, flag, path = gateway["args"]
@@ -88,13 +88,13 @@ def test_streams_may_end_before_the_pod_is_killed(config):
     ending = config.drain_delay_secs + config.shutdown_timeout_secs
 
     assert ending < pod("Deployment")["spec"]["terminationGracePeriodSeconds"]
-    probe = container("Deployment", "fairlead-gateway")["readinessProbe"]
+    probe = container("Deployment", "fairhit-gateway")["readinessProbe"]
     noticed = probe["periodSeconds"] * probe["failureThreshold"] + probe["timeoutSeconds"]
     assert noticed < config.drain_delay_secs, "it would still be sent requests when it stops"
 
 
 def test_what_the_settings_name_is_mounted(config):
-    spec, gateway = pod("Deployment")["spec"], container("Deployment", "fairlead-gateway")
+    spec, gateway = pod("Deployment")["spec"], container("Deployment", "fairhit-gateway")
     mounts = {mount["name"]: mount["mountPath"] for mount in gateway["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert mounts.keys() == volumes.keys()
@@ -148,7 +148,7 @@ def test_everything_selects_the_gateways_pods():
 
 
 def test_every_port_by_name_is_one_of_the_pod():
-    gateway = container("Deployment", "fairlead-gateway")
+    gateway = container("Deployment", "fairhit-gateway")
     http, metrics = gateway["ports"]
     probes = ("startupProbe", "livenessProbe", "readinessProbe")
 
@@ -163,7 +163,7 @@ def test_every_port_by_name_is_one_of_the_pod():
 
 def test_metrics_are_read_where_they_are_and_not_by_callers(config):
     """They name tenants, and what each of them uses."""
-    http, metrics = container("Deployment", "fairlead-gateway")["ports"]
+    http, metrics = container("Deployment", "fairhit-gateway")["ports"]
     (endpoint,) = the("ServiceMonitor")["spec"]["endpoints"]
     (port,) = [one for one in the("Service")["spec"]["ports"] if one["name"] == endpoint["port"]]
 
@@ -194,5 +194,5 @@ def test_the_user_is_that_of_the_image():
     context = pod("Deployment")["spec"]["securityContext"]
 
     assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in recipe
-    port = container("Deployment", "fairlead-gateway")["ports"][0]["containerPort"]
+    port = container("Deployment", "fairhit-gateway")["ports"][0]["containerPort"]
     assert f"EXPOSE {port}\n" in recipe

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from scripts import install_programs
 
-from fairlead.cli import make_parser
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.cli import make_parser
+from fairhit.gateway.settings import GatewaySettings
 
-UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "fairlead-gateway.service"
+UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "fairhit-gateway.service"
 # Exposure that `systemd-analyze security` counts, of 10: what is left is mostly the network.
 EXPOSURE = 1.5
 
@@ -30,7 +30,7 @@ def values(name: str) -> list[str]:
 def analyzed(tmp_path: Path, text: str, *command: str) -> "subprocess.CompletedProcess[str]":
     """systemd-analyze on a copy: it looks whether the programs are there."""
     copy = tmp_path / UNIT.name
-    copy.write_text(re.sub(r"=/opt/fairlead/bin/fairlead", "=/bin/true", text))
+    copy.write_text(re.sub(r"=/opt/fairhit/bin/fairhit", "=/bin/true", text))
     assert ANALYZE is not None
     return subprocess.run(
         [ANALYZE, *command, str(copy)],
@@ -69,8 +69,8 @@ def test_the_gateway_takes_the_command():
     (start,) = values("ExecStart")
     program, *arguments = shlex.split(start)
 
-    assert Path(program).name == "fairlead"
-    assert make_parser(arguments[0]).parse_args(arguments).config == "/etc/fairlead/gateway.yaml"
+    assert Path(program).name == "fairhit"
+    assert make_parser(arguments[0]).parse_args(arguments).config == "/etc/fairhit/gateway.yaml"
 
 
 def test_streams_may_end_before_it_is_killed():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["fairlead.gateway"]):
+with atheris.instrument_imports(include=["fairhit.gateway"]):
     from tests.fuzz.seeds import seeded
     from tests.fuzz.targets import TARGETS
 

@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import orjson
 
-from fairlead.errors import FairleadError
-from fairlead.gateway.additions import Additions
-from fairlead.gateway.answers import StreamedAnswer, read_whole
-from fairlead.gateway.incoming import Arrived, Incoming, RequestHead
-from fairlead.gateway.openai import Call, read_call
-from fairlead.gateway.repeated import HeadCache
-from fairlead.gateway.requests import RequestReader
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.surface import SURFACES
+from fairhit.errors import FairhitError
+from fairhit.gateway.api.endpoints import SURFACES
+from fairhit.gateway.api.injected_fields import Additions
+from fairhit.gateway.api.request_body import Call, read_call
+from fairhit.gateway.api.response_body import StreamedAnswer, read_whole
+from fairhit.gateway.http.head_cache import HeadCache
+from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.settings import GatewaySettings
 from tests.wire.hearing import LINE, Hearing
 
 SEED_LEN = 4
@@ -42,7 +42,7 @@ class _Forgetful(RequestReader):
 
 
 def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]:
-    arrived, heads = Arrived(), HeadCache[RequestHead]()
+    arrived, heads = BodyBudget(), HeadCache[RequestHead]()
     warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, head_cache=heads)
     warm.feed(_WARM % (5, b"hello"))
     warm.take()
@@ -144,7 +144,7 @@ def bodies(data: bytes) -> None:
             asks = _ADDITIONS.asks_usage(call)
             fields = _ADDITIONS.to(call, "alice", ask_usage=asks)
             sent = b"".join(fields.added_to(body, call.document))
-        except FairleadError:
+        except FairhitError:
             continue
         check_sent(orjson.loads(sent), call)
 

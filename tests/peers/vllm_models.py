@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.demo_model import SPECIAL, train_tokenizer
+from fairhit.local.demo_model import SPECIAL, train_tokenizer
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

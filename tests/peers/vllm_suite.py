@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairlead.experiments.provenance import commit
+from fairhit.local.provenance import commit
 from tests.peers.vllm_models import write_models
 
 HERE = Path(__file__).resolve().parent
@@ -145,7 +145,7 @@ def run(
     if version != INSTALLED:  # unpacked, not installed: it cannot tell that it is to run on a CPU
         paths.insert(0, ROOT / ".venvs" / f"vllm-{version}")
     environment = {
-        **{key: value for key, value in os.environ.items() if not key.startswith("FAIRLEAD_")},
+        **{key: value for key, value in os.environ.items() if not key.startswith("FAIRHIT_")},
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PEER_OUTCOMES": str(out),
         "EXPECT_VLLM": version,
@@ -156,7 +156,7 @@ def run(
     }
     if policy != STOCK:
         # Without audits: many of the tests put requests into the scheduler's lists by hand.
-        environment["FAIRLEAD_SCHEDULER"] = policy
+        environment["FAIRHIT_SCHEDULER"] = policy
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "peer_plugin"]
     command += ["-c", os.devnull, "--rootdir", str(unpacked_tests(version)), "--tb=short"]
     command += ["-n", str(workers)] if workers > 1 else []

@@ -4,12 +4,13 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fairlead.core.chunk_index import ChunkedText, ChunkIndex, chunks_len
-from fairlead.core.protocols import Router
-from fairlead.core.request import Request
-from fairlead.dispatch import Dispatcher, QueueRules, State, Ticket, Usage, Worker
-from fairlead.errors import EngineError, NotFound
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.policy import Router
+from fairhit.core.request import Request
+from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState, Usage
+from fairhit.dispatch import Engine as Worker
+from fairhit.errors import EngineError, NotFound
+from fairhit.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText, chunks_len
 
 TEXT = 2000  # bytes of a prompt, half of it shared by those of one topic
 PROMPT = TEXT // 4
@@ -46,7 +47,7 @@ class World:
         max_sent: int | None = None, router: Router | None = None,
     ) -> None:  # fmt: skip
         self.streams = streams  # None: some do
-        self.index = ChunkIndex(capacity=capacity)
+        self.index = ApproximatePrefixIndex(capacity=capacity)
         self.dispatcher = Dispatcher(
             router=D2LPM() if router is None else router,
             index=self.index,
@@ -83,7 +84,7 @@ class World:
         )
         ticket = self.dispatcher.arrive(request, model=model, text_len=len(text), streams=streams)
         self.outputs[ticket] = output_len
-        if ticket.state is State.WAITING:
+        if ticket.state is TicketState.WAITING:
             self.send(ticket)
         return ticket
 
@@ -95,7 +96,7 @@ class World:
         self.ends[ticket] += 1
 
     def open_tickets(self) -> list[Ticket]:
-        return [ticket for ticket in self.outputs if ticket.state is not State.ENDED]
+        return [ticket for ticket in self.outputs if ticket.state is not TicketState.ENDED]
 
     # -- engines
 
@@ -161,7 +162,7 @@ class World:
             if ticket.worker in {name, ""}:  # as the gateway: another may have taken it meanwhile
                 self._failed(ticket)
         for ticket in lost:
-            if ticket.state is State.STARTED and ticket.worker == name:
+            if ticket.state is TicketState.STARTED and ticket.worker == name:
                 self._failed(ticket)
 
     def up(self, name: str, *models: str) -> None:
@@ -170,14 +171,14 @@ class World:
                 self._failed(ticket)
 
     def _failed(self, ticket: Ticket) -> None:
-        if ticket.state is State.ENDED:
+        if ticket.state is TicketState.ENDED:
             return
         try:
             self.dispatcher.failed(ticket)
         except (EngineError, NotFound):
             self.ends[ticket] += 1
             return
-        if ticket.state is State.WAITING:
+        if ticket.state is TicketState.WAITING:
             self.send(ticket)
 
     def _withdraw(self, ticket: Ticket) -> None:
@@ -190,7 +191,7 @@ class World:
     def check(self) -> None:
         """The law of queueing, and that all counts agree."""
         dispatcher = self.dispatcher
-        queued = [ticket for ticket in self.outputs if ticket.state is State.QUEUED]
+        queued = [ticket for ticket in self.outputs if ticket.state is TicketState.QUEUED]
         assert len(dispatcher.queueing) == len(queued)
         sent_count = len(self.open_tickets()) - len(queued)
         assert dispatcher.queueing.sent == sent_count
@@ -207,7 +208,9 @@ class World:
             queue = worker.queue
             sent = [asked.ticket for engine in [self.engines[name]]
                     for asked in (*engine.queue, *engine.running)]  # fmt: skip
-            assert set(sent) == {t for t in worker.tickets if t.state is not State.ENDED}, name
+            assert set(sent) == {t for t in worker.tickets if t.state is not TicketState.ENDED}, (
+                name
+            )
             if not worker.up:
                 continue
             if queue is not None:

@@ -4,11 +4,20 @@ import random
 from collections import Counter, deque
 from collections.abc import Mapping
 
-from fairlead.core.chunk_index import ChunkedText, ChunkIndex
-from fairlead.core.request import Request
-from fairlead.core.service import Weights
-from fairlead.dispatch import Accounts, Dispatcher, News, QueueRules, Report, Shared, Ticket, Usage
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.request import Request
+from fairhit.core.service import Weights
+from fairhit.dispatch import (
+    Accounts,
+    Dispatcher,
+    LedgerUpdate,
+    QueueRules,
+    Report,
+    Shared,
+    Ticket,
+    Usage,
+)
+from fairhit.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText
 
 PROMPT = 40  # tokens, none of them cached
 
@@ -35,7 +44,7 @@ class Gateways:
             self.queues[f"w{number}"], self.running[f"w{number}"] = deque(), []
         self.gateways = [self._gateway(number, rules) for number in range(count)]
         self.shared = [Shared(gateway) for gateway in self.gateways]
-        self.news: deque[tuple[int, int, Mapping[str, News]]] = deque()
+        self.news: deque[tuple[int, int, Mapping[str, LedgerUpdate]]] = deque()
         self.served: Counter[str] = Counter()
         self.served_at: Counter[tuple[str, str]] = Counter()  # by engine and client
         self.lengths: dict[Ticket, int] = {}
@@ -45,7 +54,7 @@ class Gateways:
 
     def _gateway(self, number: int, rules: QueueRules) -> Dispatcher:
         gateway = Dispatcher(
-            router=D2LPM(), index=ChunkIndex(), rules=rules, max_in_flight=10**6,
+            router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, max_in_flight=10**6,
             on_ready=lambda ticket: self._send(number, ticket),
         )  # fmt: skip
         for name in self.queues:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.engines.adapter_turns import AdapterTurns, Taker
+from fairhit.engines.lora_slots import LoraSlotRotation, Taker
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -22,7 +22,7 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
     takers = [Taker(name, name) for name in "abcde"]
     lengths = {taker: rng.randrange(1, 60) for taker in takers}
     tenure_len, seats = 200, 6
-    turns = AdapterTurns(tenure_len=tenure_len)
+    turns = LoraSlotRotation(tenure_len=tenure_len)
     running: dict[str, tuple[Taker, int]] = {}
     received = dict.fromkeys(takers, 0)
     waiting = {taker: f"first of {taker.client}" for taker in takers}
@@ -69,7 +69,7 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
     runs whose last request will end, or one of those that wait is let in.
     """
     rng = random.Random(seed)
-    turns, slots = AdapterTurns(tenure_len=40), rng.randrange(1, 3)
+    turns, slots = LoraSlotRotation(tenure_len=40), rng.randrange(1, 3)
     waiting: dict[str, Taker] = {}
     running: dict[str, Taker] = {}
     for step in range(2000):
@@ -118,7 +118,7 @@ class Floods:
     ) -> None:
         self.rng = random.Random(seed)
         self.tenure_len = self.rng.choice([20, 60, 200])
-        self.turns = AdapterTurns(tenure_len=self.tenure_len)
+        self.turns = LoraSlotRotation(tenure_len=self.tenure_len)
         self.slots, self.users = slots, users
         self.adapters = [f"adapter {number}" for number in range(adapters)]
         keen, pauses = ([1.0], [0]) if are_all_keen else ([0.02, 0.2, 1.0], [0, 0, 5, 50])
@@ -265,7 +265,7 @@ def test_what_an_adapter_receives_alone_is_not_held_against_it():
     Requests of one step: when the engine looks whom to take none runs, and yet those of one adapter are alone
     for hours. When others come, it is not to wait until they have received as much.
     """
-    turns, ran = AdapterTurns(tenure_len=200), ""
+    turns, ran = LoraSlotRotation(tenure_len=200), ""
     for step in range(2_000):
         asked = "a" if 10 <= step < 1_000 else "ba"
         turns.remove_waiting("b")

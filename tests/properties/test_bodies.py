@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import BadRequest
-from fairlead.gateway.additions import Additions
-from fairlead.gateway.openai import read_call
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.surface.completions import COMPLETIONS
-from fairlead.gateway.surface.embeddings import EMBEDDINGS
+from fairhit.errors import BadRequest
+from fairhit.gateway.api.endpoints.completions import COMPLETIONS
+from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
+from fairhit.gateway.api.injected_fields import Additions
+from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.settings import GatewaySettings
 
 OURS = {"fair_client": "alice"}
 # Where the plug-ins look for the client.

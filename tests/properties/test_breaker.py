@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.gateway.breaker import BreakerRules, CircuitBreaker, Phase
-from fairlead.gateway.retry import WINDOW_S, RetryBudget, RetryRules
+from fairhit.gateway.pool.circuit_breaker import BreakerRules, CircuitBreaker, Phase
+from fairhit.gateway.pool.retry import WINDOW_S, RetryBudget, RetryRules
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["sent", "ok", "bad", "tick"]), st.integers(0, 30)),

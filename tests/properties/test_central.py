@@ -3,11 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.fleet_tree import FleetTree
-from fairlead.core.radix_tree import RadixTree
-from fairlead.metrics.fairness import BackloggedGaps
-from fairlead.routers.central_dlpm import CentralDLPM
-from fairlead.schedulers.dlpm import DLPM
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.policies.dlpm import DLPM
+from fairhit.routers.prefix_index.fleet_tree import FleetTree
+from fairhit_lab.baselines.central_dlpm import CentralDLPM
+from fairhit_lab.metrics.fairness import BackloggedGaps
 from tests.properties.traffic import CAPACITY, arrivals
 from tests.reference.engine import IdealEngine
 

@@ -7,10 +7,10 @@ worker (theorems.py), where the bound is the sum of the workers' own. That they 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request
-from fairlead.routers.d2lpm import D2LPM
-from fairlead.schedulers.dlpm import DLPM
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.request import Request
+from fairhit.policies.dlpm import DLPM
+from fairhit.routers.d2lpm import D2LPM
 from tests.properties.traffic import CAPACITY, MAX_INPUT, arrivals
 from tests.reference.cluster import run_cluster
 from tests.reference.engine import IdealEngine

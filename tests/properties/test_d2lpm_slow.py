@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.matches import Matches
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.routers.d2lpm import D2LPM
 from tests.properties.test_routers import STEPS, Run, Step
 from tests.reference.d2lpm import SlowD2LPM
 
@@ -27,7 +27,7 @@ class Beside:
         self.slow.remove_worker(worker)
         self.sent = {request: at for request, at in self.sent.items() if at[0] != worker}
 
-    def route(self, request, *, matches: Matches, candidates=None):
+    def route(self, request, *, matches: PrefixMatches, candidates=None):
         chosen = self.fast.route(request, matches=matches, candidates=candidates)
         wanted = self.slow.workers if candidates is None else list(candidates)
         best = self.slow.best(request.client, {worker: matches.of(worker) for worker in wanted})

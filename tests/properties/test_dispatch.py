@@ -4,10 +4,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from fairlead.dispatch import State, Ticket, Usage
-from fairlead.errors import EngineError, NoEngine
-from fairlead.routers.d2lpm import D2LPM
-from tests.unit.test_dispatch import dispatcher, send
+from fairhit.dispatch import Ticket, TicketState, Usage
+from fairhit.errors import EngineError, NoEngine
+from fairhit.routers.d2lpm import D2LPM
+from tests.unit.dispatch.test_dispatcher import dispatcher, send
 
 
 class Gateway(RuleBasedStateMachine):
@@ -33,12 +33,12 @@ class Gateway(RuleBasedStateMachine):
 
     @rule(ticket=tickets)
     def start(self, ticket: Ticket | None) -> None:
-        if ticket is not None and ticket.state is State.WAITING:
+        if ticket is not None and ticket.state is TicketState.WAITING:
             self.dispatcher.started(ticket)
 
     @rule(ticket=consumes(tickets), how=st.sampled_from(["finished", "gone", "refused"]))
     def end(self, ticket: Ticket | None, how: str) -> None:
-        if ticket is None or ticket.state is State.ENDED:
+        if ticket is None or ticket.state is TicketState.ENDED:
             return
         if how == "finished":
             self.dispatcher.finished(ticket, Usage(300, 10, 100), ran_us=1)
@@ -50,7 +50,7 @@ class Gateway(RuleBasedStateMachine):
 
     @rule(ticket=tickets)
     def fail(self, ticket: Ticket | None) -> None:
-        if ticket is not None and ticket.state is not State.ENDED:
+        if ticket is not None and ticket.state is not TicketState.ENDED:
             self.fail_one(ticket)
 
     @rule(number=st.integers(0, 2), forget=st.booleans())
@@ -73,10 +73,10 @@ class Gateway(RuleBasedStateMachine):
         except EngineError:
             self.close(ticket)
         else:
-            assert ticket.worker != before and ticket.state is State.WAITING
+            assert ticket.worker != before and ticket.state is TicketState.WAITING
 
     def close(self, ticket: Ticket) -> None:
-        assert ticket.state is State.ENDED
+        assert ticket.state is TicketState.ENDED
         self.open.remove(ticket)
         self.ended.add(ticket)
 
@@ -85,7 +85,7 @@ class Gateway(RuleBasedStateMachine):
         held = [t for worker in self.dispatcher.workers.values() for t in worker.tickets]
         assert len(held) == len(set(held))
         assert set(held) <= self.open
-        assert {t for t in self.open if t.state is State.WAITING} <= set(held)
+        assert {t for t in self.open if t.state is TicketState.WAITING} <= set(held)
         in_flight = sum(account.in_flight for _, account in self.dispatcher.ledger.accounts())
         assert in_flight == len(self.open)
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from fairlead.core.service import TokenCost
-from fairlead.metrics.fairness import BackloggedGaps
-from fairlead.routers.client_round_robin import ClientRoundRobin
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.service import TokenCost
+from fairhit.routers.d2lpm import D2LPM
+from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
+from fairhit_lab.metrics.fairness import BackloggedGaps
 from tests.properties.theorems import (
     MAX_INPUT,
     U_VTC,

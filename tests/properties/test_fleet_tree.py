@@ -6,10 +6,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead.core.fleet_tree import FleetTree
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request
-from fairlead.core.runs import Runs
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.request import Request
+from fairhit.routers.prefix_index.fleet_tree import FleetTree
 
 WORKERS = ("w0", "w1", "w2")
 # Prompts that share much: tokens are few, lengths small.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.gateway.seeing.gap import Gaps
+from fairhit.gateway.observability.metrics.service_gap import EngineGaps
 from tests.properties.gateways import PROMPT, Gateways
 
 LONGEST = 30  # outputs
@@ -116,7 +116,7 @@ def test_at_each_engine_it_holds_for_whoever_waits_for_it(
         period=talks[0], delay=talks[1], window=window,
     )  # fmt: skip
     depths = {client: rng.choice([2, 4, 8]) for client in weights}
-    gaps = {name: Gaps() for name in world.queues}
+    gaps = {name: EngineGaps() for name in world.queues}
     widest: Counter[tuple[str, str]] = Counter()
     for step in range(2000):
         for at, (client, depth) in enumerate(depths.items()):

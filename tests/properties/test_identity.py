@@ -7,10 +7,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.gateway.identity import TENANT_HEADERS, Identity
-from fairlead.gateway.incoming import Arrived, Incoming
-from fairlead.gateway.openai import Fields
-from fairlead.gateway.requests import RequestReader
+from fairhit.gateway.api.request_body import Fields
+from fairhit.gateway.auth.identity import TENANT_HEADERS, Identity
+from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming
 
 OURS = {"vllm_xargs": {"fair_client": "alice"}}
 SAID = [
@@ -41,7 +41,7 @@ HEADERS = st.tuples(NAMES, st.tuples(BLANKS, VALUES, BLANKS).map("".join))
 
 
 def read(headers: list[tuple[str, str]]) -> Incoming:
-    reader = RequestReader(max_body_len=99, admit=lambda request: True, arrived=Arrived())  # noqa: ARG005
+    reader = RequestReader(max_body_len=99, admit=lambda request: True, arrived=BodyBudget())  # noqa: ARG005
     lines = "".join(f"{name}:{value}\r\n" for name, value in headers)
     head = f"POST /v1/completions HTTP/1.1\r\nhost: a\r\n{lines}content-length: 2\r\n\r\n"
     reader.feed(head.encode() + b"{}")

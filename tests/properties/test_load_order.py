@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.routers.load_order import LoadOrder
+from fairhit.routers.load_order import LoadOrder
 
 WORKERS = [f"w{n}" for n in range(80)]
 SOME = st.sets(st.sampled_from(WORKERS)) | st.sets(st.sampled_from(WORKERS[:8]), min_size=4)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.dispatch import QUEUE_SCHEDULERS, QueueRules, Ticket
-from fairlead.dispatch.queueing import Queueing
+from fairhit.dispatch import QUEUE_SCHEDULERS, QueueRules, Ticket
+from fairhit.dispatch.queue import GatewayQueue
 from tests.properties.engines import World
 from tests.properties.test_queueing import one_event
 
 
-def the_long_way(queueing: Queueing, ticket: Ticket, name: str, matched_len: int) -> None:
-    """Instead of `Queueing._send_lone`: it waits, is bound, proposed and admitted."""
+def the_long_way(queueing: GatewayQueue, ticket: Ticket, name: str, matched_len: int) -> None:
+    """Instead of `GatewayQueue._send_lone`: it waits, is bound, proposed and admitted."""
     queueing._wait(ticket)
     queueing._bind(ticket, name, matched_len)
     queueing.run()
@@ -65,16 +65,16 @@ def played(seed: int, events: int) -> list[Any]:
 def test_the_one_step_and_the_long_way_leave_the_same(seed: int, events: int) -> None:
     taken = played(seed, events)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Queueing, "_send_lone", the_long_way)
+        patch.setattr(GatewayQueue, "_send_lone", the_long_way)
         assert played(seed, events) == taken
 
 
 def test_what_was_cached_before_the_gateway_queued_is_charged_all_the_same() -> None:
     """The queue of an engine begins with an empty view of its cache, which the index knows longer."""
     charged = []
-    for one_step in (Queueing._send_lone, the_long_way):
+    for one_step in (GatewayQueue._send_lone, the_long_way):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Queueing, "_send_lone", one_step)
+            patch.setattr(GatewayQueue, "_send_lone", one_step)
             world = World(2, rules=QueueRules(), streams=True)
             world.dispatcher.set_queueing("w0", queues=False)
             world.ask("a", output_len=3, topic=0)
@@ -87,13 +87,13 @@ def test_what_was_cached_before_the_gateway_queued_is_charged_all_the_same() -> 
 def test_the_one_step_is_taken_wherever_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the comparison would say nothing."""
     lone: list[str] = []
-    one_step = Queueing._send_lone
+    one_step = GatewayQueue._send_lone
 
-    def seen(queueing: Queueing, ticket: Ticket, name: str, matched_len: int) -> None:
+    def seen(queueing: GatewayQueue, ticket: Ticket, name: str, matched_len: int) -> None:
         lone.append(name)
         one_step(queueing, ticket, name, matched_len)
 
-    monkeypatch.setattr(Queueing, "_send_lone", seen)
+    monkeypatch.setattr(GatewayQueue, "_send_lone", seen)
     world = World(2, 2, rules=QueueRules(window=2), streams=True)
     for number in range(6):
         world.ask("a", output_len=3, topic=number)

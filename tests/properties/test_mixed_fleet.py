@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from fairlead.core.service import Weights
-from fairlead.dispatch import QueueRules, State
+from fairhit.core.service import Weights
+from fairhit.dispatch import QueueRules, TicketState
 from tests.properties.engines import World
 
 DIRECT, QUEUED = "w0", "w1"
@@ -57,7 +57,7 @@ class Mixed:
             if step % 5 == 0:
                 self.world.look(QUEUED)
             self.asked = [
-                self.ask(each.request.client) if each.state is State.ENDED else each
+                self.ask(each.request.client) if each.state is TicketState.ENDED else each
                 for each in self.asked
             ]
         served = self.world.served - before

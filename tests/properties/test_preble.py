@@ -4,9 +4,9 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairlead.core.matches import NO_MATCHES
-from fairlead.core.request import Request
-from fairlead.routers.preble import Preble, prefill_us
+from fairhit.core.cache.prefix_matches import NO_MATCHES
+from fairhit.core.request import Request
+from fairhit_lab.baselines.preble import Preble, prefill_us
 
 WORKERS = ("w0", "w1", "w2")
 CAPACITY, WINDOW_US = 30, 1000

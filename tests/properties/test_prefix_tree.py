@@ -4,8 +4,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.runs import Runs
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Runs
 
 # Long runs that are cut anywhere, plain tokens between them, and a segment called by a number.
 pieces = st.one_of(

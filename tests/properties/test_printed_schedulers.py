@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.costs import parse_cost
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request
-from fairlead.core.scheduler import Scheduler
-from fairlead.schedulers import make_policy
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.costs import parse_cost
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.request import Request
+from fairhit.policies import make_policy
 from tests.properties.traffic import CAPACITY, CLIENTS, arrivals, floods
 from tests.reference.drr import PrintedDRR
 from tests.reference.engine import IdealEngine
@@ -97,8 +97,8 @@ class Both:
 
     def __init__(self, policy, printed):
         self.schedulers = [
-            Scheduler(policy, max_misfits=None),
-            Scheduler(printed, max_misfits=None),
+            FairQueue(policy, max_misfits=None),
+            FairQueue(printed, max_misfits=None),
         ]
         self.running = []  # [request, emitted]
         self.order = 0

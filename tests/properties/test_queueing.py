@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.dispatch import QUEUE_SCHEDULERS, QueueRules, State
-from fairlead.errors import NoEngine, NotFound, QueueFull
-from fairlead.routers.sticky import Sticky
+from fairhit.dispatch import QUEUE_SCHEDULERS, QueueRules, TicketState
+from fairhit.errors import NoEngine, NotFound, QueueFull
+from fairhit.routers.sticky import Sticky
 from tests.properties.engines import PROMPT, World
 
 QUEUE_SIZE = 12
@@ -81,7 +81,7 @@ def one_event(world: World, rng: random.Random) -> None:
     elif what == "leave" and open_tickets:
         world.leave(rng.choice(open_tickets))
     elif what == "fail":
-        sent = [ticket for ticket in open_tickets if ticket.state is not State.QUEUED]
+        sent = [ticket for ticket in open_tickets if ticket.state is not TicketState.QUEUED]
         if sent:
             world.fail(rng.choice(sent))
     else:
@@ -232,7 +232,7 @@ def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
         world.look("w0")
     before = world.dispatcher.queueing.count("flood")
     light = world.ask("light", output_len=10, topic=1)
-    while light.state is not State.STARTED:
+    while light.state is not TicketState.STARTED:
         world.step("w0")
 
     assert before - world.dispatcher.queueing.count("flood") <= 4
@@ -248,7 +248,10 @@ def test_an_idle_engine_takes_what_waits_for_another() -> None:
             world.look(name)
         world.check()
 
-    assert {ticket.worker for ticket in tickets if ticket.state is State.STARTED} == {"w0", "w1"}
+    assert {ticket.worker for ticket in tickets if ticket.state is TicketState.STARTED} == {
+        "w0",
+        "w1",
+    }
     assert all(len(engine.running) == 2 for engine in world.engines.values())
 
 
@@ -309,8 +312,8 @@ def test_what_it_takes_first_is_the_client_that_the_other_owes_most() -> None:
         world.step("w0")
         world.step("w1")
     light = world.ask("light", output_len=5, topic=1)
-    assert (light.worker, light.state) == ("w0", State.QUEUED)
-    while light.state is State.QUEUED:
+    assert (light.worker, light.state) == ("w0", TicketState.QUEUED)
+    while light.state is TicketState.QUEUED:
         world.step("w1")
 
     assert light.worker == "w1"

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.matches import Matches
-from fairlead.core.protocols import Router
-from fairlead.core.request import Request
-from fairlead.core.service import UNITS_PER_TOKEN, Weights
-from fairlead.routers import ROUTERS
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.core.policy import Router
+from fairhit.core.request import Request
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.routers import ROUTERS
+from fairhit.routers.d2lpm import D2LPM
 from tests.unit.routers.asking import QUANTUM, choose, d2lpm, request
 
 WORKERS = ("w0", "w1", "w2")
@@ -75,7 +75,7 @@ class Run:
     def send(self, request: Request, matched: dict[str, int]) -> None:
         chosen = choose(self.router, request, matched)
         if len(matched) == len(self.up):
-            everyone = self.router.route(request, matches=Matches.of_each(matched))
+            everyone = self.router.route(request, matches=PrefixMatches.of_each(matched))
             assert everyone == chosen, "asking twice, and naming nobody, changes nothing"
         assert chosen in matched, "only candidates are chosen"
         self.check_choice(request, chosen)

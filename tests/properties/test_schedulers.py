@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.service import TokenCost, Weights
-from fairlead.metrics.fairness import BackloggedGaps, StarvationGaps
-from fairlead.schedulers import IN_ENGINES, MISFIT, SCHEDULERS, make_policy
-from fairlead.schedulers.dlpm import DLPM
-from fairlead.schedulers.vtc import VTC
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.service import TokenCost, Weights
+from fairhit.policies import IN_ENGINES, MISFIT, SCHEDULERS, make_policy
+from fairhit.policies.dlpm import DLPM
+from fairhit.policies.vtc import VTC
+from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import (
     CAPACITY,
     CLIENTS,

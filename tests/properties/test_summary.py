@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.events import (
+from fairhit_lab.events import (
     Admit,
     Cancel,
     Finish,
     FirstToken,
     Reject,
 )
-from fairlead.metrics import active
-from fairlead.metrics.events_file import read_events, writing_events
-from fairlead.metrics.gaps import no_bound
-from fairlead.metrics.summary import Summary
+from fairhit_lab.metrics.events_file import read_events, writing_events
+from fairhit_lab.metrics.gaps import no_bound
+from fairhit_lab.metrics.summary import active
+from fairhit_lab.metrics.summary.summary import Summary
 from tests.reference import summary as plain
 from tests.reference.event_streams import Stream, run_together
 

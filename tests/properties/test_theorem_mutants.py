@@ -6,11 +6,11 @@ and of the weights are in test_schedulers.py. Numbers in brackets are rows of th
 
 import pytest
 
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.service import UNITS_PER_TOKEN, TokenCost
-from fairlead.schedulers.dlpm import DLPM
-from fairlead.schedulers.vtc import VTC
-from fairlead.schedulers.vtc_predict import PrepaidVTC
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
+from fairhit.policies.dlpm import DLPM
+from fairhit.policies.vtc import VTC
+from fairhit.policies.vtc_predict import PrepaidVTC
 from tests.properties import theorems
 from tests.properties.theorems import MAX_INPUT, policy_of
 from tests.properties.traffic import requests_of, unlike

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.core.blocked_tokens import BlockedTokens
-from fairlead.core.engine_blocks import EngineBlocks, EngineHash, Stored
-from fairlead.core.token_index import Knowledge, TokenIndex
+from fairhit.core.cache.token_blocks import BlockedTokens
+from fairhit.routers.prefix_index.kv_event_mirror import EngineHash, KVEventMirror, Stored
+from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 WORKERS = ("a", "b")
 SECOND_US = 1_000_000
@@ -112,7 +112,7 @@ class Watcher:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(COMMANDS, max_size=40), PROMPTS)
 def test_it_matches_what_a_naive_list_of_prefixes_does(commands: list[tuple], asked: tuple) -> None:
-    index, now_us = TokenIndex(capacity=1000), 0
+    index, now_us = PrecisePrefixIndex(capacity=1000), 0
     naive = {worker: Naive() for worker in WORKERS}
     watcher = Watcher()
     index.follow(watcher)
@@ -160,7 +160,7 @@ def test_it_matches_what_a_naive_list_of_prefixes_does(commands: list[tuple], as
 def test_guesses_are_bounded_and_the_beginnings_of_prompts_stay_longest(
     prompts: list[tuple[int, ...]], capacity: int
 ) -> None:
-    index = TokenIndex(capacity=capacity)
+    index = PrecisePrefixIndex(capacity=capacity)
     index.add_worker("a")
     for prompt in prompts:
         fit = index.insert("a", keys(prompt))
@@ -175,7 +175,7 @@ def test_who_learns_what_fits_and_hears_what_goes_keeps_nothing_for_ever(
     commands: list[tuple], capacity: int
 ) -> None:
     """As a scheduler's view of an engine's cache does, whatever else is known of that cache."""
-    index, now_us, confirmed = TokenIndex(capacity=capacity), 0, set()
+    index, now_us, confirmed = PrecisePrefixIndex(capacity=capacity), 0, set()
     watcher = Watcher()
     index.follow(watcher)
     index.add_worker("a")
@@ -203,7 +203,7 @@ def test_who_learns_what_fits_and_hears_what_goes_keeps_nothing_for_ever(
 
 
 def test_what_fits_ends_where_a_block_is_missing_though_the_last_is_confirmed() -> None:
-    index, prompt = TokenIndex(capacity=2), keys((0, 0, 0, 0))
+    index, prompt = PrecisePrefixIndex(capacity=2), keys((0, 0, 0, 0))
     index.add_worker("a")
     index.confirm("a", prompt[-1])
 
@@ -252,11 +252,11 @@ def test_an_engines_events_give_its_own_matches(
 ) -> None:
     """Whatever its block size, to within one block of ours where that is no part of the engine's."""
     engine_len, our_len = lengths
-    index = TokenIndex()
+    index = PrecisePrefixIndex()
     index.add_worker("a")
     if engine_len % our_len == 0:
         index.set_stride("a", engine_len // our_len)
-    blocks = EngineBlocks(index=index, worker="a", block_len=our_len)
+    blocks = KVEventMirror(index=index, worker="a", block_len=our_len)
     engine = NaiveEngine(engine_len)
     for name, what, *more in commands:
         if name == "store":

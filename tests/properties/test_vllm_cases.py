@@ -2,7 +2,7 @@
 
 Over KV loads, LoRA adapters, streaming sessions, preemption, aborts, resets and async scheduling. The
 audit (`engines/vllm/audit.py`) compares the records after each step: tests/conftest.py turns it on. A case
-takes about 0.2 s; FAIRLEAD_FUZZ_CASES says how many, FAIRLEAD_FUZZ_FIRST the first seed, as `make nightly`.
+takes about 0.2 s; FAIRHIT_FUZZ_CASES says how many, FAIRHIT_FUZZ_FIRST the first seed, as `make nightly`.
 """
 
 import os
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.vllm
 
 from tests.properties.vllm_cases import Run, case_of  # noqa: E402
 
-CASES = int(os.environ.get("FAIRLEAD_FUZZ_CASES", "200"))
-FIRST = int(os.environ.get("FAIRLEAD_FUZZ_FIRST", "0"))
+CASES = int(os.environ.get("FAIRHIT_FUZZ_CASES", "200"))
+FIRST = int(os.environ.get("FAIRHIT_FUZZ_FIRST", "0"))
 AT_ONCE = 20
 
 reached: Counter[str] = Counter()  # in how many cases

@@ -6,11 +6,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairlead.core.block_cache import BlockCache
-from fairlead.core.radix_tree import Path, RadixTree
-from fairlead.core.request import Request
-from fairlead.core.runs import Runs
-from fairlead.core.watch import waiting_index
+from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.cache.radix_tree import Path, RadixTree
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.request import Request
+from fairhit.core.waiting.cache_listener import waiting_index
 from tests.reference.matching import RematchedQueue
 
 CLIENTS = "abc"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.dispatch.window import _MOST_GROWTH, BLIND, TARGET, Window
+from fairhit.dispatch.concurrency_limit import _MOST_GROWTH, BLIND, TARGET, ConcurrencyLimit
 
 
 class Modelled:
@@ -14,7 +14,7 @@ class Modelled:
 
     def __init__(
         self,
-        window: Window,
+        window: ConcurrencyLimit,
         slots: int,
         rng: random.Random,
         *,
@@ -77,7 +77,7 @@ def test_with_the_engines_numbers_the_queue_is_short_and_never_dry(
     seed: int, slots: int, streams: float
 ) -> None:
     """Once it is learnt, whatever the answers look like: from a look to the next no slot is idle."""
-    engine = Modelled(Window(), slots, random.Random(seed), streams=streams)
+    engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=streams)
     engine.look()  # as the gateway does before the first request
     for number in range(120):
         engine.step(look=number % 3 == 0)
@@ -88,7 +88,7 @@ def test_with_the_engines_numbers_the_queue_is_short_and_never_dry(
 @given(seed=st.integers(0, 2**32), slots=st.sampled_from([1, 3, 20, 100]))
 def test_first_bytes_alone_do_nearly_as_well(seed: int, slots: int) -> None:
     """An engine without metrics whose answers are streamed."""
-    engine = Modelled(Window(), slots, random.Random(seed), streams=1.0)
+    engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=1.0)
     for _ in range(150):
         engine.step()
     idle = longest = 0
@@ -105,7 +105,7 @@ def test_first_bytes_alone_do_nearly_as_well(seed: int, slots: int) -> None:
 @given(seed=st.integers(0, 2**32), slots=st.sampled_from([1, 3, 20, 100]))
 def test_first_bytes_that_say_nothing_open_it_only_so_far(seed: int, slots: int) -> None:
     """An engine whose answers all begin at once, queue or not: its numbers are what counts."""
-    engine = Modelled(Window(), slots, random.Random(seed), streams=1.0, greets=True)
+    engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=1.0, greets=True)
     engine.look()
     number = 0
     while number < 120 or len(engine.queue) > TARGET:  # what came before the first looks has to run
@@ -117,7 +117,7 @@ def test_first_bytes_that_say_nothing_open_it_only_so_far(seed: int, slots: int)
 
 def test_an_engine_that_shows_nothing_is_not_starved() -> None:
     """Neither numbers nor first bytes: it is sent a few dozen, and its queue is its own business."""
-    engine = Modelled(Window(), 40, random.Random(1), streams=0.0)
+    engine = Modelled(ConcurrencyLimit(), 40, random.Random(1), streams=0.0)
     for _ in range(100):
         engine.step()
 
@@ -126,7 +126,7 @@ def test_an_engine_that_shows_nothing_is_not_starved() -> None:
 
 
 def test_numbers_that_stop_coming_stop_nothing() -> None:
-    engine = Modelled(Window(), 8, random.Random(2), streams=1.0)
+    engine = Modelled(ConcurrencyLimit(), 8, random.Random(2), streams=1.0)
     for number in range(60):
         engine.step(look=number < 30)
         if number == 30:
@@ -139,7 +139,7 @@ def test_numbers_that_stop_coming_stop_nothing() -> None:
 @given(data=st.data())
 def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> None:
     """Whatever it said before, and whatever others send it: the size is never 0."""
-    window, open_numbers = Window(), []
+    window, open_numbers = ConcurrencyLimit(), []
     for _ in range(data.draw(st.integers(0, 60))):
         what = data.draw(st.sampled_from(["send", "start", "end", "look", "blind", "restart"]))
         if what == "send" and window.has_room:
@@ -165,7 +165,7 @@ def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> No
 
 
 def test_the_operators_number_is_kept_to() -> None:
-    window = Window(fixed=2)
+    window = ConcurrencyLimit(fixed=2)
     numbers = [window.sent(streams=True), window.sent(streams=True)]
     window.started(numbers[1])
     window.observed(running=2, waiting=0)
@@ -178,7 +178,7 @@ def test_the_operators_number_is_kept_to() -> None:
 @pytest.mark.parametrize("waiting", [3, 30, 300])
 def test_what_others_send_is_not_taken_off_our_window_alone(waiting: int) -> None:
     """Two gateways before one engine: each gives up its part of what is too much."""
-    window = Window()
+    window = ConcurrencyLimit()
     for _ in range(8):
         window.started(window.sent(streams=True))
     window.observed(running=80, waiting=waiting)

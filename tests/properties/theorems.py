@@ -14,12 +14,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from fairlead.core.costs import parse_cost
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.service import UNITS_PER_TOKEN, Weights
-from fairlead.metrics.fairness import BackloggedGaps, StarvationGaps
-from fairlead.routers.d2lpm import D2LPM
-from fairlead.schedulers import MISFIT, make_policy
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.costs import parse_cost
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.policies import MISFIT, make_policy
+from fairhit.routers.d2lpm import D2LPM
+from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals, duels, floods
 from tests.reference.cluster import AtWorkers, run_cluster
 from tests.reference.engine import IdealEngine

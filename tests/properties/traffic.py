@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from fairlead.core.request import Request
+from fairhit.core.request import Request
 from tests.reference.engine import Arrival
 
 CLIENTS = "abcd"

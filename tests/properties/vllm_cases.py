@@ -15,8 +15,8 @@ from vllm.config import KVTransferConfig
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.outputs import KVConnectorOutput
 
-from fairlead.engines.vllm import FairScheduler
-from tests.unit.engines.bare_vllm import (
+from fairhit.engines.vllm import FairScheduler
+from tests.unit.engines.vllm.bare_vllm import (
     BLOCK,
     RequestStatus,
     StockScheduler,
@@ -24,7 +24,7 @@ from tests.unit.engines.bare_vllm import (
     make_request,
     make_scheduler,
 )
-from tests.unit.engines.vllm_connector import QuietConnector
+from tests.unit.engines.vllm.vllm_connector import QuietConnector
 
 # Steps without a scheduled token after which nothing more is expected: every load is done before.
 IDLE_STEPS = 250

@@ -1,7 +1,7 @@
 """Several ideal engines behind D2LPM, and what to hear of clients that wait at all of them."""
 
-from fairlead.core.matches import Matches
-from fairlead.core.radix_tree import RadixTree
+from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.core.cache.radix_tree import RadixTree
 from tests.properties.traffic import CAPACITY
 from tests.reference.engine import IdealEngine
 
@@ -71,7 +71,7 @@ def run_cluster(traffic, *, workers, router, policy, observers=None, steps=None,
         while todo and todo[0].step <= step:
             request = todo.pop(0).request
             matched = {name: engines[name].tree.match_len(request.prompt) for name in names}
-            worker = router.route(request, matches=Matches.of_each(matched))
+            worker = router.route(request, matches=PrefixMatches.of_each(matched))
             extend_len = request.input_len - min(matched[worker], request.input_len - 1)
             router.dispatch(request, worker, extend_len=extend_len)
             engines[worker].arrive(request)

@@ -1,6 +1,6 @@
 """Algorithm 2 of arXiv:2501.14312v1, repaired (DESIGN 3.4), the slow way: every worker, every round."""
 
-from fairlead.core.service import UNITS_PER_TOKEN
+from fairhit.core.service import UNITS_PER_TOKEN
 
 
 class SlowD2LPM:

@@ -1,10 +1,10 @@
 """Algorithm 1 as printed, with the repairs done the slow way: sort, walk, one quantum at a time."""
 
-from fairlead.core.request import Request
+from fairhit.core.request import Request
 
 
 class PrintedDLPM:
-    """What `fairlead.schedulers.dlpm.DLPM` must agree with, decision by decision."""
+    """What `fairhit.policies.dlpm.DLPM` must agree with, decision by decision."""
 
     def __init__(self, *, cache, quantum, cost, weights=None):
         self.cache, self.cost = cache, cost

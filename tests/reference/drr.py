@@ -1,10 +1,10 @@
 """Adapted deficit round robin with its gate, the slow way: sort the ring, one quantum at a time."""
 
-from fairlead.core.request import Request
+from fairhit.core.request import Request
 
 
 class PrintedDRR:
-    """What `fairlead.schedulers.drr.DRR` must agree with; `gated` off is Appendix C.2 as printed."""
+    """What `fairhit.policies.drr.DRR` must agree with; `gated` off is Appendix C.2 as printed."""
 
     def __init__(self, *, quantum, cost, gated=True):
         self.quantum, self.cost, self.gated = quantum * 10**8, cost, gated

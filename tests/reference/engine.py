@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fairlead.core.admission import Grant, Reserve
-from fairlead.core.protocols import Policy
-from fairlead.core.radix_tree import RadixTree
-from fairlead.core.request import Request
-from fairlead.core.scheduler import Scheduler
-from fairlead.core.service import Cost
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.policy import Policy
+from fairhit.core.request import Request
+from fairhit.core.service import Cost
+from fairhit_lab.sim.memory.admission import Grant, Reserve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class IdealEngine:
     checks_tree: bool = True
 
     def __post_init__(self):
-        self.scheduler = Scheduler(self.policy, max_misfits=None)
+        self.scheduler = FairQueue(self.policy, max_misfits=None)
         self.memory = Reserve(self.tree, capacity=self.capacity)
         self.running: dict[Request, tuple[Grant, int]] = {}
         self.outputs: dict[Request, int] = {}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fairlead.core.events import (
+from fairhit_lab.events import (
     PS_PER_US,
     Admit,
     Cancel,
@@ -15,7 +15,7 @@ from fairlead.core.events import (
     Preempt,
     Refill,
     Reject,
-    Worker,
+    WorkerUpOrDown,
 )
 
 
@@ -97,12 +97,12 @@ class Stream:
         lost, other = self.engines[0], self.engines[1]
         jobs = [*lost.waiting, *lost.running]
         lost.waiting, lost.running, lost.end_us, lost.alike = [], {}, None, 0
-        self.tell(Worker, now, lost.number, False)
+        self.tell(WorkerUpOrDown, now, lost.number, False)
         for request in jobs:
             self.tell(Preempt, now, lost.number, request, self.client[request], lost.step)
         for request in jobs:
             self._send(request, now, other)
-        self.tell(Worker, now, lost.number, True)
+        self.tell(WorkerUpOrDown, now, lost.number, True)
 
     def _start(self, engine, now):
         rng, running = self.rng, engine.running

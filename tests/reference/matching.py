@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from fairlead.core.request import ClientId, Request, Unit
+from fairhit.core.request import ClientId, Request, Unit
 
 
 class RematchedQueue:

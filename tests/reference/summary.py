@@ -6,7 +6,7 @@ Everything is worked out from intervals and sums over the whole list; nothing is
 from collections import defaultdict
 from itertools import combinations
 
-from fairlead.core.events import (
+from fairhit_lab.events import (
     Admit,
     Cancel,
     Decode,
@@ -18,7 +18,7 @@ from fairlead.core.events import (
     Preempt,
     Refill,
     Reject,
-    Worker,
+    WorkerUpOrDown,
 )
 
 ENDS = (Finish, Cancel, Reject)
@@ -163,7 +163,7 @@ def served(event, view):
 
 def change_waiting(waiting, event, events):
     """Who waits at the event's worker from then on."""
-    if isinstance(event, Worker) and not event.up:
+    if isinstance(event, WorkerUpOrDown) and not event.up:
         waiting.clear()
     elif isinstance(event, Enqueue) or (isinstance(event, Preempt) and not is_lost(events, event)):
         waiting[event.client].add(event.request)
@@ -174,7 +174,7 @@ def change_waiting(waiting, event, events):
 def is_lost(events, preempt):
     """Its worker failed at this instant: it does not wait there."""
     return any(
-        isinstance(event, Worker) and not event.up
+        isinstance(event, WorkerUpOrDown) and not event.up
         for event in at_worker(events, preempt.worker)
         if event.t_us == preempt.t_us
     )
@@ -201,7 +201,7 @@ def idle_us(events, number, end_us):
         elif isinstance(event, ENDS):
             waiting.discard(event.request)
             running.discard(event.request)
-        elif isinstance(event, Worker) and not event.up:
+        elif isinstance(event, WorkerUpOrDown) and not event.up:
             waiting.clear()
             running.clear()
     return idle

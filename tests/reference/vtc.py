@@ -1,6 +1,6 @@
 """Algorithms 2 and 3 of VTC as printed, with the repairs done the slow way: scan everything."""
 
-from fairlead.core.request import Request
+from fairhit.core.request import Request
 
 
 class PrintedVTC:

@@ -13,7 +13,7 @@ from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 from sglang.srt.mem_cache.unified_cache.component_type import ComponentType
 from sglang.srt.mem_cache.unified_radix_cache import UnifiedRadixCache
 
-from fairlead.engines.sglang.rust_nodes import PYTHON
+from fairhit.engines.sglang.radix.rust_nodes import PYTHON
 
 TOKENS = 100_000
 

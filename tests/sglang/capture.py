@@ -1,6 +1,6 @@
 """What a real SGLang says of its cache while it is asked, written down for the gateway's unit tests.
 
-    FAIRLEAD_SGLANG=.venvs/sglang/bin/python python -m tests.sglang.capture default 1
+    FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m tests.sglang.capture default 1
 
 A file for each format and page size in tests/unit/gateway/kv_events/captures: a line of JSON for each prompt
 that was asked, with what the engine said it had, and one for each message of its KV events, in hexadecimal.
@@ -16,7 +16,7 @@ from typing import Any
 
 import zmq
 
-from fairlead.engines.local import HOST, free_ports
+from fairhit.local.engine_process import HOST, free_ports
 from tests.sglang.server import PATIENCE_S, PYTHON, Server, running
 
 CAPTURES = Path(__file__).parents[1] / "unit" / "gateway" / "kv_events" / "captures"

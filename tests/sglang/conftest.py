@@ -15,7 +15,7 @@ GATEWAY = {"test_kv_events.py", "test_fleet.py"}
 
 if find_spec("sglang"):
     collected = HERE - GATEWAY
-elif "FAIRLEAD_SGLANG" in os.environ:
+elif "FAIRHIT_SGLANG" in os.environ:
     collected = GATEWAY
 else:
     collected = set()
@@ -27,7 +27,7 @@ def plugged():
     """What SGLang does with our plug-in in each of its processes."""
     from sglang.srt.plugins.hook_registry import HookRegistry
 
-    from fairlead.engines.sglang import plug_in
+    from fairhit.engines.sglang import plug_in
 
     plug_in()
     HookRegistry.apply_hooks()

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlead.core.token_index import TokenIndex
-from fairlead.dispatch import Worker
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import HOST, free_ports
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.dispatch import Engine as Worker
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import HOST, free_ports
+from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 from tests.e2e.gateway.world import Connection, Reply, eventually
 from tests.e2e.kv_events.engine import Engine
 from tests.sglang.publishing import PublishingSGLang
@@ -24,8 +24,8 @@ BLOCK_LEN = 16
 # Engines on a busy machine: until one answers, or tells what it has, or both have answered a flood.
 PATIENCE_S = 300.0
 PLUGGED = (
-    "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
-    "--additional-config", json.dumps({"fairlead": {"scheduler": "dlpm", "quantum": QUANTUM}}),
+    "--scheduler-cls", "fairhit.engines.vllm.FairScheduler",
+    "--additional-config", json.dumps({"fairhit": {"scheduler": "dlpm", "quantum": QUANTUM}}),
 )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def running(folder: Path) -> Iterator[Engines]:
             ports[3:],
             policy="dlpm",
             page_len=16,
-            environment={"FAIRLEAD_QUANTUM": str(QUANTUM)},
+            environment={"FAIRHIT_QUANTUM": str(QUANTUM)},
         ),
     )
     try:
@@ -82,9 +82,9 @@ class Fleet:
     engines: Engines
 
     @property
-    def index(self) -> TokenIndex:
+    def index(self) -> PrecisePrefixIndex:
         index = self.gateway.dispatcher.index
-        assert isinstance(index, TokenIndex)
+        assert isinstance(index, PrecisePrefixIndex)
         return index
 
     def worker(self, url: str) -> Worker:

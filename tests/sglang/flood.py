@@ -20,7 +20,7 @@ SEATS = 8  # of them, at most, run or are between two requests when the other be
 # Requests of a flood after which it ends, for each of its callers: where nobody else is ever served.
 MOST = 8
 MAX_TOKENS = 16
-WAITING = "fairlead_waiting_requests"
+WAITING = "fairhit_waiting_requests"
 
 
 class Flooded(NamedTuple):

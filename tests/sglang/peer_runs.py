@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead.engines.demo_model import demo_model
+from fairhit.local.demo_model import demo_model
 from tests.sglang.server import CPU_FLAGS, ENVIRONMENT
 from tests.sglang.stepped import RUNAWAY, Asked, made, request
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import HOST, free_ports
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import HOST, free_ports
 from tests import process_group
 
 # SGLang's python, where the tests run in another: those of the gateway do.
-PYTHON = os.environ.get("FAIRLEAD_SGLANG", sys.executable)
+PYTHON = os.environ.get("FAIRHIT_SGLANG", sys.executable)
 START_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 20.0
 CALL_TIMEOUT_S = 300.0
@@ -140,7 +140,7 @@ class Server:
         The engine may write it after it has answered, and the totals after the clients; but all of that
         before it hears of what is asked next. So the second of two completions is written after it.
         """
-        name = "fairlead_output_tokens_total"
+        name = "fairhit_output_tokens_total"
         for _ in range(2):
             before = self.counters(name).get(WITNESS, 0.0)
             self.complete("is it written?", client=WITNESS, max_tokens=1)

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlead.engines.demo_model import demo_model
+from fairhit.local.demo_model import demo_model
 from tests.sglang.server import CPU_FLAGS, ENVIRONMENT
 
 TIMEOUT_S = 900.0

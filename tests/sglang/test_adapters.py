@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from fairlead.engines.demo_model import make_adapter
+from fairhit.local.demo_model import make_adapter
 from tests.sglang.stepped import Asked, Batch, admissions, collect, start
 
 NAMES = ("a", "b", "c")
@@ -39,7 +39,7 @@ def batches(tmp_path_factory) -> dict[int, list[Batch]]:
     """What ran, by the length of a turn at the slots; 0: no turns."""
     folder = tmp_path_factory.mktemp("adapters")
     paths = [f"{name}={make_adapter(folder, name)}" for name in NAMES]
-    environment = {"FAIRLEAD_QUANTUM": "50"}
+    environment = {"FAIRHIT_QUANTUM": "50"}
     started = {
         turn: start(
             folder / str(turn),
@@ -48,7 +48,7 @@ def batches(tmp_path_factory) -> dict[int, list[Batch]]:
             *FLAGS,
             "--lora-paths",
             *paths,
-            environment={**environment, "FAIRLEAD_ADAPTER_TURN": str(turn)},
+            environment={**environment, "FAIRHIT_ADAPTER_TURN": str(turn)},
         )
         for turn in (0, TURN)
     }

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from fairlead.core.blocked_tokens import BlockedTokens
-from fairlead.core.token_index import Knowledge
+from fairhit.core.cache.token_blocks import BlockedTokens
+from fairhit.routers.prefix_index.precise import Knowledge
 from tests.e2e.gateway.world import eventually
 from tests.e2e.kv_events.prompts import numbers
 from tests.e2e.queueing.engine import FLOOD, LIGHT, Outcome, Traffic
@@ -106,7 +106,7 @@ async def charged(engines: Engines, client: str, outputs: int) -> list[dict[str,
     async with asyncio.timeout(PATIENCE_S):
         while sum(each.get(client, 0) for each in found) < outputs:
             found = [
-                await asyncio.to_thread(counters, engine.ports[0], "fairlead_output_tokens_total")
+                await asyncio.to_thread(counters, engine.ports[0], "fairhit_output_tokens_total")
                 for engine in (engines.vllm, engines.sglang)
             ]
     return found

@@ -99,5 +99,5 @@ def test_what_sglang_refuses_is_charged_nothing(server, more):
 
 
 def charges(server: Server) -> list[float]:
-    names = ("fairlead_extend_tokens_total", "fairlead_output_tokens_total")
+    names = ("fairhit_extend_tokens_total", "fairhit_output_tokens_total")
     return [server.counters(name).get("refused", 0.0) for name in names]

@@ -15,12 +15,12 @@ from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.runtime_context import derive_attention_ranks, derive_spawn_ranks
 from sglang.srt.server_args import ServerArgs
 
-from fairlead.engines.client_metrics import ClientMetrics, Totals
-from fairlead.engines.sglang import POLICIES, versions
-from fairlead.engines.sglang.hooks import PARTS, add_policies, make_fair
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE
-from fairlead.engines.sglang.scheduler import FairPolicy, FairScheduler, writes_metrics
-from fairlead.errors import ConfigError
+from fairhit.engines.client_metrics import ClientMetrics, Totals
+from fairhit.engines.sglang import POLICIES, versions
+from fairhit.engines.sglang.hooks import PARTS, add_policies, make_fair
+from fairhit.engines.sglang.radix.rust_nodes import CORE_VARIABLE
+from fairhit.engines.sglang.scheduler import FairSglangPolicy, FairSglangScheduler, writes_metrics
+from fairhit.errors import ConfigError
 from tests.sglang.server import Server
 
 # Imports of a whole engine, on a machine that may be busy.
@@ -94,7 +94,7 @@ def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
 
     make_fair(original, scheduler, arguments("vtc"))
 
-    assert type(scheduler) is FairScheduler
+    assert type(scheduler) is FairSglangScheduler
     assert scheduler.fair_settings.scheduler == "vtc"
     assert called == ["vtc"]
 
@@ -106,8 +106,8 @@ def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
         ({"dllm_algorithm": "LowConfidence"}, {}, "--dllm-algorithm LowConfidence"),
         ({"lora_drain_wait_threshold": 1.0}, {}, "--lora-drain-wait-threshold 1.0"),
         ({"pp_size": 2, "enable_lora": True}, {}, "--pp-size 2: LoRA adapters take no turns"),
-        ({}, {"FAIRLEAD_QUANTUM": "much"}, "FAIRLEAD_QUANTUM: expected a number"),
-        ({}, {"FAIRLEAD_QUANTUM": "0"}, "FAIRLEAD_QUANTUM: expected a whole number above 0"),
+        ({}, {"FAIRHIT_QUANTUM": "much"}, "FAIRHIT_QUANTUM: expected a number"),
+        ({}, {"FAIRHIT_QUANTUM": "0"}, "FAIRHIT_QUANTUM: expected a whole number above 0"),
     ],
 )
 def test_what_cannot_be_fair_ends_the_process_in_one_line(
@@ -122,7 +122,7 @@ def test_what_cannot_be_fair_ends_the_process_in_one_line(
     with pytest.raises(SystemExit) as ended:
         make_fair(original, scheduler, server_args)
 
-    assert str(ended.value).startswith("fairlead: ") and said in str(ended.value)
+    assert str(ended.value).startswith("fairhit: ") and said in str(ended.value)
     assert "\n" not in str(ended.value)
     assert called == []
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_fair_ends_the_process_in_one_line(
 @pytest.mark.parametrize(
     ("more", "environment"),
     [
-        ({"pp_size": 2, "enable_lora": True}, {"FAIRLEAD_ADAPTER_TURN": "0"}),
+        ({"pp_size": 2, "enable_lora": True}, {"FAIRHIT_ADAPTER_TURN": "0"}),
         ({"pp_size": 2, "enable_lora": False}, {}),
         ({"pp_size": 1, "enable_lora": True}, {}),
     ],
@@ -149,7 +149,7 @@ def test_stages_and_adapters_are_no_fault_where_there_are_no_turns(
 
 def test_an_adder_of_somebody_else_is_refused_before_the_first_request(monkeypatch):
     """Ours stands in its place, and what it does would be left out in silence."""
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.schedule_policy = "dlpm"
     scheduler._refuse_other_adders()
 
@@ -160,7 +160,7 @@ def test_an_adder_of_somebody_else_is_refused_before_the_first_request(monkeypat
 
 def test_a_rank_that_writes_no_metrics_keeps_none():
     """One rank writes for all; the others would keep a sum for each client there ever was."""
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler._fair_metrics = ClientMetrics(
         waiting=lambda _: 0, deficit=lambda _: 0.0, totals=lambda: Totals(0, 0, 0)
     )
@@ -199,9 +199,9 @@ def test_each_attention_group_has_one_rank_that_writes_metrics_and_no_other_stag
 def test_a_look_is_at_the_batch_that_sglang_is_about_to_fill():
     """After a prefill into an empty engine its own `running_batch` is still the old, empty one."""
     begun: list[tuple[object, object]] = []
-    policy = object.__new__(FairPolicy)
+    policy = object.__new__(FairSglangPolicy)
     policy.line = SimpleNamespace(begin=lambda *given: begun.append(given))
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.running_batch, scheduler.chunked_req = SimpleNamespace(reqs=[]), of_batch()
     runs, queue = of_batch(), []
     batch = SimpleNamespace(reqs=[runs, of_batch(is_over=True)])
@@ -219,7 +219,7 @@ def test_pinned_adapters_are_known_as_sglang_counts_them():
     manager.max_loras_per_batch, manager.num_pinned_loras = 3, 1
     manager.lora_refs = {"p": pinned, "a": plain, "b": plain, "c": plain}
     manager.memory_pool = manager
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.max_loras_per_batch, scheduler.enable_lora = 3, True
     scheduler.tp_worker = SimpleNamespace(model_runner=SimpleNamespace(lora_manager=manager))
 
@@ -293,7 +293,7 @@ def computed(monkeypatch):
     monkeypatch.setattr(StockScheduler, "process_batch_result", lambda *_: None)
 
     def process(*reqs: object, admitted: tuple[object, ...] = (), is_prefill: bool = True) -> None:
-        scheduler = object.__new__(FairScheduler)
+        scheduler = object.__new__(FairSglangScheduler)
         scheduler.schedule_policy, scheduler._writes_metrics = "dlpm", False
         scheduler._line = SimpleNamespace(
             has_admitted=lambda req: any(req is each for each in admitted), emitted=lambda _: None
@@ -322,7 +322,7 @@ def test_what_ended_or_was_retracted_before_its_result_came_is_no_sign_of_that(c
 
 def test_a_version_too_old_to_be_imported_is_refused_in_one_line(stock, monkeypatch):
     scheduler, original, called = stock
-    monkeypatch.setitem(sys.modules, "fairlead.engines.sglang.scheduler", None)
+    monkeypatch.setitem(sys.modules, "fairhit.engines.sglang.scheduler", None)
 
     with pytest.raises(SystemExit, match="this SGLang is too old: ") as ended:
         make_fair(original, scheduler, arguments("dlpm"))
@@ -335,7 +335,7 @@ def test_a_version_too_old_to_be_imported_is_refused_in_one_line(stock, monkeypa
     [
         # SGLang logs a plug-in that fails, and goes on; an operator may also leave it out by mistake.
         ({"SGLANG_PLUGINS": "another"}, "invalid choice: 'dlpm'"),
-        ({"FAIRLEAD_QUANTUM": "much"}, "fairlead: FAIRLEAD_QUANTUM: expected a number"),
+        ({"FAIRHIT_QUANTUM": "much"}, "fairhit: FAIRHIT_QUANTUM: expected a number"),
     ],
 )
 def test_a_server_that_cannot_be_fair_does_not_start(tmp_path: Path, environment, said):

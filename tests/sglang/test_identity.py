@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from sglang.srt.managers.io_struct import GenerateReqInput
 
-from fairlead.engines.sglang.scheduler import FairScheduler
+from fairhit.engines.sglang.scheduler import FairSglangScheduler
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_parts_of_a_request_are_for_whom_the_whole_is(plugged, whole):
 def test_who_named_nobody_belongs_to_the_adapter_by_the_name_it_was_loaded_under():
     ref = SimpleNamespace(lora_name="team-a", pinned=False)
     manager = SimpleNamespace(lora_refs={"3f": ref})
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.enable_lora, scheduler._names_adapters = True, True
     scheduler.tp_worker = SimpleNamespace(model_runner=SimpleNamespace(lora_manager=manager))
     parameters = SimpleNamespace(custom_params=None)

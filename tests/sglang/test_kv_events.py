@@ -12,9 +12,9 @@ import pytest
 import uvloop
 import zmq
 
-from fairlead.core.token_index import Knowledge
-from fairlead.engines.local import HOST, free_ports
-from fairlead.gateway.kv_events.messages import read_batch
+from fairhit.gateway.prefix.kv_events.messages import read_batch
+from fairhit.local.engine_process import HOST, free_ports
+from fairhit.routers.prefix_index.precise import Knowledge
 from tests.e2e.kv_events.engine import Pair, gateway_before
 from tests.e2e.kv_events.link import Link
 from tests.e2e.kv_events.prompts import COMPLETIONS, asked, numbers

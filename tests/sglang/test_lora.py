@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead.engines.demo_model import make_adapter
+from fairhit.local.demo_model import make_adapter
 from tests.sglang.flood import WAITING, crowd
 from tests.sglang.server import Answer, Server, running, until
 
@@ -44,7 +44,7 @@ def server(tmp_path_factory):
     )  # fmt: skip
     environment = {
         "PYTHONPATH": str(Path(__file__).parent / "unpinned"),
-        "FAIRLEAD_QUANTUM": "200", "FAIRLEAD_LORA_CLIENTS": "1", "FAIRLEAD_ADAPTER_TURN": str(TURN),
+        "FAIRHIT_QUANTUM": "200", "FAIRHIT_LORA_CLIENTS": "1", "FAIRHIT_ADAPTER_TURN": str(TURN),
     }  # fmt: skip
     with running(folder, "dlpm", *flags, environment=environment) as made:
         yield made
@@ -63,13 +63,13 @@ def waits(server: Server, adapter: str) -> float:
 
 def turns(server: Server) -> float:
     server.settle()
-    return sum(server.counters("fairlead_lora_slot_rotations_total").values())
+    return sum(server.counters("fairhit_lora_slot_rotations_total").values())
 
 
 def test_each_adapter_is_a_client_and_has_a_cache_of_its_own(server):
     """What they answered is what they are charged for."""
     clients = ("anonymous", *ADAPTERS)
-    kinds = ("fairlead_extend_tokens_total", "fairlead_output_tokens_total")
+    kinds = ("fairhit_extend_tokens_total", "fairhit_output_tokens_total")
     before = [server.counters(kind) for kind in kinds]
 
     answers = [server.complete(STORY, model=model, max_tokens=9) for model in MODELS]
@@ -123,7 +123,7 @@ def test_two_floods_get_alike_while_both_last(server):
 
 def test_the_bare_name_that_sglang_lists_is_the_model_without_the_adapter(server):
     """What our how-to warns of; `lora_path` beside it is what it says instead."""
-    name = "fairlead_output_tokens_total"
+    name = "fairhit_output_tokens_total"
     before = server.counters(name)
 
     server.complete("bare", model="a", max_tokens=3)

@@ -16,8 +16,8 @@ from sglang.srt.mem_cache.base_prefix_cache import EvictParams, InsertParams, Ma
 from sglang.srt.mem_cache.radix_cache import RadixCache, RadixKey
 from sglang.srt.sampling.sampling_params import SamplingParams
 
-from fairlead.core.request import Request
-from fairlead.core.watch import waiting_index
+from fairhit.core.request import Request
+from fairhit.core.waiting.cache_listener import waiting_index
 from tests.sglang.caches import RealCache
 from tests.sglang.test_tree import KINDS, followed, real_cache
 

@@ -41,7 +41,7 @@ def test_ranks_with_other_hashes_clocks_and_speeds_run_the_same_batches(tmp_path
     """The first one writes metrics, too, and that looks at every client."""
     (tmp_path / "metrics").mkdir()
     shared = {
-        "FAIRLEAD_QUANTUM": "150", "FAIRLEAD_MAX_CLIENTS": "4", "FAIRLEAD_MAX_OVERTAKE": "100",
+        "FAIRHIT_QUANTUM": "150", "FAIRHIT_MAX_CLIENTS": "4", "FAIRHIT_MAX_OVERTAKE": "100",
         "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics"),
     }  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path
     """SGLang's own check compares what the ranks look up, store and evict, and ends them if they part."""
     cores = sorted(os.sched_getaffinity(0))
     environment = {
-        "FAIRLEAD_QUANTUM": "500",
+        "FAIRHIT_QUANTUM": "500",
         "SGLANG_CPU_OMP_THREADS_BIND": f"{cores[0]}|{cores[-1]}",
         "SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1",
     }
@@ -69,7 +69,7 @@ def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path
         log = server.log
 
     for rank in ("TP0", "TP1"):
-        assert f"{rank}] fairlead: scheduler dlpm" in log
+        assert f"{rank}] fairhit: scheduler dlpm" in log
     assert "Traceback" not in log.partition("fired up")[2]
     assert len(many) >= 24 and len(few) == 2
     assert {answer.outputs for answer in [*many, *few]} == {MAX_TOKENS}

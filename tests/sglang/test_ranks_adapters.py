@@ -1,6 +1,6 @@
 """Ranks with LoRA adapters: whose turn it is at the slots, too, is the same on all of them."""
 
-from fairlead.engines.demo_model import make_adapter
+from fairhit.local.demo_model import make_adapter
 from tests.sglang.stepped import admissions, run_on_ranks
 from tests.sglang.test_adapters import FLAGS, NAMES, TURN, script
 
@@ -11,7 +11,7 @@ def test_ranks_with_other_hashes_clocks_and_speeds_take_the_same_turns(tmp_path)
     """Two floods on two slots and thirty requests for a third adapter, which is the client, too."""
     paths = [f"{name}={make_adapter(tmp_path, name)}" for name in NAMES]
     environment = {
-        "FAIRLEAD_QUANTUM": "50", "FAIRLEAD_ADAPTER_TURN": str(TURN), "FAIRLEAD_LORA_CLIENTS": "1",
+        "FAIRHIT_QUANTUM": "50", "FAIRHIT_ADAPTER_TURN": str(TURN), "FAIRHIT_LORA_CLIENTS": "1",
     }  # fmt: skip
 
     flags = (*FLAGS, "--lora-paths", *paths)

@@ -9,10 +9,10 @@ from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.managers.schedule_policy import AddReqResult, PrefillAdder
 from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 
-from fairlead.engines.sglang import versions
-from fairlead.engines.sglang.queue import FairQueue
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, PYTHON
-from fairlead.engines.sglang.scheduler import FairAdder, FairScheduler, take_over
+from fairhit.engines.sglang import versions
+from fairhit.engines.sglang.radix.rust_nodes import CORE_VARIABLE, OURS, PYTHON
+from fairhit.engines.sglang.scheduler import FairAdder, FairSglangScheduler, take_over
+from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 
 SEATS = 4
 
@@ -52,7 +52,7 @@ def batch_of(*reqs: object) -> SimpleNamespace:
 def test_there_is_room_as_sglang_s_walk_itself_would_find(
     verdict, added, running, is_room, is_full
 ):
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.get_num_allocatable_reqs = lambda running_bs, **_: SEATS - running_bs
     batch = batch_of(*(request() for _ in range(running)))
     adder = SimpleNamespace(
@@ -66,7 +66,7 @@ def test_there_is_room_as_sglang_s_walk_itself_would_find(
 
 def test_who_is_retracted_first_is_last_in_the_order_and_the_others_stay_in_sglang_s():
     """SGLang pops from the end."""
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     reqs = [request() for _ in range(5)]
     scheduler._line = SimpleNamespace(victims=lambda running, _: [running[2], running[0]])
 
@@ -74,7 +74,7 @@ def test_who_is_retracted_first_is_last_in_the_order_and_the_others_stay_in_sgla
 
 
 def test_an_adapter_s_slot_is_held_by_who_runs_or_was_just_added():
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     adder = SimpleNamespace(
         can_run_list=[request("added")],
         running_batch=batch_of(request("runs"), request("ended", is_over=True), request()),
@@ -89,12 +89,12 @@ def test_an_adapter_s_slot_is_held_by_who_runs_or_was_just_added():
 
 
 @pytest.fixture
-def told(monkeypatch) -> tuple[FairScheduler, list[object]]:
+def told(monkeypatch) -> tuple[FairSglangScheduler, list[object]]:
     """A scheduler of which only the line is there, and what that was told."""
     heard: list[object] = []
     for name in ("send_abort_output", "process_batch_result"):
         monkeypatch.setattr(StockScheduler, name, lambda *_: heard.append("stock"), raising=False)
-    scheduler = object.__new__(FairScheduler)
+    scheduler = object.__new__(FairSglangScheduler)
     scheduler.__dict__["_line"] = SimpleNamespace(
         leave=heard.append, emitted=heard.extend, adopt=heard.extend, is_walk_expected=False
     )
@@ -124,7 +124,7 @@ def test_a_list_made_anew_is_a_queue_of_ours_again(told):
 
     scheduler.waiting_queue = ["a", "b"]
 
-    assert type(scheduler.waiting_queue) is FairQueue
+    assert type(scheduler.waiting_queue) is SglangWaitingQueue
     assert heard == ["a", "b"]
 
 

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from fairlead.engines.local import HOST
+from fairhit.local.engine_process import HOST
 from tests.sglang.flood import CALLERS, WAITING, crowd, flood, words
 from tests.sglang.server import Server, running, until
 
@@ -19,7 +19,7 @@ QUANTUM = 500
 # A prompt above it is computed in several chunks, which SGLang admits by another way than the first.
 CHUNK = 256
 MEMORY = 3000  # tokens of KV
-EXTEND, OUTPUT = "fairlead_extend_tokens_total", "fairlead_output_tokens_total"
+EXTEND, OUTPUT = "fairhit_extend_tokens_total", "fairhit_output_tokens_total"
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def server(tmp_path_factory):
         "--chunked-prefill-size", str(CHUNK),
         "--max-total-tokens", str(MEMORY), "--schedule-conservativeness", "0.1",
     )  # fmt: skip
-    with running(folder, "dlpm", *flags, environment={"FAIRLEAD_QUANTUM": str(QUANTUM)}) as made:
-        assert "fairlead: scheduler dlpm, quantum 500, audit True; matching is exact" in made.log
+    with running(folder, "dlpm", *flags, environment={"FAIRHIT_QUANTUM": str(QUANTUM)}) as made:
+        assert "fairhit: scheduler dlpm, quantum 500, audit True; matching is exact" in made.log
         yield made
         assert "Traceback" not in made.log.partition("fired up")[2], made.log[-4000:]
 
@@ -78,7 +78,7 @@ def test_each_token_is_charged_once(server):
     """In chunks or whole, cached or not: what /metrics says is what the answers' usage says."""
     server.forget()
     prompt = words_of(5, 400)  # some 1,800 tokens: seven chunks
-    counted = Counted(server, EXTEND, "fairlead_cached_tokens_total", OUTPUT)
+    counted = Counted(server, EXTEND, "fairhit_cached_tokens_total", OUTPUT)
 
     answers = [
         server.complete(prompt, client="payer", max_tokens=7),
@@ -147,7 +147,7 @@ def test_when_memory_runs_out_all_are_answered_and_pay_once(server):
     """
     server.forget()
     counted = Counted(server, EXTEND, OUTPUT)
-    recomputed = sum(server.counters("fairlead_recomputed_tokens_total").values())
+    recomputed = sum(server.counters("fairhit_recomputed_tokens_total").values())
     clients = ("a", "b", "c", "d")
 
     responses = []
@@ -161,7 +161,7 @@ def test_when_memory_runs_out_all_are_answered_and_pay_once(server):
     assert [usage["completion_tokens"] for usage in usages] == [1000] * 4
     for client, usage in zip(clients, usages, strict=True):
         assert counted.rises(client) == [usage["prompt_tokens"], usage["completion_tokens"]]
-    assert sum(server.counters("fairlead_recomputed_tokens_total").values()) > recomputed
+    assert sum(server.counters("fairhit_recomputed_tokens_total").values()) > recomputed
 
 
 def streamed(prompt: str, *, max_tokens: int, ignore_eos: bool) -> dict[str, object]:

@@ -32,11 +32,11 @@ def script() -> list[Asked]:
 
 
 FLAGS = ("--max-total-tokens", "4000", "--max-running-requests", str(SLOTS))
-QUANTUM_SET = {"FAIRLEAD_QUANTUM": str(QUANTUM)}
+QUANTUM_SET = {"FAIRHIT_QUANTUM": str(QUANTUM)}
 LANES = {
     "lpm": ("lpm", {}),
     "dlpm": ("dlpm", QUANTUM_SET),
-    "ageing": ("dlpm", {**QUANTUM_SET, "FAIRLEAD_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
+    "ageing": ("dlpm", {**QUANTUM_SET, "FAIRHIT_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
 }
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from sglang.srt.mem_cache.radix_cache import RadixKey
 from sglang.srt.mem_cache.unified_cache import tree_core_registry as registry
 
-from fairlead.core.request import Request
-from fairlead.core.runs import Runs
-from fairlead.core.watch import waiting_index
-from fairlead.engines.sglang.prompts import Namespace, to_units
-from fairlead.engines.sglang.python_nodes import PythonNodes
-from fairlead.engines.sglang.rust_nodes import CORE_VARIABLE, OURS, RustNodes, choose_core
-from fairlead.engines.sglang.tree import EngineTree
-from fairlead.errors import ConfigError
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.request import Request
+from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.engines.sglang.radix.prompts import Namespace, to_units
+from fairhit.engines.sglang.radix.python_nodes import PythonNodes
+from fairhit.engines.sglang.radix.rust_nodes import CORE_VARIABLE, OURS, RustNodes, choose_core
+from fairhit.engines.sglang.radix.tree import EngineTree
+from fairhit.errors import ConfigError
 from tests.sglang.caches import RealCache
 
 KINDS = ["rust", "unified", "radix"]

@@ -3,8 +3,8 @@
 import asyncio
 import re
 
-from fairlead.gateway.first_lines import ResponseHead
-from fairlead.gateway.upstream import Engine, EngineConnection
+from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
+from fairhit.gateway.http.response_head import ResponseHead
 
 LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n")
 
@@ -45,10 +45,10 @@ class Wire(asyncio.Transport):
 class Hearing:
     """What is read from one engine, which is sent the next request whenever a response has ended."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
+    def __init__(self, engine: EngineConnections | None = None) -> None:
         self.heard: list[object] = []
         self.connections = 0  # that were opened
-        self.engine = engine or Engine("http://127.0.0.1:1")
+        self.engine = engine or EngineConnections("http://127.0.0.1:1")
         self._ask()
 
     def _ask(self) -> None:

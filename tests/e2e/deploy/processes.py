@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 def plain_environment(**more: str) -> dict[str, str]:
     """Ours, without what would be settings of a gateway."""
-    ours = {name: text for name, text in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("FAIRHIT_")}
     return {**ours, **more}
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.deploy import containerfile
 from tests.deploy.containerfile import ROOT
 from tests.e2e.deploy.processes import plain_environment, running, status_of, until
 
 pytestmark = pytest.mark.e2e
 
-HOME = "/opt/fairlead"  # in the image
+HOME = "/opt/fairhit"  # in the image
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def image(source, tmp_path_factory):
-    """What the build leaves in its /opt/fairlead."""
-    target = tmp_path_factory.mktemp("image") / "fairlead"
+    """What the build leaves in its /opt/fairhit."""
+    target = tmp_path_factory.mktemp("image") / "fairhit"
     own_python = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # The compiled wheel is built once, by tests/e2e/wheel; and nothing is to be installed by apt-get here.
     arguments = {**containerfile.arguments(), "COMPILED": "0"}
@@ -52,8 +52,8 @@ def image(source, tmp_path_factory):
 
 def environment(image: Path, port: int) -> dict[str, str]:
     """What the image sets, at a port that is free here; nothing of Python's from outside."""
-    settings = {**containerfile.variables(), "FAIRLEAD_GATEWAY_PORT": str(port)}
-    settings["FAIRLEAD_GATEWAY_HOST"] = "127.0.0.1"
+    settings = {**containerfile.variables(), "FAIRHIT_GATEWAY_PORT": str(port)}
+    settings["FAIRHIT_GATEWAY_HOST"] = "127.0.0.1"
     settings["PATH"] = settings["PATH"].replace(HOME, str(image)).replace("$PATH", "/usr/bin:/bin")
     return settings
 
@@ -84,8 +84,8 @@ def test_it_starts_without_settings_is_healthy_and_writes_nothing(image, tmp_pat
 
 def test_the_wheel_has_every_file_of_the_package(source, image):
     """Pages, styles and JSON too: what is not there is missed only when somebody asks for it."""
-    (installed,) = image.glob("lib/python*/site-packages/fairlead")
-    package = source / "src" / "fairlead"
+    (installed,) = image.glob("lib/python*/site-packages/fairhit")
+    package = source / "src" / "fairhit"
     kept = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}
 
     assert {path for path in kept if not (installed / path).exists()} == set()

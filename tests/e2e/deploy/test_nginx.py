@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from scripts import install_programs
 
-from fairlead.engines.local import free_ports
-from fairlead.gateway.identity import TENANT_HEADERS
+from fairhit.gateway.auth.identity import TENANT_HEADERS
+from fairhit.local.engine_process import free_ports
 from tests.e2e.deploy.processes import running
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, events, good
 from tests.e2e.gateway.world import CHAT, Connection, World, eventually, play
 
 ROOT = Path(__file__).resolve().parents[3]
-SITE = ROOT / "deploy" / "nginx" / "fairlead.conf"
+SITE = ROOT / "deploy" / "nginx" / "fairhit.conf"
 NGINX = install_programs.find("nginx")
 
 pytestmark = [

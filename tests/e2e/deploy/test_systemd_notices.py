@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.deploy.processes import plain_environment, running
 
 pytestmark = pytest.mark.e2e
@@ -33,7 +33,7 @@ def test_it_reports_start_reload_and_stop_and_that_it_lives(tmp_path):
         environment = plain_environment(
             NOTIFY_SOCKET=listening.getsockname(), WATCHDOG_USEC="100000"
         )
-        command = [sys.executable, "-m", "fairlead", "gateway", "--config", str(config)]
+        command = [sys.executable, "-m", "fairhit", "gateway", "--config", str(config)]
         with running([*command, "--port", str(port)], environment) as process:
             assert next_state(listening) == "READY=1"
             socket.create_connection(("127.0.0.1", port), timeout=5).close()

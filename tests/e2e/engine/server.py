@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
 from tests import process_group
 
 START_TIMEOUT_S = 420.0
@@ -27,7 +27,7 @@ class Server:
         self,
         folder: Path,
         settings: Mapping[str, object],
-        flags: Sequence[str] = ("--middleware", "fairlead.engines.vllm.ClientIdentity"),
+        flags: Sequence[str] = ("--middleware", "fairhit.engines.vllm.ClientIdentity"),
     ) -> None:
         (self.port,) = free_ports(1)
         counters = folder / "counters"
@@ -38,14 +38,14 @@ class Server:
             sys.executable, "-m", "vllm.entrypoints.openai.api_server",
             "--model", str(demo_model()), "--served-model-name", "demo",
             "--host", HOST, "--port", str(self.port), *CPU_FLAGS, *DEMO_FLAGS,
-            "--scheduler-cls", "fairlead.engines.vllm.FairScheduler",
-            "--additional-config", json.dumps({"fairlead": dict(settings)}),
+            "--scheduler-cls", "fairhit.engines.vllm.FairScheduler",
+            "--additional-config", json.dumps({"fairhit": dict(settings)}),
             "--enable-prompt-tokens-details", *flags,
         ]  # fmt: skip
         environment = {
             **os.environ, **QUIET,
             "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
-            "FAIRLEAD_KEYS": KEYS, "PROMETHEUS_MULTIPROC_DIR": str(counters),
+            "FAIRHIT_KEYS": KEYS, "PROMETHEUS_MULTIPROC_DIR": str(counters),
         }  # fmt: skip
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -93,15 +93,13 @@ class Server:
     def counted(self, client: str, kind: str) -> float:
         """A per-client metric as /metrics has it now; 0 where there is none."""
         for line in self.metrics():
-            if line.startswith(f'fairlead_{kind}{{client="{client}"}}'):
+            if line.startswith(f'fairhit_{kind}{{client="{client}"}}'):
                 return float(line.split()[-1])
         return 0.0
 
     def clients(self) -> set[str]:
         """Every client that /metrics names."""
-        return {
-            line.split('"')[1] for line in self.metrics() if line.startswith("fairlead_service")
-        }
+        return {line.split('"')[1] for line in self.metrics() if line.startswith("fairhit_service")}
 
 
 @contextlib.contextmanager

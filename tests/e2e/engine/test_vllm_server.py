@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("vllm")
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.gateway.loads import has_plug_in  # noqa: E402
+from fairhit.gateway.pool.load_monitor import has_plug_in  # noqa: E402
 from tests.e2e.engine.server import START_TIMEOUT_S, running  # noqa: E402
 
 STORY = "The quick brown fox jumps over the lazy dog. " * 8
@@ -145,8 +145,8 @@ def test_a_wrong_setting_stops_the_engine_with_one_clear_line(tmp_path):
     with running(tmp_path, scheduler="dlmp") as server:
         status = server.process.wait(START_TIMEOUT_S)
 
-    said = [line for line in server.log.splitlines() if "fairlead:" in line]
-    expected = "fairlead: additional_config.fairlead.scheduler: expected one of"
+    said = [line for line in server.log.splitlines() if "fairhit:" in line]
+    expected = "fairhit: additional_config.fairhit.scheduler: expected one of"
     assert status != 0
     assert len(said) == 1
     assert expected in said[0]

@@ -1,4 +1,4 @@
-"""`fairlead experiment all --quick` for real: every study leaves rows, an answer to its claims, a figure.
+"""`fairhit experiment all --quick` for real: every study leaves rows, an answer to its claims, a figure.
 
 Eight minutes on two cores are its budget (docs/reference/experiments.md); here it may take what it takes.
 """
@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from fairlead.experiments.studies import STUDIES, study_of
-from tests.unit.workloads.public_data import DATA, needs_data
+from fairhit_lab.studies import STUDIES, study_of
+from tests.lab.traces.public_data import DATA, needs_data
 
 pytestmark = [pytest.mark.e2e, needs_data]
 
@@ -25,7 +25,7 @@ def everything(tmp_path_factory):
     folder = tmp_path_factory.mktemp("all")
     places = ["--out", folder / "out", "--cache", folder / "cache", "--data", DATA]
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "experiment", "all", "--quick", *map(str, places)],
+        [sys.executable, "-m", "fairhit", "experiment", "all", "--quick", *map(str, places)],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

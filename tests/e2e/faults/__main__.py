@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fairlead.experiments import provenance
+from fairhit.local import provenance
 from tests.e2e.faults import strangers
 from tests.e2e.faults.census import Census
 from tests.e2e.faults.soak import CALLERS, ENGINES, FLAT_MB_PER_HOUR, Outcome, judgement, soak

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from scripts import install_programs
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.faults.crowd import Crowd, asking, mixed
 from tests.e2e.faults.processes import EngineProcess, idle, retries
 from tests.e2e.gateway.process import Process, running

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.faults.caller import HOST
 from tests.e2e.gateway.process import Process
 from tests.e2e.gateway.world import Connection
@@ -85,7 +85,7 @@ async def engines(count: int, *flags: str) -> AsyncIterator[list[EngineProcess]]
 async def retries(process: Process) -> int:
     """Requests that it sent to another engine so far."""
     page = (await process.ask("/metrics")).body.decode()
-    (line,) = (line for line in page.splitlines() if line.startswith("fairlead_retries_total "))
+    (line,) = (line for line in page.splitlines() if line.startswith("fairhit_retries_total "))
     return int(float(line.split()[1]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from benchmarks.gateway.load import Load
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.deploy.processes import status_of, until
 from tests.e2e.faults.caller import HOST
 from tests.e2e.faults.processes import ROOT, rss_mb
@@ -19,7 +19,7 @@ CLIENT_BYTES = 1074
 # The first fill what is bounded anyway.
 _FIRST, _BATCH = 5_000, 5_000
 # Clients that have a name of their own in the metrics; the others share one.
-NAMED, COUNTED = 1_000, "fairlead_requests_total{"
+NAMED, COUNTED = 1_000, "fairhit_requests_total{"
 SETTINGS = {"trust_tenant_header": True, "max_tree_size": 1_000}
 
 

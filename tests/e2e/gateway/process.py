@@ -1,4 +1,4 @@
-"""`fairlead gateway` as a process of its own, and what it has said."""
+"""`fairhit gateway` as a process of its own, and what it has said."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.gateway.world import Connection, eventually
 
 
 class Process:
-    """`fairlead gateway` with a settings file, and with more in its environment."""
+    """`fairhit gateway` with a settings file, and with more in its environment."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Process:
 
     async def start(self) -> None:
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")
+            name: value for name, value in os.environ.items() if not name.startswith("FAIRHIT_")
         }
         limited = ("sh", "-c", f'ulimit -n {self.descriptors}; exec "$@"', "sh")
         self.child = await asyncio.create_subprocess_exec(
-            *(limited if self.descriptors else ()), self.python, "-m", "fairlead", "gateway",
+            *(limited if self.descriptors else ()), self.python, "-m", "fairhit", "gateway",
             "--config", str(self.config), "--port", str(self.port), stderr=asyncio.subprocess.PIPE,
             env={**environment, **self.environment},
         )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.gateway import listing
+from fairhit.gateway.pool import model_catalog as listing
 from tests.e2e.gateway.scripts import Received, chat, good
 from tests.e2e.gateway.world import CHAT, FakeEngine, World, eventually, play
 

@@ -12,7 +12,7 @@ if importlib.util.find_spec("schemathesis") is None:
 
 import schemathesis
 
-from fairlead.gateway.settings import parse_worker_url
+from fairhit.gateway.settings import parse_worker_url
 from tests.e2e.gateway.scripts import good
 from tests.e2e.gateway.world import World, play
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from fairlead.dispatch import Ticket
-from fairlead.gateway import exchange
+from fairhit.dispatch import Ticket
+from fairhit.gateway.proxy import exchange
 from tests.e2e.gateway.scripts import (
     USAGE,
     Received,

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from fairlead.gateway import caller as caller_module
+from fairhit.gateway.http import client_connection as caller_module
 from tests.e2e.gateway.scripts import (
     USAGE,
     Received,
@@ -66,7 +66,7 @@ def test_a_whole_answer_is_settled_by_its_usage() -> None:
         assert json.loads(reply.body)["usage"] == USAGE
         assert world.spent() == 18 + 2 * 3
         assert (
-            b'fairlead_cached_tokens_total{client="anonymous"} 32.0'
+            b'fairhit_cached_tokens_total{client="anonymous"} 32.0'
             in (await world.get("/metrics")).body
         )
         workers = json.loads((await world.get("/workers")).body)["workers"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.gateway import handshakes
+from fairhit.gateway.http.accept import accept_loop as handshakes
 from tests.e2e.gateway.scripts import good
 from tests.e2e.gateway.test_listening import ask_tls, certified
 from tests.e2e.gateway.world import Connection, World, eventually, play

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.errors import ConfigError
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.scripts import chat, good
 from tests.e2e.gateway.world import CHAT, Connection, FakeEngine, Reply, World, eventually, play
 
@@ -130,7 +130,7 @@ def test_metrics_can_have_a_port_of_their_own() -> None:
             reply = await connection.reply()
             statuses.append(reply.status)
             if path == "/metrics":
-                assert b"fairlead_worker_up" in reply.body
+                assert b"fairhit_worker_up" in reply.body
         connection.writer.close()
         assert statuses == [200, 200, 404, 404]
         assert (await world.get("/metrics")).status == 404

@@ -10,7 +10,7 @@ from tests.e2e.gateway.scripts import chat, good
 from tests.e2e.gateway.world import World, play
 
 ROOT = Path(__file__).resolve().parents[3]
-NAME = re.compile(r"\bfairlead_[a-z_]+")
+NAME = re.compile(r"\bfairhit_[a-z_]+")
 # Of a histogram Prometheus asks for these.
 PARTS = re.compile(r"_(bucket|sum|count)$")
 
@@ -33,13 +33,13 @@ def exposed() -> dict[str, str]:
 
 def test_every_metric_is_in_the_reference_with_its_type(exposed):
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    written = dict(re.findall(r"^\| `(fairlead_[a-z_]+)` \| (\w+) \|", page, re.MULTILINE))
+    written = dict(re.findall(r"^\| `(fairhit_[a-z_]+)` \| (\w+) \|", page, re.MULTILINE))
 
     assert written == exposed
 
 
 def test_the_grafana_dashboard_asks_for_metrics_that_exist(exposed):
-    text = (ROOT / "deploy/grafana/fairlead.json").read_text(encoding="utf-8")
+    text = (ROOT / "deploy/grafana/fairhit.json").read_text(encoding="utf-8")
     asked = {PARTS.sub("", name) for name in NAME.findall(text)}
 
     assert len(asked) > 20
@@ -48,7 +48,7 @@ def test_the_grafana_dashboard_asks_for_metrics_that_exist(exposed):
 
 def test_the_grafana_dashboard_is_whole():
     """Panels with numbers of their own, on a grid without overlaps, each asking for something."""
-    dashboard = json.loads((ROOT / "deploy/grafana/fairlead.json").read_text(encoding="utf-8"))
+    dashboard = json.loads((ROOT / "deploy/grafana/fairhit.json").read_text(encoding="utf-8"))
     panels = dashboard["panels"]
     cells = [
         (x, y)

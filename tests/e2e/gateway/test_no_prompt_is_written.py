@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway import scripts
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, whole
 from tests.e2e.gateway.world import CHAT, World, eventually, play

@@ -3,9 +3,9 @@
 import gc
 from collections import Counter
 
-from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.requests import RequestReader
-from fairlead.gateway.upstream import EngineConnection
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.engine_connection import EngineConnection
+from fairhit.gateway.http.request_parser import RequestReader
 from tests.e2e.gateway.scripts import Received, chat, good
 from tests.e2e.gateway.world import CHAT, World, eventually, play
 

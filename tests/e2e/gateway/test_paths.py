@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.gateway.surface import SURFACES
+from fairhit.gateway.api.endpoints import SURFACES
 from tests.e2e.gateway.path_scripts import PATHS, STREAMS, any_path, path_of
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, good, whole
 from tests.e2e.gateway.world import CHAT, World, play

@@ -134,13 +134,13 @@ def test_a_gateway_that_cannot_start_is_one_line_and_exit_status_2(tmp_path: Pat
 
     async def run() -> None:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "fairlead", "gateway", "--config", str(config),
+            sys.executable, "-m", "fairhit", "gateway", "--config", str(config),
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         _, said = await child.communicate()
         assert child.returncode == 2
         assert said.decode() == (
-            f"fairlead: error: {config}, line 2: worker-url: no such setting; "
+            f"fairhit: error: {config}, line 2: worker-url: no such setting; "
             "did you mean worker-urls?\n"
         )
 

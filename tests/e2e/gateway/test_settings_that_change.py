@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.errors import ConfigError
+from fairhit.errors import ConfigError
 from tests.e2e.gateway.scripts import chat, good, hang
 from tests.e2e.gateway.world import CHAT, World, eventually, play
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.core.client_names import client_name
-from fairlead.gateway.additions import Additions
-from fairlead.gateway.openai import read_call
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.surface import SURFACES
+from fairhit.client_names import client_name
+from fairhit.gateway.api.endpoints import SURFACES
+from fairhit.gateway.api.injected_fields import Additions
+from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.path_scripts import PATHS, any_path
 from tests.e2e.gateway.world import World, play
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fairlead.gateway import caller as caller_module
+from fairhit.gateway.http import client_connection as caller_module
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, good
 from tests.e2e.gateway.world import CHAT, Connection, World, eventually, play
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.incoming import Incoming
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.proxy.incoming_request import Incoming
 from tests.e2e.gateway.scripts import hang
 from tests.e2e.gateway.world import World, eventually, play
 
@@ -35,7 +35,7 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
         slow.writer.write(b"POST / HT")
         assert (await slow.reply()).status == 408
 
-    with caplog.at_level(logging.ERROR, "fairlead"):
+    with caplog.at_level(logging.ERROR, "fairhit"):
         play(story, hang, client_timeout_secs=0.2)
     assert "fails: Broken: here" in caplog.messages
 

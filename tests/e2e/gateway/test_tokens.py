@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from fairlead.core.blocked_tokens import BLOCK_LEN, BlockedTokens
-from fairlead.core.token_index import TokenIndex
-from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.intake import Preparing
-from fairlead.gateway.openai import Call
-from fairlead.gateway.tokenizer import Tokenizer
+from fairhit.core.cache.token_blocks import BLOCK_LEN, BlockedTokens
+from fairhit.gateway.api.request_body import Call
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.prefix.tokenizer import Tokenizer
+from fairhit.gateway.proxy.admission import PendingRequest
+from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 from tests.e2e.gateway.scripts import chat, events, good
 from tests.e2e.gateway.world import CHAT, PATIENCE_S, World, eventually, play
 
@@ -63,7 +63,7 @@ def test_prompts_are_counted_and_conversations_found_again(folder: Path) -> None
         assert len(used.received) == 2
         # 800 words, the others, the last answer, and a mark before each part.
         tokens = 2 + 801 + 2 + 2 + 2 + 3 + 2 + 2
-        assert isinstance(index, TokenIndex)
+        assert isinstance(index, PrecisePrefixIndex)
         await eventually(lambda: index.size(used.url) == tokens // BLOCK_LEN)
 
     play(story, good, good, tokenizer=folder)
@@ -126,7 +126,9 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
         released: list[str] = []
         encoding: asyncio.Future[BlockedTokens] = asyncio.get_running_loop().create_future()
         connection = cast("CallerConnection", object())
-        waiting = Preparing(connection, encoding, deadline=0, release=lambda: released.append("a"))
+        waiting = PendingRequest(
+            connection, encoding, deadline=0, release=lambda: released.append("a")
+        )
         encoding.set_result(BlockedTokens())
         waiting.caller_gone()
         waiting.done(None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.gateway import caller
+from fairhit.gateway.http import client_connection as caller
 from tests.deploy.manifests import pod
 from tests.e2e.gateway.process import Process, running
 from tests.e2e.gateway.scripts import Received, chat, good
@@ -55,7 +55,7 @@ async def probe(port: int, path: str) -> int:
 @pytest.mark.parametrize("sent", [b"", HALF_HEAD, HALF_BODY, ASKED])
 def test_the_shipped_probes_get_through_a_crowd(sent: bytes) -> None:
     """A pod whose liveness probe fails three times is killed, with all its streams."""
-    (container,) = pod("Deployment", "fairlead-gateway")["spec"]["containers"]
+    (container,) = pod("Deployment", "fairhit-gateway")["spec"]["containers"]
 
     async def story(world: World) -> None:
         ports = {"http": world.gateway.port, "metrics": world.gateway.metrics_port}
@@ -139,9 +139,9 @@ def test_where_all_are_at_work_the_next_is_told_so_and_probes_are_answered(
         assert (refused.headers["connection"], refused.headers["retry-after"]) == ("close", "1")
         assert (await world.get("/health")).status == 200
         metrics = (await world.get("/metrics")).body.decode()
-        assert 'fairlead_connections{state="active"} 5.0' in metrics
-        assert "fairlead_connections_limit 5.0" in metrics
-        assert 'fairlead_connections_shed_total{reason="limit"} 3.0' in metrics
+        assert 'fairhit_connections{state="active"} 5.0' in metrics
+        assert "fairhit_connections_limit 5.0" in metrics
+        assert 'fairhit_connections_shed_total{reason="limit"} 3.0' in metrics
         assert sum("--max-connections" in line for line in caplog.messages) == 1
         for one in busy:
             one.reset()

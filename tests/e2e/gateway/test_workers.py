@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import jsonschema
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.gateway.control import PATHS
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.errors import ConfigError
+from fairhit.gateway.admin.control import PATHS
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.operators import operate
 from tests.e2e.gateway.scripts import (
     Received,
@@ -204,8 +204,8 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
         assert (await states(world))[patient.url]["faults"] == {"status": 4}
         metrics = (await world.get("/metrics")).body.decode()
         name = f'worker="{patient.url}"'
-        assert f'fairlead_worker_circuit{{state="open",{name}}} 1.0' in metrics
-        assert f'fairlead_worker_faults_total{{kind="status",{name}}} 4.0' in metrics
+        assert f'fairhit_worker_circuit{{state="open",{name}}} 1.0' in metrics
+        assert f'fairhit_worker_faults_total{{kind="status",{name}}} 4.0' in metrics
 
         sick = False
         soon = world.gateway.settings.replaced(cb_timeout_duration_secs=0.01)

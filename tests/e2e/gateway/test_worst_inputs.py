@@ -13,11 +13,12 @@ from typing import Any
 import orjson
 import pytest
 
-from fairlead.gateway import answers, openai
-from fairlead.gateway.answer_reader import ResponseParser
-from fairlead.gateway.answers import StreamedAnswer
-from fairlead.gateway.at_once import STEP, TURN
-from fairlead.gateway.requests import RequestReader
+from fairhit.gateway.api import request_body as openai
+from fairhit.gateway.api import response_body as answers
+from fairhit.gateway.api.response_body import StreamedAnswer
+from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.http.response_parser import ResponseParser
+from fairhit.gateway.http.step_bounds import STEP, TURN
 from tests.e2e.gateway.scripts import Received, Script, begin_stream, chat, chunk, whole
 from tests.e2e.gateway.world import World, play
 

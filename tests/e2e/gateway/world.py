@@ -8,10 +8,10 @@ from typing import Any
 
 import uvloop
 
-from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.routers.d2lpm import D2LPM
 from tests.e2e.gateway.scripts import (
     Received,
     Script,

@@ -15,12 +15,12 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed", allow_module_level=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.core.token_index import Knowledge  # noqa: E402
-from fairlead.engines.local import HOST  # noqa: E402
-from fairlead.gateway.answers import read_whole  # noqa: E402
-from fairlead.gateway.isolation import Isolation  # noqa: E402
-from fairlead.gateway.openai import read_call  # noqa: E402
-from fairlead.gateway.surface import SURFACES  # noqa: E402
+from fairhit.gateway.api.endpoints import SURFACES  # noqa: E402
+from fairhit.gateway.api.prefix_isolation import Isolation  # noqa: E402
+from fairhit.gateway.api.request_body import read_call  # noqa: E402
+from fairhit.gateway.api.response_body import read_whole  # noqa: E402
+from fairhit.local.engine_process import HOST  # noqa: E402
+from fairhit.routers.prefix_index.precise import Knowledge  # noqa: E402
 from tests.e2e.kv_events.engine import (  # noqa: E402
     BLOCK_LEN,
     Engine,

@@ -15,14 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fairlead.core.token_index import Knowledge, TokenIndex
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import CPU_FLAGS, HOST, QUIET, free_ports
-from fairlead.gateway.kv_events.cache_watch import CacheCounts
-from fairlead.gateway.openai import read_call
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.surface import SURFACES
+from fairhit.gateway.api.endpoints import SURFACES
+from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import CPU_FLAGS, HOST, QUIET, free_ports
+from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 from tests.e2e.kv_events.prompts import COMPLETIONS, numbers
 
 START_TIMEOUT_S = 420.0
@@ -133,9 +133,9 @@ class Pair:
     block_len: int = BLOCK_LEN
 
     @property
-    def index(self) -> TokenIndex:
+    def index(self) -> PrecisePrefixIndex:
         index = self.gateway.dispatcher.index
-        assert isinstance(index, TokenIndex)
+        assert isinstance(index, PrecisePrefixIndex)
         return index
 
     @property

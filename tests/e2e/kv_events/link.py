@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from fairlead.engines.local import HOST
+from fairhit.local.engine_process import HOST
 
 
 @dataclass

@@ -14,8 +14,8 @@ for name in ("vllm", "tokenizers"):
         pytest.skip(f"{name} is not installed", allow_module_level=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.core.token_index import Knowledge  # noqa: E402
-from fairlead.engines.local import HOST, free_ports  # noqa: E402
+from fairhit.local.engine_process import HOST, free_ports  # noqa: E402
+from fairhit.routers.prefix_index.precise import Knowledge  # noqa: E402
 from tests.e2e.kv_events.engine import (  # noqa: E402
     BLOCK_LEN,
     Engine,

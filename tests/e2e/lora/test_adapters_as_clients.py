@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("vllm")
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.engines.demo_model import RANK, make_adapter  # noqa: E402
-from fairlead.engines.local import HOST  # noqa: E402
-from fairlead.gateway.settings import GatewaySettings  # noqa: E402
+from fairhit.gateway.settings import GatewaySettings  # noqa: E402
+from fairhit.local.demo_model import RANK, make_adapter  # noqa: E402
+from fairhit.local.engine_process import HOST  # noqa: E402
 from tests.e2e.engine.server import Server, running  # noqa: E402
 from tests.e2e.paths.conftest import post, serving  # noqa: E402
 
@@ -76,7 +76,7 @@ def place(done: list[Ended], model: str) -> int:
 
 def turns(server: Server) -> float:
     lines = server.call("GET", "/metrics").read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairlead_adapter_tu"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairhit_adapter_tu"))
 
 
 def test_each_adapter_is_a_model_of_its_own_and_a_client(server):

@@ -11,8 +11,8 @@ from typing import Any
 
 import uvloop
 
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk
 from tests.e2e.gateway.world import CHAT, Connection, FakeEngine, eventually
 

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from fairlead.experiments.report.folders import read_folders
-from fairlead.experiments.report.page import page_of
-from fairlead.experiments.study.study import Verdict
+from fairhit_lab.report.folders import read_folders
+from fairhit_lab.report.page import page_of
+from fairhit_lab.studies.shared.study import Verdict
 from tests.e2e.page import browser as chromium
-from tests.unit.experiments.report_sample import STUDIES, write_sample
+from tests.lab.experiments.report_sample import STUDIES, write_sample
 
 pytestmark = pytest.mark.skipif(not (chromium.CHROMIUM and chromium.DRIVER), reason=chromium.REASON)
 

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from fairlead.dispatch import Dispatcher
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.dispatch import Dispatcher
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
 
 WRITES, EMBEDS = "demo", "vectors"
 KEY = "key-of-clients"

@@ -10,7 +10,7 @@ if find_spec("vllm") is None:
     pytest.skip("vLLM is not installed", allow_module_level=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.engines.local import HOST  # noqa: E402
+from fairhit.local.engine_process import HOST  # noqa: E402
 from tests.e2e.paths.conftest import EMBEDS, KEY, WRITES, Pair  # noqa: E402
 
 # Anthropic's client has no name for it any more.

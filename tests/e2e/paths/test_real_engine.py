@@ -12,7 +12,7 @@ if find_spec("vllm") is None:
     pytest.skip("vLLM is not installed", allow_module_level=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairlead.engines.local import HOST  # noqa: E402
+from fairhit.local.engine_process import HOST  # noqa: E402
 from tests.e2e.paths.conftest import EMBEDS, WRITES, Pair  # noqa: E402
 
 # Shorter than a block, so that nothing of it is cached the second time.

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.core.service import Service
-from fairlead.engines.demo_model import demo_model
-from fairlead.engines.local import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
+from fairhit.core.service import Service
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.local.demo_model import demo_model
+from fairhit.local.engine_process import CPU_FLAGS, DEMO_FLAGS, HOST, QUIET, free_ports
 from tests.e2e.gateway.world import Connection, eventually
 
 START_TIMEOUT_S = 420.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fairlead import serve
-from fairlead.gateway import settings
+from fairhit.gateway import settings
+from fairhit.local import serve
 
 KEYS = {"heavy": "key-of-heavy", "light": "key-of-light"}
 START_TIMEOUT_S = 300
@@ -18,7 +18,7 @@ START_TIMEOUT_S = 300
 class Running:
     """The service, kept by an event loop of its own, and what it said meanwhile."""
 
-    service: serve.Service
+    service: serve.RunningService
     loop: asyncio.AbstractEventLoop
     news: list[tuple[str, str]] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""`fairlead serve` as a process: it says how to use it, and kill -9 leaves nothing of it behind."""
+"""`fairhit serve` as a process: it says how to use it, and kill -9 leaves nothing of it behind."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 
 pytestmark = pytest.mark.e2e
 
@@ -25,7 +25,7 @@ def command() -> Iterator[tuple[subprocess.Popen[str], str]]:
     (port,) = free_ports(1)
     arguments = ["serve", "--engines", "1", "--port", str(port), "--tenant-api-key", "a:key-of-a"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "fairlead", *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "fairhit", *arguments], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     said = ""

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from fairlead.engines.local import completes
+from fairhit.local.engine_process import completes
 from tests.e2e.deploy.processes import until
 from tests.e2e.service.conftest import KEYS, Running
 
@@ -41,7 +41,7 @@ def settled_outputs(running: Running, at_least: float) -> dict[str, float]:
     """The engines write their counters once a second: wait until they have."""
     until = time.monotonic() + 20
     while True:
-        found = counters(running, "fairlead_output_tokens_total")
+        found = counters(running, "fairhit_output_tokens_total")
         if sum(found.values()) >= at_least or time.monotonic() > until:
             return found
         time.sleep(0.3)
@@ -111,7 +111,7 @@ def test_a_second_turn_finds_its_prefix_cached(running: Running):
 )
 def test_an_impostor_pays_for_itself(running: Running, body: dict, headers: dict):
     """Light says that it is heavy: the engines charge light all the same."""
-    before = counters(running, "fairlead_output_tokens_total")
+    before = counters(running, "fairhit_output_tokens_total")
     client_of(running, "light").completions.create(
         model="demo",
         prompt="It was not me",

@@ -1,14 +1,14 @@
 """The proof: a tenant who floods the service no longer hurts the other, and the cache stays warm.
 
-Real vLLM engines, real requests; see `fairlead.experiments.demo.two_tenants` for what is asked of them.
+Real vLLM engines, real requests; see `fairhit.local.demo.two_tenants` for what is asked of them.
 """
 
 import asyncio
 
 import pytest
 
-from fairlead import console
-from fairlead.experiments.demo import two_tenants as flood
+from fairhit.cli import console
+from fairhit.local.demo import two_tenants as flood
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from scripts import install_programs
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 
 SERVER = install_programs.find("redis-server")
 

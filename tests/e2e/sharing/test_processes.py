@@ -1,4 +1,4 @@
-"""`fairlead gateway --processes N`: one port, one account, one operator; processes that die are replaced."""
+"""`fairhit gateway --processes N`: one port, one account, one operator; processes that die are replaced."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import uvloop
 
-from fairlead.engines.local import free_ports
+from fairhit.local.engine_process import free_ports
 from tests.e2e.gateway.process import Process
 from tests.e2e.gateway.scripts import chat, good
 from tests.e2e.gateway.world import CHAT, PATIENCE_S, FakeEngine, eventually
@@ -208,7 +208,7 @@ def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
             metrics = int(re.findall(r'"prometheus_port": (\d+)', process.config.read_text())[0])
             for port in (metrics, metrics + 1):
                 async with asyncio.timeout(PATIENCE_S):
-                    while b"\nfairlead_sharing_gateways 2.0\n" not in await metrics_at(port):
+                    while b"\nfairhit_sharing_gateways 2.0\n" not in await metrics_at(port):
                         await asyncio.sleep(0.1)
         engine.stop()
 
@@ -242,7 +242,7 @@ def test_a_port_that_is_taken_and_a_start_that_fails_end_all_of_it(tmp_path: Pat
             (0, ["--keys-file", str(tmp_path / "none")], "none: cannot be read"),  # by any of them
         ):
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "fairlead", "gateway", "--processes", "2", "--port", str(port),
+                sys.executable, "-m", "fairhit", "gateway", "--processes", "2", "--port", str(port),
                 "--worker-urls", engine.url, *more, stderr=asyncio.subprocess.PIPE,
             )  # fmt: skip
             _, errors = await process.communicate()

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.sharing.exchanging import patience_s
+from fairhit.gateway.process.sharing.ledger_exchange import patience_s
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.world import eventually
 from tests.e2e.sharing.engine import SlotEngine, keep_asking
 from tests.e2e.sharing.redis import SERVER, Redis, running
@@ -95,7 +95,7 @@ def test_with_one_it_stays_four_to_one() -> None:
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
         await asyncio.sleep(0.5)
         assert 3 < await share(engine, 4) < 5
-        assert [sample(gateway, "fairlead_sharing_gateways") for gateway in gateways] == [2, 2]
+        assert [sample(gateway, "fairhit_sharing_gateways") for gateway in gateways] == [2, 2]
 
     with running() as redis:
         play(story, share_url=redis.url, share_interval_secs=0.05)
@@ -108,15 +108,13 @@ def test_an_outage_stops_nobody_and_fairness_is_back_with_redis() -> None:
         await asyncio.sleep(0.5)
         redis.kill()
         await eventually(
-            lambda: not any(sample(gateway, "fairlead_sharing_up") for gateway in gateways)
+            lambda: not any(sample(gateway, "fairhit_sharing_up") for gateway in gateways)
         )
         before = engine.served.total()
         assert 0.5 < await share(engine, 2) < 2  # each by itself
         assert engine.served.total() > before
         redis.start()
-        await eventually(
-            lambda: all(sample(gateway, "fairlead_sharing_up") for gateway in gateways)
-        )
+        await eventually(lambda: all(sample(gateway, "fairhit_sharing_up") for gateway in gateways))
         await asyncio.sleep(0.5)
         assert 3 < await share(engine, 4) < 5
 
@@ -137,7 +135,7 @@ def test_a_gateway_that_dies_holds_nobody_back_for_long() -> None:
         await asyncio.sleep(0.5)
         assert patience_s(gateways[0]._exchanging._period_s()) <= 2
         gateways[0]._exchanging._closing = True  # it stops, and its last report says that a waits
-        await eventually(lambda: sample(gateways[1], "fairlead_sharing_gateways") == 1)
+        await eventually(lambda: sample(gateways[1], "fairhit_sharing_gateways") == 1)
         assert await share(engine, 2) < 2
 
     with running() as redis:

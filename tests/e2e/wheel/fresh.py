@@ -20,8 +20,8 @@ TRACE = ROOT / "examples" / "chat.jsonl"
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without settings of Python and of fairlead."""
-    ours = {name: text for name, text in os.environ.items() if not name.startswith("FAIRLEAD_")}
+    """Ours, without settings of Python and of fairhit."""
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("FAIRHIT_")}
     ours.pop("PYTHONPATH", None)
     return {**ours, **more}
 
@@ -57,12 +57,12 @@ def compare(executable: str, folder: Path) -> str:
     python, _ = install(folder / "env", executable=executable)
     # The simulator's, which are not the gateway's.
     output(python, "-m", "pip", "install", "-q", "numpy", "zstandard")
-    built = output(python, "-m", "fairlead", "--version").strip()
+    built = output(python, "-m", "fairhit", "--version").strip()
     assert built.endswith("(compiled)"), built
     written = []
     for name, more in (("compiled", {}), ("sources", {"PYTHONPATH": str(ROOT / "src")})):
         events, summary = folder / f"{name}.jsonl", folder / f"{name}.json"
-        command = ("-m", "fairlead", "simulate", str(TRACE), "--replicas", "2")
+        command = ("-m", "fairhit", "simulate", str(TRACE), "--replicas", "2")
         output(python, *command, "--events", str(events), "--summary", str(summary), **more)
         written.append((events.read_bytes(), summary.read_bytes()))
     assert written[0] == written[1] and len(written[0][0]) > 10_000

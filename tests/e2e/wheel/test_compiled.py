@@ -37,17 +37,17 @@ RUNS = (
 def fresh_python(tmp_path_factory):
     """The Python of an environment that only the documented command has installed into, in isolation."""
     python, said = fresh.install(tmp_path_factory.mktemp("fresh") / "env")
-    (wheel,) = re.findall(r"Created wheel for fairlead: filename=(\S+)", said)
+    (wheel,) = re.findall(r"Created wheel for fairhit: filename=(\S+)", said)
     assert "-none-any" not in wheel, f"it is for this Python and machine, not {wheel}"
     return python
 
 
 @pytest.fixture(scope="module")
 def installed(fresh_python, tmp_path_factory):
-    """A folder with what the command installed of fairlead, and nothing of what else it did."""
+    """A folder with what the command installed of fairhit, and nothing of what else it did."""
     folder = tmp_path_factory.mktemp("installed")
     packages = fresh.packages(fresh_python)
-    for path in (packages / "fairlead", *packages.glob("*__mypyc*.so")):
+    for path in (packages / "fairhit", *packages.glob("*__mypyc*.so")):
         (folder / path.name).symlink_to(path)
     return folder
 
@@ -69,11 +69,11 @@ def python(installed, *arguments):
 
 def test_what_costs_time_is_compiled(installed):
     code = (
-        "from fairlead.core import chunk_index, scheduler, radix_tree, waiting, fleet_tree\n"
-        "from fairlead.dispatch import dispatcher, queueing\n"
-        "from fairlead.gateway import answers, caller, exchange, intake, requests, upstream\n"
-        "from fairlead.schedulers import dlpm\n"
-        "from fairlead.sim import replica\n"
+        "from fairhit.core import chunk_index, scheduler, radix_tree, waiting, fleet_tree\n"
+        "from fairhit.dispatch import dispatcher, queueing\n"
+        "from fairhit.gateway import answers, caller, exchange, intake, requests, upstream\n"
+        "from fairhit.policies import dlpm\n"
+        "from fairhit_lab.sim import replica\n"
         "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica, chunk_index, dispatcher, "
         "queueing, answers, caller, exchange, intake, requests, upstream): print(one.__file__)"
     )
@@ -92,10 +92,10 @@ def test_the_fresh_environment_serves_and_says_that_it_is_compiled(fresh_python,
         ) as process:
             reply = await process.ask(CHAT, chat(stream=True))
             assert reply.status == 200 and reply.body.endswith(b"[DONE]\n\n")
-            assert "fairlead is compiled" in process.said
+            assert "fairhit is compiled" in process.said
 
     asyncio.run(story())
-    assert fresh.output(fresh_python, "-m", "fairlead", "--version").endswith("(compiled)\n")
+    assert fresh.output(fresh_python, "-m", "fairhit", "--version").endswith("(compiled)\n")
 
 
 def test_a_source_distribution_installs_where_nothing_compiles(tmp_path):
@@ -107,12 +107,12 @@ def test_a_source_distribution_installs_where_nothing_compiles(tmp_path):
     source = fresh.output(Path(sys.executable), "-c", code).strip()
     wheel = ("-m", "pip", "wheel", "--no-deps", "-w", str(tmp_path), str(tmp_path / source))
     fresh.output(Path(sys.executable), *wheel, CC="no-such-compiler")
-    (made,) = tmp_path.glob("fairlead-*-py3-none-any.whl")
+    (made,) = tmp_path.glob("fairhit-*-py3-none-any.whl")
     where = tmp_path / "unpacked"
     with zipfile.ZipFile(made) as archive:
         archive.extractall(where)
 
-    told = python(where, "-m", "fairlead", "--version")
+    told = python(where, "-m", "fairhit", "--version")
 
     assert told.endswith("(pure Python: no C compiler (no-such-compiler))\n"), told
 
@@ -123,7 +123,7 @@ def test_compiled_and_not_a_simulation_writes_the_same_bytes(installed, tmp_path
     written = []
     for where, source in (("compiled", installed), ("sources", None)):
         events, summary = tmp_path / f"{where}.jsonl", tmp_path / f"{where}.json"
-        command = ["-m", "fairlead", "simulate", str(EXAMPLES / trace), *flags]
+        command = ["-m", "fairhit", "simulate", str(EXAMPLES / trace), *flags]
         python(source, *command, "--events", str(events), "--summary", str(summary))
         skipped = tmp_path / f"{where} skipped.json"
         python(source, *command, "--summary", str(skipped))
@@ -134,11 +134,11 @@ def test_compiled_and_not_a_simulation_writes_the_same_bytes(installed, tmp_path
 
 
 GATEWAY = """
-from fairlead.core.chunk_index import ChunkedText, ChunkIndex
-from fairlead.core.request import Request
-from fairlead.dispatch import Dispatcher, QueueRules, State, Usage
-from fairlead.errors import NotFound
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.approximate import ChunkedText, ChunkIndex
+from fairhit.core.request import Request
+from fairhit.dispatch import Dispatcher, QueueRules, State, Usage
+from fairhit.errors import NotFound
+from fairhit.routers.d2lpm import D2LPM
 
 sent = []
 dispatcher = Dispatcher(
@@ -218,8 +218,8 @@ def test_compiled_it_passes_its_tests(installed, tests):
 def test_settings_can_be_sent_to_another_process(installed):
     code = (
         "import pickle\n"
-        "from fairlead.core.costs import parse_cost\n"
-        "from fairlead.sim.config import Change, SimConfig\n"
+        "from fairhit.core.costs import parse_cost\n"
+        "from fairhit_lab.sim.config import Change, SimConfig\n"
         "change = Change(time_us=1, worker=0, up=False)\n"
         "config = SimConfig(cost=parse_cost('profiled'), changes=(change,))\n"
         "assert pickle.loads(pickle.dumps(config)) == config\n"
@@ -230,9 +230,9 @@ def test_settings_can_be_sent_to_another_process(installed):
 
 def test_a_wrong_setting_is_one_clear_line_there_too(installed):
     code = (
-        "from fairlead.core.radix_tree import RadixTree\n"
-        "from fairlead.errors import ConfigError\n"
-        "from fairlead.schedulers import make_policy\n"
+        "from fairhit.core.cache.radix_tree import RadixTree\n"
+        "from fairhit.errors import ConfigError\n"
+        "from fairhit.policies import make_policy\n"
         "try:\n"
         "    make_policy('dlpm', cache=RadixTree(), quantum='many')\n"
         "except ConfigError as error:\n"

@@ -3,7 +3,7 @@
 Loaded by `-p peer_plugin` in a process of its own, whose environment says how:
 
     PEER_OUTCOMES        file that gets one JSON line for each test
-    FAIRLEAD_SCHEDULER   the policy; unset, the stock scheduler stays
+    FAIRHIT_SCHEDULER   the policy; unset, the stock scheduler stays
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def substitute() -> None:
     import vllm.v1.core.sched.diffusion_scheduler  # noqa: F401  its classes extend the stock ones
     import vllm.v1.core.sched.scheduler as module
 
-    from fairlead.engines.vllm.scheduler import AsyncFairScheduler, FairScheduler
+    from fairhit.engines.vllm.scheduler import AsyncFairScheduler, FairScheduler
 
     # Many tests build a pool that is smaller than one request may be, to see what gives way.
     # FairScheduler refuses that as it starts.
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Measuring an image takes torchvision, which our environment leaves out; so many tokens takes a
     # LLaVA, which the tests name.
     encoder_budget.get_mm_max_toks_per_item = lambda *_, **__: {"image": 576}
-    if os.environ.get("FAIRLEAD_SCHEDULER"):
+    if os.environ.get("FAIRHIT_SCHEDULER"):
         substitute()
     # Where tests run in workers, their parent process gets all reports.
     if not hasattr(config, "workerinput"):

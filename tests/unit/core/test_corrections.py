@@ -2,13 +2,13 @@
 
 import pytest
 
-from fairlead.core.block_cache import BlockCache
-from fairlead.core.request import Request
-from fairlead.core.scheduler import Scheduler
-from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.core.waiting import WaitingIndex
-from fairlead.core.watch import waiting_index
-from fairlead.schedulers import make_policy
+from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.request import Request
+from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.core.waiting.index import WaitingIndex
+from fairhit.policies import make_policy
 
 CHARGING = ("dlpm", "dlpm-predict", "drr", "vtc", "vtc-predict", "lcf")
 
@@ -19,11 +19,11 @@ def request(order: int, client: str = "a", *prompt: int) -> Request:
     )
 
 
-def scheduler_of(name: str) -> Scheduler:
-    return Scheduler(make_policy(name, cache=BlockCache(block_size=1)))
+def scheduler_of(name: str) -> FairQueue:
+    return FairQueue(make_policy(name, cache=BlockCache(block_size=1)))
 
 
-def admit(scheduler: Scheduler, asked: Request, *, extend_len: int) -> None:
+def admit(scheduler: FairQueue, asked: Request, *, extend_len: int) -> None:
     scheduler.add(asked)
     scheduler.begin()
     assert scheduler.propose() is asked

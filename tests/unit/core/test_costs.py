@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.costs import MODELS, PROFILED, parse_cost
-from fairlead.core.service import UNITS_PER_TOKEN, TokenCost
-from fairlead.errors import ConfigError
+from fairhit.core.costs import MODELS, PROFILED, parse_cost
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
+from fairhit.errors import ConfigError
 
 PIECEWISE = "piecewise:1,0.5@10/2,4@5,0.00000001@7"
 

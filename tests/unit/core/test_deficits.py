@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.core.clients import OTHER
-from fairlead.core.deficits import Deficits
-from fairlead.core.service import UNITS_PER_TOKEN, Weights
-from fairlead.errors import ConfigError, QueueFull
+from fairhit.core.client_table import OTHER
+from fairhit.core.deficits import Deficits
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.errors import ConfigError, QueueFull
 
 TOKEN = UNITS_PER_TOKEN
 

@@ -1,11 +1,11 @@
 """Who gives up a LoRA slot, when, and for whom; no engine is needed for that."""
 
-from fairlead.core.service import Weights
-from fairlead.engines.adapter_turns import (
+from fairhit.core.service import Weights
+from fairhit.engines.lora_slots import (
     CLIENTS_COMPARED,
     CLIENTS_REMEMBERED,
     IDLE_PASSES_PER_TENURE,
-    AdapterTurns,
+    LoraSlotRotation,
     Taker,
 )
 
@@ -13,9 +13,11 @@ A, B, C = (Taker(name, name) for name in "abc")
 X_B, X_C = Taker("x", "b"), Taker("x", "c")
 
 
-def contended(*running: Taker, waiting=(B,), tenure_len=100, slots=1, weights=None) -> AdapterTurns:
+def contended(
+    *running: Taker, waiting=(B,), tenure_len=100, slots=1, weights=None
+) -> LoraSlotRotation:
     """Somebody found no slot, and it was looked once; the running requests are numbered."""
-    turns = AdapterTurns(tenure_len=tenure_len, weights=Weights(weights))
+    turns = LoraSlotRotation(tenure_len=tenure_len, weights=Weights(weights))
     for taker in waiting:
         turns.add_waiting(taker.client + str(taker.adapter), taker)
     turns.on_no_slot()
@@ -23,17 +25,17 @@ def contended(*running: Taker, waiting=(B,), tenure_len=100, slots=1, weights=No
     return turns
 
 
-def look(turns: AdapterTurns, *running: Taker, slots=1) -> None:
+def look(turns: LoraSlotRotation, *running: Taker, slots=1) -> None:
     turns.begin_pass(slots, {str(at): taker for at, taker in enumerate(running)})
 
 
-def given_to(turns: AdapterTurns) -> list[str | None]:
+def given_to(turns: LoraSlotRotation) -> list[str | None]:
     """Whose slots are kept or emptied for them."""
     return [taker.adapter for taker in turns.reserved]
 
 
 def test_while_nobody_waits_for_a_slot_nothing_is_counted():
-    turns = AdapterTurns(tenure_len=100)
+    turns = LoraSlotRotation(tenure_len=100)
 
     turns.add_waiting("0", A)
     turns.on_admit("0", A, 1000)
@@ -286,7 +288,7 @@ def test_a_clients_own_adapters_take_turns_too():
 
 
 def test_without_turns_nobody_gives_way():
-    turns = AdapterTurns(tenure_len=0)
+    turns = LoraSlotRotation(tenure_len=0)
     turns.add_waiting("b", B)
     turns.on_no_slot()
 

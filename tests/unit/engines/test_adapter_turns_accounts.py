@@ -2,18 +2,18 @@
 
 from tests.unit.engines.test_adapter_turns import X_B, X_C, A, B, C, contended, given_to, look
 
-from fairlead.core.service import UNITS_PER_TOKEN
-from fairlead.engines.adapter_turns import (
+from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.engines.lora_slots import (
     CLIENTS_REMEMBERED,
     IDLE_PASSES_PER_TENURE,
-    AdapterTurns,
+    LoraSlotRotation,
     Taker,
 )
 
 D, E = Taker("d", "d"), Taker("e", "e")
 
 
-def had(turns: AdapterTurns, adapters=(), clients=()) -> None:
+def had(turns: LoraSlotRotation, adapters=(), clients=()) -> None:
     """They received so many tokens before, without the requests that it took."""
     turns._of_adapter |= {name: tokens * UNITS_PER_TOKEN for name, tokens in dict(adapters).items()}
     turns._of_client |= {name: tokens * UNITS_PER_TOKEN for name, tokens in dict(clients).items()}
@@ -288,7 +288,7 @@ def test_the_last_served_are_remembered():
 
 
 def test_a_request_that_waits_for_another_adapter_now_waits_for_one():
-    turns = AdapterTurns(tenure_len=100)
+    turns = LoraSlotRotation(tenure_len=100)
     turns.add_waiting("0", X_B)
     turns.add_waiting("0", X_C)
     assert turns._waiting.keys() == {"c"}

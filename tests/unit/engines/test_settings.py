@@ -2,23 +2,23 @@
 
 import pytest
 
-from fairlead.engines.settings import Settings, read_settings
-from fairlead.errors import ConfigError
+from fairhit.engines.settings import Settings, read_settings
+from fairhit.errors import ConfigError
 
 
 def read(section: object = None, **environ: str) -> Settings:
-    return read_settings({} if section is None else section, environ, where="fairlead")
+    return read_settings({} if section is None else section, environ, where="fairhit")
 
 
 def test_what_is_configured_goes_before_the_environment():
-    read_both = read({"quantum": 7}, FAIRLEAD_QUANTUM="9", FAIRLEAD_MAX_CLIENTS="3")
+    read_both = read({"quantum": 7}, FAIRHIT_QUANTUM="9", FAIRHIT_MAX_CLIENTS="3")
 
     assert (read_both.quantum, read_both.max_clients) == (7, 3)
 
 
 @pytest.mark.parametrize("text", ['{"gold": 2, "silver": 1.5}', "gold=2, silver=1.5,"])
 def test_weights_are_an_object_or_a_list_of_pairs(text):
-    weights = read(FAIRLEAD_WEIGHTS=text).weights or {}
+    weights = read(FAIRHIT_WEIGHTS=text).weights or {}
 
     assert {client: float(str(weight)) for client, weight in weights.items()} == {
         "gold": 2,
@@ -28,7 +28,7 @@ def test_weights_are_an_object_or_a_list_of_pairs(text):
 
 @pytest.mark.parametrize(("text", "means"), [("1", True), ("true", True), ("0", False)])
 def test_a_switch_is_a_number_or_a_word_of_json(text, means):
-    assert read(FAIRLEAD_LORA_CLIENTS=text).lora_clients is means
+    assert read(FAIRHIT_LORA_CLIENTS=text).lora_clients is means
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_switch_is_a_number_or_a_word_of_json(text, means):
     ],
 )
 def test_what_the_environment_says_wrongly_is_one_line(variable, text, says):
-    with pytest.raises(ConfigError, match=f"^FAIRLEAD_{variable}.*{says}") as caught:
-        read(**{f"FAIRLEAD_{variable}": text})
+    with pytest.raises(ConfigError, match=f"^FAIRHIT_{variable}.*{says}") as caught:
+        read(**{f"FAIRHIT_{variable}": text})
 
     assert len(str(caught.value)) < 250 and "\n" not in str(caught.value)
 
@@ -60,12 +60,12 @@ def test_what_the_environment_says_wrongly_is_one_line(variable, text, says):
 @pytest.mark.parametrize(
     ("section", "says"),
     [
-        (["dlpm"], r"fairlead: expected an object, got \['dlpm'\]"),
-        ({"quanta": 1}, "fairlead.quanta: unknown; expected one of scheduler, quantum"),
-        ({"lora_clients": []}, r"fairlead.lora_clients: expected true or false, got \[\]"),
+        (["dlpm"], r"fairhit: expected an object, got \['dlpm'\]"),
+        ({"quanta": 1}, "fairhit.quanta: unknown; expected one of scheduler, quantum"),
+        ({"lora_clients": []}, r"fairhit.lora_clients: expected true or false, got \[\]"),
         (
             {"weights": {"gold": -1}},
-            "fairlead.weights: weight of client 'gold': expected a positive",
+            "fairhit.weights: weight of client 'gold': expected a positive",
         ),
     ],
 )

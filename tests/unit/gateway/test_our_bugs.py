@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from tests.wire.hearing import Wire
 
-from fairlead.core.request import WorkerId
-from fairlead.dispatch import State, Ticket
-from fairlead.gateway import intake
-from fairlead.gateway.caller import CallerConnection
-from fairlead.gateway.openai import Call
-from fairlead.gateway.server import Gateway
-from fairlead.gateway.settings import GatewaySettings
-from fairlead.gateway.surface import Surface
-from fairlead.gateway.upstream import Engine, EngineConnection
+from fairhit.core.request import WorkerId
+from fairhit.dispatch import Ticket, TicketState
+from fairhit.gateway.api.endpoints import Endpoint
+from fairhit.gateway.api.request_body import Call
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
+from fairhit.gateway.proxy import admission as intake
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
 
 ENGINE = "http://127.0.0.1:9"
 SAID = (
@@ -57,7 +57,7 @@ class Played:
         self.gateway = Gateway(GatewaySettings(worker_urls=(), max_engine_requests=2))
         self.gateway._loop = asyncio.get_running_loop()
         self.gateway.dispatcher.worker_up(ENGINE)
-        engine = Engine(ENGINE)
+        engine = EngineConnections(ENGINE)
         monkeypatch.setattr(self.gateway, "engine", lambda _: engine)
         self.asked = [EngineConnection(engine) for _ in range(4)]
         for connection in self.asked:
@@ -115,7 +115,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """What is done as a request is read that says SECRET, of which then a bug is raised."""
     reads, done = intake.read_call, list[Callable[[], None]]()
 
-    def read_call(given: bytes, surface: Surface) -> Call:
+    def read_call(given: bytes, surface: Endpoint) -> Call:
         if SECRET.encode() in given:
             for each in done:
                 each()
@@ -133,7 +133,7 @@ def test_those_around_a_request_that_finds_a_bug_are_answered(
     run: Run, read: list[Callable[[], None]], stream: bool, answer: bytes
 ) -> None:
     """By the time it is handled the one before must be settled."""
-    before: list[State] = []
+    before: list[TicketState] = []
 
     async def test(played: Played) -> None:
         played.send(body(stream=stream), body(SECRET), body())
@@ -146,7 +146,7 @@ def test_those_around_a_request_that_finds_a_bug_are_answered(
         played.check_settled()
 
     run(test)
-    assert before == [State.ENDED]
+    assert before == [TicketState.ENDED]
 
 
 @pytest.mark.usefixtures("read")
@@ -170,7 +170,7 @@ def test_a_bug_is_said_in_one_line_that_has_nothing_of_the_prompt(
 def test_who_is_refused_in_time_is_settled_before_the_next_is_read(
     run: Run, read: list[Callable[[], None]]
 ) -> None:
-    before: list[State] = []
+    before: list[TicketState] = []
 
     async def test(played: Played) -> None:
         played.send(body(), body(SECRET))
@@ -182,7 +182,7 @@ def test_who_is_refused_in_time_is_settled_before_the_next_is_read(
         played.check_settled()
 
     run(test)
-    assert before == [State.ENDED]
+    assert before == [TicketState.ENDED]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_request_that_cannot_be_sent_leaves_nothing_behind(
 ) -> None:
     async def test(played: Played) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(Engine, "take", fails)
+            patched.setattr(EngineConnections, "take", fails)
             played.send(body())
         assert played.wire.statuses() == [500]
         played.check_settled()

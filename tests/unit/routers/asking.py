@@ -1,16 +1,16 @@
 """What the stories of the routers share: requests, matches, a D2LPM router of two workers."""
 
-from fairlead.core.matches import Matches
-from fairlead.core.protocols import Router
-from fairlead.core.request import Request
-from fairlead.routers.d2lpm import D2LPM
+from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.core.policy import Router
+from fairhit.core.request import Request
+from fairhit.routers.d2lpm import D2LPM
 
 QUANTUM = 100
 
 
 def choose(router: Router, request: Request, matched: dict[str, int]) -> str:
     """Of the workers in `matched`, which hold that much of it."""
-    return router.route(request, matches=Matches.of_each(matched), candidates=matched.keys())
+    return router.route(request, matches=PrefixMatches.of_each(matched), candidates=matched.keys())
 
 
 def request(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fairlead.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from tests.unit.routers.asking import QUANTUM, choose, d2lpm, request
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from fairlead.core.protocols import Router
-from fairlead.errors import ConfigError
-from fairlead.routers import make_router
+from fairhit.core.policy import Router
+from fairhit.errors import ConfigError
+from fairhit.routers import make_router
 from tests.unit.routers.asking import choose, request
 
 

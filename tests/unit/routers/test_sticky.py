@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from fairlead.core.matches import Matches
-from fairlead.core.request import Request
-from fairlead.routers.sticky import Sticky
+from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.core.request import Request
+from fairhit.routers.sticky import Sticky
 
-NONE = Matches(())
+NONE = PrefixMatches(())
 WORKERS = ("u", "v", "w")
 KEYS = [f"session-{number}" for number in range(300)]
 

@@ -1,0 +1,194 @@
+"""What tokens cost, beyond the linear price: h(input, output) of VTC, section 4.2, in integer units.
+
+Each cost here is a function of the whole request, rounded half up once where it is not whole; a
+charge is the difference of two of its values. So the charges of a request add up to h(input, output),
+to the unit, however they were cut. What one token costs under each is one token at the start of a
+prompt, so that a quantum means about the same; only `profiled` has a scale of its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import pairwise
+
+from fairhit.core.service import UNITS_PER_TOKEN, Cost, TokenCost, divide_half_up
+from fairhit.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuadraticCost:
+    """h(x, y) = input x + output y + product x y + square y^2 + constant; all in units."""
+
+    input: int
+    output: int
+    product: int
+    square: int
+    constant: int
+
+    def prefill(self, tokens: int) -> int:
+        """h(tokens, 0)."""
+        return self.input * tokens + self.constant
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """h(input_len, before + tokens) - h(input_len, before)."""
+        per_output = self.output + self.product * input_len + self.square * (2 * before + tokens)
+        return per_output * tokens
+
+
+# Fitted to an A10G with Llama-2-7b, whole batches: the code of VTC. Its appendix B.2 prints ten times
+# this, rounded to two digits.
+PROFILED = QuadraticCost(
+    input=21_001_891, output=10_075_395, product=398_680, square=324_733, constant=114_601_454
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlopsCost:
+    """A model's arithmetic: 2 P for each token and 4 L d for each pair of tokens that meet.
+
+    P parameters, L layers, d = heads * head size. In tokens, that is divided by 2 P:
+    h(x, y) = F(x + y), F(n) = n + (L d / P) n (n + 1). What `charge = extend` leaves out of x are
+    cached tokens; that computed ones attend to them is then left out, too.
+    """
+
+    parameters: int
+    layers: int
+    width: int
+
+    def prefill(self, tokens: int) -> int:
+        """F(tokens)."""
+        return self._total(tokens)
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """F(input_len + before + tokens) - F(input_len + before)."""
+        start = input_len + before
+        return self._total(start + tokens) - self._total(start)
+
+    def _total(self, tokens: int) -> int:
+        met = UNITS_PER_TOKEN * self.layers * self.width * tokens * (tokens + 1)
+        return UNITS_PER_TOKEN * tokens + divide_half_up(met, self.parameters)
+
+
+# From the models' published configurations.
+MODELS = {
+    "llama-2-7b": FlopsCost(parameters=6_738_415_616, layers=32, width=4096),
+    "llama-2-13b": FlopsCost(parameters=13_015_864_320, layers=40, width=5120),
+    "llama-3.1-8b": FlopsCost(parameters=8_030_261_248, layers=32, width=4096),
+    "llama-3.2-3b": FlopsCost(parameters=3_212_749_824, layers=28, width=3072),
+}
+
+# (first token, units for it and each one after it until the next piece); the first piece starts at 0.
+Pieces = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PiecewiseCost:
+    """h(x, y) = f(x) + g(y), both piecewise linear: the price of a token depends on its position."""
+
+    input: Pieces
+    output: Pieces
+
+    def prefill(self, tokens: int) -> int:
+        """f(tokens)."""
+        return _sum(self.input, tokens)
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """g(before + tokens) - g(before)."""
+        return _sum(self.output, before + tokens) - _sum(self.output, before)
+
+
+def _sum(pieces: Pieces, tokens: int) -> int:
+    """Units for the first `tokens` tokens. O(pieces)."""
+    total = 0
+    for (start, price), (end, _) in pairwise((*pieces, (tokens, 0))):
+        total += price * max(0, min(end, tokens) - start)
+    return total
+
+
+FORMS = "linear:INPUT,OUTPUT | profiled | flops:MODEL | piecewise:PRICE,PRICE@FROM,.../PRICE,PRICE@FROM,..."
+
+
+def parse_cost(text: str, *, where: str = "cost") -> Cost:
+    """The cost that `text` names. Raises ConfigError.
+
+    `linear:1,2`; `profiled`; `flops:llama-3.2-3b`; `piecewise:1,0.5@1000/2,4@500`: input tokens cost
+    1, from position 1000 on 0.5; outputs 2, from position 500 on 4. Prices have at most eight decimals.
+    """
+    kind, _, rest = text.partition(":")
+    read = _READERS.get(kind)
+    if read is None:
+        raise ConfigError(f"{where}: expected {FORMS}, got {text!r}")
+    return read(rest, f"{where} {text!r}")
+
+
+def _profiled(rest: str, where: str) -> Cost:
+    if rest:
+        raise ConfigError(f"{where}: profiled takes nothing after it")
+    return PROFILED
+
+
+def _linear(rest: str, where: str) -> Cost:
+    prices = rest.split(",")
+    if len(prices) != 2:
+        raise ConfigError(f"{where}: expected linear:INPUT,OUTPUT")
+    extend, output = (_price(price, where) for price in prices)
+    _check_some(extend + output, where)
+    return TokenCost(extend=extend, output=output)
+
+
+def _flops(rest: str, where: str) -> Cost:
+    if rest not in MODELS:
+        raise ConfigError(f"{where}: expected flops: and one of {', '.join(MODELS)}")
+    return MODELS[rest]
+
+
+def _piecewise(rest: str, where: str) -> Cost:
+    halves = rest.split("/")
+    if len(halves) != 2:
+        raise ConfigError(f"{where}: expected piecewise:INPUT PRICES/OUTPUT PRICES")
+    of_input, of_output = (_pieces(half, where) for half in halves)
+    _check_some(sum(price for _, price in (*of_input, *of_output)), where)
+    return PiecewiseCost(input=of_input, output=of_output)
+
+
+def _pieces(text: str, where: str) -> Pieces:
+    pieces = []
+    for part in text.split(","):
+        price, at, start = part.partition("@")
+        if at and not start.isdecimal():
+            raise ConfigError(
+                f"{where}: expected PRICE@FROM with FROM a whole number, got {part!r}"
+            )
+        pieces.append((int(start or 0), _price(price, where)))
+    starts = [start for start, _ in pieces]
+    if starts[0] != 0 or any(left >= right for left, right in pairwise(starts)):
+        raise ConfigError(
+            f"{where}: expected a first price and then rising positions, got {text!r}"
+        )
+    return tuple(pieces)
+
+
+def _price(text: str, where: str) -> int:
+    """A price of a token, in units."""
+    try:
+        units = Decimal(text) * UNITS_PER_TOKEN
+        if not units.is_finite() or units < 0 or units % 1:
+            raise InvalidOperation
+    except InvalidOperation:
+        raise ConfigError(
+            f"{where}: expected a price of at least 0 with at most eight decimals, got {text!r}"
+        ) from None
+    return int(units)
+
+
+def _check_some(units: int, where: str) -> None:
+    if not units:
+        raise ConfigError(f"{where}: nothing costs anything")
+
+
+_READERS: dict[str, Callable[[str, str], Cost]] = {
+    "linear": _linear,
+    "profiled": _profiled,
+    "flops": _flops,
+    "piecewise": _piecewise,
+}

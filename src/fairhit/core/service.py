@@ -1,0 +1,132 @@
+"""Service in integers: what tokens cost, and what each client has received.
+
+Service is counted in units of 10^-8 token (DESIGN 3.1), so that every replay agrees to the bit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Protocol
+
+from fairhit.core.request import ClientId
+from fairhit.errors import ConfigError
+
+UNITS_PER_TOKEN = 10**8
+# A weight has at most six decimals (DESIGN 3.1); it is held as an integer of millionths.
+WEIGHT_SCALE = 10**6
+
+
+class Cost(Protocol):
+    """h(input, output) of VTC section 4.2, charged in the two parts a scheduler can see."""
+
+    def prefill(self, tokens: int) -> int:
+        """Units for computing `tokens` prompt tokens: h(tokens, 0)."""
+        ...
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """Units for `tokens` more outputs after `before`: h(in, before + tokens) - h(in, before)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenCost:
+    """The linear cost w_e * extend + w_q * output; both weights in units per token."""
+
+    extend: int = 1 * UNITS_PER_TOKEN
+    output: int = 2 * UNITS_PER_TOKEN
+
+    def prefill(self, tokens: int) -> int:
+        """Units for computing `tokens` prompt tokens."""
+        return self.extend * tokens
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """Units for emitting `tokens` outputs; the same at every position."""
+        return self.output * tokens
+
+
+def divide_half_up(numerator: int, denominator: int) -> int:
+    """The quotient rounded half up: the one rounding a charge may have (DESIGN 3.1)."""
+    assert numerator >= 0 and denominator > 0, (numerator, denominator)
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def parse_weight(text: object, *, where: str = "weight") -> int:
+    """A client's weight in millionths. Raises ConfigError unless it is > 0 with at most six decimals."""
+    try:
+        scaled = Decimal(str(text)) * WEIGHT_SCALE
+        if isinstance(text, bool) or not scaled.is_finite() or scaled <= 0 or scaled % 1:
+            raise InvalidOperation
+    except InvalidOperation:
+        raise ConfigError(
+            f"{where}: expected a positive number with at most six decimals, got {text!r}"
+        ) from None
+    return int(scaled)
+
+
+def parse_tokens(value: object, *, least: int, where: str) -> int:
+    """A setting counted in tokens. Raises ConfigError unless it is a whole number >= `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{where}: expected a whole number of tokens >= {least}, got {value!r}")
+    return value
+
+
+CHARGES = ("extend", "input")
+
+
+def parse_charge(value: object) -> str:
+    """What of a prompt is charged. Raises ConfigError unless it is one of CHARGES."""
+    if value not in CHARGES:
+        raise ConfigError(f"charge: expected one of {', '.join(CHARGES)}, got {value!r}")
+    return str(value)
+
+
+class Weights:
+    """Each client's share relative to the others, in millionths; 1 unless given."""
+
+    def __init__(self, weights: Mapping[ClientId, object] | None = None) -> None:
+        self._millionths = {
+            client: parse_weight(weight, where=f"weight of client {client!r}")
+            for client, weight in (weights or {}).items()
+        }
+
+    def learn(self, client: ClientId, millionths: int) -> None:
+        """The client's weight becomes known with its first request. O(1)."""
+        assert millionths > 0, (client, millionths)
+        self._millionths[client] = millionths
+
+    def of(self, client: ClientId) -> int:
+        """The client's weight in millionths. O(1)."""
+        return self._millionths.get(client, WEIGHT_SCALE)
+
+
+def system_view(extend_len: int, output_len: int) -> int:
+    """extend + 2 * output, in tokens: what DLPM equalises (DESIGN 2)."""
+    return extend_len + 2 * output_len
+
+
+@dataclass(kw_only=True, slots=True)
+class Service:
+    """What one client has received, in tokens; `input_len` also counts what the cache served."""
+
+    extend_len: int = 0
+    cached_len: int = 0
+    output_len: int = 0
+
+    @property
+    def input_len(self) -> int:
+        """Prompt tokens, computed or cached."""
+        return self.extend_len + self.cached_len
+
+    def absorb(self, other: "Service") -> None:
+        """Add what `other` has received."""
+        self.extend_len += other.extend_len
+        self.cached_len += other.cached_len
+        self.output_len += other.output_len
+
+    def system_view(self) -> int:
+        """What DLPM equalises, in tokens."""
+        return system_view(self.extend_len, self.output_len)
+
+    def client_view(self) -> int:
+        """input + 2 * output, in tokens: what the papers' plots show (DESIGN 2)."""
+        return self.input_len + 2 * self.output_len

@@ -1,0 +1,35 @@
+"""The paths that go to an engine. A new one is a file here and a line below."""
+
+from fairhit.gateway.api.endpoints.chat import CHAT
+from fairhit.gateway.api.endpoints.completions import COMPLETIONS
+from fairhit.gateway.api.endpoints.counting import COUNT_TOKENS, TOKENIZE
+from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
+from fairhit.gateway.api.endpoints.endpoint import Endpoint
+from fairhit.gateway.api.endpoints.messages import MESSAGES
+from fairhit.gateway.api.endpoints.responses import RESPONSES
+from fairhit.gateway.api.endpoints.scoring import SCORING
+
+SURFACES: dict[bytes, Endpoint] = {
+    b"/v1/chat/completions": CHAT,
+    b"/v1/completions": COMPLETIONS,
+    b"/v1/embeddings": EMBEDDINGS,
+    b"/v1/messages": MESSAGES,
+    b"/v1/messages/count_tokens": COUNT_TOKENS,
+    b"/v1/responses": RESPONSES,
+    **dict.fromkeys((b"/score", b"/v1/score"), SCORING),
+    **dict.fromkeys((b"/rerank", b"/v1/rerank", b"/v2/rerank"), SCORING),
+    **dict.fromkeys((b"/tokenize", b"/detokenize"), TOKENIZE),
+}
+
+
+def path_of(target: bytes) -> bytes:
+    """What a request is for, without its query."""
+    return target.partition(b"?")[0] if b"?" in target else target
+
+
+def surface_of(target: bytes) -> Endpoint | None:
+    """The path's surface, None if it goes to no engine. O(1)."""
+    return SURFACES.get(path_of(target))
+
+
+__all__ = ["SURFACES", "Endpoint", "path_of", "surface_of"]

@@ -1,0 +1,44 @@
+"""/v1/chat/completions: messages in, choices out; in streams a delta an event, usage in the last."""
+
+import re
+
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
+from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
+from fairhit.gateway.api.endpoints.usage import completion_usage
+
+# What a chat delta or a completion brings: text, thoughts, a tool's arguments.
+STREAMED = Streamed(
+    find=re.compile(
+        rb'"(content|text|reasoning_content|reasoning|arguments)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+    ).findall,
+    said=frozenset((b"content", b"text")),
+    thoughts=frozenset((b"reasoning_content", b"reasoning")),
+)
+
+
+def read_prompt(document: Document) -> Prompt:
+    """Role and content of each message in order; tools come first, as templates put them there."""
+    return conversation(document, "messages", parts=tools_first(document)), None, 1
+
+
+def _read_text(document: Document) -> str | None:
+    choices = document.get("choices")
+    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
+        message = choices[0].get("message")
+        text = message.get("content") if isinstance(message, dict) else None
+        return text if isinstance(text, str) else None
+    return None
+
+
+CHAT = Endpoint(
+    name="chat",
+    read_prompt=read_prompt,
+    limits=("max_completion_tokens", "max_tokens"),
+    usage_option=True,
+    streamed=STREAMED,
+    read_usage=completion_usage,
+    read_text=_read_text,
+    error_body=openai_error,
+    error_event=openai_event,
+)

@@ -1,0 +1,81 @@
+"""/v1/messages, Anthropic's: system and messages in, blocks out; in streams named events.
+
+The first event of a stream has the prompt's usage, the last but one the output's.
+"""
+
+import re
+from typing import Any
+
+from fairhit.errors import BadRequest
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.errors import anthropic_error, anthropic_event
+from fairhit.gateway.api.endpoints.prompts import check_count, dumped, tools_first
+from fairhit.gateway.api.endpoints.usage import message_usage
+
+_STREAMED = Streamed(
+    find=re.compile(rb'"(text|thinking|partial_json)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"').findall,
+    said=frozenset((b"text",)),
+    thoughts=frozenset((b"thinking",)),
+)
+
+
+def _read_prompt(document: Document) -> Prompt:
+    """As the same conversation by way of chat: tools, system, then who said what."""
+    messages = document.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("messages must be a list of at least one message", param="messages")
+    check_count(messages, "messages")
+    parts = tools_first(document)
+    if document.get("system"):
+        _add(parts, "system", document["system"], "system")
+    for number, message in enumerate(messages):
+        where = f"messages[{number}]"
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise BadRequest(f"{where} must be an object with a string `role`", param=where)
+        _add(parts, message["role"], message.get("content"), f"{where}.content")
+    return parts, None, 1
+
+
+def _add(parts: list[str], role: str, content: Any, where: str) -> None:
+    """Text first, then the other blocks as they came: so an answer's text is where it was said.
+
+    `cache_control` moves from turn to turn and does not reach the model.
+    """
+    if isinstance(content, str):
+        parts += (role, content)
+        return
+    if not isinstance(content, list):
+        raise BadRequest(f"{where} must be a string or a list of blocks", param=where)
+    check_count(content, where)
+    texts, others = [], []
+    for block in content:
+        if not isinstance(block, dict):
+            raise BadRequest(f"{where} must be a string or a list of blocks", param=where)
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        else:
+            others.append({k: v for k, v in block.items() if k != "cache_control"})
+    parts += (role, "".join(texts))
+    if others:
+        parts.append(dumped(others, "messages"))
+
+
+def _read_text(document: Document) -> str | None:
+    content = document.get("content")
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str)) or None
+
+
+MESSAGES = Endpoint(
+    name="messages",
+    read_prompt=_read_prompt,
+    named_by_header=True,
+    limits=("max_tokens",),
+    streamed=_STREAMED,
+    read_usage=message_usage,
+    read_text=_read_text,
+    error_body=anthropic_error,
+    error_event=anthropic_event,
+)

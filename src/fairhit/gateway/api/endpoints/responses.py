@@ -1,0 +1,83 @@
+"""/v1/responses: instructions and items in, items out; in streams named events, usage in the last.
+
+What an engine would have to remember between two requests is refused: only one engine would have it,
+and work in the background would be charged to nobody.
+"""
+
+import re
+
+from fairhit.errors import BadRequest
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.errors import openai_error, responses_event
+from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
+from fairhit.gateway.api.endpoints.usage import response_usage
+
+_TEXTS = frozenset(("input_text", "output_text", "text"))
+# Of a message that an earlier answer had; none of it reaches the model.
+_INCIDENTAL = frozenset(("id", "status", "type", "phase"))
+_OF_ONE_ENGINE = ("previous_response_id", "conversation")
+
+# The name of an event says what its delta is. Summaries of thoughts come beside the thoughts.
+_STREAMED = Streamed(
+    find=re.compile(
+        rb"event: *response\.([a-z_]+)\.delta\r?\n"
+        rb'data:[^\r\n]*?"delta": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+    ).findall,
+    said=frozenset((b"output_text",)),
+    thoughts=frozenset((b"reasoning_text", b"reasoning", b"reasoning_summary_text")),
+    # vLLM and SGLang send the first two before the request is added to the engine's queue.
+    greets=re.compile(
+        rb"(?:event: *response\.(?:created|in_progress|queued)"
+        rb"(?:\ndata:[^\r\n]*\n\n|\r\ndata:[^\r\n]*\r\n\r\n))*"
+    ).fullmatch,
+)
+
+
+def _read_prompt(document: Document) -> Prompt:
+    """As the same conversation by way of chat: tools, instructions, then who said what."""
+    _refuse_memory(document)
+    parts = tools_first(document)
+    instructions = document.get("instructions")
+    if isinstance(instructions, str):
+        parts += ("system", instructions)
+    given = document.get("input")
+    if isinstance(given, str):
+        return [*parts, "user", given], None, 1
+    if not isinstance(given, list) or not given:
+        raise BadRequest("input must be a string or a list of at least one item", param="input")
+    return conversation(
+        document, "input", parts=parts, texts=_TEXTS, incidental=_INCIDENTAL, others=True
+    ), None, 1  # fmt: skip
+
+
+def _refuse_memory(document: Document) -> None:
+    for name in _OF_ONE_ENGINE:
+        if document.get(name) is not None:
+            reason = "the gateway's engines share no responses; send the conversation as input"
+            raise BadRequest(f"{name} is not supported: {reason}", param=name)
+    if document.get("background"):
+        raise BadRequest("background responses are not supported", param="background")
+
+
+def _read_text(document: Document) -> str | None:
+    """The text of the answer's only message, which is what the next turn repeats."""
+    output = document.get("output")
+    if not isinstance(output, list):
+        return None
+    messages = [one for one in output if isinstance(one, dict) and one.get("type") == "message"]
+    if len(messages) != 1 or not isinstance(content := messages[0].get("content"), list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str)) or None
+
+
+RESPONSES = Endpoint(
+    name="responses",
+    read_prompt=_read_prompt,
+    limits=("max_output_tokens",),
+    streamed=_STREAMED,
+    read_usage=response_usage,
+    read_text=_read_text,
+    error_body=openai_error,
+    error_event=responses_event,
+)

@@ -1,0 +1,46 @@
+"""/score, /rerank and their spellings under /v1: texts in, a number for each pair out.
+
+As with embeddings, engines take no identity and report no cached tokens. What the fields are called
+differs by engine, so that every text in the body counts, and the engine says what is missing.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt
+from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
+from fairhit.gateway.api.endpoints.prompts import check_count
+from fairhit.gateway.api.endpoints.usage import pooling_usage, scanned_usage
+
+_FIELDS = (
+    "query", "queries", "documents", "items", "text_1", "text_2", "data_1", "data_2"
+)  # fmt: skip
+
+
+def _texts(name: str, given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, list):
+        check_count(given, name)
+        for one in given:
+            text = one.get("text") if isinstance(one, dict) else one
+            if isinstance(text, str):
+                yield text
+
+
+def _read_prompt(document: Document) -> Prompt:
+    parts = [text for name in _FIELDS for text in _texts(name, document.get(name))]
+    return parts, None, 1
+
+
+SCORING = Endpoint(
+    name="scoring",
+    read_prompt=_read_prompt,
+    default_limit=1,
+    identity=False,
+    cached=False,
+    read_usage=pooling_usage,
+    scan_usage=scanned_usage,
+    error_body=openai_error,
+    error_event=openai_event,
+)

@@ -1,0 +1,79 @@
+"""Who is asking: an authenticated key, else a trusted header, else the body's `user`, else nobody.
+
+What an untrusted caller says about itself never reaches an engine: its identity headers are dropped
+by the connection, and its `vllm_xargs.fair_client` is overwritten here (DESIGN 5).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fairhit.client_names import ANONYMOUS
+from fairhit.core.request import ClientId
+from fairhit.errors import BadRequest, Unauthorized
+from fairhit.gateway.auth.keys import MAX_CLIENT_LEN, is_client_id
+
+# Lower case, in order of precedence: llm-d's, its older spelling, smg's, and the one of which SGLang
+# makes the `routing_key` that it takes for the client.
+TENANT_HEADERS: Final = (
+    b"x-llm-d-inference-fairness-id",
+    b"x-gateway-inference-fairness-id",
+    b"x-smg-tenant-id",
+    b"x-smg-routing-key",
+)
+
+
+class Identity:
+    """Maps what a request carries to a client. `keys`: digest of a key -> its client."""
+
+    def __init__(
+        self,
+        *,
+        keys: Mapping[bytes, ClientId],
+        trust_tenant_header: bool = False,
+        identify_by_user: bool = False,
+    ) -> None:
+        self._keys = dict(keys)
+        self._trust_tenant_header = trust_tenant_header
+        self._identify_by_user = identify_by_user
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether callers must show a key; it is then ours and not passed on."""
+        return bool(self._keys)
+
+    @property
+    def trusts_header(self) -> bool:
+        """Whether a tenant header is believed."""
+        return self._trust_tenant_header
+
+    def authenticate(self, shown: bytes, tenant: bytes) -> ClientId | None:
+        """The client of a key or a trusted header, None if the request has neither.
+
+        `shown` is the digest of the key that it shows, empty if it shows none. Raises Unauthorized
+        where keys are set and none of them was shown.
+        """
+        if self._keys:
+            client = self._keys.get(shown)
+            if client is not None:
+                return client
+            if shown or not (tenant and self._trust_tenant_header):
+                raise Unauthorized("missing or invalid API key")
+        if tenant and self._trust_tenant_header:
+            return _client_from(tenant.decode("utf-8", "backslashreplace"), param=None)
+        return None
+
+    def client_of(self, authenticated: ClientId | None, user: str | None) -> ClientId:
+        """The client, once the body is read."""
+        if authenticated is not None:
+            return authenticated
+        if user and self._identify_by_user:
+            return _client_from(user, param="user")
+        return ANONYMOUS
+
+
+def _client_from(text: str, *, param: str | None) -> ClientId:
+    if not is_client_id(text):
+        raise BadRequest(
+            f"the client's name must be 1 to {MAX_CLIENT_LEN} printable characters", param=param
+        )
+    return text

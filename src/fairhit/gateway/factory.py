@@ -1,0 +1,56 @@
+"""Parts of a gateway that its settings say how to make."""
+
+from collections.abc import Mapping
+
+from fairhit.core.policy import Router
+from fairhit.core.service import Weights
+from fairhit.dispatch import QueueRules
+from fairhit.gateway.auth.identity import Identity
+from fairhit.gateway.process.sharing.ledger_stores import InRedis, SharedMemory, Store
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.routers import ROUTERS
+from fairhit.routers.d2lpm import D2LPM
+
+
+def make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Identity:
+    """Who asks; `keys` are the settings' own, read already."""
+    return Identity(
+        keys=keys,
+        trust_tenant_header=settings.trust_tenant_header,
+        identify_by_user=settings.identify_by_user,
+    )
+
+
+def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | None:
+    """How requests queue here; None: they do not. Raises ConfigError."""
+    if settings.queue == "engine":
+        return None
+    return QueueRules(
+        scheduler=settings.scheduler,
+        quantum=settings.quantum,
+        weights=weights,
+        queue_size=settings.queue_size,
+        window=settings.max_engine_requests,
+        shared=settings.shares(),
+    )
+
+
+def make_store(settings: GatewaySettings, memory: int | None) -> Store | None:
+    """Where the account lies that several gateways keep; None: there is none. Raises ConfigError."""
+    if settings.queue == "engine":
+        return None
+    if settings.share_url is not None:
+        return InRedis(settings.share_url, settings.share_key)
+    return SharedMemory(memory) if memory is not None else None
+
+
+def make_router(settings: GatewaySettings, weights: Weights) -> Router:
+    """Who chooses the engines."""
+    if settings.router() == "d2lpm":
+        return D2LPM(
+            quantum=settings.worker_quantum,
+            weights=weights,
+            charge=settings.worker_charge,
+            min_match=settings.min_match,
+        )
+    return ROUTERS[settings.router()]()

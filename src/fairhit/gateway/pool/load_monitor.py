@@ -1,0 +1,253 @@
+"""Load monitor: reads from the engines' own metrics how many requests run and wait in each engine.
+
+A busy engine whose requests queue at the gateway is asked several times a second. If its metrics lack the
+load, or come late, the gateway infers from first response bytes which requests wait. With `--queue auto`,
+all engines are also asked now and then, to detect our plug-in: an engine that runs the plug-in and receives
+client names schedules fairly itself, and its requests do not queue at the gateway.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import isnan
+from typing import NamedTuple
+
+from fairhit.core.request import WorkerId
+from fairhit.dispatch import Dispatcher, Engine
+from fairhit.errors import EngineFailed
+from fairhit.gateway.http.engine_connection import EngineConnections
+from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.pool import health_probe as probe
+
+_log = logging.getLogger(__name__)
+
+# Between two requests to an engine that is idle, or whose metrics lack its load.
+_IDLE_INTERVAL_S = 5.0
+_TIMEOUT_S = 1.0
+# Largest share of the time that requests to one engine may take: metrics may be long.
+_SHARE = 0.05
+# Names in vLLM and SGLang; an engine with several ranks or models has several samples.
+_RUNNING = (b"vllm:num_requests_running", b"sglang:num_running_reqs")
+_WAITING = (b"vllm:num_requests_waiting", b"sglang:num_queue_reqs")
+# The rest of a sample in Prometheus's text format, after the name: labels, value, time.
+_SAMPLE = re.compile(
+    rb'(?:[ \t]*\{(?:[^"}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\}[ \t]*|[ \t]+)'
+    rb"([^ \t\r\n]+)(?:[ \t]+-?[0-9]+)?[ \t\r]*(?:\n|\Z)"
+)
+_VALUE = re.compile(rb"[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf|nan)", re.IGNORECASE)
+# A line may be indented by so much.
+_MAX_BLANKS = 64
+_MAX_REQUESTS = 1e9
+# Metrics of the plug-in alone: see `fairhit.engines.client_metrics`.
+_PLUG_IN = (b"fairhit_refill_rounds", b"fairhit_truncated_passes")
+# By `--identity-field`: prefix of the metrics of engines that do not read client names from that field.
+_WITHOUT_NAMES = {"vllm": b"sglang:", "sglang": b"vllm:"}
+
+
+class EngineLoad(NamedTuple):
+    """Requests in an engine, of all its users."""
+
+    running: int
+    waiting: int
+
+
+def read_load(body: bytes) -> EngineLoad:
+    """The load in an engine's metrics. Raises ValueError with the reason if a part is missing. O(body).
+
+    Metrics may be 100 KB, several times a second: a regular expression over all lines would take 1 ms.
+    """
+    running, waiting = _sum(body, _RUNNING), _sum(body, _WAITING)
+    return EngineLoad(running=int(running), waiting=int(waiting))
+
+
+def _sum(body: bytes, names: Sequence[bytes]) -> float:
+    """Sum of all samples of the first metric of `names` that is present. Raises ValueError."""
+    for name in names:
+        numbers = [number for end in _samples(body, name) for number in _value(body, end, name)]
+        if numbers:
+            return sum(numbers)
+    raise ValueError(f"no {b' or '.join(names).decode()} among its metrics")
+
+
+def _samples(body: bytes, name: bytes) -> Iterator[int]:
+    """Offset behind `name` on each line that begins with it."""
+    at = body.find(name)
+    while at >= 0:
+        begin = max(0, at - _MAX_BLANKS)
+        line = body.rfind(b"\n", begin, at) + 1 or begin
+        end = at + len(name)
+        if (line == 0 or body[line - 1 : line] == b"\n") and not body[line:at].strip(b" \t"):
+            yield end
+        at = body.find(name, end)
+
+
+def _value(body: bytes, end: int, name: bytes) -> list[float]:
+    """Value of the sample whose name ends at `end`; empty for NaN and for a longer name."""
+    if body[end : end + 1] not in b" \t{":
+        return []
+    sample = _SAMPLE.match(body, end)
+    if sample is None or not _VALUE.fullmatch(sample[1]):
+        raise ValueError(f"a sample of {name.decode()} that is no sample")
+    value = float(sample[1])
+    if isnan(value):
+        return []
+    if not 0 <= value <= _MAX_REQUESTS:
+        raise ValueError(f"{name.decode()} is {value:g}")
+    return [value]
+
+
+def has_plug_in(body: bytes) -> bool:
+    """True if `body` holds metrics of an engine that runs our scheduler."""
+    return any(True for name in _PLUG_IN for _ in _samples(body, name))
+
+
+def gets_names(body: bytes, identity_field: str) -> bool:
+    """True if the engine with the metrics `body` reads client names from where the gateway puts them."""
+    if identity_field not in _WITHOUT_NAMES:
+        return identity_field == "both"
+    return not any(True for _ in _samples(body, _WITHOUT_NAMES[identity_field]))
+
+
+class LoadMonitor:
+    """Asks the engines for their metrics, from `start` to `close`."""
+
+    def __init__(
+        self,
+        *,
+        dispatcher: Dispatcher,
+        engine: Callable[[WorkerId], EngineConnections],
+        detects: bool,  # which engines schedule fairly themselves
+        identity_field: str,
+        interval_s: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._engine = engine
+        self._detects = detects
+        self._identity_field = identity_field
+        self._warned_names: set[WorkerId] = (
+            set()
+        )  # engines with the plug-in but without client names
+        self._warned_load: set[WorkerId] = set()  # engines without a readable load
+        self._interval_s = interval_s
+        self._due: dict[WorkerId, float] = {}
+        self._asking: dict[WorkerId, asyncio.Task[None]] = {}
+        self._ticker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._ticker = self._loop.create_task(self._tick())
+
+    def close(self) -> None:
+        """Cancel all requests and send no more."""
+        for task in (self._ticker, *self._asking.values()):
+            if task is not None:
+                task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            guarded(self._ask_due)
+            await asyncio.sleep(self._interval_s)
+
+    def _ask_due(self) -> None:
+        """Send a request to each engine that is due."""
+        now = self._loop.time()
+        for name, worker in list(self._dispatcher.workers.items()):
+            if self._is_due(name, worker, now):
+                task = self._loop.create_task(self._ask(name, begun=now))
+                self._asking[name] = task
+                task.add_done_callback(partial(self._asked, name))
+        for name in [name for name in self._due if name not in self._dispatcher.workers]:
+            self._forget(name)
+
+    def _forget(self, name: WorkerId) -> None:
+        """Drop the state of an engine that is down: after a restart it may be another build."""
+        self._due.pop(name, None)
+        self._warned_names.discard(name)
+        self._warned_load.discard(name)
+
+    def _is_due(self, name: WorkerId, worker: Engine, now: float) -> bool:
+        if not worker.up:
+            self._forget(name)
+            return False
+        if name in self._asking or (worker.queue is None and not self._detects):
+            return False
+        if name not in self._due:  # once at the start, so that the first requests meet a known load
+            return True
+        busy = worker.queue is not None and worker.queue.window.in_flight > 0
+        if not (busy or self._detects):
+            return False
+        if busy and worker.queue is not None and worker.queue.window.is_observed:
+            return now >= self._due[name]
+        # The load is not used now, or could not be read the last time.
+        return now >= self._due[name] + _IDLE_INTERVAL_S
+
+    def _asked(self, name: WorkerId, _: asyncio.Task[None]) -> None:
+        del self._asking[name]
+
+    async def _ask(self, name: WorkerId, *, begun: float) -> None:
+        body, problem = b"", ""
+        try:
+            status, answer = await probe.get(
+                self._engine(name), b"/metrics", timeout_s=_TIMEOUT_S, reuses=True
+            )
+            if status == 200:
+                body = answer
+            else:
+                problem = f"/metrics answers {status}"
+        except (OSError, ValueError, KeyError, EngineFailed):  # health checks judge the engine
+            problem = "/metrics does not answer"
+        now = self._loop.time()
+        self._due[name] = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
+        self._apply(name, body, problem)
+
+    def _apply(self, name: WorkerId, body: bytes, problem: str = "") -> None:
+        """Set the engine's load and queueing in the dispatcher by its metrics."""
+        worker = self._dispatcher.workers.get(name)
+        if worker is None or not worker.up:
+            return
+        try:
+            load = None if problem else read_load(body)
+        except ValueError as error:
+            load, problem = None, str(error)
+        if load is None:
+            self._set_unknown(name, worker, problem)
+        else:
+            self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
+        if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
+            fair = worker.queue is not None
+            _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
+            self._dispatcher.set_queueing(name, queues=not fair)
+
+    def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:
+        """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""
+        self._dispatcher.unobserved(name, problem)
+        if worker.queue is not None and name not in self._warned_load:
+            self._warned_load.add(name)
+            _log.warning(
+                "engine %s: its load cannot be read, %s: it is inferred from first response bytes;"
+                " --max-engine-requests sets the concurrency limit instead",
+                name,
+                problem,
+            )
+
+    def _is_fair(self, name: WorkerId, body: bytes) -> bool:
+        """True if the engine runs our plug-in and receives client names; logs once if only the first.
+
+        With a limit on all engines together, requests must queue at the gateway to be ordered at all.
+        """
+        if not has_plug_in(body) or self._dispatcher.queueing.max_sent is not None:
+            return False
+        if gets_names(body, self._identity_field):
+            return True
+        if name not in self._warned_names:
+            self._warned_names.add(name)
+            _log.warning(
+                "engine %s has the plug-in, but with --identity-field %s it gets no client names:"
+                " requests queue at the gateway",
+                name,
+                self._identity_field,
+            )
+        return False

@@ -1,0 +1,74 @@
+"""Work in threads, a piece for each client in turn: one with a thousand long prompts holds up no other's."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from fairhit.core.request import ClientId
+
+T = TypeVar("T")
+
+
+class FairThreads:
+    """A pool of `number` threads. Within a client's work the oldest comes first."""
+
+    def __init__(self, number: int, *, name: str) -> None:
+        self._pool = ThreadPoolExecutor(number, thread_name_prefix=name)
+        self._free = number
+        # The client whose turn is next comes first, and none is there without work.
+        self._waiting: dict[ClientId, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
+
+    def submit(self, client: ClientId, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """The result of `work`, when its turn has come. Cancelled before, it is not done. O(1)."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, {})[future] = work
+        future.add_done_callback(partial(self._forget, client))
+        self._begin()
+        return future
+
+    def close(self) -> None:
+        """Give up what has not begun."""
+        for own in list(self._waiting.values()):
+            for future in list(own):
+                future.cancel()
+        self._waiting.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        """Begin as much as there are threads."""
+        while self._free and self._waiting:
+            client = next(iter(self._waiting))
+            own = self._waiting.pop(client)
+            future = next(iter(own))
+            work = own.pop(future)
+            if own:
+                self._waiting[client] = own  # behind the others
+            if future.done():
+                continue
+            try:
+                running = asyncio.get_running_loop().run_in_executor(self._pool, work)
+            except RuntimeError as error:  # there are no more threads
+                future.set_exception(error)
+                continue
+            self._free -= 1
+            running.add_done_callback(partial(self._done, future))
+
+    def _done(self, future: "asyncio.Future[Any]", running: "asyncio.Future[Any]") -> None:
+        self._free += 1
+        if running.cancelled():
+            future.cancel()
+        elif (error := running.exception()) is not None:
+            if not future.done():
+                future.set_exception(error)
+        elif not future.done():
+            future.set_result(running.result())
+        self._begin()
+
+    def _forget(self, client: ClientId, future: "asyncio.Future[Any]") -> None:
+        """Keep nothing of what was cancelled while it waited."""
+        own = self._waiting.get(client, {})
+        own.pop(future, None)
+        if not own:
+            self._waiting.pop(client, None)

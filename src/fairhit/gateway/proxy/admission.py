@@ -1,0 +1,353 @@
+"""From a request's last byte to the engine's first: who asks, for what, and what its prompt matches."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from fairhit.core.cache.token_blocks import TOKEN_BYTES, BlockedTokens
+from fairhit.core.request import ClientId, Request, WorkerId
+from fairhit.dispatch import Dispatcher, TicketState
+from fairhit.errors import EngineFailed, FairhitError
+from fairhit.gateway.api.endpoints import Endpoint
+from fairhit.gateway.api.injected_fields import Additions
+from fairhit.gateway.api.long_body import is_short, outline
+from fairhit.gateway.api.request_body import Call, answer_text, read_call, read_long_call
+from fairhit.gateway.auth.identity import Identity
+from fairhit.gateway.auth.routing_key import RoutingKey
+from fairhit.gateway.http.client_connection import CallerConnection, Work
+from fairhit.gateway.http.read_budget import Steps, Turns
+from fairhit.gateway.http.step_bounds import SHORT, TURN
+from fairhit.gateway.prefix.tokenizer import Tokenizer
+from fairhit.gateway.proxy.exchange import Exchange
+from fairhit.gateway.proxy.incoming_request import Body, Incoming
+from fairhit.gateway.proxy.interfaces import ProxyServices
+from fairhit.gateway.settings import GatewaySettings
+from fairhit.routers.prefix_index.approximate import ChunkedText
+from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
+
+# Bytes of tokens that are cut into blocks on the event loop; a millisecond's work.
+_BLOCKED_AT_ONCE = 1 << 16
+# What a byte that is parsed counts in a turn: lists take a parser ten times as long as text does a search.
+_PARSED = 2
+_EMPTY = ChunkedText()
+
+
+class PendingRequest:
+    """A request whose long body is being read, whose prompt is being tokenized, or whose model is looked
+    for; stands for its exchange.
+
+    It keeps the client's place for it: `release` gives that up, when it ends in whatever way.
+    """
+
+    def __init__(
+        self,
+        connection: CallerConnection,
+        awaited: "asyncio.Future[Any]",
+        *,
+        deadline: float,
+        release: Callable[[], None],
+    ) -> None:
+        self.deadline = deadline
+        self._connection: CallerConnection | None = connection
+        self._release = release
+        self._awaited = awaited
+
+    def done(self, begin: Callable[[], Work] | None) -> None:
+        """Begin the exchange, unless it has ended meanwhile; None: the tokenizer failed."""
+        if self._connection is None:
+            return
+        connection = self._end()
+        if begin is None:
+            connection.refuse(FairhitError("the prompt could not be tokenized"))
+        else:
+            connection.proceed(begin)
+
+    def caller_gone(self) -> None:
+        self._end()
+
+    def tick(self, now: float) -> None:
+        if now > self.deadline:
+            self.stop(EngineFailed("the request could not be prepared in time"), status=504)
+
+    def stop(self, error: FairhitError, *, status: int) -> None:
+        self._end().refuse(error, status=status)
+
+    def _end(self) -> CallerConnection:
+        connection, self._connection = self._connection, None
+        assert connection is not None, "it ends once"
+        self._awaited.cancel()  # in vain where it is done
+        self._release()
+        return connection
+
+    def pause(self) -> None:
+        """Nothing is being sent."""
+
+    def resume(self) -> None:
+        """Nothing is being sent."""
+
+
+class _Read(NamedTuple):
+    """A prompt as the index takes it; `text_len` 0: its length in tokens is known."""
+
+    prompt: ChunkedText | BlockedTokens
+    units: tuple[int, ...]
+    input_len: int
+    text_len: int
+
+    @classmethod
+    def of(cls, prompt: BlockedTokens, call: Call) -> "_Read":
+        return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * call.unread), 0)
+
+
+class Admission:
+    """Makes exchanges of requests."""
+
+    def __init__(
+        self,
+        *,
+        host: ProxyServices,
+        dispatcher: Dispatcher,
+        identity: Identity,
+        settings: GatewaySettings,
+        list_again: Callable[[], "asyncio.Future[None]"],
+        turns: Turns,
+        tokenizer: Tokenizer | None = None,
+        index: PrecisePrefixIndex | None = None,
+    ) -> None:
+        self._turns = turns
+        self._host = host
+        # Or a caller could make prompts whose sums are those of another's (`core.chunk_index`).
+        self._seed = secrets.randbits(64)
+        self._dispatcher = dispatcher
+        self._identity = identity
+        self._list_again = list_again
+        self._tokenizer = tokenizer
+        self._index = index
+        self._additions = Additions(settings)
+        self._timeout_s = settings.request_timeout_secs
+        self._queue_timeout_s = settings.queue_timeout_secs
+        self._routing_key = RoutingKey.wanted(settings)
+        self._order = 0
+
+    def begin(self, connection: CallerConnection, request: Incoming, surface: Endpoint) -> Work:
+        """Read a request and send it where it goes, or have it tokenized first; a long one in steps.
+
+        Raises FairhitError.
+        """
+        body = request.body
+        if len(body) > SHORT:
+            if not (is_short(body) and self._turns.grants(_PARSED * len(body))):
+                return self._read_in_steps(connection, request, surface)
+        return self._called(connection, request, read_call(body, surface))
+
+    def _called(self, connection: CallerConnection, request: Incoming, call: Call) -> Work:
+        client = self._identity.client_of(request.client, call.user)
+        self._additions.isolate(call, client)
+        if not self._dispatcher.fleet.is_listed(call.model):
+            return self._look_for_model(connection, request, call, client)
+        return self._begin(connection, request, call, client)
+
+    def _begin(
+        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+    ) -> Work:
+        if self._tokenizer is None or not call.surface.cached:
+            return self._send(connection, request, call, client, self._chunked(call))
+        if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
+            prompt = self._tokenizer.prompt(call)
+            return self._send(connection, request, call, client, _Read.of(prompt, call))
+        return self._tokenize(self._tokenizer, connection, request, call, client)
+
+    def said(self, exchange: Exchange, answer: str) -> None:
+        """Remember prompt and answer: the next turn of the conversation begins with them."""
+        prompt, worker = exchange.prompt, exchange.ticket.worker
+
+        def remember(said: ChunkedText | BlockedTokens | None) -> None:
+            # What was inserted when the prompt was sent is not inserted again.
+            added = said.chunks[len(exchange.ticket.request.prompt) :] if said is not None else ()
+            if added:
+                self._dispatcher.remember(worker, added)
+
+        if isinstance(prompt, ChunkedText):
+            text = answer_text(answer, exchange.surface)
+            remember(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
+        # A completion's text and its prompt's may meet within a token.
+        elif exchange.surface.turns and not self._is_told(worker, prompt):
+            assert self._tokenizer is not None, "who else made blocks of tokens"
+            self._tokenizer.submit(
+                exchange.ticket.request.client,
+                partial(self._tokenizer.continued, prompt, answer),
+                remember,
+            )
+
+    def change(self, settings: GatewaySettings, identity: Identity) -> None:
+        """Go on by other settings and keys. What waits already keeps its place and its time."""
+        self._identity = identity
+        self._timeout_s = settings.request_timeout_secs
+        self._queue_timeout_s = settings.queue_timeout_secs
+        self._dispatcher.queueing.limit(settings.queue_size)
+
+    @property
+    def count(self) -> int:
+        """How many requests there have been."""
+        return self._order
+
+    def close(self) -> None:
+        """Give up what is being tokenized."""
+        if self._tokenizer is not None:
+            self._tokenizer.close()
+
+    def _read_in_steps(
+        self, connection: CallerConnection, request: Incoming, surface: Endpoint
+    ) -> PendingRequest:
+        """It takes a place of the client that its head names, until its body may name another."""
+        client = self._identity.client_of(request.client, None)
+        self._dispatcher.reserve(client)
+        reading = self._turns.run(_steps(request.body, surface), owner=client)
+        waiting = PendingRequest(
+            connection,
+            reading,
+            deadline=self._deadline(),
+            release=partial(self._dispatcher.release, client),
+        )
+
+        def then(done: "asyncio.Future[Call]") -> None:
+            if not done.cancelled():
+                waiting.done(lambda: self._called(connection, request, done.result()))
+
+        reading.add_done_callback(then)
+        return waiting
+
+    def _look_for_model(
+        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+    ) -> PendingRequest:
+        """No engine lists it; one may have loaded it a moment ago."""
+        self._dispatcher.reserve(client)
+        looked = asyncio.shield(self._list_again())  # others wait for the same
+        waiting = PendingRequest(
+            connection,
+            looked,
+            deadline=self._deadline(),
+            release=partial(self._dispatcher.release, client),
+        )
+
+        def then(_: "asyncio.Future[None]") -> None:
+            waiting.done(lambda: self._begin(connection, request, call, client))
+
+        looked.add_done_callback(then)
+        return waiting
+
+    def _tokenize(
+        self,
+        tokenizer: Tokenizer,
+        connection: CallerConnection,
+        request: Incoming,
+        call: Call,
+        client: ClientId,
+    ) -> PendingRequest:
+        self._dispatcher.reserve(client)
+
+        def then(prompt: BlockedTokens | None) -> None:
+            if prompt is None:
+                waiting.done(None)
+                return
+            read = _Read.of(prompt, call)
+            waiting.done(lambda: self._send(connection, request, call, client, read))
+
+        release = partial(self._dispatcher.release, client)
+        try:  # it calls back later, even if it is done
+            encoding = tokenizer.submit(client, partial(tokenizer.prompt, call), then)
+        except Exception:  # there are no more threads
+            release()
+            raise
+        waiting = PendingRequest(connection, encoding, deadline=self._deadline(), release=release)
+        return waiting
+
+    def _send(
+        self,
+        connection: CallerConnection,
+        request: Incoming,
+        call: Call,
+        client: ClientId,
+        read: _Read,
+    ) -> Exchange:
+        hide_usage = self._additions.asks_usage(call)
+        fields = self._additions.to(call, client, ask_usage=hide_usage)
+        # Before it arrives: what is refused from here on must leave no ticket behind.
+        trace = self._host.trace(request)
+        body = fields.added_to(request.body, call.document, call.outline)
+        lines = self._additions.lines_to(request.lines, call, client)
+        self._order += 1
+        ticket = self._dispatcher.arrive(
+            Request(
+                id=str(self._order),
+                client=client,
+                prompt=read.units,
+                input_len=max(1, read.input_len),
+                max_tokens=call.max_tokens * call.answers,
+                order=self._order,
+                routing_key=self._routing_key.of(request.head) if self._routing_key else "",
+            ),
+            model=call.model,
+            text_len=read.text_len,
+            streams=call.stream,
+            answers=call.answers if call.surface.limits else 0,
+        )
+        exchange = Exchange(
+            host=self._host,
+            caller=connection,
+            ticket=ticket,
+            target=request.head.target,
+            lines=lines,
+            body=body,
+            hide_usage=hide_usage,
+            prompt=read.prompt,
+            surface=call.surface,
+            remembers=call.answers == 1 and not call.unread,
+            streams=call.stream,
+            deadline=self._deadline(),
+            queue_timeout_s=self._queue_timeout_s,
+            trace=trace,
+        )
+        self._host.began(exchange)
+        if ticket.state is TicketState.WAITING:
+            try:
+                exchange.send()
+            except Exception:  # our bug: who asks is told, and nobody else would end it
+                exchange.caller_gone()
+                raise
+        return exchange
+
+    def _chunked(self, call: Call) -> _Read:
+        text = call.text()
+        prompt = _EMPTY
+        if call.surface.cached:
+            prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
+        length = len(text) + int(len(text) * call.unread)
+        if call.tokens is not None:
+            return _Read(prompt, prompt.chunks, length // TOKEN_BYTES, 0)
+        return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length)
+
+    def _is_told(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
+        """Whether the engine's own events say what of the answer it keeps."""
+        index = self._index
+        if index is None or worker not in index:
+            return False
+        return prompt.exact and index.knowledge(worker) is Knowledge.COMPLETE
+
+    def _deadline(self) -> float:
+        return monotonic() + self._timeout_s
+
+
+def _steps(body: Body, surface: Endpoint) -> Steps[Call]:
+    """Read a body in steps. Raises BadRequest."""
+    if is_short(body):
+        yield _PARSED * len(body)
+        return read_call(body, surface)
+    found = yield from outline(body)
+    yield TURN
+    return read_long_call(body, found, surface)

@@ -1,0 +1,391 @@
+"""The gateway: accepts callers, hands their requests to the dispatcher, keeps the engines in sight."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+
+from fairhit.core.request import WorkerId
+from fairhit.core.service import Weights
+from fairhit.dispatch import Dispatcher, Ticket
+from fairhit.errors import ConfigError, MethodNotAllowed, NoEngine, NotFound
+from fairhit.gateway.admin.control import PATHS, Control
+from fairhit.gateway.admin.status import Admin
+from fairhit.gateway.api.endpoints import path_of
+from fairhit.gateway.auth.access_control import AccessControl
+from fairhit.gateway.auth.header_options import HeaderOptions
+from fairhit.gateway.factory import make_identity, make_router, make_store, queue_rules
+from fairhit.gateway.http.accept import descriptors
+from fairhit.gateway.http.accept.connections import TURNS, Connections
+from fairhit.gateway.http.accept.descriptors import Descriptors
+from fairhit.gateway.http.accept.listeners import Listeners
+from fairhit.gateway.http.client_connection import CallerConnection, Work
+from fairhit.gateway.http.engine_connection import EngineConnections, Fault
+from fairhit.gateway.http.head_cache import HeadCache
+from fairhit.gateway.http.read_budget import Turns
+from fairhit.gateway.http.response_head import date_line
+from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
+from fairhit.gateway.observability.metrics.connection_metrics import ConnectionMetrics
+from fairhit.gateway.observability.metrics.gateway_metrics import GatewayMetrics
+from fairhit.gateway.observability.observability import Observability
+from fairhit.gateway.observability.page.dashboard import DATA
+from fairhit.gateway.pool.engine_pool import EnginePool
+from fairhit.gateway.pool.load_monitor import LoadMonitor
+from fairhit.gateway.pool.own_address import is_own
+from fairhit.gateway.pool.retry import Retries
+from fairhit.gateway.prefix.engine_caches import Caches
+from fairhit.gateway.process.reload import changed_while_running
+from fairhit.gateway.process.sharing.ledger_exchange import Exchanging
+from fairhit.gateway.proxy.admission import Admission
+from fairhit.gateway.proxy.exchange import Exchange
+from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.proxy.interfaces import Timer
+from fairhit.gateway.settings import GatewaySettings, parse_worker_url
+
+_log = logging.getLogger(__name__)
+
+# For what is written to callers at the very end to go out.
+_LAST_WORDS_S = 1.0
+
+
+class Gateway:
+    """One gateway: `await start()`, serve, `await stop()`. Engines may come and go meanwhile.
+
+    `memory`: the file in which the processes of one gateway keep their account, where Redis does not.
+    """
+
+    def __init__(self, settings: GatewaySettings, memory: int | None = None) -> None:
+        self.settings = settings
+        self.port = settings.port  # if that is 0, known once it listens
+        self._set_limits(settings)
+        self._connections = Connections(
+            limit=self._places, address_limit=lambda: self.settings.max_address_connections
+        )
+        self.descriptors = Descriptors(
+            descriptors.limit(),
+            callers=lambda: self._connections.total,
+            close_one=self._connections.close_one,
+            close_idle=lambda: self._workers.close_idle(),  # noqa: PLW0108 - made below
+        )
+        self.arrived = BodyBudget()
+        self.head_cache: HeadCache[RequestHead] = HeadCache()
+        self._identity = make_identity(settings, settings.keys())
+        weights = Weights(settings.weights)
+        self.turns = Turns()
+        self.date = date_line()
+        self._caches = Caches(settings, is_adapter=self._is_adapter)
+        self.dispatcher = Dispatcher(
+            router=make_router(settings, weights),
+            index=self._caches.index,
+            max_in_flight=settings.max_client_requests,
+            max_sent=settings.max_sent(),
+            named=settings.metrics_max_clients,
+            rules=queue_rules(settings, weights),
+            on_ready=self._send,
+        )
+        self._workers = EnginePool(
+            dispatcher=self.dispatcher,
+            move=self._move,
+            settings=settings,
+            descriptors=self.descriptors,
+            turns=self.turns,
+            is_own=lambda url: is_own(url, host=self.settings.host, port=self.port),
+        )
+        self._loads = LoadMonitor(
+            dispatcher=self.dispatcher,
+            engine=self._workers.engine,
+            detects=settings.queue == "auto",
+            identity_field=settings.identity_field,
+            interval_s=settings.load_interval_secs,
+        )
+        self._retries = Retries(settings.retry_rules(), random.Random())
+        self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
+        self._make_surfaces(settings)
+        self._exchanges: dict[Ticket, Exchange] = {}
+        self._intake = self._make_intake(settings)
+        self._stopping = False
+        self._listeners = Listeners(settings)
+        self.metrics_port: int | None = None  # known once it listens, where it is one of its own
+        self._marks = HeaderOptions.wanted(settings)
+        self._admission = self._make_admission()
+        self._ticker: asyncio.Task[None] | None = None
+
+    def _make_intake(self, settings: GatewaySettings) -> Admission:
+        """What reads requests."""
+        return Admission(
+            host=self,
+            dispatcher=self.dispatcher,
+            identity=self._identity,
+            settings=settings,
+            list_again=self._workers.catalog.refresh,
+            turns=self.turns,
+            tokenizer=self._caches.tokenizer,
+            index=self._caches.tokens,
+        )
+
+    def _set_limits(self, settings: GatewaySettings) -> None:
+        """What connections and exchanges go by, now and after a reload."""
+        self.max_payload_size = settings.max_payload_size
+        self.client_timeout_s = settings.client_timeout_secs
+        self.first_byte_timeout_s = settings.first_byte_timeout_secs
+        self.idle_timeout_s = settings.idle_timeout_secs
+
+    def _make_surfaces(self, settings: GatewaySettings) -> None:
+        """What the gateway says about itself, and what an operator may change."""
+        self._seeing = Observability(
+            dispatcher=self.dispatcher, watches=self._workers.watches, settings=settings
+        )
+        self.over, self.refused = self._seeing.over, self._seeing.refused
+        self.trace, self.reopen = self._seeing.trace, self._seeing.reopen
+        self._observability = GatewayMetrics(
+            self.dispatcher,
+            self._seeing.exposition,
+            workers=self._workers,
+            retries=self._retries,
+        )
+        self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
+        self._observability.add(self._exchanging)
+        self._observability.add(ConnectionMetrics(self._connections, self._places))
+        self._admin = Admin(
+            dispatcher=self.dispatcher,
+            workers=self._workers,
+            observability=self._observability,
+            seeing=self._seeing,
+            has_metrics=settings.prometheus_port is None,
+        )
+        self.control = Control(dispatcher=self.dispatcher, workers=self._workers, settings=settings)
+
+    def _make_admission(self) -> AccessControl:
+        """By the keys as they are now."""
+        identity = self._identity
+        passes_key = not identity.needs_key and self.settings.worker_api_key is None
+        return AccessControl(
+            identity=identity,
+            check_operator=self.control.check_key,
+            marks=self._marks,
+            passes_key=passes_key,
+        )
+
+    # -- life
+
+    async def start(self) -> None:
+        """Listen, and begin to watch the engines. Raises ConfigError if the address is taken."""
+        settings = self.settings
+        self._loop = asyncio.get_running_loop()
+        self._caches.start()
+        for url, model in settings.engines().items():
+            self._workers.add(url, model=model)
+        try:
+            self.port, self.metrics_port = await self._listeners.open(
+                lambda: CallerConnection(self),
+                self._observability.exposition,
+                self._connections,
+                short=self._run_short,
+            )
+        except ConfigError:
+            await self._workers.close()
+            self._caches.close()
+            raise
+        self._ticker = self._loop.create_task(self._tick())
+        if settings.queue != "engine":
+            self._loads.start()
+        self._exchanging.start()
+
+    async def stop(self) -> None:
+        """Say so, take no more, finish what is under way for as long as the settings allow, close."""
+        assert self._ticker is not None, "not started"
+        if self._stopping:
+            return
+        self._stopping = True
+        # Who spreads requests over gateways has yet to notice; until then they are served.
+        await asyncio.sleep(self.settings.drain_delay_secs)
+        await self._listeners.close()
+        for connection in self._connections:
+            connection.finish()
+        patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
+        while self._connections and self._loop.time() < patience_ends:
+            await asyncio.sleep(0.02)
+        for connection in self._connections:
+            connection.cut(NoEngine("the gateway is shutting down"))
+        patience_ends = self._loop.time() + _LAST_WORDS_S
+        while self._connections and self._loop.time() < patience_ends:
+            await asyncio.sleep(0.02)
+        for connection in self._connections:
+            connection.abort()
+        self._ticker.cancel()
+        self._loads.close()
+        await self._exchanging.close()
+        self._intake.close()
+        await self._workers.close()
+        self._caches.close()
+        await self._seeing.close()
+
+    def add_worker(self, url: str) -> None:
+        """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
+        try:
+            parsed = parse_worker_url(url)
+            self._workers.check((parsed,))
+            self._workers.add(parsed)
+        except ValueError as error:
+            raise ConfigError(f"worker {url}: {error}") from None
+
+    def remove_worker(self, url: str) -> None:
+        """Stop using the engine at `url`: what waits there moves, what streams goes on."""
+        url = parse_worker_url(url)
+        if url in self._workers:
+            self._workers.remove(url)
+
+    def apply(self, settings: GatewaySettings) -> None:
+        """Go on by other settings. Raises ConfigError, and has then changed nothing."""
+        old = self.settings
+        identity = make_identity(settings, settings.keys())
+        if self._identity.needs_key and not identity.needs_key:
+            raise ConfigError("no tenant has a key any more: only a restart opens it to anybody")
+        self._workers.check(settings.worker_urls)
+        self._listeners.refresh()
+        new, changed = changed_while_running(old, settings)
+        self.settings, self._identity = new, identity
+        self._set_limits(new)
+        weights = Weights(new.weights) if "weights" in changed else None
+        self.dispatcher.change(
+            max_in_flight=new.max_client_requests, max_sent=new.max_sent(), weights=weights
+        )
+        self._retries.change(new.retry_rules())
+        self._intake.change(new, self._identity)
+        self.control.change(new)
+        self._admission = self._make_admission()
+        self._workers.change(new)
+        logging.getLogger("fairhit").setLevel(new.level())
+        for url, model in new.engines().items():
+            if url not in old.worker_urls or old.engines()[url] != model:
+                self._workers.add(url, model=model)
+        for url in old.worker_urls:
+            if url not in new.worker_urls and url in self._workers:
+                self._workers.drain_when_replaced(url)
+        _log.info("settings are reloaded; changed: %s", ", ".join(changed) or "nothing named")
+
+    def named_files(self) -> list[Path]:
+        """Files that the settings name and whose changes matter."""
+        return self.settings.named_files()
+
+    def ready(self) -> bool:
+        """Whether an engine is usable."""
+        return self.dispatcher.ready()
+
+    async def _tick(self) -> None:
+        for turn in cycle(range(TURNS)):
+            await asyncio.sleep(min(1.0, self.client_timeout_s / 2) / TURNS)
+            now = self._loop.time()
+            for connection in self._connections.at(turn):
+                guarded(connection.tick, now)
+            if turn == 0:
+                self.date = date_line()
+                guarded(self._retries.budget.tick, now, self._intake.count)
+                guarded(self._workers.tick, now)
+                guarded(self._seeing.tick)
+                self._listeners.tick(now)
+
+    # -- for the callers' connections
+
+    def opened(self, connection: CallerConnection) -> bool:
+        return self._connections.add(connection)
+
+    def _places(self) -> int:
+        """How many connections callers may have now."""
+        return self.descriptors.places(self.settings.max_connections)
+
+    def _run_short(self, error: OSError) -> None:
+        """A caller could not be taken for want of a file descriptor, or of memory."""
+        self.descriptors.ran_out(error)
+        self._connections.turned_away["descriptors"] += 1
+        self.descriptors.free_one()
+
+    def asked(self, connection: CallerConnection) -> None:
+        self._connections.asked(connection)
+
+    def closed(self, connection: CallerConnection) -> None:
+        self._connections.discard(connection)
+
+    def count(self, status: int) -> None:
+        self._observability.count(status)
+
+    def admit(self, request: Incoming) -> bool:
+        return self._admission.admit(request)
+
+    def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
+        head = request.head
+        if head.surface is None:
+            self._answer_admin(connection, request, path_of(head.target))
+            return None
+        if head.method != b"POST":
+            self._answer_other(connection, request, "POST")
+            return None
+        self.dispatcher.check_limit()  # before its body is parsed
+        return self._intake.begin(connection, request, head.surface)
+
+    def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:
+        """Browsers ask whether they may ask; nobody else uses another method."""
+        lines = self._marks.preflight(request) if self._marks is not None else None
+        if lines is None:
+            raise MethodNotAllowed(allow)
+        connection.write_body(b"", b"text/plain", lines=lines)
+
+    def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
+        if path in PATHS:
+            self.control.authorize(request, connection.peer())
+            changed = self.control.answer(request, path)
+            connection.write_json(changed.body, status=changed.status)
+            return
+        if path == DATA:
+            self.control.authorize(request, connection.peer())
+        answer = self._admin.answer(path, request.head.target, stopping=self._stopping)
+        if answer is None:
+            raise NotFound(f"no such path: {path.decode('ascii', 'replace')}")
+        if request.head.method not in {b"GET", b"HEAD"}:
+            self._answer_other(connection, request, "GET")
+            return
+        status, content_type, body, lines = answer
+        connection.write_body(body, content_type, status=status, lines=lines)
+
+    # -- for the exchanges
+
+    def engine(self, worker: WorkerId) -> EngineConnections:
+        return self._workers.engine(worker)
+
+    def unreachable(self, worker: WorkerId) -> None:
+        self._workers.mark_down(worker)
+
+    def failing(self, worker: WorkerId, fault: Fault) -> None:
+        self._workers.count_fault(worker, fault)
+
+    def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
+        retry, now = len(ticket.tried) + 1, self._loop.time()
+        return self._retries.grant(retry, spends=spends, now=now, requests=self._intake.count)
+
+    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> Timer:
+        return self._loop.call_later(self._retries.wait_s(len(ticket.tried)), send)
+
+    def said(self, exchange: Exchange, answer: str) -> None:
+        self._intake.said(exchange, answer)
+
+    def began(self, exchange: Exchange) -> None:
+        self._exchanges[exchange.ticket] = exchange
+
+    def ended(self, exchange: Exchange) -> None:
+        del self._exchanges[exchange.ticket]
+
+    def _send(self, ticket: Ticket) -> None:
+        """An engine has room for one that waited."""
+        guarded(self._exchanges[ticket].send)
+
+    def _is_adapter(self, model: str) -> bool:
+        """Engines list an adapter with the model it belongs to."""
+        return any(one.get("id") == model and one.get("parent") for one in self._workers.models())
+
+    def _move(self, ticket: Ticket) -> None:
+        exchange = self._exchanges.get(ticket)
+        if exchange is not None:  # moving one may have ended another
+            exchange.move()

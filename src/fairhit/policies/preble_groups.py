@@ -1,0 +1,83 @@
+"""Preble's local scheduler: ten groups by hit ratio, each with a share of the admissions (`fcfs-mpq`).
+
+    hit     matched / prompt tokens, when the request arrived; it never changes group
+    group   ceil(10 hit) - 1, and 0 without a hit
+
+Each look serves one group, the next lower one that is not empty, cyclically: at most
+10 (group + 1) requests, oldest first. That is fair among hit ratios, not among clients.
+"""
+
+from fairhit.core.cache.cache_view import Cache
+from fairhit.core.request import ClientId, Request, RequestId
+from fairhit.core.waiting.arrival_queue import ArrivalQueue
+from fairhit.core.waiting.cache_listener import waiting_index
+
+GROUPS = 10
+# Admissions of a look for each step of a group's rank: the groups' shares are 100 : 90 : ... : 10.
+SHARE = 10
+
+
+class PrebleGroups:
+    """The oldest of the group whose turn it is; better matched groups have larger turns."""
+
+    charges_outputs = False
+
+    def __init__(self, *, cache: Cache) -> None:
+        # Always empty between calls: it is only asked what an arriving prompt matches.
+        self._index = waiting_index(cache)
+        self._lines = [ArrivalQueue() for _ in range(GROUPS)]
+        self._groups: dict[RequestId, int] = {}
+        self._cursor = 0  # the group served last
+        self._serving: int | None = None
+        self._left = 0  # admissions of this look
+
+    def add(self, request: Request) -> None:
+        """It joins the group of its hit ratio. O(prompt)."""
+        self._index.add(request)
+        matched = self._index.match_len(request)
+        self._index.remove(request)
+        group = self._groups[request.id] = max(0, -(-GROUPS * matched // request.input_len) - 1)
+        self._lines[group].add(request)
+
+    def remove(self, request: Request) -> None:
+        """See `Ordering.remove`."""
+        self._lines[self._groups.pop(request.id)].remove(request)
+
+    def begin(self) -> None:
+        """The next look is the next group's."""
+        if self._serving is not None:
+            self._lines[self._serving].show_all()
+        self._serving = None
+
+    def next(self) -> Request | None:
+        """The oldest of the group's, until its share of this look is used up."""
+        if self._serving is None:
+            self._turn()
+        if self._serving is None or not self._left:
+            return None
+        return self._lines[self._serving].first()
+
+    def pass_over(self, request: Request) -> None:
+        """Skipped; those behind it may still fit."""
+        self._lines[self._groups[request.id]].hide(request)
+
+    def on_admit(self, request: Request, *, extend_len: int) -> None:
+        """One of the group's share is used."""
+        self.remove(request)
+        self._left = max(0, self._left - 1)
+
+    def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
+        """Nothing is charged."""
+
+    def credit(self, client: ClientId) -> int:
+        """All are owed alike, so the newest request of all is preempted first."""
+        return 0
+
+    def _turn(self) -> None:
+        """The cursor goes down from 9 to 0 and round again, to the next group with requests. O(1)."""
+        for step in range(1, GROUPS + 1):
+            group = (self._cursor - step) % GROUPS
+            if self._lines[group]:
+                self._cursor = self._serving = group
+                self._left = SHARE * (group + 1)
+                return

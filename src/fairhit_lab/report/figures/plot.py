@@ -1,0 +1,175 @@
+"""Figures: studies' panels as data in the papers' form, for the page and the docs; a grid, then tables.
+
+plot_forms.py draws one panel. No study has plotting code of its own.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from math import ceil
+from pathlib import Path
+from typing import Any, cast
+
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.report.figures.drawn import curves_of, lines_of, table_of
+from fairhit_lab.report.figures.plot_forms import Looks, draw, draw_table, looks_of
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Label, Results
+from fairhit_lab.studies.shared.study import Study
+
+PANEL_INCHES = 4.0, 3.0
+# Of panels with a path of so many policies, each of which is named at its marker.
+CROWDED, CROWDED_INCHES = 12, (5.4, 4.2)
+TABLE_LINE_INCHES = 0.2
+LEGEND_AT_MOST = 16
+# Of the title and the legend below it.
+TITLE_POINTS, TITLE_COLOUR, LINE_INCHES = 9, "#555555", 0.18
+LETTERS_AN_INCH, KEY_LETTERS = 13, 7
+STYLE: dict[str, object] = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "text.parse_math": False,
+    "pdf.fonttype": 42,
+}
+
+
+def save_figure(paths: Sequence[Path], study: Study, results: Results) -> None:
+    """The study's panels, to each of the paths. The same rows give the same bytes.
+
+    Raises ConfigError if a file cannot be written.
+    """
+    from matplotlib import rc_context
+
+    with rc_context(cast("Any", {**STYLE, "svg.hashsalt": study.title})):
+        figure = _figure(study, results)
+        for path in paths:
+            try:
+                # Without it an SVG tells the time at which it was drawn.
+                date = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
+                figure.savefig(path, dpi=130, **date)
+                figure.set_layout_engine("none")  # it stays as laid out, which takes longest
+            except OSError as error:
+                raise ConfigError(f"--out: {in_words(error)}") from None
+
+
+def _figure(study: Study, results: Results) -> Any:
+    """Axes in a grid, then the tables, each over the whole width."""
+    from matplotlib.figure import Figure
+
+    axed = [panel for panel in study.panels if panel.form != "table"]
+    # Quick cases may leave some without anything to show.
+    drawn = [panel for panel in axed if _names(panel, results)] or axed[:1]
+    tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
+    columns = columns_of(drawn)
+    rows = ceil(len(drawn) / columns)
+    crowd = max((len(_names(panel, results)) for panel in drawn if panel.form == "path"), default=0)
+    wide, high = CROWDED_INCHES if crowd > CROWDED else PANEL_INCHES
+    heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
+    figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
+    looks = _looks_by_hue(drawn, results)
+    shared = _shared(drawn, looks)
+    _title(figure, f"{study.title} – {study.source}", looks[shared] if shared else {})
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    curves: dict[str, list[Any]] = {}
+    for place, panel in enumerate(drawn):
+        axes = figure.add_subplot(grid[place // columns, place % columns])
+        names = _names(panel, results)
+        # Of too many for a legend the few of this panel can be told apart better by themselves.
+        own = looks_of(names) if len(looks[_hue(panel)]) > LEGEND_AT_MOST else looks[_hue(panel)]
+        draw(axes, panel, results, own)
+        if panel.form != "path" and (not shared or _hue(panel) != shared):
+            _own_legend(axes, panel)
+        if panel.of == "series" and not panel.log_y:
+            curves.setdefault(panel.y, []).append(axes)
+    for alike in curves.values():  # curves of two policies are compared by eye
+        top = max(axes.get_ylim()[1] for axes in alike)
+        for axes in alike:
+            axes.set_ylim(top=top)
+    for place, (panel, lines) in enumerate(tables):
+        draw_table(figure.add_subplot(grid[rows + place, :]), panel.title, lines)
+    return figure
+
+
+def columns_of(panels: Sequence[Panel]) -> int:
+    """A row for each thing shown, where as many panels show it; else up to three, a square, or four."""
+    shown = [len(list(of)) for _, of in groupby(panels, key=lambda panel: (panel.of, panel.y))]
+    if len(shown) > 1 and set(shown[:-1]) <= {2, 3, 4, 5} and len(set(shown[:-1])) == 1:
+        return max(shown[0], shown[-1]) if shown[-1] <= 5 else shown[0]
+    count = len(panels)
+    if count <= 3:
+        return max(count, 1)
+    if count == 4:
+        return 2
+    return 3 if count <= 6 or count == 9 else 4
+
+
+def _own_legend(axes: Any, panel: Panel) -> None:
+    """Of one panel; above bars, which would fill any corner."""
+    names = axes.get_legend_handles_labels()[1]
+    if not 1 < len(names) <= LEGEND_AT_MOST:
+        return
+    if panel.form != "bars":
+        axes.legend(ncols=ceil(len(names) / 8))
+        return
+    columns = min(len(names), 3)
+    if not panel.log_y:
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + (high - low) * 0.08 * ceil(len(names) / columns))
+    axes.legend(ncols=columns, loc="upper center", borderpad=0.1)
+
+
+def _hue(panel: Panel) -> str:
+    return panel.hue or ("client" if panel.of == "series" else "")
+
+
+def _names(panel: Panel, results: Results) -> Sequence[Label]:
+    """What it has lines, bars or curves of."""
+    if panel.of == "series":
+        return [curve.name for curve in curves_of(panel, results)]
+    return list(lines_of(panel, results).by_hue)
+
+
+def _looks_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, Looks]:
+    """A name looks the same in all panels, also where it is alone."""
+    names: dict[str, dict[Label, None]] = {}
+    for panel in panels:
+        names.setdefault(_hue(panel), {}).update(dict.fromkeys(_names(panel, results)))
+    return {hue: looks_of(list(of)) for hue, of in names.items()}
+
+
+def _shared(panels: Sequence[Panel], looks: Mapping[str, Looks]) -> str:
+    """The hue of most panels that need a legend, if there are several such panels; or nothing."""
+    hues = Counter(_hue(panel) for panel in panels if panel.form != "path" and _hue(panel))
+    hue, count = max(hues.items(), key=lambda item: item[1], default=("", 0))
+    return hue if count > 1 and 1 < len(looks[hue]) <= LEGEND_AT_MOST else ""
+
+
+def _title(figure: Any, text: str, looks: Looks) -> None:
+    """In the first line, and in the next ones what the colours mean, if that holds everywhere."""
+    from matplotlib.patches import Patch
+
+    columns = lines = 0
+    if looks:
+        letters = max(len(str(name)) for name in looks) + KEY_LETTERS
+        columns = min(len(looks), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
+        lines = ceil(len(looks) / columns)
+    # Its empty lines keep the place of the legend, which no layout would keep below a title.
+    figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
+    if looks:
+        legend = figure.legend(
+            handles=[Patch(color=look[0], label=str(name)) for name, look in looks.items()],
+            loc="upper center",
+            bbox_to_anchor=(0.5, 1 - LINE_INCHES / figure.get_figheight()),
+            ncols=columns,
+            borderpad=0.2,
+        )
+        legend.set_in_layout(False)

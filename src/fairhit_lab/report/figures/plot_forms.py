@@ -1,0 +1,291 @@
+"""Draws one panel: bars, lines, a path, points, curves over time, a table."""
+
+from collections.abc import Container, Mapping, Sequence
+from math import nan
+from typing import Any, NamedTuple
+
+from fairhit_lab.report.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, short
+from fairhit_lab.report.figures.palette import colours_of, policy_of
+from fairhit_lab.report.figures.placing import LabelSide, Mark, anchor_of, placed
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Interval, Label, Results
+
+MARKERS = "osD^vPX*<>"
+# A panel of which placing knows how wide a letter is.
+USUAL_INCHES = 4.0
+DASHES = ("-", "--", ":", "-.")
+
+
+class SeriesStyle(NamedTuple):
+    """How a name is drawn."""
+
+    colour: str
+    marker: str
+    dashes: str
+
+
+Looks = Mapping[Label, SeriesStyle]
+
+
+def looks_of(names: Sequence[Label]) -> dict[Label, SeriesStyle]:
+    """Of each; whoever shares a colour differs in the rest."""
+    colours = colours_of(names)
+    before: dict[str, int] = {}
+    looks: dict[Label, SeriesStyle] = {}
+    for place, name in enumerate(names):
+        colour = colours[name]
+        same = before.get(colour, 0)
+        before[colour] = same + 1
+        looks[name] = SeriesStyle(colour, MARKERS[place % len(MARKERS)], DASHES[same % len(DASHES)])
+    return looks
+
+
+def draw(axes: Any, panel: Panel, results: Results, looks: Looks) -> None:
+    """The panel, with all but a legend."""
+    axes.set_title(panel.title)
+    named = False
+    if panel.of == "series":
+        _curves(axes, curves_of(panel, results), looks)
+    else:
+        lines = lines_of(panel, results)
+        {"bars": _bars, "lines": _lines, "path": _path, "points": _points}[panel.form](
+            axes, panel, lines, looks
+        )
+        named = panel.form == "bars" and all(isinstance(name, str) for name in lines.categories)
+    axes.set_xlabel(panel.x_label or ("" if named else panel.x))
+    axes.set_ylabel(panel.y_label or panel.y)
+    if panel.log_y:
+        axes.set_yscale("log")
+        _plain(axes.yaxis)
+    elif panel.zero and axes.has_data():
+        data, (_, high) = axes.dataLim, axes.get_ylim()
+        axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
+    if panel.form == "path":  # last, as it takes the axes as they will be
+        _name_marks(axes, lines_of(panel, results), looks)
+
+
+def _plain(axis: Any) -> None:
+    """Numbers on a logarithmic axis as 0.1, 1, 10, and 2 and 5 where there is room."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def _bars(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
+    """Groups by x, in it a bar a hue; whiskers from the least to the most over the seeds."""
+    wide = 0.8 / max(len(lines.by_hue), 1)
+    for number, (hue, points) in enumerate(lines.by_hue.items()):
+        places = [
+            lines.place(point.x) + (number - (len(lines.by_hue) - 1) / 2) * wide for point in points
+        ]
+        if panel.hue:
+            colour: Any = looks[hue][0]
+        else:  # each bar is a policy, perhaps
+            by_x = colours_of(lines.categories)
+            colour = [by_x[p.x] if policy_of(p.x) else looks[hue][0] for p in points]
+        hatches = "//" if panel.hue and looks[hue][2] != "-" else None
+        axes.bar(
+            places,
+            [point.y.median for point in points],
+            width=wide * 0.92,
+            color=colour,
+            hatch=hatches,
+            edgecolor="white",
+            linewidth=0.4,
+            label=str(hue),
+        )
+        _whiskers(axes, places, points)
+    _name_categories(axes, lines)
+    axes.grid(visible=False, axis="x")
+
+
+def _whiskers(axes: Any, places: Sequence[float], points: Sequence[Spot]) -> None:
+    """None where all seeds say the same, as of what was measured or printed."""
+    spread = [
+        (place, each.y)
+        for place, each in zip(places, points, strict=True)
+        if each.y.low < each.y.high
+    ]
+    if spread:
+        axes.errorbar(
+            [place for place, _ in spread], [y.median for _, y in spread],
+            yerr=_error([y for _, y in spread]), fmt="none", ecolor="#222222", elinewidth=0.9,
+            capsize=2,
+        )  # fmt: skip
+
+
+def _name_categories(axes: Any, lines: Lines) -> None:
+    names = [short(name) for name in lines.categories]
+    crowded = sum(len(name) for name in names) > 34
+    turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    axes.set_xticks(range(len(names)), names, **turned)
+
+
+def _lines(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
+    """A line a hue, a band from the least to the most over the seeds.
+
+    What has one place only, beside others that have several on a scale, does not depend on x: a level.
+    """
+    swept = {hue for hue, points in lines.by_hue.items() if len(points) > 1}
+    for hue, points in lines.by_hue.items():
+        look = looks[hue]
+        if lines.numeric and swept and hue not in swept:
+            y = points[0].y
+            axes.axhline(y.median, color=look.colour, linestyle="--", label=str(hue))
+            axes.axhspan(y.low, y.high, color=look.colour, alpha=0.12, linewidth=0)
+            continue
+        places = [lines.place(point.x) for point in points]
+        axes.plot(
+            places, [point.y.median for point in points], look.dashes, marker=look.marker,
+            markersize=4, color=look.colour, label=str(hue),
+        )  # fmt: skip
+        if any(point.y.seeds > 1 for point in points):
+            axes.fill_between(
+                places, [p.y.low for p in points], [p.y.high for p in points],
+                color=look.colour, alpha=0.18, linewidth=0,
+            )  # fmt: skip
+    shown = [lines.by_hue[hue] for hue in swept or lines.by_hue]
+    _x_axis(axes, panel, lines, {point.x for points in shown for point in points})
+
+
+def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> None:
+    """With a tick at each of the places, where they are few numbers."""
+    if not lines.numeric:
+        _name_categories(axes, lines)
+        return
+    if panel.log_x:
+        axes.set_xscale("log")
+    ticks = [x for x in lines.categories if x in places]
+    if len(ticks) <= 8:
+        axes.set_xticks(ticks, [short(x) for x in ticks])
+        axes.minorticks_off()
+
+
+def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
+    """Trade-offs: a marker a case, joined in their order, each hue named at its last marker."""
+    for hue, points in lines.by_hue.items():
+        colour, marker, dashes = looks[hue]
+        intervals = [point.across for point in points if point.across is not None]
+        across = [interval.median for interval in intervals]
+        up = [point.y.median for point in points]
+        axes.plot(
+            across, up, dashes, marker=marker, markersize=6, color=colour, linewidth=1.2,
+            label=str(hue),
+        )  # fmt: skip
+        if any(point.y.seeds > 1 for point in points):
+            axes.errorbar(
+                across, up,
+                xerr=_error(intervals),
+                yerr=_error([point.y for point in points]),
+                fmt="none", ecolor=colour, alpha=0.4, elinewidth=0.8,
+            )  # fmt: skip
+    axes.margins(x=0.12, y=0.1)
+    if panel.log_x:
+        axes.set_xscale("log")
+        _plain(axes.xaxis)
+    else:
+        axes.locator_params(axis="x", nbins=6)
+
+
+def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
+    """Each beside its marker, or further off with a line to it; the last of a path at any cost."""
+    spots = [
+        (hue, point, point is points[-1])
+        for hue, points in lines.by_hue.items()
+        for point in points
+        if point.across is not None
+    ]
+    if not spots:
+        return
+    names = [
+        " ".join([str(hue)] * last + [point.name] * bool(point.name)) for hue, point, last in spots
+    ]
+    at = [(point.across.median, point.y.median) for _, point, _ in spots if point.across]
+    axes.autoscale_view()  # else the limits are those of before the margins
+    shares = (axes.transScale + axes.transLimits).transform(at)
+    marks = [
+        Mark(float(x), float(y), name, last)
+        for (x, y), name, (_, _, last) in zip(shares, names, spots, strict=True)
+    ]
+    room = axes.figure.get_figwidth() / _columns(axes) / USUAL_INCHES
+    for xy, mark, (hue, _, _), place in zip(
+        at, marks, spots, placed(marks, room=room), strict=True
+    ):
+        if place is not None:
+            anchor = anchor_of(mark, place, room)
+            _annotate(axes, xy, mark.name, colour=looks[hue].colour, place=place, anchor=anchor)
+
+
+def _columns(axes: Any) -> int:
+    grid = axes.get_subplotspec()
+    return int(grid.get_gridspec().ncols) if grid else 1
+
+
+def _annotate(
+    axes: Any,
+    xy: tuple[float, float],
+    name: str,
+    *,
+    colour: str,
+    place: LabelSide,
+    anchor: tuple[float, float],
+) -> None:
+    """Beside the marker at xy; or, further off, at the anchor, a share of the panel, with a line."""
+    where: dict[str, Any] = {
+        "xytext": (5 * place.right, 4 * place.up), "textcoords": "offset points"
+    }  # fmt: skip
+    if place.is_far:
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+        where = {"xytext": anchor, "textcoords": "axes fraction", "arrowprops": line}
+    axes.annotate(
+        name, xy, fontsize=7.5, color=colour, ha="left" if place.right > 0 else "right",
+        va="bottom" if place.up > 0 else "top", **where,
+    )  # fmt: skip
+
+
+def _error(intervals: Sequence[Interval]) -> tuple[list[float], list[float]]:
+    return [i.median - i.low for i in intervals], [i.high - i.median for i in intervals]
+
+
+def _points(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
+    """Every row by itself: the spread is what is shown."""
+    for hue, points in lines.by_hue.items():
+        colour, marker, _ = looks[hue]
+        pairs = [(lines.place(x), value) for point in points for x, value in point.pairs]
+        axes.plot(
+            [x for x, _ in pairs], [y for _, y in pairs], marker, color=colour, markersize=5,
+            alpha=0.8, markeredgewidth=0, label=str(hue),
+        )  # fmt: skip
+    _x_axis(axes, panel, lines, lines.categories)
+
+
+def _curves(axes: Any, curves: Sequence[Curve], looks: Looks) -> None:
+    """What each client got over time; a gap stays a gap."""
+    for curve in curves:
+        colour, _, dashes = looks[curve.name]
+        values = [nan if value is None else value for value in curve.values]
+        axes.plot(curve.times_s, values, dashes, color=colour, linewidth=1.3, label=str(curve.name))
+    axes.set_xlim(left=0)
+
+
+def draw_table(axes: Any, title: str, lines: Sequence[Sequence[str]]) -> None:
+    """A heading and lines of text, as wide as they need."""
+    axes.set_axis_off()
+    axes.set_title(title)
+    # Spaces, for columns of one digit would else have nothing between them.
+    head, *body = [[f"{cell:^4}" if len(cell) < 4 else cell for cell in line] for line in lines]
+    made = axes.table(
+        cellText=body,
+        colLabels=head,
+        loc="upper center",
+        edges="horizontal",
+        cellLoc="left",
+        colLoc="left",
+    )
+    for cell in made.get_celld().values():
+        cell.set(edgecolor="#d0d0d0")
+    made.auto_set_font_size(False)
+    made.set_fontsize(8)
+    made.auto_set_column_width(list(range(len(lines[0]))))

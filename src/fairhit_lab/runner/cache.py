@@ -1,0 +1,116 @@
+"""Outcomes that were there before: one packed file a case and seed, found by its key.
+
+Nothing here can spoil a run: a file that is damaged counts as missing, and a full disk as no cache.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.runner.record import Record, unpacked
+
+SUFFIX = ".json.zst"
+# Hundreds of full runs; what was used last stays.
+MAX_BYTES = 2 << 30
+SECONDS = "seconds.json"
+MAX_SECONDS = 20_000  # cases of which it is known how long they took
+
+
+def default_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """XDG_CACHE_HOME's, else ~/.cache's."""
+    environment = os.environ if environment is None else environment
+    home = environment.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "fairhit" / "experiments"
+
+
+class Cache:
+    """A folder of records. `say` is told, once each, that a file was damaged or could not be written.
+
+    Several runs may share it: each file is written beside its name first. Raises ConfigError if
+    the folder cannot be made or written.
+    """
+
+    def __init__(
+        self, folder: Path, *, say: Callable[[str], None], max_bytes: int = MAX_BYTES
+    ) -> None:
+        self.folder = folder
+        self._say = say
+        self._said: set[str] = set()
+        self._max_bytes = max_bytes
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._write("probe", b"")
+            (folder / "probe").unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--cache: {in_words(error)} (--no-cache does without)") from None
+        self._seconds: dict[str, float] = self._known()
+
+    def get(self, key: str) -> Record | None:
+        """What is kept under this key, which is then the last one to go."""
+        path = self._path(key)
+        try:
+            record = unpacked(path.read_bytes())
+            os.utime(path)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self._once("damaged", f"{path.name} in {self.folder} is damaged and run again: {error}")
+            return None
+        return record
+
+    def put(self, key: str, content: bytes, *, config: str, cpu_s: float) -> None:
+        """Keep a packed record, and how long a case of this configuration takes."""
+        self._seconds[config] = round(cpu_s, 3)
+        try:
+            self._write(self._path(key).name, content)
+        except OSError as error:
+            self._once("full", f"the cache cannot be written: {in_words(error)}")
+
+    def seconds(self, config: str) -> float | None:
+        """How long a case of this configuration took last, of one core."""
+        return self._seconds.get(config)
+
+    def close(self) -> None:
+        """Write down the times, and bring the folder back to its size, oldest first. O(files)."""
+        newest = dict(list(self._seconds.items())[-MAX_SECONDS:])
+        with suppress(OSError):
+            self._write(SECONDS, json.dumps(newest).encode())
+        files = []
+        for path in self.folder.glob(f"*{SUFFIX}*"):
+            with suppress(OSError):
+                status = path.stat()
+                files.append((status.st_mtime_ns, path.name, status.st_size, path))
+        total = sum(size for _, _, size, _ in files)
+        for _, _, size, path in sorted(files):
+            if total <= self._max_bytes:
+                break
+            with suppress(OSError):
+                path.unlink()
+            total -= size
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}{SUFFIX}"
+
+    def _known(self) -> dict[str, float]:
+        try:
+            found = json.loads((self.folder / SECONDS).read_bytes())
+            return {str(config): float(cpu_s) for config, cpu_s in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}  # then the order is that of the studies
+
+    def _write(self, name: str, content: bytes) -> None:
+        part = self.folder / f"{name}.{os.getpid()}.part"
+        try:
+            part.write_bytes(content)
+            os.replace(part, self.folder / name)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _once(self, kind: str, message: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            self._say(message)

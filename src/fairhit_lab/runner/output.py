@@ -1,0 +1,127 @@
+"""A study's files: rows, curves, verdicts and where they come from. The same run gives the same bytes."""
+
+import csv
+import io
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.studies.shared.results import Cell, Results
+from fairhit_lab.studies.shared.study import Verdict
+from fairhit_lab.traces.files import written
+
+ROWS, SERIES, VERDICTS, ABOUT = "rows.csv", "series.csv", "verdicts.csv", "about.json"
+FIGURES = ("figure.svg", "figure.png")
+VERDICT_COLUMNS = ("study", "claim", "paper", "ours", "holds", "why")
+
+
+def require_writable(folder: Path, flag: str = "--out") -> None:
+    """Make the folder, if need be, and see that a file can be written there. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"{flag}: {in_words(error)}") from None
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """A folder to write a study's files into: all of them go to `folder` at the end, or none.
+
+    An older run's stay until then; what is no study's file stays for good. An interrupt that comes
+    while they move is raised when they have. Raises ConfigError.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
+        yield Path(beside)
+        require_writable(folder)
+        try:
+            with _uninterrupted():
+                for name in (ROWS, SERIES, VERDICTS, ABOUT, *FIGURES):
+                    if (Path(beside) / name).exists():
+                        os.replace(Path(beside) / name, folder / name)
+                    else:  # of another version of the study
+                        (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--out: {in_words(error)}") from None
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until this is over."""
+    came: list[object] = []
+    before = signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def holds_full_run(folder: Path) -> bool:
+    """Whether what was written there last was no quick run."""
+    try:
+        about = json.loads((folder / ABOUT).read_bytes())
+    except (OSError, ValueError):
+        return False  # nothing that a report could show
+    return isinstance(about, dict) and about.get("quick") is False
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """As CSV. Floats are as short as they can be and still the same; None is an empty cell."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(columns)
+    table.writerows([_cell(value) for value in row] for row in rows)
+    with written(path) as file:
+        file.write(text.getvalue().encode())
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return ""
+    # float(): numpy's have a repr of their own.
+    return repr(float(value)) if isinstance(value, float) else str(value)
+
+
+def write_study(
+    folder: Path,
+    name: str,
+    results: Results,
+    *,
+    configs: Sequence[str],
+    commit: str | None,
+    verdicts: Sequence[Verdict],
+    about: Mapping[str, Any],
+) -> None:
+    """All but the figures. `configs`: the hash of each row's case. Raises ConfigError."""
+    require_writable(folder)
+    own = list(results.rows[0])
+    write_table(
+        folder / ROWS,
+        ("study", *own, "config", "commit"),
+        (
+            (name, *(row[column] for column in own), config, commit)
+            for row, config in zip(results.rows, configs, strict=True)
+        ),
+    )
+    if results.series:
+        columns = list(results.series[0])
+        points = ((name, *(row[column] for column in columns)) for row in results.series)
+        write_table(folder / SERIES, ("study", *columns), points)
+    write_table(
+        folder / VERDICTS,
+        VERDICT_COLUMNS,
+        ((name, v.claim, v.paper, v.ours, v.holds, v.why) for v in verdicts),
+    )
+    with written(folder / ABOUT) as file:
+        file.write(json.dumps(about, indent=2).encode() + b"\n")

@@ -1,0 +1,203 @@
+"""What is kept of a case that ran: its outcome and its time, as packed JSON; and by what it is found.
+
+Nothing else is ever read from a case, whether it ran just now or a week ago, so both give the same
+bytes.
+"""
+
+import ast
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fairhit
+from fairhit.local import provenance
+from fairhit_lab.metrics.series import SeriesPoint
+from fairhit_lab.metrics.vtc_table import Row
+from fairhit_lab.studies.shared.study import Case, Measured, Outcome
+
+PACKAGE = Path(fairhit.__file__).parent
+# Of the package: what an outcome depends on. Figures and commands may change without a new run.
+PARTS = ("core", "schedulers", "routers", "sim", "workloads", "metrics")
+# Of the experiments: those that a case imports, directly or not, but for what only reads outcomes.
+HERE = "fairhit_lab"
+NOT_RUN = {
+    f"{HERE}.{name}" for name in ("study.panel", "study.results", "study.measures", "provenance")
+}
+
+
+class Record(NamedTuple):
+    """An outcome, and what it took to run it, in seconds of this machine."""
+
+    outcome: Outcome
+    cpu_s: float
+    wall_s: float
+
+
+def packed(record: Record) -> bytes:
+    """About a tenth of the JSON. A summary with a number that JSON lacks is our bug: ValueError."""
+    import zstandard
+
+    outcome = record.outcome
+    document = {
+        "cpu_s": round(record.cpu_s, 3),
+        "wall_s": round(record.wall_s, 3),
+        "summary": outcome.summary,
+        "series": outcome.series,
+        "requests": outcome.requests,
+    }
+    return zstandard.compress(json.dumps(document, allow_nan=False).encode())
+
+
+def unpacked(content: bytes) -> Record:
+    """The record that was packed. Raises ValueError if this is none."""
+    import zstandard
+
+    try:
+        document = json.loads(zstandard.decompress(content))
+        outcome = Outcome(
+            summary=dict(document["summary"]),
+            series=[SeriesPoint(*point) for point in document["series"]],
+            requests=[Row(*row) for row in document["requests"]],
+        )
+        return Record(outcome, float(document["cpu_s"]), float(document["wall_s"]))
+    except (zstandard.ZstdError, KeyError, TypeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def config_of(case: Case) -> str:
+    """The hash of what the case is, in twelve letters: the same in every commit, for every seed."""
+    return _sha256(_canonical(_described(case)).encode())[:12]
+
+
+def key_of(case: Case, seed: int, data: Path | None) -> str:
+    """By what the cache finds it: the case, the seed, the code that runs it, its data, its machine."""
+    of: dict[str, Any] = {
+        "case": _described(case),
+        "seed": seed,
+        "code": code_digest(),
+        "run": source_digest(type(case).__module__),
+        "classes": _classes(case),
+        "data": {name: _data_digest(data / name) for name in case.needs} if data else {},
+    }
+    if isinstance(case, Measured):
+        of["processor"] = provenance.processor()
+        of["python"] = platform.python_version()
+        of["function"] = source_digest(case.function.partition(":")[0])
+    return _sha256(_canonical(of).encode())
+
+
+def _classes(case: Case) -> dict[str, list[str]]:
+    """Each object in the case by its place: its class, and the code of that where no part of ours has it.
+
+    Its fields are not all that it is: what it does is in the code, and another class may have them, too.
+    """
+    found: dict[str, list[str]] = {}
+    waiting: list[tuple[str, object]] = [("", case)]
+    while waiting:
+        place, value = waiting.pop()
+        kind = type(value)
+        if is_dataclass(value) or hasattr(kind, "_fields"):
+            found[place] = [f"{kind.__module__}:{kind.__qualname__}", _code_of(kind.__module__)]
+        waiting += [(f"{place}.{name}", each) for name, each in _inside(value)]
+    return found
+
+
+def _inside(value: object) -> list[tuple[str, object]]:
+    """What it is made of, by name; nothing of a text or a number."""
+    if is_dataclass(value) and not isinstance(value, type):
+        # What a case is called is not what it is.
+        names = [each.name for each in fields(value) if each.name != "labels"]
+        return [(name, getattr(value, name)) for name in names]
+    if isinstance(value, Mapping):
+        return [(str(name), each) for name, each in value.items()]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [(str(number), each) for number, each in enumerate(value)]
+    return []
+
+
+def _code_of(module: str) -> str:
+    """Nothing where `code_digest` has it."""
+    name, _, rest = module.partition(".")
+    return "" if name == "fairhit" and rest.partition(".")[0] in PARTS else source_digest(module)
+
+
+@cache
+def code_digest() -> str:
+    """Of every file in the parts of the package that an outcome depends on. Some milliseconds."""
+    whole = hashlib.sha256()
+    for part in PARTS:
+        for path in sorted((PACKAGE / part).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                whole.update(f"{path.relative_to(PACKAGE)} {_sha256(path.read_bytes())}\n".encode())
+    return whole.hexdigest()
+
+
+@cache
+def source_digest(module: str) -> str:
+    """Of a module that runs cases, and of the experiments' modules it imports, directly or not."""
+    found: dict[str, str] = {}
+    wanted = [module]
+    while wanted:
+        name = wanted.pop()
+        path = _file_of(name)
+        if path is None or name in found or name in NOT_RUN:
+            continue
+        content = path.read_bytes()
+        found[name] = _sha256(content)
+        for node in ast.walk(ast.parse(content)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(HERE):
+                wanted += [str(node.module), *(f"{node.module}.{each.name}" for each in node.names)]
+    return _sha256(_canonical(found).encode())
+
+
+def _file_of(module: str) -> Path | None:
+    """None where that is no module, but a name in one."""
+    if not module.startswith("fairhit."):
+        return Path(str(import_module(module).__file__))
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return next(
+        (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
+    )
+
+
+@cache
+def _data_digest(path: Path) -> str:
+    """Of a file, or of all files below a folder."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    whole = hashlib.sha256()
+    for file in files:
+        if file.is_file():
+            whole.update(file.read_bytes())
+    return whole.hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """One text for one value: settings may be mappings in any order, and frozen dataclasses."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"": type(value).__name__, **asdict(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a case's settings: no JSON for {type(value).__name__}")
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def configs_of(cases: Iterator[Case]) -> dict[str, dict[str, Any]]:
+    """Each configuration by its hash, for the notes beside the rows."""
+    return {config_of(case): json.loads(_canonical(_described(case))) for case in cases}
+
+
+def _described(case: Case) -> dict[str, Any]:
+    return {"kind": type(case).__name__, **case.described()}

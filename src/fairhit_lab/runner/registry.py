@@ -1,0 +1,122 @@
+"""The experiments by name: each study of `studies/`, and what is no study, a line each in OTHERS.
+
+A module named here has `add_arguments(parser)` and `run(options, console) -> exit status`; it is
+imported when it is asked for, as some need what others do without.
+"""
+
+import argparse
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console
+
+from fairhit.errors import ConfigError
+from fairhit_lab.studies import STUDIES, study_of
+
+DATA_VARIABLE = "FAIRHIT_DATA"
+
+
+class Module(Protocol):
+    """What an experiment's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
+        """Its flags."""
+        ...
+
+    def run(self, options: argparse.Namespace, console: Console, /) -> int:
+        """Exit status; shows its result on the console, progress included. Raises ConfigError."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Experiment:
+    """One line of `fairhit experiment list`; a study has no module of its own.
+
+    `alone`: it needs arguments, so `all` leaves it out. `needs` is a file of the data folder.
+    """
+
+    summary: str
+    takes: str
+    source: str = ""
+    module: str = ""
+    alone: bool = False
+    needs: str = ""
+
+
+OTHERS: dict[str, Experiment] = {
+    "calibrate": Experiment(
+        summary="fits a GPU's constants to measured passes",
+        takes="seconds",
+        module="constants.calibrate",
+        alone=True,
+    ),
+    "report": Experiment(
+        summary="one page with the figures, curves and verdicts of all studies that ran",
+        takes="half a minute",
+        module="report",
+        alone=True,
+    ),
+    "vtc-calibration": Experiment(
+        summary="the VTC artifact's measured runs beside simulated ones",
+        takes="quick a few s; full 4 min",
+        source="VTC artifact",
+        module="artifact.calibration",
+        needs="vtc_measured/requests.csv.gz",
+    ),
+}
+
+
+class Experiments(Mapping[str, Experiment]):
+    """All of them by name; a study is imported when its line is read."""
+
+    def __getitem__(self, name: str) -> Experiment:
+        if name not in STUDIES:
+            return OTHERS[name]
+        study = study_of(name)
+        return Experiment(summary=study.shows, takes=study.takes, source=study.source)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*OTHERS, *STUDIES])
+
+    def __len__(self) -> int:
+        return len(OTHERS) + len(STUDIES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in OTHERS or name in STUDIES
+
+
+EXPERIMENTS = Experiments()
+
+
+def module_of(name: str) -> Module:
+    """What runs it. `name` is one of EXPERIMENTS."""
+    if name in STUDIES:
+        from fairhit_lab.runner.study_command import StudyCommand
+
+        return StudyCommand(name)
+    module: Module = importlib.import_module(f"fairhit_lab.{OTHERS[name].module}")
+    return module
+
+
+def data_folder(
+    given: str | None, needed: str, environment: Mapping[str, str] | None = None
+) -> Path:
+    """The folder of workload data, in which there is `needed`. Raises ConfigError.
+
+    It is `given` (--data), else FAIRHIT_DATA.
+    """
+    environment = os.environ if environment is None else environment
+    text = given or environment.get(DATA_VARIABLE)
+    if not text:
+        raise ConfigError(
+            f"--data: needed, or {DATA_VARIABLE}: the folder of workload data that holds {needed}"
+        )
+    folder = Path(text)
+    if not (folder / needed).exists():
+        name = "--data" if given else DATA_VARIABLE
+        raise ConfigError(f"{name}: {folder} has no {needed}")
+    return folder

@@ -1,0 +1,232 @@
+"""`fairhit experiment NAME` for studies, one or all: flags, cases, files, verdicts on the terminal."""
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fairhit.errors import ConfigError, FairhitError
+from fairhit.local import provenance
+from fairhit_lab.runner.cache import Cache, default_folder
+from fairhit_lab.runner.output import (
+    FIGURES,
+    holds_full_run,
+    replacing,
+    require_writable,
+    write_study,
+)
+from fairhit_lab.runner.plan import Gathered, gathered
+from fairhit_lab.runner.record import configs_of
+from fairhit_lab.runner.registry import data_folder
+from fairhit_lab.runner.running import run_all
+from fairhit_lab.runner.verdict_table import show_verdicts
+from fairhit_lab.studies import study_of
+from fairhit_lab.studies.shared.study import Study, Verdict
+
+INTERRUPTED = 130
+OUT, QUICK_OUT = Path("results") / "experiments", Path("results") / "quick"
+SEEDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StudyCommand:
+    """One study as an experiment of the registry."""
+
+    name: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Those of every study."""
+        add_arguments(parser)
+
+    def run(self, options: argparse.Namespace, console: Console) -> int:
+        """Exit status; see `run_studies`."""
+        return run_studies({self.name: study_of(self.name)}, options, console)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags that all studies share."""
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter cases, one seed")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help=f"seeds 0 .. N-1 ({SEEDS}; with --quick 1)"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (one a core)")
+    parser.add_argument("--data", metavar="DIR", help="workload data (FAIRHIT_DATA)")
+    parser.add_argument(
+        "--out", metavar="DIR", help=f"a folder a study there ({OUT}; with --quick {QUICK_OUT})"
+    )
+    parser.add_argument(
+        "--cache", metavar="DIR", help="cases that ran before (~/.cache/fairhit/experiments)"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="run every case, keep none")
+
+
+def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, console: Console) -> int:
+    """Run, write, show. Exit status: 0, or 130 if interrupted. Raises ConfigError, WorkerLost.
+
+    Whatever goes wrong in one study, the others are completed first.
+    """
+    seeds, workers = _counts(options)
+    found = [
+        gathered(name, study, quick=options.quick, seeds=range(seeds))
+        for name, study in studies.items()
+    ]
+    data = _data_of(found, options.data)
+    out = out_of(options)
+    if options.quick:
+        _require_no_full_run(out, studies)
+    require_writable(out)
+    notes = Console(stderr=True)
+    cache = None if options.no_cache else _cache(options.cache, notes)
+    run = _Run(out=out, quick=options.quick, began_s=time.monotonic())
+    interrupted = False
+    try:
+        run_all(
+            found, data=data, workers=workers, cache=cache, on_complete=run.write, console=notes
+        )
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        if cache:
+            cache.close()
+    for study in found:
+        if study.name in run.verdicts:
+            show_verdicts(study.name, study.study, run.verdicts[study.name], console)
+            files = f"{out / study.name}: {run.files[study.name]}\n"
+            console.print(files, soft_wrap=True, markup=False)
+    if interrupted:
+        _tell_interrupted(found, list(run.verdicts), cache, notes)
+        return INTERRUPTED
+    _raise_problems(found, notes)
+    return 0
+
+
+def out_of(options: argparse.Namespace) -> Path:
+    """Where the studies' folders go."""
+    return Path(options.out) if options.out else QUICK_OUT if options.quick else OUT
+
+
+def _require_no_full_run(out: Path, names: Iterable[str]) -> None:
+    """Hours went into it. Raises ConfigError."""
+    for name in names:
+        if holds_full_run(out / name):
+            raise ConfigError(
+                f"--out: {out / name} holds a full run, which --quick would replace;"
+                " expected another folder, or that one removed"
+            )
+
+
+def _counts(options: argparse.Namespace) -> tuple[int, int]:
+    """Seeds and processes."""
+    seeds = options.seeds if options.seeds is not None else (1 if options.quick else SEEDS)
+    jobs = options.jobs if options.jobs is not None else len(os.sched_getaffinity(0))
+    for flag, number in (("--seeds", seeds), ("--jobs", jobs)):
+        if number < 1:
+            raise ConfigError(f"{flag}: expected a whole number from 1, got {number}")
+    return seeds, jobs
+
+
+def _data_of(studies: Sequence[Gathered], given: str | None) -> Path | None:
+    """The data folder, if any case needs it. Raises ConfigError for the first thing it lacks."""
+    data = None
+    for study in studies:
+        for needed in dict.fromkeys(name for case in study.cases for name in case.needs):
+            try:
+                data = data_folder(given, needed)
+            except ConfigError as error:
+                raise ConfigError(f"{error} (for {study.name})") from None
+    return data
+
+
+def _cache(given: str | None, notes: Console) -> Cache:
+    def say(message: str) -> None:
+        notes.print(f"fairhit: {message}", soft_wrap=True, highlight=False, markup=False)
+
+    return Cache(Path(given) if given else default_folder(), say=say)
+
+
+class _Run:
+    """Writes each study when it is complete; `verdicts` and `files` are of those, by name."""
+
+    def __init__(self, *, out: Path, quick: bool, began_s: float) -> None:
+        self._out = out
+        self._quick = quick
+        self._began_s = began_s
+        self._about = provenance.of_this_run()
+        self.verdicts: dict[str, Sequence[Verdict]] = {}
+        self.files: dict[str, str] = {}
+
+    def write(self, found: Gathered) -> None:
+        """Judge, write, draw; nothing of it is there before all is."""
+        from fairhit_lab.report.figures.plot import save_figure
+
+        results, study = found.results(), found.study
+        verdicts = study.judge(results)
+        folder = self._out / found.name
+        commit = self._about["commit"]
+        with replacing(folder) as part:
+            write_study(
+                part,
+                found.name,
+                results,
+                configs=[config for config in found.configs for _ in found.seeds],
+                commit=str(commit) if commit else None,
+                verdicts=verdicts,
+                about=self._about_study(found),
+            )
+            save_figure([part / name for name in FIGURES], study, results)
+        self.verdicts[found.name] = verdicts
+        self.files[found.name] = ", ".join(sorted(path.name for path in folder.iterdir()))
+
+    def _about_study(self, found: Gathered) -> dict[str, Any]:
+        study = found.study
+        return {
+            "study": found.name,
+            "title": study.title,
+            "source": study.source,
+            "shows": study.shows,
+            "choices": study.choices,
+            "quick": self._quick,
+            "seeds": list(found.seeds),
+            "labels": list(found.cases[0].labels),
+            "measures": list(study.measures),
+            # Of all cases when they ran, be it before; of this command until this study was there.
+            "cpu_s": round(found.cpu_s, 2),
+            "wall_s": round(time.monotonic() - self._began_s, 2),
+            "runs": len(found.rows),
+            "runs_from_cache": found.from_cache,
+            **self._about,
+            "configs": configs_of(iter(found.cases)),
+        }
+
+
+def _tell_interrupted(
+    studies: Sequence[Gathered], whole: Sequence[str], cache: Cache | None, notes: Console
+) -> None:
+    runs = sum(len(study.cases) * len(study.seeds) for study in studies)
+    done = runs - sum(study.missing for study in studies)
+    kept = f"kept in {cache.folder}: the same command goes on from there" if cache else "lost"
+    written = ", ".join(whole) or "no study"
+    notes.print(
+        f"fairhit: interrupted: {done} of {runs} runs are done and {kept}; written: {written}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
+
+
+def _raise_problems(studies: Sequence[Gathered], notes: Console) -> None:
+    """The first, when all are named."""
+    failed = [study for study in studies if study.problem is not None]
+    for study in failed[1:]:
+        message = f"fairhit: {study.name}: {study.problem}"
+        notes.print(message, soft_wrap=True, highlight=False, markup=False, style=None)
+    for study in failed[:1]:
+        assert study.problem is not None
+        if not isinstance(study.problem, FairhitError):
+            study.problem.add_note(f"in study {study.name}")
+        raise study.problem

@@ -1,0 +1,303 @@
+"""One simulated run: a router in front of replicas, fed by a trace; every event goes to the observers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from fairhit.core.policy import Router, Timed
+from fairhit.core.request import Request, WorkerId
+from fairhit.core.service import Weights
+from fairhit.errors import ConfigError, QueueFull
+from fairhit.routers import LATE_ROUTERS
+from fairhit_lab.baselines.rpm import RateLimit
+from fairhit_lab.events import Dispatch, Observer, Preempt, WorkerUpOrDown
+from fairhit_lab.sim.config import SimConfig, WorkerChange
+from fairhit_lab.sim.engines.interface import EngineJob
+from fairhit_lab.sim.engines.profiles import Parts, make_engine
+from fairhit_lab.sim.event_bus import Telling
+from fairhit_lab.sim.event_order import change_priority
+from fairhit_lab.sim.hardware.step_time import EngineTime, parse_step_time
+from fairhit_lab.sim.intake import OnStart, TraceIntake, TraceTicket
+from fairhit_lab.sim.kernel import Kernel
+from fairhit_lab.sim.replica import Replica
+from fairhit_lab.sim.routing.fleet_view import FleetView
+from fairhit_lab.sim.routing.routing import late_router_of, router_of
+from fairhit_lab.sim.routing.unassigned_queue import LateBinding
+from fairhit_lab.traces.trace import TraceRow
+
+
+class Cluster:
+    """Built from a SimConfig and the rows of a trace, sorted by arrival; `run` once.
+
+    `weights` are those of the config, for whoever wants to know them too: it learns from the rows.
+    """
+
+    def __init__(
+        self,
+        config: SimConfig,
+        rows: Iterable[TraceRow],
+        observers: Sequence[Observer] = (),
+        *,
+        weights: Weights | None = None,
+        on_start: OnStart | None = None,
+    ) -> None:
+        self.config = config
+        self.weights = Weights(config.weights) if weights is None else weights
+        self.kernel = Kernel()
+        # Either requests are routed as they come, or whoever has room takes them.
+        self.router: Router | None = None
+        if config.router not in LATE_ROUTERS:
+            self.router = router_of(config, self.weights)
+        self._timed = _timed(self.router)
+        self._emit = Telling(observers)
+        self._tell_dispatch = self._emit.of[Dispatch]
+        self.intake = TraceIntake(
+            rows,
+            kernel=self.kernel,
+            cluster=self,
+            emit=self._emit,
+            gate=_gate(config),
+            learn_weight=self._learn_weight,
+            on_start=on_start,
+        )
+        self._parts = Parts(
+            config=config,
+            weights=self.weights,
+            capacity=capacity_of(config),
+            output_len=self.intake.output_len,
+        )
+        self._width = len(str(config.workers - 1))
+        self.late = None if self.router else self._late_binding()
+        # What the router knows of the caches. With one worker there is nothing to decide, and the
+        # router is not asked.
+        self.view: FleetView | None = None
+        if config.workers > 1 and self.router:
+            self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
+        self._up = 0  # workers that are
+        self._stranded: list[TraceTicket] = []  # sent while no worker was up
+        self.replicas = [self._replica(number) for number in range(config.workers)]
+        for number in range(config.replicas):
+            self._add_worker(number)
+
+    @property
+    def capacity(self) -> int:
+        """M of each replica, in tokens."""
+        return self._parts.capacity
+
+    @property
+    def now_us(self) -> int:
+        """Virtual time."""
+        return self.kernel.now_us
+
+    def run(self) -> None:
+        """Until every request that can end has ended, or the kernel is stopped."""
+        for place, change in enumerate(self.config.changes):
+            self.kernel.at(change.time_us, change_priority(place), self._change, change)
+        self.intake.read()
+        self.kernel.run()
+        if self.kernel.stopped:
+            for replica in self.replicas:
+                replica.catch_up()  # what has happened is told, as it is where no pass is skipped
+
+    # -- what the intake asks ------------------------------------------------------------------
+
+    def fits_ever(self, request: Request) -> bool:
+        """Whether a worker could run it: all are alike."""
+        return self.replicas[0].host.fits_ever(request)
+
+    def send(self, ticket: TraceTicket) -> None:
+        """Route it to a worker, where it waits. O(log workers) and the match."""
+        if not self._up:
+            self._stranded.append(ticket)
+            return
+        if self.late:
+            self._offer(self.late, ticket)
+            return
+        request = ticket.request
+        number = self._route(request) if self.view else 0
+        ticket.job = job = ticket.job_at(number)
+        replica = self.replicas[number]
+        replica.catch_up()
+        self._tell_dispatch(self.kernel.now_us, number, request.id, request.client)
+        try:
+            replica.enqueue(job)
+        except QueueFull:
+            self._settle(job)
+            self.intake.reject(ticket, "queue-full", worker=number)
+
+    def _route(self, request: Request) -> int:
+        """The number of the worker it is sent to."""
+        assert self.view and self.router
+        matches = self.view.matches(request)
+        worker = self.router.route(request, matches=matches)
+        extend_len = max(1, request.input_len - matches.of(worker))
+        self.router.dispatch(request, worker, extend_len=extend_len)
+        self.view.sent(request, worker)
+        return int(worker)
+
+    def cancel(self, ticket: TraceTicket) -> None:
+        """Its caller is gone."""
+        if self.late and self.late.withdraw(ticket):
+            self.intake.ended(ticket, finished=False)
+            return
+        job = ticket.job
+        assert job is not None
+        self.replicas[job.worker].cancel(job)
+
+    # -- what replicas tell --------------------------------------------------------------------
+
+    def _ended(self, job: EngineJob, finished: bool) -> None:
+        if self._timed:
+            self._tell_times(self._timed, job, finished)
+        self._settle(job)
+        self.intake.ended(job.ticket, finished=finished)
+
+    def _settle(self, job: EngineJob) -> None:
+        """What it really got replaces what the router assumed, if one was asked."""
+        if self.view and self.router:
+            request, worker = job.request, self._name(job.worker)
+            extend_len, output_len = job.extend_len, job.emitted
+            self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
+            self.view.ended(request, worker)
+
+    def _tell_times(self, router: Timed, job: EngineJob, finished: bool) -> None:
+        """How long it took, for a router that wants to know."""
+        if finished:
+            assert job.first_us is not None
+            router.served(
+                job.request,
+                self._name(job.worker),
+                first_us=job.first_us,
+                end_us=self.kernel.now_us,
+                output_len=job.emitted,
+            )
+
+    # -- late binding --------------------------------------------------------------------------
+
+    def _late_binding(self) -> LateBinding:
+        return LateBinding(
+            late_router_of(self.config, self.weights),
+            kernel=self.kernel,
+            emit=self._emit,
+            name=self._name,
+            taken=self._taken,
+        )
+
+    def _offer(self, late: LateBinding, ticket: TraceTicket) -> None:
+        try:
+            late.offer(ticket)
+        except QueueFull:
+            self.intake.reject(ticket, "queue-full")
+
+    def _taken(self, ticket: TraceTicket, job: EngineJob) -> None:
+        ticket.job = job
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def _change(self, change: WorkerChange) -> None:
+        """A worker fails or joins."""
+        if change.up:
+            self._emit(WorkerUpOrDown(self.kernel.now_us, change.worker, up=True))
+            waiting, self._stranded = self._stranded, []
+        else:
+            waiting = self._lose_worker(change.worker)
+        for ticket in waiting:
+            self.intake.again(ticket)
+        if change.up:  # after them: where a queue is shared, its first look comes after arrivals
+            self._add_worker(change.worker)
+
+    def _lose_worker(self, number: int) -> list[TraceTicket]:
+        """It is gone with its cache and its queue; the requests to be dispatched again."""
+        replica = self.replicas[number]
+        jobs = replica.fail()
+        name = self._name(number)
+        if self.router:
+            self.router.remove_worker(name)
+        paid = self.late.remove_worker(number) if self.late else {}
+        if self.view:
+            self.view.remove_worker(name)
+        self._up -= 1
+        self._emit(WorkerUpOrDown(self.kernel.now_us, number, up=False))
+        for job in jobs:
+            request = job.request
+            self._emit(
+                Preempt(self.kernel.now_us, number, request.id, request.client, replica.steps)
+            )
+        return [self._back(job, paid.get(job.request)) for job in jobs]
+
+    def _back(self, job: EngineJob, paid: int | None) -> TraceTicket:
+        """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
+        ticket: TraceTicket = job.ticket
+        ticket.lost(paid)
+        return ticket
+
+    def _add_worker(self, number: int) -> None:
+        """It is up and empty."""
+        parts = replace(self._parts, policy=self.late.policy) if self.late else self._parts
+        engine = make_engine(parts, number)
+        self.replicas[number].host = engine.host
+        if self.view:
+            self.view.add_worker(self._name(number), engine.cache)
+        self._up += 1
+        if self.router:
+            self.router.add_worker(self._name(number))
+        if self.late:
+            self.late.add_worker(self.replicas[number])
+
+    def _replica(self, number: int) -> Replica:
+        step_time = _step_time(self.config, number)
+        return Replica(
+            number,
+            kernel=self.kernel,
+            host=make_engine(self._parts, number).host,
+            step_time=self.late.step_time(step_time, number) if self.late else step_time,
+            telling=self._emit,
+            ended=self._ended,
+            skips=self.config.skips,
+        )
+
+    def _name(self, number: int) -> WorkerId:
+        """So that the order of names is the order of numbers."""
+        return str(number).zfill(self._width)
+
+    def _learn_weight(self, client: str, weight: int) -> None:
+        """A row says it; a flag said it better."""
+        if client not in self.config.weights:
+            self.weights.learn(client, weight)
+
+
+def _gate(config: SimConfig) -> RateLimit | None:
+    given: dict[str, Any] = {
+        "limit": config.rpm_limit,
+        "window_us": config.rpm_window_us,
+        "mode": config.rpm_mode,
+    }
+    settings = {key: value for key, value in given.items() if value is not None}
+    if config.scheduler == "rpm":
+        return RateLimit(**settings)
+    if settings:
+        raise ConfigError(f"--rpm-...: only with --scheduler rpm, got {config.scheduler!r}")
+    return None
+
+
+def _timed(router: object) -> Timed | None:
+    return router if isinstance(router, Timed) else None
+
+
+def _step_time(config: SimConfig, number: int) -> EngineTime:
+    return parse_step_time(
+        config.step_time,
+        constants=config.constants,
+        engine=config.host,
+        jitter=config.jitter,
+        rng=Random(f"{config.seed}/jitter/{number}"),
+    )
+
+
+def capacity_of(config: SimConfig) -> int:
+    """M of each replica, in tokens. Raises ConfigError if nothing says."""
+    tokens = config.kv_tokens or _step_time(config, 0).kv_tokens
+    if tokens is None:
+        raise ConfigError("kv-tokens: needed, as linear step times say nothing of memory")
+    return tokens

@@ -1,0 +1,192 @@
+"""What a simulation is made of: one frozen value, checked as a whole before anything runs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from fairhit.core.costs import parse_cost
+from fairhit.core.request import ClientId
+from fairhit.core.service import Cost
+from fairhit.errors import ConfigError
+from fairhit.policies import MISFIT, SCHEDULERS
+from fairhit.routers import LATE_ROUTERS, ROUTERS
+from fairhit.settings.declaration import check_fields, setting, settings_of
+from fairhit.settings.kinds import MICROSECONDS, WEIGHTS, Kind
+from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants, read_constants
+
+# The engine that an admission rule is meant for, where none is named.
+HOST_OF = {None: "ideal", "reserve": "ideal", "artifact": "artifact", "optimistic": "vllm"}
+# More would be a mistake, found out before hours and memory are spent.
+MAX_REPLICAS = 10_000
+MAX_KV_TOKENS = 10**9  # hundreds of times what one GPU holds
+
+
+TABLES = Kind("a YAML file", lambda path: read_constants(Path(str(path))), reads_text=True)
+COST = Kind("a cost", lambda text: parse_cost(str(text), where="--cost"), reads_text=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerChange:
+    """Worker `worker` comes up or goes down at a time."""
+
+    time_us: int
+    worker: int
+    up: bool
+
+    def __str__(self) -> str:
+        seconds = f"{self.time_us / 1e6:f}".rstrip("0").rstrip(".")
+        return f"--{'join' if self.up else 'fail'} {self.worker}@{seconds}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimConfig:
+    """The settings of `fairhit simulate`; None is the default of the part that a setting belongs to (`of`).
+
+    Lengths are in tokens, times in microseconds. Raises ConfigError if two settings contradict.
+    """
+
+    replicas: int = setting(
+        1, "number of engines, all alike", "N", of="cluster", ge=1, le=MAX_REPLICAS
+    )
+    router: str = setting(
+        "d2lpm", "router that chooses the engine of a request; none is asked with one replica",
+        of="cluster", choices=(*ROUTERS, *LATE_ROUTERS),
+    )  # fmt: skip
+    worker_quantum: int | None = setting(
+        None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"
+    )
+    worker_charge: str | None = setting(
+        None, "prompt tokens that d2lpm charges at an engine: all, or those to compute (extend)",
+        of="router", choices=("input", "extend"), shown="input",
+    )  # fmt: skip
+    min_match: int | None = setting(
+        None, "shortest cached prefix that counts, for d2lpm", "TOKENS", of="router", ge=1, shown="64"
+    )  # fmt: skip
+    central_round_trip_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "time for a worker's request to central-dlpm and the answer", "SECONDS",
+        of="central", flag="central-round-trip", shown="0.0002",
+    )  # fmt: skip
+    central_work_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "time that central-dlpm computes for each answer", "SECONDS",
+        of="central", flag="central-work", shown="0.0001",
+    )  # fmt: skip
+    event_delay_us: Annotated[int, MICROSECONDS] = setting(
+        0, "delay of the events by which the router learns of a cache's changes", "SECONDS",
+        of="cluster", flag="event-delay",
+    )  # fmt: skip
+    host: str = setting(
+        "ideal", "profile of the simulated engine", of="engine", shown="the admission's",
+        choices=("ideal", "artifact", "vllm", "sglang"),
+    )  # fmt: skip
+    admission: str | None = setting(
+        None, "memory that an admitted request needs free: for prompt and max_tokens (reserve), the VTC "
+        "artifact's worst case, or the prompt (optimistic)",
+        of="engine", shown="the host's", choices=("reserve", "artifact", "optimistic"),
+    )  # fmt: skip
+    inbatch: str | None = setting(
+        None, "when a prompt counts as cached: from its admission (share), or once computed; host ideal",
+        of="engine", shown="share", choices=("share", "compute"),
+    )  # fmt: skip
+    misfit: str | None = setting(
+        None, "a request that does not fit ends the scheduling pass, or is skipped",
+        of="engine", choices=("stop", "skip"),
+        shown=f"stop; skip for {', '.join(name for name, what in MISFIT.items() if what == 'skip')}",
+    )  # fmt: skip
+    max_misfits: int | None = setting(
+        None, "most requests skipped in one scheduling pass", "N", of="engine", ge=1, shown="no limit"
+    )  # fmt: skip
+    max_running: int = setting(256, "requests in the batch of one engine", "N", of="engine", ge=1)
+    batch_tokens: int | None = setting(
+        None, "tokens computed in one step: vLLM's budget, SGLang's chunk", "TOKENS",
+        of="engine", ge=1, shown="the GPU's",
+    )  # fmt: skip
+    kv_tokens: int | None = setting(
+        None, "KV memory of one engine; needed with linear:", "M",
+        of="engine", ge=1, le=MAX_KV_TOKENS, shown="the GPU's memory without the model",
+    )  # fmt: skip
+    step_time: str = setting(
+        "a10g:llama-3.2-3b", "GPU:MODEL, or linear:BASE,PER_EXTEND,PER_RUNNING in seconds", "MODEL",
+        of="engine",
+    )  # fmt: skip
+    constants: Annotated[Constants, TABLES] = setting(
+        BUILT_IN, "file with more GPUs and models", "YAML", of="engine", shown="none"
+    )
+    jitter: float = setting(
+        0.0, "spread of the normal factor on the time of each step", "SHARE", of="engine"
+    )
+    scheduler: str = setting(
+        "dlpm", "policy that orders the waiting requests of an engine", of="policy", choices=tuple(SCHEDULERS)
+    )  # fmt: skip
+    quantum: int | None = setting(
+        None, "Q^u of dlpm and drr", "TOKENS", of="scheduler", ge=1, shown="4096"
+    )
+    weights: Annotated[Mapping[ClientId, object], WEIGHTS] = setting(
+        {}, "shares of clients, before those that the trace gives", "a=2,b=1", of="policy", shown="1 each"
+    )  # fmt: skip
+    charge: str | None = setting(
+        None, "prompt tokens that the policy charges: those to compute, or all (input)",
+        of="scheduler", choices=("extend", "input"), shown="the policy's",
+    )  # fmt: skip
+    cost: Annotated[Cost, COST] | None = setting(
+        None, "cost of a request, h(input, output): profiled, flops:MODEL, linear:P,Q, ...", "COST",
+        of="policy", shown="linear:1,2",
+    )  # fmt: skip
+    max_overtake: int | None = setting(
+        None, "prompt tokens that may be computed for a client's later requests before its oldest, for dlpm",
+        "TOKENS", of="scheduler", ge=0, shown="no limit",
+    )  # fmt: skip
+    fallback: int | None = setting(
+        None, "waiting requests above which lpm orders by arrival", "N", of="scheduler", ge=0, shown="none"
+    )  # fmt: skip
+    rpm_limit: int | None = setting(
+        None, "requests of one client in a window, for rpm, over the whole cluster", "N",
+        of="policy", ge=1, shown="30",
+    )  # fmt: skip
+    rpm_window_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "length of rpm's window", "SECONDS", of="policy", flag="rpm-window", shown="60"
+    )
+    rpm_mode: str | None = setting(
+        None, "requests beyond rpm's limit are rejected, or delayed",
+        of="policy", choices=("reject", "delay"), shown="reject",
+    )  # fmt: skip
+    seed: int = setting(
+        0, "seed of all that is drawn: jitter, vtc-noisy, power-of-two", "N", of="run"
+    )
+    skips: bool = True
+    changes: tuple[WorkerChange, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_changes(self.replicas, self.changes)
+
+    def of(self, part: str) -> dict[str, Any]:
+        """The settings of one part of the simulator, by the name of the flag; None where none is set."""
+        return {
+            each.flag: getattr(self, name)
+            for name, each in settings_of(SimConfig).items()
+            if each.of == part
+        }
+
+    @property
+    def skips_misfits(self) -> bool:
+        """Whether a look goes on past a request that does not fit."""
+        return (self.misfit or MISFIT.get(self.scheduler, "stop")) == "skip"
+
+    @property
+    def workers(self) -> int:
+        """One more than the highest number of a worker."""
+        return max([self.replicas, *(change.worker + 1 for change in self.changes)])
+
+
+def _check_changes(replicas: int, changes: tuple[WorkerChange, ...]) -> None:
+    """Who fails is up, who joins is not. Raises ConfigError."""
+    up = dict.fromkeys(range(replicas), True)
+    numbers = replicas + sum(change.up for change in changes)
+    for change in sorted(changes, key=lambda each: each.time_us):
+        if change.up and change.worker >= numbers:
+            raise ConfigError(f"{change}: expected a worker below {numbers}, as many as ever join")
+        if up.get(change.worker, False) == change.up:
+            state = "up" if change.up else "not up"
+            raise ConfigError(f"{change}: worker {change.worker} is {state} then")
+        up[change.worker] = change.up

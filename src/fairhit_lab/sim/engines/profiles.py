@@ -1,0 +1,185 @@
+"""The engines a replica can be: a host profile by name, made from the settings of a simulation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.policy import Policy
+from fairhit.core.request import Request
+from fairhit.core.service import Weights
+from fairhit.errors import ConfigError
+from fairhit.policies import OWED_ALIKE, SCHEDULERS, make_policy
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.sim.engines.ideal import IdealHost
+from fairhit_lab.sim.engines.interface import SimulatedEngine
+from fairhit_lab.sim.engines.settings_filter import given_settings
+from fairhit_lab.sim.engines.sglang import SglangHost
+from fairhit_lab.sim.engines.vllm import VllmHost
+from fairhit_lab.sim.engines.vtc_artifact import ArtifactHost
+from fairhit_lab.sim.memory.admission import Reserve
+from fairhit_lab.sim.memory.block_pool import BlockPool
+from fairhit_lab.sim.memory.block_tree import BlockTree
+from fairhit_lab.sim.memory.token_pool import TokenPool
+
+# Tokens in a block of vLLM's KV cache: its default on GPUs.
+BLOCK_LEN = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What every replica of one simulation shares."""
+
+    config: SimConfig
+    weights: Weights
+    capacity: int  # M
+    output_len: Callable[[Request], int]  # the truth, for schedulers that are told it
+    # Where the policies of all replicas are one: that of a replica, over its cache.
+    policy: Callable[[RadixTree | BlockCache, int], Policy] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineWithCache:
+    """A host, and its cache for whoever follows it."""
+
+    host: SimulatedEngine
+    cache: RadixTree
+
+
+Make = Callable[[Parts, int], EngineWithCache]
+
+
+def make_engine(parts: Parts, number: int) -> EngineWithCache:
+    """The engine of replica `number`, empty. Raises ConfigError for settings it does not have."""
+    make = HOSTS.get(parts.config.host)
+    if make is None:
+        raise ConfigError(f"host: expected one of {', '.join(HOSTS)}, got {parts.config.host!r}")
+    return make(parts, number)
+
+
+def scheduler_over(
+    parts: Parts, cache: RadixTree | BlockCache, number: int, *, max_misfits: int | None
+) -> FairQueue:
+    """The scheduler of replica `number`, its policy over `cache`."""
+    config = parts.config
+    if parts.policy is not None:
+        return FairQueue(parts.policy(cache, number), max_misfits=max_misfits)
+    given = given_settings(
+        f"scheduler {config.scheduler}",
+        SCHEDULERS.get(config.scheduler),
+        flags=config.of("scheduler"),
+        shared={
+            "weights": parts.weights,
+            "cost": config.cost,
+            "output_len": parts.output_len,
+            "seed": Random(f"{config.seed}/{number}").getrandbits(32),
+        },
+    )
+    made: Policy = make_policy(config.scheduler, cache=cache, **given)
+    return FairQueue(made, max_misfits=max_misfits)
+
+
+def _ideal(parts: Parts, number: int) -> EngineWithCache:
+    config = parts.config
+    if config.admission not in {None, "reserve"}:
+        raise ConfigError(f"admission: host ideal has reserve only, got {config.admission!r}")
+    tree = RadixTree()
+    memory = Reserve(tree, capacity=parts.capacity, shares=config.inbatch != "compute")
+    scheduler = scheduler_over(parts, tree, number, max_misfits=config.max_misfits)
+    host = IdealHost(
+        scheduler=scheduler,
+        memory=memory,
+        max_running=config.max_running,
+        skips_misfits=config.skips_misfits,
+    )
+    return EngineWithCache(host=host, cache=tree)
+
+
+def _artifact(parts: Parts, number: int) -> EngineWithCache:
+    config = parts.config
+    if config.admission not in {None, "artifact"}:
+        raise ConfigError(
+            f"admission: host artifact has its own (artifact) only, got {config.admission!r}"
+        )
+    if config.misfit == "skip" or config.inbatch is not None:
+        raise ConfigError("host artifact stops at a misfit and has no cache to share")
+    tree = RadixTree()  # and nothing is ever in it
+    scheduler = scheduler_over(parts, tree, number, max_misfits=config.max_misfits)
+    host = ArtifactHost(scheduler=scheduler, pool=parts.capacity, max_running=config.max_running)
+    return EngineWithCache(host=host, cache=tree)
+
+
+def _vllm(parts: Parts, number: int) -> EngineWithCache:
+    config = parts.config
+    _check_optimistic(config)
+    if parts.policy is not None:
+        # It compares requests by the object, and their prompts by the token.
+        raise ConfigError("router central-dlpm: not with host vllm, which knows prompts by blocks")
+    if parts.capacity < BLOCK_LEN:
+        raise ConfigError(
+            f"kv-tokens: host vllm needs a block of {BLOCK_LEN} tokens, got {parts.capacity}"
+        )
+    pool = BlockPool(blocks=parts.capacity // BLOCK_LEN, block_size=BLOCK_LEN)
+    mirror = BlockTree(pool.cache) if config.workers > 1 else None
+    host = VllmHost(
+        scheduler_over(parts, pool.cache, number, max_misfits=config.max_misfits),
+        pool,
+        max_num_seqs=config.max_running,
+        max_num_batched_tokens=config.batch_tokens or _vllm_budget(config),
+        picks_victims=config.scheduler not in OWED_ALIKE,
+        mirror=mirror,
+    )
+    return EngineWithCache(host=host, cache=mirror.tree if mirror else RadixTree())
+
+
+def _sglang(parts: Parts, number: int) -> EngineWithCache:
+    config = parts.config
+    _check_optimistic(config)
+    pool = TokenPool(RadixTree(), capacity=parts.capacity)
+    host = SglangHost(
+        scheduler_over(parts, pool.tree, number, max_misfits=config.max_misfits),
+        pool,
+        max_running=config.max_running,
+        chunk_len=config.batch_tokens or _sglang_chunk(config),
+    )
+    return EngineWithCache(host=host, cache=pool.tree)
+
+
+def _check_optimistic(config: SimConfig) -> None:
+    """An engine's own rules are what its profile is for. Raises ConfigError."""
+    if config.admission not in {None, "optimistic"}:
+        raise ConfigError(
+            f"admission: host {config.host} has its own (optimistic) only, got {config.admission!r}"
+        )
+    if config.misfit == "skip" or config.inbatch is not None:
+        raise ConfigError(
+            f"host {config.host} stops at a misfit and shares prefixes in its own way"
+        )
+
+
+def _gpu_gib(config: SimConfig) -> float | None:
+    """The memory of the GPU that is simulated, if one is."""
+    name, _, _ = config.step_time.partition(":")
+    gpu = config.constants.gpus.get(name)
+    return gpu.memory_gib if gpu else None
+
+
+def _vllm_budget(config: SimConfig) -> int:
+    """The server's default `max_num_batched_tokens` (vLLM 0.32) for the GPU."""
+    is_large = (_gpu_gib(config) or 0) >= 70 and not config.step_time.startswith("a100")
+    return 8192 if is_large else 2048
+
+
+def _sglang_chunk(config: SimConfig) -> int:
+    """SGLang's default `chunked_prefill_size` for the GPU."""
+    return 2048 if (_gpu_gib(config) or 80) < 35 else 8192
+
+
+HOSTS: dict[str, Make] = {
+    "ideal": _ideal,
+    "artifact": _artifact,
+    "vllm": _vllm,
+    "sglang": _sglang,
+}

@@ -1,0 +1,133 @@
+"""A paged KV memory with a prefix cache, as vLLM 0.32 keeps it: which block is reused next is its order.
+
+A block is free when nobody refers to it; what it held stays findable by hash until it is taken
+again. Free blocks stand in one queue: those without a hash are put at its head, those with one at
+its end, and blocks are taken from the head. So the longest free go first, and a freed request's
+last blocks before its first ones.
+
+The queue is kept in its three parts, of which the middle one is only counted: the memory of an
+unused block costs nothing.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+
+from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.request import Unit
+
+
+class BlockPool:
+    """`blocks` blocks of `block_size` tokens; `cache` tells policies which hashes are held."""
+
+    def __init__(self, *, blocks: int, block_size: int = 16) -> None:
+        assert blocks >= 1, blocks
+        self.block_size = block_size
+        self.blocks = blocks
+        self.cache = BlockCache(block_size=block_size)
+        self.evicted = 0  # blocks taken while they had a hash, since the start
+        self._users: list[int] = []  # of each block that was ever taken
+        self._hash_of: list[Unit | None] = []
+        self._blocks_of: dict[Unit, list[int]] = {}  # in the order in which they were named
+        self._blank: list[int] = []  # free, without a hash: the last one is the queue's head
+        self._named: OrderedDict[int, None] = OrderedDict()  # free, with a hash: the queue's end
+
+    @property
+    def free(self) -> int:
+        """Blocks nobody refers to, those with a hash included. O(1)."""
+        return len(self._blank) + self._untouched + len(self._named)
+
+    @property
+    def _untouched(self) -> int:
+        """Blocks that nobody ever took, the next of them the one after the last known."""
+        return self.blocks - len(self._users)
+
+    def spare(self, limit: int) -> int:
+        """How many blocks, up to `limit`, can be taken before one with a hash must go. O(1)."""
+        return min(limit, len(self._blank) + self._untouched)
+
+    def find(self, hashes: Iterable[Unit]) -> list[int]:
+        """A block for each leading hash that is held. Pure. O(match)."""
+        found: list[int] = []
+        for name in hashes:
+            if (blocks := self._blocks_of.get(name)) is None:
+                break
+            found.append(blocks[0])
+        return found
+
+    def unused(self, blocks: Iterable[int]) -> int:
+        """How many of the blocks are free now, and so count as free until they are shared."""
+        return sum(not self._users[block] for block in blocks)
+
+    def share(self, blocks: Iterable[int]) -> None:
+        """One more user of each of the blocks."""
+        for block in blocks:
+            if not self._users[block]:
+                del self._named[block]
+            self._users[block] += 1
+
+    def take(self, count: int) -> list[int]:
+        """`count` free blocks, used once each; what they held is forgotten. O(count)."""
+        assert 0 <= count <= self.free, (count, self.free)
+        return [self._take_one() for _ in range(count)]
+
+    def _take_one(self) -> int:
+        """The head of the queue."""
+        if self._blank:
+            block = self._blank.pop()
+        elif self._untouched:
+            self._users.append(0)
+            self._hash_of.append(None)
+            block = len(self._users) - 1
+        else:
+            block, _ = self._named.popitem(last=False)
+            self._forget(block)
+        assert not self._users[block] and self._hash_of[block] is None, block
+        self._users[block] = 1
+        return block
+
+    def name(self, block: int, block_hash: Unit) -> None:
+        """The block is full (or soon will be): whoever wants this hash finds it."""
+        assert self._users[block] and self._hash_of[block] is None, block
+        self._hash_of[block] = block_hash
+        self._blocks_of.setdefault(block_hash, []).append(block)
+        self.cache.insert(block_hash)
+
+    def leave(self, blocks: Sequence[int]) -> None:
+        """One user less of each of a request's blocks, which are in the order of its tokens."""
+        for block in reversed(blocks):
+            self._users[block] -= 1
+            assert self._users[block] >= 0, block
+            if self._users[block]:
+                continue
+            if self._hash_of[block] is None:  # a request's last one, if it is not full
+                self._blank.append(block)
+            else:
+                self._named[block] = None
+
+    def check(self, held: Iterable[Sequence[int]]) -> None:
+        """Assert that the blocks in `held`, a list for each user, are all that is in use. O(blocks)."""
+        users = Counter(block for blocks in held for block in blocks)
+        assert len(self._users) <= self.blocks and users.keys() <= set(range(len(self._users)))
+        blank = set(self._blank)
+        assert len(blank) == len(self._blank)
+        for block in range(len(self._users)):
+            assert self._users[block] == users[block], (block, self._users[block], users[block])
+            assert (block in blank or block in self._named) == (not users[block]), block
+            assert block not in blank or self._hash_of[block] is None, block
+            assert block not in self._named or self._hash_of[block] is not None, block
+            name = self._hash_of[block]
+            assert name is None or block in self._blocks_of[name], (block, name)
+        named = [name for name in self._hash_of if name is not None]
+        assert len(named) == sum(map(len, self._blocks_of.values()))
+        assert set(named) == set(self._blocks_of) and len(self.cache) == len(self._blocks_of)
+
+    def _forget(self, block: int) -> None:
+        name = self._hash_of[block]
+        assert name is not None
+        self._hash_of[block] = None
+        blocks = self._blocks_of[name]
+        blocks.remove(block)
+        if not blocks:
+            del self._blocks_of[name]
+        self.cache.evict(name)
+        self.evicted += 1

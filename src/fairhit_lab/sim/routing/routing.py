@@ -1,0 +1,55 @@
+"""The router of a simulation, made from its settings."""
+
+from typing import Any
+
+from fairhit.core.policy import LateBound, Router
+from fairhit.core.service import Weights
+from fairhit.errors import ConfigError
+from fairhit.routers import ROUTERS, make_late_router, make_router
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.sim.engines.settings_filter import given_settings
+
+# Of D2LPM in the simulator: all of a prompt, as in the paper.
+WORKER_CHARGE = "input"
+
+
+def router_of(config: SimConfig, weights: Weights) -> Router:
+    """One that chooses on arrival. Raises ConfigError."""
+    _refuse(config.router, config.of("central"))
+    given = given_settings(
+        f"router {config.router}",
+        ROUTERS.get(config.router),
+        flags=config.of("router"),
+        shared={
+            "weights": weights,
+            "cost": config.cost,
+            "seed": config.seed,
+            "charge": WORKER_CHARGE,
+        },
+    )
+    return make_router(config.router, **given)
+
+
+def late_router_of(config: SimConfig, weights: Weights) -> LateBound:
+    """One that chooses nobody on arrival, and is the scheduler of all workers. Raises ConfigError."""
+    if config.scheduler != "dlpm":
+        raise ConfigError(
+            f"router {config.router}: it is the scheduler, and that is dlpm, got {config.scheduler!r}"
+        )
+    _refuse(config.router, config.of("router") | {"max-overtake": config.max_overtake})
+    return make_late_router(
+        config.router,
+        quantum=config.quantum,
+        charge=config.charge,
+        cost=config.cost,
+        weights=weights,
+        round_trip_us=config.central_round_trip_us,
+        work_us=config.central_work_us,
+    )
+
+
+def _refuse(router: str, settings: dict[str, Any]) -> None:
+    """Raises ConfigError for a setting that was given and is another router's."""
+    for flag, value in settings.items():
+        if value is not None:
+            raise ConfigError(f"{flag}: router {router} has no such setting")

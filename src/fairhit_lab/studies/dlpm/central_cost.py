@@ -1,0 +1,197 @@
+"""What choosing the next requests costs over D engines: timed on our own code, beside a decode step.
+
+A round is one scheduling of every engine: each admits one request, and one arrives. Three ways:
+as printed, one scheduler matches its whole queue against each engine's tree and sorts it; our
+central one keeps an index of the queue for each tree; D2LPM looks up each arrival once, and each
+engine has an index of its own queue. No network: what is synchronised has no cost here.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import Any
+
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.request import Request
+from fairhit.policies.dlpm import DLPM
+from fairhit.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.fleet_tree import FleetTree
+from fairhit_lab.baselines.central_dlpm import CentralDLPM
+from fairhit_lab.sim.engines.interface import Pass
+from fairhit_lab.sim.hardware.step_time import parse_step_time
+
+# Trees of thought as in DLPM's Table 2: 546 tokens that others have, too, and some of its own.
+SHARED_TOKENS, OWN_TOKENS = 546, 40
+PREFIXES, CLIENTS = 64, 8
+# Of one engine's tree before the clock starts.
+CACHED = 64
+ROUNDS = 9
+DECODES, CONTEXT = 25, 25 * 804
+PS_PER_MS = 10**9
+
+
+class SeededTraffic:
+    """Requests as plain token ids, from a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._order = 0
+        self._prefixes = [
+            tuple(self._rng.randrange(128_000) for _ in range(SHARED_TOKENS))
+            for _ in range(PREFIXES)
+        ]
+
+    def request(self) -> Request:
+        """The next arrival."""
+        self._order += 1
+        prefix = self._rng.randrange(PREFIXES)
+        own = tuple(self._rng.randrange(128_000) for _ in range(OWN_TOKENS))
+        prompt = Runs([((*self._prefixes[prefix], *own), 0, SHARED_TOKENS + OWN_TOKENS)])
+        return Request(
+            id=str(self._order),
+            client=f"c{prefix % CLIENTS}",
+            prompt=prompt,
+            input_len=len(prompt),
+            max_tokens=256,
+            order=self._order,
+        )
+
+
+def _cache(tree: RadixTree, request: Request) -> int:
+    """Put a prompt into a tree; the tokens that had to be computed."""
+    prompt = request.prompt
+    extend_len = max(1, request.input_len - tree.match_len(prompt))
+    tree.release(tree.insert(tree.acquire(prompt, now_us=0), prompt, now_us=0))
+    return extend_len
+
+
+def _trees(traffic: SeededTraffic, engines: int) -> list[RadixTree]:
+    trees = [RadixTree() for _ in range(engines)]
+    for tree in trees:
+        for _ in range(CACHED):
+            _cache(tree, traffic.request())
+    return trees
+
+
+def _timed(work: Callable[[], None]) -> float:
+    """Milliseconds of this thread."""
+    begun = time.thread_time_ns()
+    work()
+    return (time.thread_time_ns() - begun) / 10**6
+
+
+def printed_ms(seed: int, engines: int, waiting: int) -> float:
+    """Match the whole queue against each tree and sort it, for each engine; the median round."""
+    traffic = SeededTraffic(seed)
+    trees = _trees(traffic, engines)
+    queue = [traffic.request() for _ in range(waiting)]
+
+    def look(tree: RadixTree) -> None:
+        queue.sort(key=lambda request: (-tree.match_len(request.prompt), request.order))
+
+    spent = []
+    for _ in range(ROUNDS):
+        total = 0.0
+        for tree in trees:
+            total += _timed(lambda tree=tree: look(tree))  # type: ignore[misc]
+            _cache(tree, queue.pop(0))
+            queue.append(traffic.request())
+        spent.append(total)
+    return median(spent)
+
+
+def central_ms(seed: int, engines: int, waiting: int) -> float:
+    """The same by an index for each tree, with all its upkeep: arrivals, changes of the trees."""
+    traffic = SeededTraffic(seed)
+    trees = _trees(traffic, engines)
+    central = CentralDLPM()
+    views = [central.add_worker(f"w{number}", tree) for number, tree in enumerate(trees)]
+
+    def claimed(request: Request, worker: str) -> None:
+        for number, view in enumerate(views):
+            if worker != f"w{number}":
+                view.remove(request)
+
+    central.claimed = claimed
+
+    def arrive(request: Request) -> None:
+        for view in views:
+            view.add(request)
+
+    for _ in range(waiting):
+        arrive(traffic.request())
+
+    def turn(arrivals: Iterable[Request]) -> None:
+        for view, tree, arrival in zip(views, trees, arrivals, strict=True):
+            view.begin()
+            request = view.next()
+            assert request is not None
+            view.on_admit(request, extend_len=_cache(tree, request))
+            arrive(arrival)
+
+    return _median_round(traffic, engines, turn)
+
+
+def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
+    """Each arrival is looked up in the fleet's tree and sent; each engine serves its own queue."""
+    traffic = SeededTraffic(seed)
+    trees = _trees(traffic, engines)
+    schedulers = [FairQueue(DLPM(cache=tree)) for tree in trees]
+    fleet, router = FleetTree(), D2LPM()
+    for number in range(engines):
+        fleet.add_worker(f"w{number}")
+        router.add_worker(f"w{number}")
+
+    def arrive(request: Request) -> None:
+        matches = fleet.match(request.prompt, request.input_len - 1)
+        worker = router.route(request, matches=matches)
+        extend_len = max(1, request.input_len - matches.of(worker))
+        router.dispatch(request, worker, extend_len=extend_len)
+        fleet.expect(request, worker, request.order)
+        schedulers[int(worker[1:])].add(request)
+
+    for _ in range(waiting):
+        arrive(traffic.request())
+
+    def turn(arrivals: Iterable[Request]) -> None:
+        for number, (scheduler, arrival) in enumerate(zip(schedulers, arrivals, strict=True)):
+            scheduler.begin()
+            request = scheduler.propose()
+            if request is not None:
+                extend_len = _cache(trees[number], request)
+                scheduler.admit(request, extend_len=extend_len)
+                scheduler.finish(request)
+                fleet.grew(f"w{number}", request.prompt, request.input_len)
+                fleet.arrived(request)
+                router.settle(request, f"w{number}", extend_len=extend_len, output_len=1)
+            arrive(arrival)
+
+    return _median_round(traffic, engines, turn)
+
+
+def _median_round(
+    traffic: SeededTraffic, engines: int, turn: Callable[[Iterable[Request]], None]
+) -> float:
+    spent = []
+    for _ in range(ROUNDS):
+        arrivals = [traffic.request() for _ in range(engines)]
+        spent.append(_timed(lambda arrivals=arrivals: turn(arrivals)))  # type: ignore[misc]
+    return median(spent)
+
+
+def decode_ms(step_time: str) -> float:
+    """One decode step of 25 requests, by the step-time model."""
+    work = Pass(decodes=DECODES, context=CONTEXT)
+    return parse_step_time(step_time).pass_ps(work) / PS_PER_MS
+
+
+WAYS = {"printed": printed_ms, "central": central_ms, "d2lpm": d2lpm_ms}
+
+
+def measured(seed: int, *, way: str, engines: int, waiting: int, step_time: str) -> dict[str, Any]:
+    """What stands in for a summary: one round's milliseconds, and a decode step's."""
+    round_ms, step_ms = WAYS[way](seed, engines, waiting), decode_ms(step_time)
+    return {"round_ms": round_ms, "decode_ms": step_ms, "of_a_step": round_ms / step_ms}

@@ -1,0 +1,249 @@
+"""DLPM Figure 10: D2LPM's worker quantum Q^w against throughput and fairness, on four GPUs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairhit_lab.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
+from fairhit_lab.studies.dlpm.varied import spelled
+from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
+from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
+from fairhit_lab.studies.shared.measures import hit_rate, jain_client, jain_system, throughput
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
+from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
+
+QUANTA = (2_000, 5_000, 10_000, 20_000, 40_000)
+BAD, GOOD, PREFIX, EXTEND = "one bad", "all good", "one bad, one prefix", "one bad, extend charged"
+# Name of the workload, its settings, D2LPM's.
+WORKLOADS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
+    BAD: ("tot-s2", {}, {}),
+    GOOD: ("tot-even", {}, {}),
+    PREFIX: ("tot", {"branches": (3,), "preface": (531, 0)}, {}),
+    EXTEND: ("tot-s2", {}, {"worker_charge": "extend"}),
+}
+OTHERS = ("rr+lpm", "preble", "vtc")
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """Every quantum, and the other systems beside them."""
+    duration_s = 120 if quick else 180
+    quanta = (2_000, 20_000, 40_000) if quick else QUANTA
+    made: list[Case] = []
+    for workload in (BAD, GOOD) if quick else WORKLOADS:
+        generator, given, settings = WORKLOADS[workload]
+        source = Generated(
+            workload=generator,
+            settings={"clients": 3, "rates": (0.15,), "duration": duration_s, **given},
+        )
+        ends = workload in {PREFIX, EXTEND}  # of the range only
+        systems: list[tuple[str, int]] = [
+            ("d2lpm", quantum) for quantum in (quanta[0], quanta[-1]) if ends
+        ] + [("d2lpm", quantum) for quantum in quanta if not ends]
+        if workload != EXTEND:
+            systems += [(name, 0) for name in OTHERS]
+        for system, quantum in systems:
+            own: dict[str, Any] = {"replicas": 4, "host": "ideal", **DLPM_SYSTEMS[system]}
+            if quantum:
+                own |= {"worker_quantum": quantum, "max_misfits": 32, **settings}
+            made.append(
+                Simulated(
+                    labels={"workload": workload, "system": system, "worker_quantum": quantum},
+                    source=source,
+                    settings={**ON_A10G, **own},
+                    stop_s=duration_s,
+                )
+            )
+    return made
+
+
+def _at(workload: str, quantum: Label, system: str = "d2lpm") -> dict[str, Label]:
+    return {"workload": workload, "system": system, "worker_quantum": quantum}
+
+
+def _quanta(results: Results) -> list[Label]:
+    return [quantum for quantum in results.labels("worker_quantum") if quantum]
+
+
+def _rise(results: Results, metric: str, workload: str) -> Interval:
+    """At the largest quantum, over the smallest."""
+    quanta = _quanta(results)
+    return results.ratio(metric, _at(workload, quanta[-1]), _at(workload, quanta[0]))
+
+
+def _last_step(results: Results, workload: str) -> Interval:
+    """What the last doubling still brings."""
+    before, last = _quanta(results)[-2:]
+    return results.ratio("throughput", _at(workload, last), _at(workload, before))
+
+
+def _best(results: Results, workload: str) -> str:
+    """Whichever of the others has most throughput, in the median."""
+    return max(
+        OTHERS, key=lambda name: results.interval("throughput", **_at(workload, 0, name)).median
+    )
+
+
+def _over_best(results: Results, workload: str) -> Interval:
+    """D2LPM with the largest quantum over whichever of the others has most, by seed."""
+    ours = results.values("throughput", **_at(workload, _quanta(results)[-1]))
+    theirs = [results.values("throughput", **_at(workload, 0, name)) for name in OTHERS]
+    return interval_of(
+        ours[seed] / max(of[seed] for of in theirs)
+        for seed in ours
+        if all(of.get(seed) for of in theirs)
+    )
+
+
+def _least(results: Results, metric: str) -> Interval:
+    """The lowest index of all quanta, by seed, where all behave."""
+    of = [results.values(metric, **_at(GOOD, quantum)) for quantum in _quanta(results)]
+    return interval_of(
+        min(values[seed] for values in of) for seed in of[0] if all(seed in each for each in of)
+    )
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Throughput and Jain's index over the quantum, and the other systems beside them."""
+    return [*_throughput(results), *_jain(results), _even(results)]
+
+
+def _throughput(results: Results) -> list[Verdict]:
+    varied = [name for name in (PREFIX, EXTEND) if name in results.labels("workload")]
+    made: list[Verdict] = []
+    for workload, figure in ((BAD, "10a"), (GOOD, "10b")):
+        others = varied if workload == BAD else []
+        best = _best(results, workload)
+        ends = {f"Q^w {each:,}": _at(workload, each) for each in _quanta(results)}
+        hits = {
+            f"D2LPM at {list(ends)[-1]}": _at(workload, _quanta(results)[-1]),
+            NAMES[best]: _at(workload, 0, best),
+        }
+        made += [
+            judged(
+                claim=f"{figure}: throughput rises with Q^w: 40,000 over 2,000",
+                paper="rises",
+                ours=_rise(results, "throughput", workload),
+                unit="x",
+                rule=above(1.01),
+                why=f"hit rates {spelled(results, 'hit_rate', ends)}",
+                elsewhere={name: _rise(results, "throughput", name) for name in others},
+            ),
+            judged(
+                claim=f"{figure}: it levels off: Q^w = 40,000 over 20,000 is 0.97x to 1.03x",
+                paper="stabilises",
+                ours=_last_step(results, workload),
+                unit="x",
+                rule=within(0.97, 1.03),
+                why=f"hit rates {spelled(results, 'hit_rate', ends)}",
+            ),
+            judged(
+                claim=f"{figure}: with 40,000 D2LPM surpasses all other systems: over the best of them",
+                paper="above all",
+                ours=_over_best(results, workload),
+                unit="x",
+                rule=above(1.01),
+                why=f"hit rates {spelled(results, 'hit_rate', hits)}",
+                elsewhere={name: _over_best(results, name) for name in others if name == PREFIX},
+            ),
+        ]
+    return made
+
+
+def _jain(results: Results) -> list[Verdict]:
+    """With a misbehaving client: the sizes that are printed, and the direction."""
+    first, *_, last = _quanta(results)
+    varied = [name for name in (PREFIX, EXTEND) if name in results.labels("workload")]
+    system = {f"Q^w {each:,}": _at(BAD, each) for each in (first, last)}
+    others = {NAMES[name]: _at(BAD, 0, name) for name in OTHERS}
+    why = (
+        f"the other systems {spelled(results, 'jain_client', others)}; in the system view "
+        f"{spelled(results, 'jain_system', system)}"
+    )
+    unknown = "; the paper's rates, lengths and burstiness are not printed and were not varied"
+    sizes = [
+        judged(
+            claim=f"10a: Jain's index (client view) is about {value} at Q^w = {quantum:,} ({low} to {high})",
+            paper=str(value),
+            ours=results.interval("jain_client", **_at(BAD, quantum)),
+            rule=within(low, high),
+            why=why + unknown,
+            elsewhere={
+                name: results.interval("jain_client", **_at(name, quantum)) for name in varied
+            },
+        )
+        for quantum, value, low, high in ((first, 0.855, 0.83, 0.88), (last, 0.83, 0.8, 0.86))
+    ]
+    falls = [
+        judged(
+            claim=f"10a: Jain's index (client view) {claim}, Q^w = 40,000 over 2,000",
+            paper="0.855 to 0.83",
+            ours=_rise(results, "jain_client", BAD),
+            unit="x",
+            rule=rule,
+            why=why,
+            elsewhere={name: _rise(results, "jain_client", name) for name in varied},
+        )
+        for claim, rule in (
+            ("falls", below(1)),
+            ("falls by 3 % (to 0.95 to 0.99 of itself)", within(0.95, 0.99)),
+        )
+    ]
+    return [*sizes, *falls]
+
+
+def _even(results: Results) -> Verdict:
+    """Where all behave."""
+    others = {NAMES[name]: _at(GOOD, 0, name) for name in OTHERS}
+    return judged(
+        claim="10b: Jain's index is 1 (0.99 or more) at every Q^w",
+        paper="1 throughout",
+        ours=_least(results, "jain_client"),
+        rule=Rule(low=0.99),
+        why=f"in the system view {_least(results, 'jain_system')}; the other systems "
+        f"{spelled(results, 'jain_client', others)}",
+    )
+
+
+def _panel(workload: str, metric: str, label: str) -> Panel:
+    return Panel(
+        title=f"{label.partition(',')[0].capitalize()}, {workload}",
+        form="lines",
+        x="worker_quantum",
+        y=metric,
+        hue="system",
+        where={"workload": workload},
+        x_label="Q^w, tokens (dashed: has none)",
+        y_label=label,
+        zero=False,
+    )
+
+
+STUDY = Study(
+    title="Worker quantum on four GPUs",
+    source="DLPM (arXiv:2501.14312v1), Figure 10",
+    shows="D2LPM's Q^w from 2,000 to 40,000: throughput and Jain's index, with and without a bad client",
+    takes="quick 12 s; full 5 min",
+    cases=cases,
+    measures={
+        "throughput": throughput,
+        "requests_per_s": requests_per_s,
+        "hit_rate": hit_rate,
+        "jain_client": jain_client,
+        "jain_system": jain_system,
+    },
+    panels=[
+        _panel(workload, metric, label)
+        for workload in (BAD, GOOD)
+        for metric, label in (
+            ("throughput", "throughput, service tokens/s"),
+            ("jain_client", "Jain's index, client view"),
+        )
+    ],
+    judge=judge,
+    choices="Rates are not printed: 0.15 trees (b = 3) a second and client, 1.6 times what four A10Gs serve; "
+    "the run stops with the arrivals after 180 s. 129,000 KV tokens a GPU; ideal engine. At a request that "
+    "does not fit, looks of D2LPM go on past up to 32 of them (max_misfits), a bound for the sake of speed; "
+    "Preble's pass over all of them, those of VTC and LPM end there, as theirs do. Varied: one prefix for "
+    "all of client 0's trees, and what of a prompt is charged to Q^w. More throughput means by more than "
+    "1 %.",
+)

@@ -1,0 +1,182 @@
+"""DLPM Figure 11: from 5 to 50 clients on one GPU, at a constant total rate."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from fairhit_lab.studies.dlpm.systems import ON_A10G
+from fairhit_lab.studies.dlpm.varied import STATED
+from fairhit_lab.studies.shared.claims import Rule, above, judged, within
+from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
+from fairhit_lab.studies.shared.measures import hit_rate, throughput
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
+from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
+
+COUNTS = (5, 10, 20, 30, 40, 50)
+POLICIES = ("dlpm", "lpm", "vtc")
+SCARCE = "40,000 KV tokens"
+FALLS = "falls slightly with more clients (50 over 5: 0.85 to 1)"
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    SCARCE: {"kv_tokens": 40_000},
+    "SGLang's admission": {"host": "sglang"},
+    "Q^u 65,536": {"quantum": 65_536},
+}
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """Each policy with each number of clients; the ends of the range under other settings."""
+    duration_s = 240 if quick else 360
+
+    def case(clients: int, policy: str, variant: str, settings: Mapping[str, Any]) -> Case:
+        own: dict[str, Any] = {"host": "ideal", "scheduler": policy, **settings}
+        if policy == "dlpm" and own["host"] == "ideal":
+            own["max_misfits"] = 32
+        if policy != "dlpm":
+            own.pop("quantum", None)
+        return Simulated(
+            labels={"clients": clients, "policy": policy, "variant": variant},
+            source=Generated(
+                workload="tot-many",
+                settings={"clients": clients, "rate": 0.5, "duration": duration_s},
+            ),
+            settings={**ON_A10G, **own},
+            stop_s=duration_s,
+        )
+
+    made = [
+        case(clients, policy, STATED, {})
+        for clients in ((5, 50) if quick else COUNTS)
+        for policy in POLICIES
+    ]
+    if not quick:
+        made += [
+            case(clients, policy, variant, settings)
+            for variant, settings in OTHERS.items()
+            for clients in (5, 50)
+            for policy in POLICIES
+        ]
+    return made
+
+
+def _worst(results: Results, variant: str, over: str, under: str) -> Interval:
+    """The least ratio of throughputs of all counts, by seed."""
+    found: dict[int, list[float]] = {}
+    for clients in results.labels("clients"):
+        of = {"clients": clients, "variant": variant}
+        tops = results.values("throughput", policy=over, **of)
+        bottoms = results.values("throughput", policy=under, **of)
+        for seed in tops:
+            if not bottoms.get(seed):
+                continue
+            found.setdefault(seed, []).append(tops[seed] / bottoms[seed])
+    return interval_of(min(values) for values in found.values())
+
+
+def _spread(results: Results, variant: str, policy: str) -> Interval:
+    """Throughput with most clients over that with fewest."""
+    counts = results.labels("clients")
+    of: dict[str, Label] = {"policy": policy, "variant": variant}
+    return results.ratio("throughput", {**of, "clients": counts[-1]}, {**of, "clients": counts[0]})
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """DLPM beside LPM and VTC at every number of clients, and each from fewest to most clients."""
+    settings = [STATED, *(name for name in OTHERS if name in results.labels("variant"))]
+
+    def verdict(
+        claim: str, paper: str, why: str, rule: Rule, of: Callable[[str], Interval]
+    ) -> Verdict:
+        return judged(
+            claim=claim,
+            paper=paper,
+            ours=of(STATED),
+            unit="x",
+            rule=rule,
+            why=why,
+            elsewhere={name: of(name) for name in settings[1:]},
+        )
+
+    made = [
+        verdict(
+            f"DLPM's service rate is {claim} at every number of clients: the worst",
+            paper,
+            _hit_rates(results, "dlpm", other),
+            rule,
+            partial(_worst, results, over="dlpm", under=other),
+        )
+        for claim, paper, rule, other in (
+            ("about LPM's (95 % or more)", "comparable", Rule(low=0.95), "lpm"),
+            ("above VTC's", "VTC consistently underperforms", above(1), "vtc"),
+        )
+    ]
+    made += [
+        verdict(
+            f"{policy.upper()}'s service rate {claim}",
+            paper,
+            _hit_rates(results, policy),
+            rule,
+            partial(_spread, results, policy=policy),
+        )
+        for policy, claim, paper, rule in (
+            ("dlpm", FALLS, "a slight decrease", within(0.85, 1)),
+            ("lpm", FALLS, "a slight decrease", within(0.85, 1)),
+            (
+                "vtc",
+                "is flat over the number of clients (50 over 5: 0.95 to 1.05)",
+                "less affected",
+                within(0.95, 1.05),
+            ),
+        )
+    ]
+    return made
+
+
+def _hit_rates(results: Results, *policies: str) -> str:
+    """Medians as stated and with scarce memory, with fewest and with most clients."""
+    counts = results.labels("clients")
+
+    def rate(policy: str, variant: str, clients: Label) -> str:
+        of = {"policy": policy, "variant": variant, "clients": clients}
+        return three_digits(results.interval("hit_rate", **of).median)
+
+    return "; ".join(
+        f"{policy.upper()}'s hit rate, {variant}: {rate(policy, variant, counts[0])} with {counts[0]} "
+        f"clients, {rate(policy, variant, counts[-1])} with {counts[-1]}"
+        for variant in (STATED, SCARCE)
+        if variant in results.labels("variant")
+        for policy in policies
+    )
+
+
+STUDY = Study(
+    title="More clients on one GPU",
+    source="DLPM (arXiv:2501.14312v1), Figure 11",
+    shows="service rate of DLPM, LPM and VTC with 5 to 50 clients at a constant total rate",
+    takes="quick 8 s; full 4 min",
+    cases=cases,
+    measures={"throughput": throughput, "requests_per_s": requests_per_s, "hit_rate": hit_rate},
+    panels=[
+        Panel(
+            title=title,
+            form="lines",
+            x="clients",
+            y=metric,
+            hue="policy",
+            where={"variant": STATED},
+            x_label="clients",
+            y_label=label,
+        )
+        for title, metric, label in (
+            ("Service rate", "throughput", "input + 2 x output, tokens/s"),
+            ("Hit rate", "hit_rate", "share of prompt tokens"),
+        )
+    ],
+    judge=judge,
+    choices="Workload and rate are not printed: trees of thought (b = 2), 0.5 a second in all, 1.7 times "
+    "what an A10G serves (8.9 requests/s); the run stops with the arrivals. 129,000 KV tokens; "
+    "the ideal engine. At a request that does not fit, looks of DLPM go on past up to 32 of them "
+    "(max_misfits), a bound for the sake of speed; those of LPM and VTC end there, as theirs do, and with "
+    "SGLang's admission DLPM's, too. Scarce memory, SGLang's admission and a large Q^u are varied with 5 "
+    "and with 50 clients.",
+)

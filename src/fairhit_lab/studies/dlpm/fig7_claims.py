@@ -1,0 +1,297 @@
+"""The claims about DLPM Figure 7: what each point's systems make of one another, then all points together."""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from fairhit_lab.studies.dlpm.fig7_table import (
+    STATED_THERE,
+    Fig7Table,
+    by_workload,
+    latency,
+    named,
+    over_points,
+)
+from fairhit_lab.studies.dlpm.varied import STATED, Run, spelled
+from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
+from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
+from fairhit_lab.studies.shared.study import Verdict
+
+SCARCE = "100,000 KV tokens"
+HALVES = "95 % to 50 %"
+REACHED = 0.75  # of a printed number: rates and quanta are not the paper's
+Take = Callable[[Sequence[float]], float]
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Throughput, Jain's order, latencies and the hit rate's collapse; what was not run is left out."""
+    table = Fig7Table(results.rows)
+    names = dict.fromkeys(str(point.variant) for point in table.points)
+    # Scarce memory is RR+LPM's alone, for the hit rate.
+    variants = [name for name in names if name not in {STATED, SCARCE}]
+    if variants:
+        variants.insert(0, STATED_THERE)
+    over_points: list[Verdict] = []
+    if any(point.variant == STATED and point.replicas != 1 for point in table.points):
+        over_points = [
+            *_throughput(table, variants),
+            *_fairness(table, variants),
+            _gaps(table, variants),
+            *_latencies(table, variants),
+        ]
+    return [
+        *over_points,
+        *_collapse(results),
+        *_piling_up(results),
+    ]
+
+
+def _elsewhere(
+    table: Fig7Table,
+    variants: Sequence[str],
+    metric: str,
+    pair: tuple[str, str],
+    take: Callable[[Sequence[float]], float],
+) -> dict[str, Interval]:
+    """The first's number in the second's, in all settings in which at least one of the two was run."""
+    return {
+        variant: over_points(ratios, take)
+        for variant in variants
+        if (ratios := table.ratios(variant, named(metric), *pair))
+    }
+
+
+def _throughput(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
+    for system, printed, name in (("vtc", 2.87, "VTC"), ("rr+lpm", 2.22, "RR+LPM")):
+        ratios = table.ratios(STATED, named("throughput"), "d2lpm", system)
+        asked: tuple[tuple[str, str, Take, Rule], ...] = (
+            (
+                f"up to {printed}x the throughput of {name} ({REACHED * printed:.3g}x or more): the best of "
+                + table.scope,
+                f"up to {printed}x",
+                max,
+                Rule(low=REACHED * printed),
+            ),
+            (
+                f"more throughput than {name}: the mean over {table.scope}",
+                "above 1x",
+                fmean,
+                above(1),
+            ),
+        )
+        for claim, paper, take, rule in asked:
+            yield judged(
+                claim=f"D2LPM has {claim}",
+                paper=paper,
+                ours=over_points(ratios, take),
+                unit="x",
+                rule=rule,
+                why=by_workload(ratios, take),
+                elsewhere=_elsewhere(table, variants, "throughput", ("d2lpm", system), take),
+            )
+    yield from _beside_preble(table)
+
+
+def _beside_preble(table: Fig7Table) -> Iterator[Verdict]:
+    exception = ("long-qa", "s2", 8)
+    against = table.ratios(STATED, named("throughput"), "d2lpm", "preble")
+    usual = {
+        seed: {point: value for point, value in of.items() if point[1:] != exception}
+        for seed, of in against.items()
+        if any(point[1:] != exception for point in of)
+    }
+    yield judged(
+        claim="D2LPM's throughput is Preble's or more (98 %) at every point but S2 long QA at D = 8: "
+        f"the share of such points, of {table.scope}",
+        paper="all",
+        ours=over_points(usual, lambda values: fmean(value >= 0.98 for value in values)),
+        rule=Rule(low=1),
+        why=f"at the worst points {by_workload(usual, min)}",
+    )
+    if worst := [of[point] for of in against.values() for point in of if point[1:] == exception]:
+        yield judged(
+            claim="S2 long QA at D = 8 is the exception: D2LPM's throughput in Preble's",
+            paper="below 1x",
+            ours=interval_of(worst),
+            unit="x",
+            rule=below(1),
+        )
+
+
+def _fairness(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
+    pairs = (
+        ("vtc", "d2lpm", "VTC is at least as fair as D2LPM", 0.995),
+        ("d2lpm", "preble", "D2LPM is fairer than Preble", 1.0),
+        ("preble", "rr+lpm", "Preble is fairer than RR+LPM", 1.0),
+    )
+    for over, under, claim, least in pairs:
+        client, system = (
+            over_points(table.ratios(STATED, named(metric), over, under), fmean)
+            for metric in ("jain_client", "jain_system")
+        )
+        yield judged(
+            claim=f"{claim}: Jain's index (client view) of one in the other's, mean over {table.scope}",
+            paper="VTC >= D2LPM > Preble > RR+LPM",
+            ours=client,
+            unit="x",
+            rule=above(least),
+            why=f"system view: {system}x",
+            elsewhere=_elsewhere(table, variants, "jain_client", (over, under), fmean),
+        )
+
+
+def _gaps(table: Fig7Table, variants: Sequence[str]) -> Verdict:
+    """The size of what `_fairness` judges the order of."""
+
+    def means(variant: str) -> list[tuple[float, float]]:
+        """By seed the gaps of Jain's index, VTC less D2LPM and D2LPM less Preble, at the same points."""
+        to_vtc, to_preble = (
+            table.pairs(variant, named("jain_client"), *pair)
+            for pair in (("vtc", "d2lpm"), ("d2lpm", "preble"))
+        )
+        found = []
+        for seed in to_preble:
+            first, second = to_vtc.get(seed, {}), to_preble[seed]
+            if both := [point for point in second if point in first]:
+                small, notable = (
+                    fmean(of[point][0] - of[point][1] for point in both) for of in (first, second)
+                )
+                found.append((small, notable))
+        return found
+
+    def larger_by(of: Sequence[tuple[float, float]]) -> Interval:
+        return interval_of(second - abs(first) for first, second in of)
+
+    stated = means(STATED)
+    to_vtc, to_preble = (interval_of(each) for each in zip(*stated, strict=True))
+    return judged(
+        claim="the gap of Jain's index (client view) from VTC to D2LPM is smaller than that from D2LPM to "
+        f"Preble: the second less the first, means over {table.scope}, here {to_preble} and {to_vtc}",
+        paper="small gap, notable gap",
+        ours=larger_by(stated),
+        rule=above(0),
+        elsewhere={variant: larger_by(of) for variant in variants if (of := means(variant))},
+    )
+
+
+def _latencies(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
+    printed = (
+        ("preble", "Preble", 7.18, 2.90),
+        ("rr+lpm", "RR+LPM", 9.55, 4.06),
+        ("vtc", "VTC", 7.96, 2.98),
+    )
+    for system, name, most, mean in printed:
+        asked: tuple[tuple[str, str, Take, Rule], ...] = (
+            (
+                f"up to {most}x D2LPM's ({REACHED * most:.3g}x or more)",
+                f"{most}x",
+                max,
+                Rule(low=REACHED * most),
+            ),
+            (
+                f"on average {mean}x D2LPM's ({REACHED * mean:.3g}x to {mean / REACHED:.3g}x)",
+                f"{mean}x",
+                fmean,
+                within(REACHED * mean, mean / REACHED),
+            ),
+            ("above D2LPM's on average", "above 1x", fmean, above(1)),
+        )
+        stated = _both_percentiles(table, STATED, system)
+        for claim, paper, take, rule in asked:
+            yield judged(
+                claim=f"good clients' latency under {name} is {claim}: P50 and P99 of {table.scope}",
+                paper=paper,
+                ours=interval_of(take(values) for values in stated),
+                unit="x",
+                rule=rule,
+                why=_by_percentile(table, system, take),
+                elsewhere={
+                    variant: interval_of(take(values) for values in both)
+                    for variant in variants
+                    if (both := _both_percentiles(table, variant, system))
+                },
+            )
+
+
+def _by_percentile(table: Fig7Table, system: str, take: Take) -> str:
+    """As stated, for the reason of a verdict."""
+    return "; ".join(
+        f"{percentile.upper()}: {by_workload(ratios, take)}"
+        for percentile in ("p50", "p99")
+        for ratios in [table.ratios(STATED, latency(percentile), system, "d2lpm")]
+    )
+
+
+def _both_percentiles(table: Fig7Table, variant: str, system: str) -> list[list[float]]:
+    """Of each seed the ratios to D2LPM's latencies at all points, P50 and P99."""
+    both: dict[Label, list[float]] = {}
+    for percentile in ("p50", "p99"):
+        for seed, of in table.ratios(variant, latency(percentile), system, "d2lpm").items():
+            both.setdefault(seed, []).extend(of.values())
+    return list(both.values())
+
+
+def _collapse(results: Results) -> Iterator[Verdict]:
+    """Of the points that were run."""
+    if 8 not in results.labels("replicas"):
+        return
+    of: dict[str, Label] = {"workload": "tot", "misbehaviour": "s2", "variant": STATED}
+    runs: dict[str, Run] = {
+        f"{name} D = {replicas}": {**of, "system": system, "replicas": replicas}
+        for system, name in (("rr+lpm", "RR+LPM"), ("d2lpm", "D2LPM"))
+        for replicas in (4, 8)
+    }
+
+    def at(metric: str, variant: str) -> Interval:
+        own: dict[str, Label] = {**of, "system": "rr+lpm", "variant": variant}
+        return results.ratio(metric, {**own, "replicas": 8}, {**own, "replicas": 4})
+
+    for metric, claim, paper, rule in (
+        (
+            "hit_rate",
+            "the hit rate falls to 0.53 of itself (0.66 or less)",
+            HALVES,
+            Rule(high=0.66),
+        ),
+        ("hit_rate", "the hit rate falls", HALVES, below(1)),
+        ("throughput", "throughput falls", "falls (too slow: the point is omitted)", below(1)),
+    ):
+        yield judged(
+            claim=f"S2 trees of thought under RR+LPM: {claim} from D = 4 to D = 8",
+            paper=paper,
+            ours=at(metric, STATED),
+            unit="x",
+            rule=rule,
+            why=f"hit rates {spelled(results, 'hit_rate', runs)}",
+            elsewhere={SCARCE: at(metric, SCARCE)},
+        )
+
+
+def _piling_up(results: Results) -> Iterator[Verdict]:
+    """S2 judge: every article of client 0 begins with the same text, longer than --min-match."""
+    if "min-match 1,024" not in results.labels("variant"):
+        return
+    of: dict[str, Label] = {
+        "system": "d2lpm",
+        "workload": "judge",
+        "misbehaviour": "s2",
+        "replicas": 4,
+    }
+
+    def gain(variant: str, without: str) -> Interval:
+        return results.ratio("throughput", {**of, "variant": variant}, {**of, "variant": without})
+
+    longer = "Q^w 1,048,576"
+    hits: dict[str, Run] = {
+        f"min-match {tokens}": {**of, "variant": variant}
+        for tokens, variant in (("64", STATED), ("1,024", "min-match 1,024"))
+    }
+    yield judged(
+        claim="S2 judge at D = 4: a preface that all of client 0's articles share does not pile them up: "
+        "D2LPM's throughput with a min-match above the preface is at most 1.03 of that with 64 tokens",
+        paper="not printed",
+        ours=gain("min-match 1,024", STATED),
+        unit="x",
+        rule=below(1.03),
+        why=f"hit rates {spelled(results, 'hit_rate', hits)}",
+        elsewhere={longer: gain(f"{longer}, min-match 1,024", longer)},
+    )

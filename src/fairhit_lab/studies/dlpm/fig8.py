@@ -1,0 +1,208 @@
+"""DLPM Figure 8: short chats of four clients on two GPUs, of whom two send far too much for a while."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairhit_lab.studies.dlpm.over_time import over_time
+from fairhit_lab.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
+from fairhit_lab.studies.dlpm.varied import STATED, ratios, spelled
+from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
+from fairhit_lab.studies.shared.dlpm_measures import longest_ttft, requests_per_s
+from fairhit_lab.studies.shared.measures import hit_rate, makespan_s, throughput, ttft
+from fairhit_lab.studies.shared.results import Interval, Label, Results
+from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
+
+GOOD, SURGING = ("c0", "c1"), ("c2", "c3")
+RATE = 3.0  # conversations a second and good client; requests_per_s has what is served
+# Who returns to normal midway: both (the earlier text), or client 2 alone (arXiv).
+BOTH, ALONE = "2 and 3 return", "2 returns"
+READINGS: Mapping[str, tuple[str, tuple[float, ...]]] = {
+    BOTH: ("arena-surge", (RATE,)),
+    ALONE: ("arena-surge-one", (RATE, RATE, RATE, 5 * RATE)),
+}
+LOW_S = 5  # a choice of ours: no number is printed
+OTHERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
+    "SGLang's admission": (("d2lpm", "rr+lpm", "vtc"), {"host": "sglang"}),
+    "LPM falls back above 128": (("rr+lpm",), {"fallback": 128}),
+    "40,000 KV tokens": (("d2lpm", "rr+lpm", "vtc"), {"kv_tokens": 40_000}),
+}
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """D2LPM, RR+LPM, VTC and Preble, to the end of what was sent; both readings of the text."""
+    duration_s = 80 if quick else 160
+
+    def case(reading: str, system: str, variant: str, settings: Mapping[str, Any]) -> Case:
+        workload, rates = READINGS[reading]
+        own: dict[str, Any] = {"replicas": 2, "host": "ideal", **DLPM_SYSTEMS[system], **settings}
+        if own["host"] == "ideal" and system in {"d2lpm", "preble"}:
+            own["max_misfits"] = 32
+        return Simulated(
+            labels={"reading": reading, "system": system, "variant": variant},
+            source=Generated(workload=workload, settings={"rates": rates, "duration": duration_s}),
+            settings={**ON_A10G, **own},
+            series=variant == STATED,
+        )
+
+    made = [
+        case(reading, system, STATED, {})
+        for reading in ((ALONE,) if quick else READINGS)
+        for system in DLPM_SYSTEMS
+    ]
+    if not quick:
+        made += [
+            case(ALONE, system, variant, settings)
+            for variant, (systems, settings) in OTHERS.items()
+            for system in systems
+        ]
+    return made
+
+
+def _by_setting(
+    results: Results, metric: str, over: str, under: str = "d2lpm"
+) -> dict[str, Interval]:
+    """One system's number in the other's, as stated under each reading, then varied."""
+    found: dict[str, Interval] = {}
+    for reading in results.labels("reading"):
+        sides = [{"reading": reading, "system": system} for system in (over, under)]
+        by = ratios(results, metric, sides[0], sides[1], (STATED, *OTHERS))
+        found |= {str(reading) if name == STATED else name: ratio for name, ratio in by.items()}
+    return found
+
+
+def _of_one(results: Results, metric: str, system: str) -> dict[str, Interval]:
+    """One system's number in every setting that it was run in."""
+    found = {}
+    for row in results.rows:
+        if row["system"] == system:
+            reading, variant = str(row["reading"]), str(row["variant"])
+            found[reading if variant == STATED else variant] = results.interval(
+                metric, reading=reading, system=system, variant=variant
+            )
+    return found
+
+
+def _judged(claim: str, paper: str, found: dict[str, Interval], rule: Rule, **how: str) -> Verdict:
+    """As stated under arXiv's reading, then everywhere else. `how`: the unit, and why not."""
+    ours = found.pop(ALONE)
+    return judged(claim=claim, paper=paper, ours=ours, rule=rule, elsewhere=found, **how)
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Who waits, under whom, and how long; more is by 1 % at least."""
+    made = [*_compared(results), *_low(results)]
+    if set(OTHERS) <= set(results.labels("variant")):  # the surge of quick runs lasts half as long
+        made.append(_longest(results))
+    return made
+
+
+def _runs(*systems: str) -> dict[str, dict[str, Label]]:
+    """By the names that people read, as stated."""
+    return {
+        NAMES[system]: {"reading": ALONE, "system": system, "variant": STATED} for system in systems
+    }
+
+
+def _compared(results: Results) -> list[Verdict]:
+    """The directions; the paper prints no size for them."""
+    printed = (
+        (
+            "RR+LPM makes clients 0 and 1 wait longer than D2LPM does: P99 to the first token",
+            "high response times for clients 0 and 1",
+            ("good_p99_s", "rr+lpm", "d2lpm", " s"),
+        ),
+        (
+            "VTC makes clients 2 and 3 wait longer than D2LPM does: their mean to the first token",
+            "substantial delays under VTC, low ones under D2LPM",
+            ("surging_mean_s", "vtc", "d2lpm", " s"),
+        ),
+        (
+            "D2LPM gives more service a second than VTC",
+            "improves overall system performance",
+            ("throughput", "d2lpm", "vtc", " a second"),
+        ),
+    )
+    return [
+        _judged(
+            claim,
+            paper,
+            _by_setting(results, metric, over, under),
+            above(1.01),
+            unit="x",
+            why=f"as stated {spelled(results, metric, _runs(over, under), unit)}; "
+            f"hit rates {spelled(results, 'hit_rate', _runs(over, under))}; "
+            f"all is served after {spelled(results, 'makespan_s', _runs(over, under), ' s')}",
+        )
+        for claim, paper, (metric, over, under, unit) in printed
+    ]
+
+
+def _low(results: Results) -> list[Verdict]:
+    """Whom D2LPM and VTC keep from waiting."""
+    printed = (
+        ("d2lpm", "good_p99_s", "clients 0 and 1", "consistently low"),
+        ("d2lpm", "c2_p99_s", "client 2, which returns,", "consistently low"),
+        ("d2lpm", "c3_p99_s", "client 3", "consistently low for those who once misbehaved"),
+        ("vtc", "good_p99_s", "clients 0 and 1", "relatively low response times"),
+    )
+    return [
+        _judged(
+            f"{NAMES[system]} keeps {who} from waiting: P99 to the first token is below {LOW_S} s",
+            paper,
+            _of_one(results, metric, system),
+            below(LOW_S),
+            unit=" s",
+            why=f"of the others as stated {spelled(results, metric, _runs(*others), ' s')}",
+        )
+        for system, metric, who, paper in printed
+        for others in [[name for name in DLPM_SYSTEMS if name != system]]
+    ]
+
+
+def _longest(results: Results) -> Verdict:
+    """A size that is printed: a quarter more or less of it."""
+    return _judged(
+        "under VTC client 2 or 3 waits for up to 80 s (60 to 100 s): the longest time to the first token",
+        "up to 80 s",
+        _of_one(results, "longest_s", "vtc"),
+        within(60, 100),
+        unit=" s",
+        why=f"all is served after {spelled(results, 'makespan_s', _runs('vtc'), ' s')}; how long the paper's "
+        "surge lasts is not printed and was not varied",
+    )
+
+
+STUDY = Study(
+    title="Short chats with a surge, on two GPUs",
+    source="DLPM (arXiv:2501.14312v1), Figure 8",
+    shows="four clients of whom two send five times as much for a while: their waits and service over time",
+    takes="quick 10 s; full 4 min",
+    cases=cases,
+    measures={
+        "good_p99_s": ttft("p99_s", without=SURGING),
+        "good_mean_s": ttft("mean_s", without=SURGING),
+        "surging_mean_s": ttft("mean_s", without=GOOD),
+        "c2_p99_s": ttft("p99_s", without=(*GOOD, "c3")),
+        "c3_p99_s": ttft("p99_s", without=(*GOOD, "c2")),
+        "longest_s": longest_ttft(*SURGING),
+        "makespan_s": makespan_s,
+        "throughput": throughput,
+        "requests_per_s": requests_per_s,
+        "hit_rate": hit_rate,
+    },
+    panels=over_time(
+        ("response_time", "service_client"),
+        {
+            system: {"reading": ALONE, "variant": STATED, "system": system}
+            for system in DLPM_SYSTEMS
+        },
+    ),
+    judge=judge,
+    choices="The conversations are not public here: lengths of Chatbot Arena from the VTC trace, 1.2 "
+    "turns, 16 tokens of system prompt, 3 conversations a second from a good client and 15 from a "
+    "surging one, twice what two A10Gs serve. The texts differ on who returns to normal: client 2 "
+    "(arXiv, the figure here) or both. Low is P99 below 5 s, as no number is printed. Ideal engine; "
+    "SGLang's admission, LPM's fallback and scarce memory are varied. At a request that does not fit, "
+    "looks of D2LPM and Preble go on past up to 32 of them (max_misfits), a bound for the sake of speed; "
+    "those of VTC and LPM end there, as theirs do; with SGLang's admission all end.",
+)

@@ -1,0 +1,44 @@
+"""What a figure shows, as data: drawn by `plot.py` for paper, by the report for the screen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fairhit_lab.studies.shared.dominance import Goal
+
+# bars: grouped by x, one colour a hue, whiskers over the seeds. lines: y over x, one line a hue, the
+# seeds' range as a band; of several hues one with a single number x is a level. path: as lines, in
+# the order of the cases, a marker at each (trade-offs).
+# points: one marker a row, one colour a hue. table: a line a hue, a column for each of `columns`.
+Form = Literal["bars", "lines", "path", "points", "table"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """One pair of axes. `x`, `y`, `hue` are columns of the rows; medians over the seeds are drawn.
+
+    `of` "series" draws curves instead: x is then time_s, `y` the name of a metric there (such as
+    service_client), each of the first seed. `where` keeps rows whose labels are these. `columns` are
+    those of a table, or nothing. `over` names a label, such as the workload, over whose values a path
+    or points are one: the columns of `best` are divided by the best of each value and seed, the most
+    or the least there, then x and y are medians over the values (`drawn.lines_of` does it). A table
+    with `goals` says who dominates whom by them: a line and a column a case, in it on how many of the
+    values of `over`. Titles and axis labels carry the unit.
+    """
+
+    title: str
+    form: Form
+    x: str = ""
+    y: str = ""
+    hue: str = ""
+    of: Literal["rows", "series"] = "rows"
+    where: Mapping[str, str | int | float] = field(default_factory=dict)
+    x_label: str = ""
+    y_label: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    zero: bool = True  # y begins at zero
+    columns: Sequence[str] = ()
+    over: str = ""
+    best: Mapping[str, Literal["most", "least"]] = field(default_factory=dict)
+    goals: Sequence[Goal] = ()

@@ -1,0 +1,168 @@
+"""`fairhit experiment vtc-calibration`: the VTC artifact's runs, measured and simulated.
+
+Each run's requests go through the simulator with the artifact's engine and its scheduler, and what
+comes out is compared with what the artifact's authors measured. No constant belongs to a run: they
+are of the engine and the GPU (docs/reference/step-time.md).
+"""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from fairhit.errors import ConfigError
+from fairhit.local import provenance
+from fairhit_lab.metrics.vtc_table import Row
+from fairhit_lab.runner.registry import data_folder
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.studies.vtc_artifact.compared import Comparison, agreement, numbers_of
+from fairhit_lab.studies.vtc_artifact.engine import ENGINE, JITTER, ON_A10G
+from fairhit_lab.studies.vtc_artifact.figure import RAMP, save_figure
+from fairhit_lab.studies.vtc_artifact.replay import US_PER_S, replayed
+from fairhit_lab.studies.vtc_artifact.report import show, write
+from fairhit_lab.studies.vtc_artifact.runs import REQUESTS, MeasuredRun, read_runs
+from fairhit_lab.traces.importers.format import lengths_only
+
+SCHEDULERS = {
+    "FCFS": "fcfs",
+    "VTC": "vtc",
+    "WVTC": "vtc",
+    "LCF": "lcf",
+    "VTC_oracle": "vtc-oracle",
+    "VTC_pred50": "vtc-noisy",
+}
+WEIGHTED = {f"c{client}": client + 1 for client in range(4)}  # of WVTC
+ON_A100 = "a100-2024:llama-2-13b"
+A100_PREFIX = "llama13b_a100_"  # then the pool, and the length of the requests
+
+# A few seconds together: one run of each kind.
+QUICK = ("overload/FCFS", "increase/FCFS", "increase/VTC", "real/VTC", "real/RPM5", "real/RPM20")
+
+
+def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConfig:
+    """The artifact's engine on the run's GPU, with the run's scheduler. Raises ConfigError."""
+    limited = re.fullmatch(r"RPM([1-9]\d{0,8})", run.scheduler, re.ASCII)
+    if limited is None and run.scheduler not in SCHEDULERS:
+        known = ", ".join([*SCHEDULERS, "RPM<limit>"])
+        raise ConfigError(f"{run.name}: unknown scheduler {run.scheduler!r}; known: {known}")
+    gpu = ON_A10G
+    if run.workload.startswith(A100_PREFIX):
+        pool = run.workload.removeprefix(A100_PREFIX).partition("_")[0]
+        if not re.fullmatch(r"[1-9]\d{0,8}", pool, re.ASCII):
+            raise ConfigError(f"{run.name}: expected {A100_PREFIX}<KV tokens>_<length>")
+        gpu = {"step_time": ON_A100, "kv_tokens": int(pool)}
+    return SimConfig(
+        scheduler="rpm" if limited else SCHEDULERS[run.scheduler],
+        rpm_limit=int(limited[1]) if limited else None,
+        weights=WEIGHTED if run.scheduler == "WVTC" else {},
+        jitter=jitter,
+        seed=seed,
+        **ENGINE,
+        **gpu,
+    )
+
+
+def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[Row]:
+    """The run's requests through the simulator, as their callers would have seen them."""
+    calls = [
+        lengths_only(
+            str(number),
+            client=f"c{each.client}",
+            at_us=round(each.t_s * US_PER_S),
+            input_len=each.input_len,
+            output_len=each.output_len,
+        )
+        for number, each in enumerate(run.requests)
+    ]
+    return replayed(calls, settings(run, jitter=jitter, seed=seed))
+
+
+def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
+    """Compare one run, and its spread over the seeds. Raises ConfigError if none was served."""
+    return Comparison(
+        name=run.name,
+        requests=len(run.requests),
+        measured=numbers_of(run.rows(), f"{run.name}, measured"),
+        simulated=numbers_of(simulated(run), f"{run.name}, simulated"),
+        jittered=[
+            numbers_of(simulated(run, jitter=JITTER, seed=seed), f"{run.name}, seed {seed}")
+            for seed in seeds
+        ],
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument("--data", metavar="DIR", help="workload data (FAIRHIT_DATA)")
+    parser.add_argument("--quick", action="store_true", help="six runs, without the seeds")
+    parser.add_argument(
+        "--seeds", type=int, default=3, metavar="N", help="runs with jittered passes (3)"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="runs whose name has it")
+    parser.add_argument("--out", metavar="FILE", help="also write the numbers there, as JSON")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="draw the passes and a ramp there (.svg, .png, .pdf)"
+    )
+
+
+def run(options: argparse.Namespace, console: Console) -> int:
+    """Compare run by run; Ctrl-C keeps those that are done. Exit status."""
+    if options.seeds < 0:
+        raise ConfigError(f"--seeds: expected a whole number from 0, got {options.seeds}")
+    for flag in ("out", "figure"):
+        path = getattr(options, flag)
+        if path and not Path(path).absolute().parent.is_dir():
+            raise ConfigError(f"--{flag}: there is no folder {Path(path).parent}")
+    data = data_folder(options.data, REQUESTS)
+    every = read_runs(data)
+    runs = [
+        each
+        for each in every
+        if options.only in each.name and (not options.quick or each.name in QUICK)
+    ]
+    if not runs:
+        raise ConfigError(f"--only: no run has {options.only!r} in its name")
+    for each in runs:  # bad names are reported before minutes of simulation
+        try:
+            settings(each)
+        except ConfigError as error:
+            raise ConfigError(f"{data / REQUESTS}: {error}") from None
+    seeds = [] if options.quick else range(1, options.seeds + 1)
+    about = provenance.of_this_run()
+    done: list[Comparison] = []
+    interrupted = False
+    try:
+        _compare_all(runs, seeds, console, done)
+    except KeyboardInterrupt:
+        interrupted = True
+    if done:
+        show(done, agreement(done), console)
+        if options.out:
+            write(options.out, done, agreement(done), {**about, "interrupted": interrupted})
+    if options.figure and not interrupted:
+        _draw(Path(options.figure), data, every)
+    return 130 if interrupted else 0
+
+
+def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:
+    """Raises ConfigError if the ramp is not among the runs."""
+    ramp = next((each for each in runs if each.name == RAMP), None)
+    if ramp is None:
+        raise ConfigError(f"--figure: shows {RAMP}, which is not among the runs")
+    save_figure(path, data, ramp.rows(), simulated(ramp))
+
+
+def _compare_all(
+    runs: Sequence[MeasuredRun], seeds: Sequence[int], console: Console, done: list[Comparison]
+) -> None:
+    """Add each run to `done` when it is, with a bar on the terminal."""
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("runs", total=len(runs))
+        for each in runs:
+            bar.update(task, description=each.name)
+            done.append(compare(each, seeds))
+            bar.advance(task)

@@ -1,0 +1,59 @@
+"""Requests through the VTC artifact's engine, simulated, as their callers would have seen them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fairhit_lab.events import Event, Finish, FirstToken
+from fairhit_lab.metrics.vtc_table import Row
+from fairhit_lab.sim.cluster import Cluster
+from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.traces.rows import runs
+from fairhit_lab.traces.trace import TraceRow
+
+# The prompts are "Hello " n times over, which Llama's tokenizer makes n + 2 tokens: one to begin
+# with, and one for the last space.
+PROMPT_EXTRA = 2
+# From the caller to the engine's loop (HTTP, tokenizer, two sockets) and back: the shortest
+# latencies of an idle engine, less the prefill's own time.
+TO_ENGINE_US, FROM_ENGINE_US = 8_000, 4_000
+US_PER_S = 10**6
+
+
+def replayed(calls: Iterable[TraceRow], config: SimConfig) -> list[Row]:
+    """What came of each call, in their order; who never finished is aborted.
+
+    Times and lengths of `calls` are the callers'; they may come in any order.
+    """
+    calls = list(calls)
+    first_us: dict[str, int] = {}
+    finish_us: dict[str, int] = {}
+
+    def note(event: Event) -> None:
+        if isinstance(event, FirstToken):
+            first_us[event.request] = event.t_us + FROM_ENGINE_US
+        elif isinstance(event, Finish):
+            finish_us[event.request] = event.t_us + FROM_ENGINE_US
+
+    # Of equals, the first stays first.
+    arrived = sorted((_at_engine(call) for call in calls), key=lambda row: row.arrival_us)
+    Cluster(config, arrived, [note]).run()
+    return [
+        Row(
+            client=call.client,
+            arrival_s=call.arrival_us / US_PER_S,
+            first_token_s=first_us.get(call.id, 0) / US_PER_S,
+            finish_s=finish_us.get(call.id, 0) / US_PER_S,
+            input_len=call.prompt.length,
+            output_len=call.output_len,
+            aborted=call.id not in finish_us,
+        )
+        for call in calls
+    ]
+
+
+def _at_engine(call: TraceRow) -> TraceRow:
+    return replace(
+        call,
+        arrival_us=call.arrival_us + TO_ENGINE_US,
+        prompt=runs([(call.id, call.prompt.length + PROMPT_EXTRA)]),
+    )

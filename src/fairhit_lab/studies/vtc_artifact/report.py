@@ -1,0 +1,145 @@
+"""The comparison of the VTC artifact's runs for people (terminal, Markdown) and for files (JSON)."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Shown
+
+from fairhit.errors import ConfigError, in_words
+from fairhit_lab.studies.vtc_artifact.compared import Agreement, Comparison, RunNumbers
+
+# A line of the report, as it is in JSON.
+Line = Mapping[str, object]
+
+
+def line(comparison: Comparison) -> dict[str, object]:
+    """One run: rates in tokens/s, times in seconds, errors in percent of what was measured."""
+    return {
+        "run": comparison.name,
+        "requests": comparison.requests,
+        "measured": _rounded(comparison.measured),
+        "simulated": _rounded(comparison.simulated),
+        "error_percent": {
+            "tokens_per_s": round(100 * comparison.throughput_error, 2),
+            "ttft_s": round(100 * comparison.ttft_error, 2),
+        },
+        "jittered": {
+            "seeds": len(comparison.jittered),
+            **{
+                name: [min(found), max(found)]
+                for name in ("tokens_per_s", "ttft_s", "max_diff", "avg_diff")
+                if (found := [_rounded(each)[name] for each in comparison.jittered])
+            },
+        },
+    }
+
+
+def _rounded(numbers: RunNumbers) -> dict[str, float]:
+    return {
+        "tokens_per_s": round(numbers.tokens_per_s, 1),
+        "ttft_s": round(numbers.ttft_s, 2),
+        "max_diff": round(numbers.table.max_diff, 1),
+        "avg_diff": round(numbers.table.avg_diff, 1),
+    }
+
+
+def summary(agreement: Agreement) -> dict[str, float]:
+    """Absolute errors over all runs, in percent."""
+    return {
+        "tokens_per_s_mean": round(100 * agreement.throughput_mean, 2),
+        "tokens_per_s_worst": round(100 * agreement.throughput_worst, 2),
+        "ttft_median": round(100 * agreement.ttft_median, 2),
+        "ttft_worst": round(100 * agreement.ttft_worst, 2),
+    }
+
+
+SPEED = ["run", "tokens/s", "simul.", "error", "TTFT s", "simul.", "error"]
+FAIRNESS = ["run", "Max", "simul.", "seeds", "Avg", "simul.", "seeds"]
+
+
+def _part(row: Line, name: str) -> dict[str, Any]:
+    part = row[name]
+    assert isinstance(part, dict), row
+    return part
+
+
+def speed_cells(row: Line) -> list[str]:
+    """One run as the texts of SPEED."""
+    texts = [str(row["run"])]
+    for name, digits in (("tokens_per_s", 0), ("ttft_s", 2)):
+        for part in ("measured", "simulated"):
+            texts.append(f"{_part(row, part)[name]:,.{digits}f}")
+        texts.append(f"{_part(row, 'error_percent')[name]:+.1f} %")
+    return texts
+
+
+def fairness_cells(row: Line) -> list[str]:
+    """One run as the texts of FAIRNESS: the paper's Max Diff and Avg Diff, in tokens/s."""
+    texts = [str(row["run"])]
+    for name in ("max_diff", "avg_diff"):
+        for part in ("measured", "simulated"):
+            texts.append(f"{_part(row, part)[name]:,.0f}")
+        span = _part(row, "jittered").get(name)
+        texts.append(f"{span[0]:,.0f}-{span[1]:,.0f}" if span else "")
+    return texts
+
+
+TABLES: list[tuple[str, list[str], Callable[[Line], list[str]]]] = [
+    ("Speed: measured by the VTC artifact, and simulated", SPEED, speed_cells),
+    ("Max Diff and Avg Diff, tokens/s: measured, and simulated", FAIRNESS, fairness_cells),
+]
+
+
+def sentence(errors: Mapping[str, float], runs: int) -> str:
+    """What it comes to."""
+    return (
+        f"{runs} runs: throughput off by {errors['tokens_per_s_mean']:.1f} % in the mean, "
+        f"{errors['tokens_per_s_worst']:.1f} % at worst; mean time to the first token by "
+        f"{errors['ttft_median']:.1f} % in the median, {errors['ttft_worst']:.1f} % at worst."
+    )
+
+
+def show(comparisons: Sequence[Comparison], agreement: Agreement, console: Console) -> None:
+    """The table and the sentence on the terminal."""
+    rows = [line(comparison) for comparison in comparisons]
+    for title, headings, cells in TABLES:
+        shown = Shown(title=title, title_style="bold", box=None, padding=(0, 1, 0, 0))
+        for place, heading in enumerate(headings):
+            shown.add_column(heading, justify="right" if place else "left", no_wrap=True)
+        for row in rows:
+            shown.add_row(*cells(row))
+        console.print(shown)
+    console.print(sentence(summary(agreement), len(comparisons)), highlight=False)
+
+
+def markdown(rows: Sequence[Line]) -> list[str]:
+    """The same tables for the docs."""
+    return [
+        "\n".join(
+            [
+                "| " + " | ".join(headings) + " |",
+                "|---|" + "---:|" * (len(headings) - 1),
+                *("| " + " | ".join(cells(row)) + " |" for row in rows),
+            ]
+        )
+        for _, headings, cells in TABLES
+    ]
+
+
+def write(
+    path: str, comparisons: Sequence[Comparison], agreement: Agreement, about: Mapping[str, object]
+) -> None:
+    """All numbers as JSON, beside where they come from. Raises ConfigError."""
+    record = {
+        "command": "fairhit experiment vtc-calibration",
+        **about,
+        "errors_percent": summary(agreement),
+        "rows": [line(comparison) for comparison in comparisons],
+    }
+    try:
+        Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--out: {in_words(error)}") from None

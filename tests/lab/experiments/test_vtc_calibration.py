@@ -1,0 +1,267 @@
+"""The simulator against the VTC artifact's measured runs, and the committed table of all of them."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.lab.traces.public_data import DATA, needs_data
+
+from fairhit.cli import main
+from fairhit.errors import ConfigError
+from fairhit_lab.runner.registry import EXPERIMENTS, data_folder
+from fairhit_lab.studies.vtc_artifact import calibration as vtc_calibration
+from fairhit_lab.studies.vtc_artifact.case import AsMeasured
+from fairhit_lab.studies.vtc_artifact.compared import numbers_of
+from fairhit_lab.studies.vtc_artifact.report import markdown, sentence
+from fairhit_lab.studies.vtc_artifact.runs import COLUMNS, REQUESTS, read_runs
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "benchmarks" / "results" / "vtc_calibration.json"
+PAGE = ROOT / "docs" / "reference" / "step-time.md"
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "throughput", "ttft"),
+    [
+        ("increase/FCFS", 0.01, 0.04),  # a ramp: its TTFT was 42 % off with a straight line
+        ("increase/VTC", 0.01, 0.04),
+        ("real/RPM5", 0.01, 0.04),  # hardly loaded: TTFT is mostly the engine's late ears
+        ("real/VTC", 0.02, 0.06),
+        ("poisson_short_long/VTC", 0.02, 0.06),
+        ("llama13b_a100_65000_256/FCFS", 0.03, 0.06),
+    ],
+)
+def test_a_simulated_run_is_as_fast_as_the_measured_one(name, throughput, ttft):
+    (run,) = [each for each in read_runs(DATA) if each.name == name]
+
+    measured, simulated = (
+        numbers_of(rows, name) for rows in (run.rows(), vtc_calibration.simulated(run))
+    )
+
+    assert simulated.tokens_per_s == pytest.approx(measured.tokens_per_s, rel=throughput)
+    assert simulated.ttft_s == pytest.approx(measured.ttft_s, rel=ttft)
+
+
+@needs_data
+def test_a_run_of_one_seed_is_one_run():
+    (run,) = [each for each in read_runs(DATA) if each.name == "real/RPM5"]
+
+    def once(seed):
+        return vtc_calibration.simulated(run, jitter=0.05, seed=seed)
+
+    assert once(1) == once(1)
+    assert once(1) != once(2)
+
+
+def recorded():
+    return json.loads(RESULTS.read_text(encoding="utf-8"))
+
+
+def test_the_committed_runs_reach_what_was_asked_of_them():
+    record = recorded()
+    errors = record["errors_percent"]
+
+    assert len(record["rows"]) == 25 and not record["interrupted"]
+    assert all(row["jittered"]["seeds"] >= 3 for row in record["rows"])
+    assert errors["tokens_per_s_mean"] <= 2 and errors["tokens_per_s_worst"] <= 8
+    assert errors["ttft_median"] <= 6
+
+
+def test_the_page_quotes_the_committed_runs():
+    record, page = recorded(), PAGE.read_text(encoding="utf-8")
+
+    for table in markdown(record["rows"]):
+        assert table in page
+    assert " ".join(sentence(record["errors_percent"], 25).split()) in " ".join(page.split())
+
+
+def test_the_page_names_every_constant_of_the_table():
+    """A row of `models.py` that changes must change on the page, too."""
+    from fairhit_lab.sim.hardware.models import GPUS
+
+    page = PAGE.read_text(encoding="utf-8")
+    for name, gpu in GPUS.items():
+        (line,) = re.findall(rf"^\| `{name}` \|(.*)$", page, re.MULTILINE)
+        cells = [cell.strip().rstrip("*") for cell in line.split("|")]
+        stated = [
+            gpu.memory_gib, gpu.bandwidth_gb_s, gpu.peak_tflop_s, gpu.sms,
+            gpu.e_w, gpu.e_f, gpu.e_kv, gpu.e_a, gpu.t0_ms, gpu.g_us, gpu.p,
+        ]  # fmt: skip
+        assert stated == [float(cell) if cell else None for cell in cells[: len(stated)]], name
+
+
+ROWS = """\
+overload,FCFS,0.000,0,256,16,0.200,1.000
+overload,FCFS,0.100,1,256,16,0.400,1.400
+increase,VTC,0.000,0,256,16,0.200,1.000
+increase,VTC,5.000,1,256,16,0.400,1.400
+"""
+
+
+HEAD = ",".join(COLUMNS)
+
+
+def folder_with(folder, rows=ROWS, columns=HEAD):
+    path = folder / REQUESTS
+    path.parent.mkdir()
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(f"{columns}\n{rows}")
+    return folder
+
+
+def experiment(*arguments):
+    return main(["experiment", "vtc-calibration", *map(str, arguments)])
+
+
+def test_every_run_of_the_folder_is_compared_and_written(tmp_path, capsys):
+    out = tmp_path / "out.json"
+
+    status = experiment("--data", folder_with(tmp_path), "--seeds", "1", "--out", out)
+
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert status == 0
+    assert [row["run"] for row in record["rows"]] == ["overload/FCFS", "increase/VTC"]
+    assert record["rows"][0]["measured"]["ttft_s"] == 0.3
+    assert record["rows"][0]["jittered"]["seeds"] == 1
+    assert {"commit", "machine", "date"} <= set(record)
+    assert "overload/FCFS" in capsys.readouterr().out
+
+
+def test_an_interrupt_keeps_the_runs_that_are_done(tmp_path, monkeypatch):
+    compare = vtc_calibration.compare
+
+    def interrupted(run, seeds):
+        if run.workload == "increase":
+            raise KeyboardInterrupt
+        return compare(run, seeds)
+
+    monkeypatch.setattr(vtc_calibration, "compare", interrupted)
+    out = tmp_path / "out.json"
+
+    assert experiment("--data", folder_with(tmp_path), "--seeds", "0", "--out", out) == 130
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["interrupted"] and [row["run"] for row in record["rows"]] == ["overload/FCFS"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--seeds", "-1"], "--seeds: expected a whole number from 0"),
+        (["--only", "nobody"], "--only: no run has 'nobody' in its name"),
+        (["--out", "nowhere/out.json"], "--out: there is no folder nowhere"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(tmp_path, capsys, flags, says):
+    assert experiment("--data", folder_with(tmp_path), *flags) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "says"),
+    [
+        (ROWS, "a,b", ":1: expected the columns workload,scheduler,"),
+        ("overload,FCFS,soon,0,1,1,1,1\n", HEAD, ":2: expected numbers, got ["),
+        ("overload,FCFS\n", HEAD, ":2: expected numbers, got ["),
+        ("overload,FCFS,0,0,1,1,1,1,7\n", HEAD, ":2: expected 8 cells, got 9"),
+        ("", HEAD, ": has no runs"),
+        ("overload,FCFS,nan,0,1,1,1,1\n", HEAD, ":2: t_s: expected 0 to 1,000,000,000, got nan"),
+        ("overload,FCFS,-1,0,1,1,1,1\n", HEAD, ":2: t_s: expected 0 to"),
+        ("overload,FCFS,0,-7,1,1,1,1\n", HEAD, ":2: client: expected 0 to"),
+        ("overload,FCFS,0,0,0,1,1,1\n", HEAD, ":2: input_tokens: expected 1 to"),
+        ("overload,FCFS,0,0,1,0,1,1\n", HEAD, ":2: output_tokens: expected 1 to"),
+        ("overload,FCFS,0,0,1,1,inf,1\n", HEAD, ":2: first_token_latency_s: expected -1 to"),
+        ("overload,FCFS,0,0,1,1,1,-2\n", HEAD, ":2: request_latency_s: expected -1 to"),
+        ("overload,FCFS,0,0,1,1,0,0\n", HEAD, ":2: expected both latencies -1, or 0 < first_"),
+        ("overload,FCFS,0,0,1,1,-1,2\n", HEAD, ":2: expected both latencies -1, or 0 < first_"),
+        (
+            "overload,SJF,0,0,1,1,1,1\n",
+            HEAD,
+            ": overload/SJF: unknown scheduler 'SJF'; known: FCFS, VTC, WVTC, LCF, VTC_oracle,",
+        ),
+        ("overload,RPM,0,0,1,1,1,1\n", HEAD, ": overload/RPM: unknown scheduler 'RPM'"),
+        (
+            "llama13b_a100_big_256,VTC,0,0,1,1,1,1\n",
+            HEAD,
+            ": llama13b_a100_big_256/VTC: expected llama13b_a100_<KV tokens>_<length>",
+        ),
+    ],
+)
+def test_a_broken_file_is_one_line(tmp_path, capsys, rows, columns, says):
+    assert experiment("--data", folder_with(tmp_path, rows, columns)) == 2
+    assert f"{REQUESTS}{says}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "which"),
+    [("1,1,-1,-1", "measured"), ("1000000,1,1,1", "simulated")],
+    ids=["all rejected", "larger than the KV memory"],
+)
+def test_a_run_that_served_nothing_is_one_line(tmp_path, capsys, row, which):
+    folder = folder_with(tmp_path, f"overload,FCFS,0,0,{row}\n")
+
+    assert experiment("--data", folder, "--seeds", "0") == 2
+    assert f"overload/FCFS, {which}: no request was served" in capsys.readouterr().err
+
+
+def test_a_study_names_the_measured_run_that_the_folder_lacks(tmp_path):
+    case = AsMeasured(labels={}, run="real/VTC")
+
+    with pytest.raises(ConfigError, match=r"requests\.csv\.gz: has no run real/VTC$"):
+        case.outcome(0, folder_with(tmp_path))
+
+
+def test_a_file_that_is_no_gzip_is_one_line(tmp_path, capsys):
+    (folder_with(tmp_path) / REQUESTS).write_text("plain", encoding="utf-8")
+
+    assert experiment("--data", tmp_path) == 2
+    assert f"{REQUESTS}: cannot be read: " in capsys.readouterr().err
+
+
+@needs_data
+def test_a_figure_is_drawn(tmp_path, capsys):
+    flags = ("--data", DATA, "--only", "real/RPM5", "--seeds", "0", "--figure")
+
+    assert experiment(*flags, tmp_path / "figure.png") == 0
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert experiment(*flags, tmp_path / "figure.gpx") == 2
+    assert "--figure: expected .svg, .png or .pdf, got 'figure.gpx'" in capsys.readouterr().err
+
+
+def test_a_figure_needs_its_ramp(tmp_path, capsys):
+    assert experiment("--data", folder_with(tmp_path), "--figure", tmp_path / "a.png") == 2
+    assert "--figure: shows increase/FCFS, which is not among the runs" in capsys.readouterr().err
+
+
+def test_the_data_folder_is_named_by_flag_or_environment(tmp_path):
+    folder_with(tmp_path)
+
+    assert data_folder(None, REQUESTS, {"FAIRHIT_DATA": str(tmp_path)}) == tmp_path
+    assert data_folder(str(tmp_path), REQUESTS, {"FAIRHIT_DATA": "elsewhere"}) == tmp_path
+    with pytest.raises(ConfigError, match=r"^--data: needed, or FAIRHIT_DATA: the folder"):
+        data_folder(None, REQUESTS, {})
+    with pytest.raises(ConfigError, match=r"^FAIRHIT_DATA: .*gone has no vtc_measured"):
+        data_folder(None, REQUESTS, {"FAIRHIT_DATA": str(tmp_path / "gone")})
+
+
+def test_list_names_every_experiment(capsys):
+    assert main(["experiment", "list"]) == 0
+
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in EXPERIMENTS)
+
+
+def test_every_experiment_loads_and_has_flags(capsys):
+    for name in EXPERIMENTS:
+        with pytest.raises(SystemExit) as left:
+            main(["experiment", name, "--help"])
+        assert left.value.code == 0
+        assert EXPERIMENTS[name].summary.split()[0] in capsys.readouterr().out
+
+
+def test_an_unknown_experiment_is_one_line(capsys):
+    assert main(["experiment", "fig99"]) == 2
+    said = capsys.readouterr().err
+    assert "experiment: expected one of calibrate, " in said and "fig99" in said

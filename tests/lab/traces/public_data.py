@@ -1,0 +1,10 @@
+"""Where the public data lies; tests that need it are skipped where it does not, which CI refuses."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+BESIDE = Path(__file__).resolve().parents[4] / "shared" / "data"
+DATA = Path(os.environ.get("FAIRHIT_DATA", BESIDE))
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="needs the public data: set FAIRHIT_DATA")

@@ -1,0 +1,71 @@
+"""Which engines others can do without: each of its models has to be served elsewhere."""
+
+import pytest
+
+from fairhit.dispatch.engine import Engine, EngineTable
+
+Models = tuple[str, ...] | None
+
+
+class Trial:
+    """Lets one more through."""
+
+    lets_through = True
+
+    def sent(self) -> None:
+        pass
+
+
+def fleet(*models: Models) -> EngineTable:
+    """Engines "0", "1"... that are up and serve these."""
+    made = EngineTable()
+    for number, each in enumerate(models):
+        made.workers[str(number)] = Engine(up=True)
+        made.set_models(str(number), each)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "spared"),
+    [
+        (("base",), [("base",)], True),
+        (("base", "a"), [("base",)], False),
+        (("base", "a"), [("base", "b"), ("a",)], True),
+        (("base", "a"), [("base", "b"), ("b",)], False),
+        (("base", "a"), [None], True),
+        (None, [("base",)], True),
+        (None, [], False),
+        (("base",), [], False),
+    ],
+)
+def test_an_engine_is_spared_where_all_its_models_are_served_elsewhere(
+    mine: Models, others: list[Models], spared: bool
+) -> None:
+    assert fleet(mine, *others).can_spare("0") is spared
+
+
+def test_who_is_down_draining_or_on_trial_stands_in_for_nobody() -> None:
+    made = fleet(("m",), ("m",))
+    other = made.workers["1"]
+    assert made.can_spare("0")
+    other.up = False
+    assert not made.can_spare("0")
+    other.up, other.takes = True, False
+    assert not made.can_spare("0")
+    other.takes, other.gate = True, Trial()
+    assert other.is_open
+    assert not made.can_spare("0")
+
+
+def test_only_those_named_may_stand_in() -> None:
+    made = fleet(("m",), ("m",), ("n",))
+    assert made.can_spare("0", ["1", "2"])
+    assert not made.can_spare("0", ["2"])
+    assert not made.can_spare("0", [])
+
+
+def test_two_may_have_a_model_in_common() -> None:
+    made = fleet(("a", "b"), ("b", "c"), ("c",), None)
+    assert made.shares("0", "1")
+    assert not made.shares("0", "2")
+    assert made.shares("0", "3") and made.shares("3", "2")

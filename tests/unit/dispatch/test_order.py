@@ -1,0 +1,84 @@
+"""A request that waits beside an idle engine, since it is the turn of somebody at another gateway."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from tests.properties.engines import World
+
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.dispatch import Dispatcher, LedgerUpdate, QueueRules, Shared, Ticket, TicketState
+
+
+@dataclass
+class Turns:
+    """Engines behind a gateway that keeps an account with others; `b` waits at another, and is owed."""
+
+    world: World = field(default_factory=lambda: World(1, 1, rules=QueueRules(shared=True)))
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.world.dispatcher
+
+    def hear(self) -> None:
+        """It is the turn of `b`, at every engine."""
+        deficits = {"a": -1000 * UNITS_PER_TOKEN, "b": 1000 * UNITS_PER_TOKEN}
+        news = LedgerUpdate(deficits=deficits, elsewhere=("b",))
+        Shared(self.dispatcher).adopt(dict.fromkeys(self.dispatcher.workers, news))
+
+    def waiting(self, count: int = 1) -> list[Ticket]:
+        """Requests of `a` that come now, and wait."""
+        self.hear()
+        asked = [self.world.ask("a", output_len=1, topic=0) for _ in range(count)]
+        assert all(ticket.state is TicketState.QUEUED for ticket in asked)
+        return asked
+
+
+def safe_off(dispatcher: Dispatcher) -> None:
+    dispatcher.set_scheduler("fcfs")
+
+
+def other_weights(dispatcher: Dispatcher) -> None:
+    dispatcher.change(max_in_flight=1000, weights=Weights({"b": 2}))
+
+
+@pytest.mark.parametrize("switch", [safe_off, other_weights])
+def test_who_waits_is_sent_when_a_switch_makes_it_his_turn(switch: object) -> None:
+    """No request comes, none ends, and the account is heard no more."""
+    turns = Turns()
+    asked = turns.waiting(20)
+    assert callable(switch)
+    switch(turns.dispatcher)
+    turns.world.check()
+
+    assert sum(ticket.state is TicketState.WAITING for ticket in asked) >= 2
+    assert {ticket.worker for ticket in asked if ticket.state is TicketState.WAITING} == {
+        "w0",
+        "w1",
+    }
+    assert sum(len(engine.queue) for engine in turns.world.engines.values()) >= 2  # they are told
+
+
+def test_what_waits_for_an_engine_that_drains_has_no_turn_to_wait_for() -> None:
+    """Nobody else has its model; it gets no new requests, and is to end."""
+    turns = Turns(World(1, rules=QueueRules(shared=True)))
+    (asked,) = turns.waiting()
+    turns.dispatcher.set_taking("w0", taking=False)
+    assert asked.state is TicketState.QUEUED
+    turns.hear()
+
+    assert (asked.state, asked.worker) == (TicketState.WAITING, "w0")
+
+
+def test_an_engine_that_shares_fairly_itself_has_no_turns() -> None:
+    """What comes for the other engine, and must wait there, goes to it."""
+    turns = Turns()
+    turns.world.ask("a", output_len=1, topic=0)
+    home = next(name for name, engine in turns.world.engines.items() if engine.queue)
+    turns.world.step(home)
+    beside = "w1" if home == "w0" else "w0"
+    turns.dispatcher.set_queueing(beside, queues=False)
+    turns.hear()
+    asked = turns.world.ask("a", output_len=1, topic=0)
+
+    assert (asked.state, asked.worker) == (TicketState.WAITING, beside)
+    assert [each.ticket for each in turns.world.engines[beside].queue] == [asked]

@@ -1,0 +1,166 @@
+"""The account that gateways keep together, and the deficits of one that keeps it."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.dispatch import Accounts, Report
+from fairhit.dispatch.accounting.shared_ledger import refill
+from fairhit.policies.shared_deficits import SharedDeficits
+
+Q = 100
+
+
+def told(charged: dict[str, int] | None = None, waiting: str = "") -> dict[str, Report]:
+    return {"w": Report(charged=charged or {}, waiting=tuple(waiting))}
+
+
+def quantum_of(client: str) -> int:
+    return 2 * Q if client == "heavy" else Q
+
+
+def refill_by_rounds(deficits: dict[str, int], waiting: list[str]) -> dict[str, int]:
+    """Alg. 1, CheckRefill, as it is printed: a round at a time."""
+    deficits = {**dict.fromkeys(waiting, 0), **deficits}
+    while all(deficits[client] <= 0 for client in waiting):
+        for client, q in deficits.items():
+            if q <= 0:
+                deficits[client] = q + quantum_of(client)
+    return deficits
+
+
+@given(
+    deficits=st.dictionaries(st.sampled_from(["a", "b", "c", "heavy"]), st.integers(-1000, 300)),
+    waiting=st.lists(st.sampled_from(["a", "b", "heavy", "new"]), min_size=1, unique=True),
+)
+def test_a_refill_is_the_printed_loop(deficits: dict[str, int], waiting: list[str]) -> None:
+    expected = refill_by_rounds(deficits, waiting)
+    refill(deficits, waiting, quantum_of)
+
+    assert {**dict.fromkeys(waiting, 0), **deficits} == expected
+
+
+def test_each_hears_what_the_other_charged_and_who_waits_there() -> None:
+    accounts = Accounts()
+    accounts.exchange("one", told(waiting="a"), quantum_of)
+    news = accounts.exchange("two", told({"b": 30}, waiting="b"), quantum_of)["w"]
+
+    assert dict(news.deficits) == {"a": Q, "b": -30}
+    assert tuple(news.elsewhere) == ("a",)
+
+
+def test_a_refill_waits_for_who_waits_elsewhere() -> None:
+    accounts = Accounts()
+    accounts.exchange("one", told(waiting="a"), quantum_of)
+    for _ in range(3):
+        news = accounts.exchange("two", told({"b": 50}, waiting="b"), quantum_of)["w"]
+    assert news.deficits["b"] == -150
+
+    accounts.exchange("one", told({"a": Q}, waiting="a"), quantum_of)
+    assert accounts.deficits["w"] == {"a": Q, "b": -50}
+
+
+def test_a_gateway_that_is_gone_holds_nobody_back() -> None:
+    accounts = Accounts()
+    accounts.exchange("one", told(waiting="a"), quantum_of)
+    accounts.forget(["one"])
+    news = accounts.exchange("two", told({"b": 250}, waiting="b"), quantum_of)["w"]
+
+    assert tuple(news.elsewhere) == ()
+    assert news.deficits["b"] == 50
+
+
+def test_who_waits_nowhere_and_owes_nothing_is_forgotten() -> None:
+    accounts = Accounts()
+    accounts.exchange("one", told({"a": 30}), quantum_of)
+
+    assert accounts.deficits["w"] == {}
+
+
+def deficits_of(**waiting: int) -> SharedDeficits:
+    deficits = SharedDeficits(quantum=Q, weights=Weights({"heavy": "2"}))
+    for client in waiting:
+        deficits.wait(client)
+    return deficits
+
+
+def tokens(number: int) -> int:
+    return number * UNITS_PER_TOKEN
+
+
+def test_nobody_here_is_refilled_while_one_elsewhere_has_credit() -> None:
+    deficits = deficits_of(b=1)
+    deficits.adopt({"a": tokens(50), "b": tokens(-10)}, ("a",))
+
+    assert not deficits.is_dry
+    assert deficits.check_refill() == []
+
+    deficits.adopt({"a": tokens(-5), "b": tokens(-10)}, ("a",))
+    assert deficits.check_refill() == ["b"]
+    assert deficits.value("a") == tokens(95)
+
+
+def test_what_is_charged_while_news_is_on_its_way_still_counts() -> None:
+    deficits = deficits_of(b=1)
+    deficits.charge("b", tokens(30))
+    report = deficits.report()
+    deficits.charge("b", tokens(5))
+    deficits.adopt({"b": tokens(70)}, ())
+
+    assert report == {"b": tokens(30)}
+    assert deficits.value("b") == tokens(65)
+    assert deficits.report() == {"b": tokens(5)}
+
+
+def test_a_report_that_was_lost_is_part_of_the_next() -> None:
+    deficits = deficits_of(b=1)
+    deficits.charge("b", tokens(30))
+    deficits.take_back(deficits.report())
+    deficits.give_back("b", tokens(10))
+
+    assert deficits.report() == {"b": tokens(20)}
+
+
+def test_who_stops_waiting_elsewhere_has_no_say_here() -> None:
+    deficits = deficits_of(b=1)
+    deficits.adopt({"a": tokens(50), "b": tokens(-10)}, ("a",))
+    deficits.adopt({}, ())
+
+    assert deficits.is_dry
+    assert deficits.check_refill() == ["b"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int) -> None:
+    """Whatever happens in whatever order: solvent are exactly those who wait, here or there, with q > 0."""
+    rng, clients = random.Random(seed), ["a", "b", "c", "heavy"]
+    deficits, here, elsewhere = SharedDeficits(quantum=Q), set(), set()
+    for _ in range(80):
+        client, units = rng.choice(clients), tokens(rng.randint(0, 150))
+        what = rng.randrange(6)
+        if what == 0 and client not in here:
+            assert deficits.wait(client) == (deficits.value(client) > 0)
+            here.add(client)
+        elif what == 1 and client in here:
+            deficits.leave(client)
+            here.discard(client)
+        elif what == 2:
+            deficits.charge(client, units)
+        elif what == 3:
+            deficits.give_back(client, units // 4)
+        elif what == 4:
+            opened = deficits.check_refill()
+            assert set(opened) <= here
+        else:
+            elsewhere = set(rng.sample(clients, rng.randrange(4)))
+            news = {one: tokens(rng.randint(-300, 100)) for one in rng.sample(clients, 2)}
+            before = {one for one in here if deficits.value(one) > 0}
+            opened, closed = deficits.adopt(news, sorted(elsewhere))
+            after = {one for one in here if deficits.value(one) > 0}
+            assert (set(opened), set(closed)) == (after - before, before - after)
+        waiting = here | elsewhere
+        assert set(deficits._solvent) == {one for one in waiting if deficits.value(one) > 0}
+        assert deficits.is_dry == (bool(waiting) and not deficits._solvent)

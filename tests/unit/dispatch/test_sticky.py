@@ -1,0 +1,81 @@
+"""A request with a routing key waits for its own engine, whatever room there is elsewhere."""
+
+from tests.properties.engines import World
+
+from fairhit.dispatch import QueueRules, Ticket, TicketState
+from fairhit.routers.sticky import Sticky
+
+
+def sticky(*slots: int, window: int = 1) -> World:
+    return World(*slots, rules=QueueRules(quantum=100, window=window), router=Sticky())
+
+
+def ask(world: World, client: str = "a", key: str = "k") -> Ticket:
+    return world.ask(client, output_len=2, topic=world.number, key=key)
+
+
+def test_an_idle_engine_takes_no_request_of_a_session_that_is_elsewhere():
+    world = sticky(1, 1, 1)
+    tickets = [ask(world) for _ in range(5)]
+    world.check()
+    homes = set()
+    while world.open_tickets():
+        homes.update(each.worker for each in tickets if each.state is TicketState.WAITING)
+        for name in world.engines:
+            world.step(name)
+            world.check()
+
+    assert len(homes) == 1
+
+
+def test_requests_without_a_key_go_where_there_is_room():
+    world = sticky(1, 1, 1)
+    home = ask(world).worker
+    ask(world)
+    others = {ask(world, key="").worker for _ in range(2)}
+    world.check()
+
+    assert others == set(world.engines) - {home}
+
+
+def test_at_one_engine_sessions_share_fairly():
+    """A flood on one session does not keep another client's from the same engine."""
+    world = sticky(1)
+    flood = [ask(world, "a", "of-a") for _ in range(30)]
+    few = [ask(world, "b", "of-b") for _ in range(3)]
+    while any(each.state is not TicketState.ENDED for each in few):
+        world.step("w0")
+        world.check()
+
+    assert sum(each.state is TicketState.ENDED for each in flood) <= 8
+
+
+def test_what_waits_for_an_engine_that_is_lost_or_drained_goes_elsewhere():
+    for end in ("down", "drain"):
+        world = sticky(1, 1)
+        tickets = [ask(world) for _ in range(4)]
+        home = tickets[0].worker
+        if end == "down":
+            world.down(home)
+        else:
+            world.dispatcher.set_taking(home, taking=False)
+        world.check()
+
+        (other,) = set(world.engines) - {home}
+        assert {each.worker for each in tickets[1:]} == {other}
+        assert ask(world).worker == other
+
+
+def test_who_waits_for_one_engine_only_is_told_to_other_gateways_as_waiting_there():
+    """And for no other engine, where a place would be kept for a client that never comes."""
+    from fairhit.dispatch import Dispatcher, Shared
+
+    world = World(1, 1, rules=QueueRules(window=1, shared=True), router=Sticky())
+    made: Dispatcher = world.dispatcher
+    home = ask(world).worker
+    ask(world, "b")
+    reports = Shared(made).reports()
+
+    (other,) = set(world.engines) - {home}
+    assert list(reports[home].waiting) == ["b"]
+    assert list(reports[other].waiting) == []

@@ -1,0 +1,107 @@
+"""Who waits in SGLang for a prompt that is being computed, and until when."""
+
+import pytest
+from tests.unit.engines.sglang.sglang_loop import Cache, Engine, Req
+
+from fairhit.core.request import Request
+from fairhit.engines.sglang.followers import MIN_FOLLOW, Followers
+
+SHARED = tuple(range(100, 100 + MIN_FOLLOW))
+
+
+def request(number: int, *prompt: int) -> Request:
+    return Request(
+        id=f"{number}", client="a", prompt=prompt, input_len=9, max_tokens=1, order=number
+    )
+
+
+@pytest.mark.parametrize(
+    ("page_len", "units", "is_worth_it"),
+    [
+        (1, MIN_FOLLOW, True),
+        (1, MIN_FOLLOW - 1, False),
+        (16, MIN_FOLLOW // 16, True),
+        (16, MIN_FOLLOW // 16 - 1, False),
+    ],
+)
+def test_it_is_worth_waiting_for_so_many_tokens_in_pages_of_any_size(page_len, units, is_worth_it):
+    cache = Cache()
+    cache.page_len = page_len
+    followers = Followers(cache)
+    followers.compute(request(0, *SHARED))
+
+    assert followers.follows(request(1, *SHARED[:units], 1)) == is_worth_it
+
+
+def test_what_is_cached_already_is_not_waited_for():
+    cache = Cache()
+    followers = Followers(cache)
+    followers.compute(request(0, *SHARED))
+    cache.put(SHARED[:1])
+
+    assert not followers.follows(request(1, *SHARED, 1))
+
+
+def test_each_that_is_computed_is_waited_for_until_it_is_done():
+    followers = Followers(Cache())
+    first, second = request(0, 1, *SHARED), request(1, 2, *SHARED)
+    like = [request(2 + number, 1 + number, *SHARED, 7) for number in range(2)]
+    followers.compute(first)
+    assert [followers.follows(each) for each in like] == [True, False]
+
+    followers.compute(second)
+    assert [followers.follows(each) for each in like] == [True, True]
+
+    followers.done(first)
+    assert [followers.follows(each) for each in like] == [False, True]
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """It computes a prompt, and another request waits for that."""
+    made = Engine(quantum=1000, room=1000)
+    made.send("leader", *SHARED, 1)
+    made.look()
+    made.send("follower", *SHARED, 2)
+    assert made.look() == []
+    return made
+
+
+def leader_of(engine: Engine) -> Req:
+    (leader,) = engine.batch
+    return leader
+
+
+def test_nobody_waits_for_a_prompt_whose_caller_hung_up(engine):
+    engine.abort(leader_of(engine))
+
+    assert [req.client for req in engine.look()] == ["follower"]
+
+
+def test_nobody_waits_for_a_prompt_that_ended_without_an_output(engine):
+    engine.end(leader_of(engine))
+
+    assert [req.client for req in engine.look()] == ["follower"]
+
+
+def test_nobody_waits_for_a_prompt_that_was_retracted(engine):
+    """Its turn comes again, but when is not known."""
+    leader = leader_of(engine)
+    engine.batch.remove(leader)
+    engine.queue.append(leader)
+
+    assert [req.client for req in engine.look(skip=lambda req: req is leader)] == ["follower"]
+
+
+def test_who_was_retracted_waits_for_nobodys_prompt():
+    """It is first, and has waited once."""
+    engine = Engine(quantum=1000, room=1000)
+    retracted = engine.send("a", *SHARED, 1)
+    engine.through(engine.look())
+    engine.cache.evict(1000)
+    engine.send("b", *SHARED, 2)
+    engine.look()
+    engine.batch.remove(retracted)
+    engine.queue.append(retracted)
+
+    assert engine.look() == [retracted]

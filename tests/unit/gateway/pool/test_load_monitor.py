@@ -1,0 +1,264 @@
+"""What engines' metrics say of their load, and that asking for it opens no connection each time."""
+
+import asyncio
+import logging
+from contextlib import nullcontext, suppress
+
+import pytest
+
+from fairhit.dispatch import Dispatcher, QueueRules
+from fairhit.errors import EngineFailed
+from fairhit.gateway.http.engine_connection import EngineConnections
+from fairhit.gateway.pool import health_probe as probe
+from fairhit.gateway.pool.load_monitor import EngineLoad, LoadMonitor, has_plug_in, read_load
+from fairhit.routers.d2lpm import D2LPM
+from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
+
+VLLM = b"""# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 3.0
+vllm:num_requests_running{engine="1",model_name="m"} 1e1
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 4.0
+vllm:num_requests_waiting{engine="1",model_name="m"} 0.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 77.0
+"""
+SGLANG = b"# TYPE\nsglang:num_running_reqs 2.0\nsglang:num_queue_reqs 1.0"
+
+
+RUNNING, WAITING = b"vllm:num_requests_running", b"vllm:num_requests_waiting"
+
+
+def metrics(running: bytes, waiting: bytes = b" 1.0\n") -> bytes:
+    """With `running` after the name of one metric, on the first line, and `waiting` after the other's."""
+    return RUNNING + running + WAITING + waiting
+
+
+@pytest.mark.parametrize(
+    ("body", "load"),
+    [
+        (VLLM, EngineLoad(running=13, waiting=4)),
+        (SGLANG, EngineLoad(running=2, waiting=1)),
+        (VLLM.replace(b"\n", b"\r\n"), EngineLoad(running=13, waiting=4)),
+        (VLLM.replace(b"1e1", b"NaN"), EngineLoad(running=3, waiting=4)),
+        (SGLANG.removeprefix(b"# TYPE\n"), EngineLoad(running=2, waiting=1)),
+        # What the format allows.
+        (metrics(b" 3\n"), EngineLoad(running=3, waiting=1)),
+        (metrics(b" 3\n", b" 1"), EngineLoad(running=3, waiting=1)),
+        (metrics(b" 3\r\n", b" 1\r\n"), EngineLoad(running=3, waiting=1)),
+        (metrics(b"\t 3.0 \t\n"), EngineLoad(running=3, waiting=1)),
+        (b" \t" + metrics(b" 3\n\n  "), EngineLoad(running=3, waiting=1)),
+        (metrics(b" 3 1395066363000\n", b" 1 -1\n"), EngineLoad(running=3, waiting=1)),
+        (metrics(b"{} 3\n"), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{engine="0",model_name="m"} 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{model_name="m",engine="0"} 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b' { engine = "0" , model_name = "m" , } 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{engine="0"}3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{m="} 7"} 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{m="\\"} 7",n="\\\\"} 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b'{m="\\n\xc3\xa4"} 3\n'), EngineLoad(running=3, waiting=1)),
+        (metrics(b" 3e2\n"), EngineLoad(running=300, waiting=1)),
+        (metrics(b" 3.5E+02\n"), EngineLoad(running=350, waiting=1)),
+        (metrics(b" 30e-1\n"), EngineLoad(running=3, waiting=1)),
+        (metrics(b" +3.\n", b" .0\n"), EngineLoad(running=3, waiting=0)),
+    ],
+)
+def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: EngineLoad) -> None:
+    assert read_load(body) == load
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (
+            VLLM.replace(b"vllm:num_requests_waiting{", b"vllm:of_another{"),
+            "no vllm:num_requests_waiting or",
+        ),
+        (
+            b"# HELP\nnot_vllm:num_requests_running 3.0\nnot_vllm:num_requests_waiting 3.0",
+            "no vllm",
+        ),
+        (b"# HELP " + metrics(b" 3\n"), "no vllm:num_requests_running or sglang:num_running_reqs"),
+        (b"x" * 70 + b" " * 70 + metrics(b" 3\n"), "no vllm:num_requests_running or"),
+        (b"", "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"),
+        (VLLM.replace(b"1e1", b"1e.1"), "a sample of vllm:num_requests_running that is no sample"),
+        (VLLM.replace(b"1e1", b"1e10"), "vllm:num_requests_running is 1e\\+10"),
+        (metrics(b" +Inf\n"), "vllm:num_requests_running is inf"),
+        (metrics(b" 3\n", b" -1\n"), "vllm:num_requests_waiting is -1"),
+        (metrics(b" NaN\n"), "no vllm:num_requests_running or"),
+        (metrics(b" 1_000\n"), "no sample"),
+        (metrics(b" 3 x\n"), "no sample"),
+        (metrics(b" \n"), "no sample"),
+        (metrics(b'{m="} 3\n'), "no sample"),
+        (metrics(b'{m="x" 3\n'), "no sample"),
+    ],
+)
+def test_what_says_no_load_is_told_apart(body: bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        read_load(body)
+
+
+def test_a_line_that_names_a_metric_without_end_is_looked_at_once() -> None:
+    """4 MiB of it, and of labels that are never closed: what is done grows with the body alone."""
+    with pytest.raises(ValueError, match="no vllm"):
+        read_load(b"# " + (RUNNING + b" ") * 160_000)
+    with pytest.raises(ValueError, match="no sample"):
+        read_load(metrics(b"{" + b'a="' * (1 << 20)))
+
+
+@pytest.mark.parametrize(
+    ("body", "is_ours"),
+    [
+        (b'# TYPE\nfairhit_refill_rounds_total{engine="0"} 5.0\n', True),
+        (b"# TYPE\nfairhit_truncated_passes 5.0\n", True),
+        (b"fairhit_truncated_passes 5.0\n", True),
+        (VLLM, False),
+        (b"# HELP fairhit_truncated_passes of another\n", False),
+    ],
+)
+def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool) -> None:
+    assert has_plug_in(body) == is_ours
+
+
+def observing(dispatcher: Dispatcher) -> LoadMonitor:
+    """Of one engine, called w."""
+    engine = EngineConnections("http://w")
+    return LoadMonitor(
+        dispatcher=dispatcher,
+        engine=lambda _: engine,
+        detects=True,
+        identity_field="vllm",
+        interval_s=0.1,
+    )
+
+
+def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A limit that is learnt from first bytes is blind to answers in one piece: an operator should know."""
+    dispatcher = Dispatcher(
+        router=D2LPM(), index=ApproximatePrefixIndex(), rules=QueueRules(), on_ready=lambda _: None
+    )
+    loads = observing(dispatcher)
+    for life in (1, 2):
+        dispatcher.worker_up("w")
+        worker = dispatcher.workers["w"]
+        for problem in ("/metrics answers 404", ""):
+            for _ in range(3):
+                loads._apply("w", b"", problem)
+                assert worker.load_problem == (problem or NONE)
+        loads._apply("w", VLLM)
+        assert worker.load_problem is None
+        warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+        assert len(warned) == life
+        assert warned[-1].startswith("engine w: its load cannot be read, /metrics answers 404: ")
+        dispatcher.worker_down("w")
+        asyncio.run(one_look(loads))
+
+
+NONE = "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"
+MARKS = b"\nfairhit_refill_rounds_total 5.0\n"
+
+
+@pytest.mark.parametrize(
+    ("identity_field", "is_told"),
+    [
+        ("vllm", [True, False]),
+        ("sglang", [False, True]),
+        ("both", [True, True]),
+        ("none", [False, False]),
+    ],
+)
+def test_only_an_engine_that_is_told_the_clients_is_left_the_queueing(
+    identity_field: str, is_told: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the others that is said once, however often they are asked, and again in their next life."""
+    for body, told in zip((VLLM + MARKS, SGLANG + MARKS), is_told, strict=True):
+        caplog.clear()
+        dispatcher = Dispatcher(
+            router=D2LPM(),
+            index=ApproximatePrefixIndex(),
+            rules=QueueRules(),
+            on_ready=lambda _: None,
+        )
+        engine = EngineConnections("http://w")
+        loads = LoadMonitor(
+            dispatcher=dispatcher, engine=lambda _, engine=engine: engine, detects=True,
+            identity_field=identity_field, interval_s=0.1,
+        )  # fmt: skip
+        for life in (1, 2):
+            dispatcher.worker_up("w")
+            for _ in range(3):
+                loads._apply("w", body)
+                assert (dispatcher.workers["w"].queue is None) == told
+            warned = [one for one in caplog.records if one.levelno == logging.WARNING]
+            assert len(warned) == (0 if told else life)
+            dispatcher.worker_down("w")
+            asyncio.run(one_look(loads))
+        for one in warned:
+            assert one.getMessage().startswith("engine w has the plug-in")
+            assert f"--identity-field {identity_field} " in one.getMessage()
+
+
+async def one_look(loads: LoadMonitor) -> None:
+    loads.start()
+    await asyncio.sleep(0)
+    loads.close()
+
+
+def test_a_load_is_asked_for_over_a_connection_that_is_kept() -> None:
+    """Four connections a second to each engine were most of what asking cost."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(b"")
+        with suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                asked[-1] += head
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+
+    async def story() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        engine = EngineConnections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        for _ in range(3):
+            assert await probe.get(engine, b"/metrics", timeout_s=5, reuses=True) == (200, b"hi")
+        assert await probe.get(engine, b"/health", timeout_s=5) == (200, b"hi")
+        engine.close()
+        server.close()
+
+    asyncio.run(story())
+
+    assert [heads.count(b"GET") for heads in asked] == [3, 1]
+    assert [b"close" in heads for heads in asked] == [False, True]
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_kept_connection_that_the_engine_has_closed_says_nothing_of_the_engine(
+    serves: bool,
+) -> None:
+    """It is asked over a fresh one; if that breaks, too, then it is the engine."""
+    asked: list[int] = []
+
+    async def answer_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(0)
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                asked[-1] += 1
+                if asked[-1] > 1 or (len(asked) > 1 and not serves):
+                    break
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi")
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(answer_first, "127.0.0.1", 0)
+        engine = EngineConnections(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await probe.get(engine, b"/metrics", timeout_s=5, reuses=True)
+        with nullcontext() if serves else pytest.raises(EngineFailed):
+            found = await probe.get(engine, b"/metrics", timeout_s=5, reuses=True)
+            assert found == (200, b"hi")
+        engine.close()
+        server.close()
+
+    asyncio.run(story())
+
+    assert asked == [2, 1]

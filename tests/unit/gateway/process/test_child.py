@@ -1,0 +1,125 @@
+"""One of several processes makes operators' changes in its parent's order, and says what the parent needs."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fairhit.errors import NotFound
+from fairhit.gateway.admin.control import Control
+from fairhit.gateway.process.child import SupervisorLink
+from fairhit.gateway.process.supervisor import ENDING, READY, ChildContext, OperatorChange
+from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.settings import GatewaySettings
+
+OURS, THEIRS = "http://ours:1", "http://theirs:1"
+
+
+class Recorded(Control):
+    """Changes nothing, and knows what was to be changed."""
+
+    def __init__(self) -> None:
+        self.repeated: list[str] = []
+
+    def repeat(self, request: Incoming) -> None:
+        self.repeated.append(request.body.decode())
+        if request.head.method == b"DELETE":
+            raise NotFound("there is no engine")
+
+
+class World:
+    """A process that has joined, and its parent's end of the channel."""
+
+    def __init__(self) -> None:
+        self.parent, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        context = ChildContext(0, channel, 0, GatewaySettings(), False, 0)
+        self.control, self.channel = Recorded(), channel
+        self.link = SupervisorLink(context, self.control, lambda: None)
+        self.link.join()
+        assert self.parent.recv(100) == READY
+
+    def make(self, body: str) -> bytes:
+        """An operator's change here, as the parent hears of it."""
+        request = Incoming(RequestHead())
+        request.head.method, request.head.target = b"POST", b"/workers"
+        request.body = body.encode()
+        self.control.on_change(request, OURS)
+        return self.parent.recv(10_000)
+
+    async def hears(self, *messages: bytes) -> None:
+        for message in messages:
+            self.parent.send(message)
+            await asyncio.sleep(0.01)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.channel)
+        self.parent.close()
+        self.channel.close()
+
+
+def story(run: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        world = World()
+        try:
+            await run(world)
+        finally:
+            world.close()
+
+    asyncio.run(whole())
+
+
+def of_another(body: str, method: str = "POST") -> bytes:
+    return OperatorChange(os.getpid() + 1, THEIRS, method, "/workers", body).encode()
+
+
+def test_its_own_change_is_made_once() -> None:
+    async def run(world: World) -> None:
+        own = world.make("own")
+        assert OperatorChange.decode(own) == (os.getpid(), OURS, "POST", "/workers", "own")
+        await world.hears(own, of_another("other"))
+        assert world.control.repeated == ["other"]
+
+    story(run)
+
+
+def test_its_own_change_is_made_again_after_one_that_came_to_the_parent_first() -> None:
+    async def run(world: World) -> None:
+        first = world.make("first")
+        await world.hears(of_another("other"))
+        second = world.make("second")
+        await world.hears(first, second)
+        assert world.control.repeated == ["other", "first", "second"]
+        await world.hears(world.make("third"))
+        assert world.control.repeated == ["other", "first", "second"]
+
+    story(run)
+
+
+def test_what_is_to_go_may_have_gone(caplog: Any) -> None:
+    async def run(world: World) -> None:
+        await world.hears(of_another("gone", "DELETE"))
+        assert world.control.repeated == ["gone"]
+        assert caplog.text == ""
+
+    story(run)
+
+
+def test_it_says_how_long_its_end_may_take() -> None:
+    async def run(world: World) -> None:
+        world.link.leave(2.5)
+        assert world.parent.recv(100) == ENDING + b"2.5"
+
+    story(run)
+
+
+def test_what_the_settings_say_again_is_told_once_it_has_joined() -> None:
+    async def run(world: World) -> None:
+        world.link.supersede([OURS])
+        assert OperatorChange.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")
+        context = ChildContext(0, world.channel, 0, GatewaySettings(), True, 0)
+        SupervisorLink(context, world.control, lambda: None).supersede([OURS])
+        world.link.leave(1)
+        assert world.parent.recv(100).startswith(ENDING)
+
+    story(run)

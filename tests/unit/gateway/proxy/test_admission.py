@@ -1,0 +1,50 @@
+"""What a request is taken for before it goes anywhere."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from fairhit.gateway.api.endpoints import surface_of
+from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.http.step_bounds import TURN
+from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.server import Gateway
+from fairhit.gateway.settings import GatewaySettings
+
+TEXT = b"a" * 300
+
+
+def chunks(gateway: Gateway) -> tuple[int, ...]:
+    surface = surface_of(b"/v1/completions")
+    assert surface is not None
+    call = read_call(b'{"model": "m", "prompt": "%b"}' % TEXT, surface)
+    return gateway._intake._chunked(call).prompt.chunks
+
+
+def test_each_gateway_sums_prompts_as_nobody_else_can() -> None:
+    """Whoever knew the sums could make two prompts that pass for one, and be charged for less."""
+    one, other = (Gateway(GatewaySettings(worker_urls=("http://127.0.0.1:1",))) for _ in range(2))
+
+    assert len(chunks(one)) == 1
+    assert chunks(one) == chunks(one)
+    assert chunks(one) != chunks(other)
+
+
+def test_long_bodies_are_read_a_step_of_each_client_in_turn() -> None:
+    """Thirty of one client's before another's: the latter waits for three of them at most."""
+    surface, read = surface_of(b"/v1/completions"), list[str]()
+    assert surface is not None
+
+    async def story() -> None:
+        gateway = Gateway(GatewaySettings(worker_urls=("http://127.0.0.1:1",)))
+        for client in ("many",) * 30 + ("one",):
+            request = Incoming(RequestHead())
+            request.client = client
+            request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * TURN)
+            connection: Any = SimpleNamespace(proceed=lambda _, name=client: read.append(name))
+            gateway._intake.begin(connection, request, surface)
+        while len(read) < 31:
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
+    assert read.index("one") <= 3
