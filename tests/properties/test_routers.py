@@ -10,8 +10,8 @@ from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.policy import Router
 from fairhit.core.request import Request
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
-from fairhit.routers import ROUTERS
 from fairhit.routers.d2lpm import D2LPM
+from fairhit_lab.baselines import ALL_ROUTERS
 from tests.unit.routers.asking import QUANTUM, choose, d2lpm, request
 
 WORKERS = ("w0", "w1", "w2")
@@ -119,7 +119,7 @@ class Run:
             self.add(WORKERS[step.worker])
 
 
-@pytest.mark.parametrize("name", ROUTERS)
+@pytest.mark.parametrize("name", ALL_ROUTERS)
 @unhurried
 @given(steps=STEPS)
 def test_a_candidate_is_chosen_and_all_work_in_flight_is_settled(
@@ -129,7 +129,7 @@ def test_a_candidate_is_chosen_and_all_work_in_flight_is_settled(
     Engines come, go and fail while requests are under way. Whatever happens, a request goes to an
     engine that can take it, and once all have ended no engine is thought to be busy.
     """
-    run = Run(ROUTERS[name]()).play(steps)
+    run = Run(ALL_ROUTERS[name]()).play(steps)
 
     for done, worker, extend_len in run.in_flight:
         run.router.settle(done, worker, extend_len=extend_len, output_len=3)
@@ -138,11 +138,13 @@ def test_a_candidate_is_chosen_and_all_work_in_flight_is_settled(
         assert [0] * len(run.up) == [run.router.outstanding(worker) for worker in run.up]
 
 
-@pytest.mark.parametrize("name", ROUTERS)
+@pytest.mark.parametrize("name", ALL_ROUTERS)
 @unhurried
 @given(steps=STEPS)
 def test_the_same_events_give_the_same_choices(name: str, steps: list[Step]) -> None:
-    assert Run(ROUTERS[name]()).play(steps).choices == Run(ROUTERS[name]()).play(steps).choices
+    assert (
+        Run(ALL_ROUTERS[name]()).play(steps).choices == Run(ALL_ROUTERS[name]()).play(steps).choices
+    )
 
 
 @pytest.mark.parametrize("charge", ["extend", "input"])

@@ -1,4 +1,4 @@
-"""What every scheduler owes its host: each runs here by being in SCHEDULERS.
+"""What every scheduler owes its host: each runs here by being in ALL_SCHEDULERS.
 
 Numbers in brackets are those of docs/reference/invariants.md.
 """
@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.service import TokenCost, Weights
-from fairhit.policies import IN_ENGINES, MISFIT, SCHEDULERS, make_policy
+from fairhit.policies import IN_ENGINES, make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.vtc import VTC
+from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
 from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import (
     CAPACITY,
@@ -54,12 +55,12 @@ def engine(name, *, observers=(), skip_misfits=True, max_running=64, **options):
 
 
 def test_every_scheduler_says_what_a_misfit_means_to_its_host():
-    assert list(MISFIT) == list(SCHEDULERS)
-    assert set(MISFIT.values()) == {"stop", "skip"}
-    assert set(SCHEDULERS) - set(IN_ENGINES) == {"rpm", "vtc-oracle", "vtc-noisy"}
+    assert list(ALL_MISFIT) == list(ALL_SCHEDULERS)
+    assert set(ALL_MISFIT.values()) == {"stop", "skip"}
+    assert set(ALL_SCHEDULERS) - set(IN_ENGINES) == {"rpm", "vtc-oracle", "vtc-noisy"}
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", ALL_SCHEDULERS)
 @pytest.mark.parametrize("skip_misfits", [True, False])
 @many
 @given(traffic=arrivals(oversize=True), max_running=st.sampled_from([1, 3, 64]))
@@ -73,7 +74,7 @@ def test_everybody_is_served_and_nothing_idles(name, skip_misfits, traffic, max_
     }
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", ALL_SCHEDULERS)
 @many
 @given(traffic=arrivals())
 def test_one_trace_gives_one_order(name, traffic):
@@ -81,7 +82,7 @@ def test_one_trace_gives_one_order(name, traffic):
     assert engine(name).run(traffic).admitted == engine(name).run(traffic).admitted
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", ALL_SCHEDULERS)
 @many
 @given(traffic=arrivals())
 def test_the_ledger_is_what_was_served(name, traffic):
@@ -96,7 +97,7 @@ def test_the_ledger_is_what_was_served(name, traffic):
         assert service.extend_len >= len(mine)
 
 
-@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("name", ALL_SCHEDULERS)
 def test_the_hash_seed_decides_nothing(name):
     """[4] Sets and dictionaries of other orders give the same admissions, in another process."""
     digests = {

@@ -8,12 +8,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import NoReturn
 
 from fairhit.cli import service, top
 from fairhit.cli.parser import OneLineParser
 from fairhit.errors import ConfigError, FairhitError, in_words
-from fairhit_lab.cli import experiment, simulate, trace
 
 # Which extra brings a package, for whoever installed only part of fairhit.
 EXTRAS = {
@@ -104,6 +106,14 @@ def _dashed(arguments: Iterable[str]) -> Iterator[str]:
         yield name + equals + value
 
 
+def lab_commands() -> tuple[ModuleType, ...]:
+    """The modules of the laboratory's commands; none where `fairhit_lab` is not installed."""
+    if find_spec("fairhit_lab") is None:
+        return ()
+    commands: tuple[ModuleType, ...] = import_module("fairhit_lab.cli").COMMANDS
+    return commands
+
+
 def make_parser(command: str | None) -> OneLineParser:
     """Every command by name; what runs real engines has its flags only where it is the one asked for.
 
@@ -118,7 +128,7 @@ def make_parser(command: str | None) -> OneLineParser:
         title="commands", required=True, metavar="COMMAND", parser_class=OneLineParser
     )
     service.add(commands, command)
-    simulate.add(commands, command)
-    for module in (trace, experiment, top):
-        module.add(commands)
+    for module in lab_commands():
+        module.add(commands, command)
+    top.add(commands)
     return parser

@@ -1,0 +1,1 @@
+"""Engines and a gateway on this machine: `fairhit serve` and `fairhit demo`."""

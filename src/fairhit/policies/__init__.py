@@ -1,5 +1,6 @@
 """The scheduling policies by name. A new one is a file beside these and a line here."""
 
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
@@ -15,18 +16,12 @@ from fairhit.policies.lpm import LPM
 from fairhit.policies.preble_groups import PrebleGroups
 from fairhit.policies.vtc import VTC
 from fairhit.policies.vtc_predict import VTCPredict
-from fairhit_lab.baselines.rpm import RPM
-from fairhit_lab.baselines.vtc_noisy import VTCNoisy
-from fairhit_lab.baselines.vtc_oracle import VTCOracle
 
 SCHEDULERS: dict[str, type[Policy]] = {
     "fcfs": FCFS,
-    "rpm": RPM,
     "lcf": LCF,
     "vtc": VTC,
     "vtc-predict": VTCPredict,
-    "vtc-oracle": VTCOracle,
-    "vtc-noisy": VTCNoisy,
     "drr": DRR,
     "lpm": LPM,
     "dlpm": DLPM,
@@ -38,12 +33,9 @@ SCHEDULERS: dict[str, type[Policy]] = {
 # with the next request (drr: with the next client, as `pass_over` puts its whole client aside).
 MISFIT = {
     "fcfs": "stop",
-    "rpm": "stop",
     "lcf": "stop",
     "vtc": "stop",
     "vtc-predict": "stop",
-    "vtc-oracle": "stop",
-    "vtc-noisy": "stop",
     "drr": "skip",
     "lpm": "stop",
     "dlpm": "skip",
@@ -52,21 +44,21 @@ MISFIT = {
 }
 
 # Those that owe all clients alike: under memory pressure the newest request of all gives way.
-OWED_ALIKE = frozenset({"fcfs", "rpm", "lpm", "preble-groups"})
+OWED_ALIKE = frozenset({"fcfs", "lpm", "preble-groups"})
 
-# What an engine cannot do by itself: a limit over the whole cluster, knowing an output beforehand.
-SIMULATED_ONLY = ("rpm", "vtc-oracle", "vtc-noisy")
-IN_ENGINES = tuple(sorted(name for name in SCHEDULERS if name not in SIMULATED_ONLY))
+IN_ENGINES = tuple(sorted(SCHEDULERS))
 
 
-def make_policy(name: str, *, cache: Cache, **settings: Any) -> Policy:
-    """The policy of that name over `cache`; a setting that is None is left at its default.
+def make_policy(
+    name: str, *, cache: Cache, policies: Mapping[str, type[Policy]] = SCHEDULERS, **settings: Any
+) -> Policy:
+    """The policy of that name in `policies`, over `cache`; a setting that is None is left at its default.
 
     Raises ConfigError for an unknown name and for a setting the policy does not have.
     """
-    policy = SCHEDULERS.get(name)
+    policy = policies.get(name)
     if policy is None:
-        raise ConfigError(f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {name!r}")
+        raise ConfigError(f"scheduler: expected one of {', '.join(policies)}, got {name!r}")
     accepted = signature(policy).parameters
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:

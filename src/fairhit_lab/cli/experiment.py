@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fairhit_lab.runner.registry import Module
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, _command: str | None) -> None:
     """The command; each experiment's own flags are read when it is chosen."""
     parser = commands.add_parser(
         "experiment",

@@ -17,7 +17,7 @@ from fairhit_lab.traces.trace import TraceRow
 LIST = "list"
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, _command: str | None) -> None:
     """The three commands under `trace`."""
     parser = commands.add_parser("trace", help="import, describe or generate a trace")
     kinds = parser.add_subparsers(

@@ -5,8 +5,7 @@ from inspect import signature
 
 from fairhit.core.request import ClientId
 from fairhit.errors import ConfigError
-from fairhit.policies import SCHEDULERS
-from fairhit.routers import LATE_ROUTERS, ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, LATE_ROUTERS
 from fairhit_lab.sim.config import SimConfig
 
 # The router that is told what the replicas' caches did.
@@ -38,9 +37,9 @@ def _without_effect(config: SimConfig) -> Iterator[tuple[str, str]]:
 
 def _counts_cost(config: SimConfig) -> bool:
     """Whether the scheduler charges, or a router that is asked."""
-    router = (ROUTERS | LATE_ROUTERS)[config.router]
+    router = (ALL_ROUTERS | LATE_ROUTERS)[config.router]
     asked = config.workers > 1 or config.router in LATE_ROUTERS
-    parts = [SCHEDULERS[config.scheduler], *([router] if asked else [])]
+    parts = [ALL_SCHEDULERS[config.scheduler], *([router] if asked else [])]
     return any("cost" in signature(part).parameters for part in parts)
 
 

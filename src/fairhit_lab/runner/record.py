@@ -21,14 +21,16 @@ from fairhit_lab.metrics.series import SeriesPoint
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.studies.shared.study import Case, Measured, Outcome
 
-PACKAGE = Path(fairhit.__file__).parent
-# Of the package: what an outcome depends on. Figures and commands may change without a new run.
-PARTS = ("core", "schedulers", "routers", "sim", "workloads", "metrics")
-# Of the experiments: those that a case imports, directly or not, but for what only reads outcomes.
-HERE = "fairhit_lab"
-NOT_RUN = {
-    f"{HERE}.{name}" for name in ("study.panel", "study.results", "study.measures", "provenance")
-}
+# Both packages, side by side.
+SOURCES = Path(fairhit.__file__).parent.parent
+# Of them: what an outcome depends on. Figures and commands may change without a new run.
+PARTS = (
+    "fairhit/core", "fairhit/policies", "fairhit/routers", "fairhit_lab/baselines", "fairhit_lab/sim",
+    "fairhit_lab/traces", "fairhit_lab/workloads", "fairhit_lab/metrics",
+)  # fmt: skip
+# Of the studies: those that a case imports, directly or not, but for what only reads outcomes.
+HERE = "fairhit_lab.studies"
+NOT_RUN = {f"{HERE}.shared.{name}" for name in ("panel", "results", "measures")}
 
 
 class Record(NamedTuple):
@@ -123,8 +125,8 @@ def _inside(value: object) -> list[tuple[str, object]]:
 
 def _code_of(module: str) -> str:
     """Nothing where `code_digest` has it."""
-    name, _, rest = module.partition(".")
-    return "" if name == "fairhit" and rest.partition(".")[0] in PARTS else source_digest(module)
+    part = "/".join(module.split(".")[:2])
+    return "" if part in PARTS else source_digest(module)
 
 
 @cache
@@ -132,9 +134,9 @@ def code_digest() -> str:
     """Of every file in the parts of the package that an outcome depends on. Some milliseconds."""
     whole = hashlib.sha256()
     for part in PARTS:
-        for path in sorted((PACKAGE / part).rglob("*")):
+        for path in sorted((SOURCES / part).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                whole.update(f"{path.relative_to(PACKAGE)} {_sha256(path.read_bytes())}\n".encode())
+                whole.update(f"{path.relative_to(SOURCES)} {_sha256(path.read_bytes())}\n".encode())
     return whole.hexdigest()
 
 
@@ -158,9 +160,9 @@ def source_digest(module: str) -> str:
 
 def _file_of(module: str) -> Path | None:
     """None where that is no module, but a name in one."""
-    if not module.startswith("fairhit."):
+    if not module.startswith(("fairhit.", "fairhit_lab.")):
         return Path(str(import_module(module).__file__))
-    path = PACKAGE.joinpath(*module.split(".")[1:])
+    path = SOURCES.joinpath(*module.split("."))
     return next(
         (file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None
     )

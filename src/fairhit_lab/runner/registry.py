@@ -51,7 +51,7 @@ OTHERS: dict[str, Experiment] = {
     "calibrate": Experiment(
         summary="fits a GPU's constants to measured passes",
         takes="seconds",
-        module="constants.calibrate",
+        module="calibration.calibrate",
         alone=True,
     ),
     "report": Experiment(
@@ -64,7 +64,7 @@ OTHERS: dict[str, Experiment] = {
         summary="the VTC artifact's measured runs beside simulated ones",
         takes="quick a few s; full 4 min",
         source="VTC artifact",
-        module="artifact.calibration",
+        module="studies.vtc_artifact.calibration",
         needs="vtc_measured/requests.csv.gz",
     ),
 }

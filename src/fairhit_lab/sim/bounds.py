@@ -5,7 +5,7 @@ from typing import Any
 
 from fairhit.core.service import Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit.routers import LATE_ROUTERS
+from fairhit_lab.baselines import LATE_ROUTERS
 from fairhit_lab.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster, capacity_of

@@ -9,7 +9,7 @@ from fairhit.core.policy import Router, Timed
 from fairhit.core.request import Request, WorkerId
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError, QueueFull
-from fairhit.routers import LATE_ROUTERS
+from fairhit_lab.baselines import LATE_ROUTERS
 from fairhit_lab.baselines.rpm import RateLimit
 from fairhit_lab.events import Dispatch, Observer, Preempt, WorkerUpOrDown
 from fairhit_lab.sim.config import SimConfig, WorkerChange

@@ -9,10 +9,9 @@ from fairhit.core.costs import parse_cost
 from fairhit.core.request import ClientId
 from fairhit.core.service import Cost
 from fairhit.errors import ConfigError
-from fairhit.policies import MISFIT, SCHEDULERS
-from fairhit.routers import LATE_ROUTERS, ROUTERS
 from fairhit.settings.declaration import check_fields, setting, settings_of
 from fairhit.settings.kinds import MICROSECONDS, WEIGHTS, Kind
+from fairhit_lab.baselines import ALL_MISFIT, ALL_ROUTERS, ALL_SCHEDULERS, LATE_ROUTERS
 from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants, read_constants
 
 # The engine that an admission rule is meant for, where none is named.
@@ -51,7 +50,7 @@ class SimConfig:
     )
     router: str = setting(
         "d2lpm", "router that chooses the engine of a request; none is asked with one replica",
-        of="cluster", choices=(*ROUTERS, *LATE_ROUTERS),
+        of="cluster", choices=(*ALL_ROUTERS, *LATE_ROUTERS),
     )  # fmt: skip
     worker_quantum: int | None = setting(
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"
@@ -91,7 +90,7 @@ class SimConfig:
     misfit: str | None = setting(
         None, "a request that does not fit ends the scheduling pass, or is skipped",
         of="engine", choices=("stop", "skip"),
-        shown=f"stop; skip for {', '.join(name for name, what in MISFIT.items() if what == 'skip')}",
+        shown=f"stop; skip for {', '.join(name for name, what in ALL_MISFIT.items() if what == 'skip')}",
     )  # fmt: skip
     max_misfits: int | None = setting(
         None, "most requests skipped in one scheduling pass", "N", of="engine", ge=1, shown="no limit"
@@ -116,7 +115,8 @@ class SimConfig:
         0.0, "spread of the normal factor on the time of each step", "SHARE", of="engine"
     )
     scheduler: str = setting(
-        "dlpm", "policy that orders the waiting requests of an engine", of="policy", choices=tuple(SCHEDULERS)
+        "dlpm", "policy that orders the waiting requests of an engine",
+        of="policy", choices=tuple(ALL_SCHEDULERS),
     )  # fmt: skip
     quantum: int | None = setting(
         None, "Q^u of dlpm and drr", "TOKENS", of="scheduler", ge=1, shown="4096"
@@ -171,7 +171,7 @@ class SimConfig:
     @property
     def skips_misfits(self) -> bool:
         """Whether a look goes on past a request that does not fit."""
-        return (self.misfit or MISFIT.get(self.scheduler, "stop")) == "skip"
+        return (self.misfit or ALL_MISFIT.get(self.scheduler, "stop")) == "skip"
 
     @property
     def workers(self) -> int:

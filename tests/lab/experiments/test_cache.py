@@ -244,13 +244,13 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
         record.source_digest.__wrapped__("fairhit_lab.studies.shared.study"),
     )
     copy = tmp_path / "fairhit"
-    for part in (*record.PARTS, "experiments"):
-        for path in (record.PACKAGE / part).rglob("*"):
+    for part in (*record.PARTS, "fairhit_lab/studies", "fairhit_lab/report"):
+        for path in (record.SOURCES / part).rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
-                target = copy / path.relative_to(record.PACKAGE)
+                target = copy / path.relative_to(record.SOURCES)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
-    monkeypatch.setattr(record, "PACKAGE", copy)
+    monkeypatch.setattr(record, "SOURCES", copy)
 
     def digests():
         return record.code_digest.__wrapped__(), record.source_digest.__wrapped__(
@@ -262,10 +262,10 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
             file.write("# changed\n")
 
     assert digests() == before
-    for name in ("report/figures/plot.py", "studies/shared/results.py"):
+    for name in ("fairhit_lab/report/figures/plot.py", "fairhit_lab/studies/shared/results.py"):
         change(name)
     assert digests() == before
-    change("studies/shared/study.py")
+    change("fairhit_lab/studies/shared/study.py")
     assert digests()[0] == before[0] and digests()[1] != before[1]
-    change("policies/dlpm.py")
+    change("fairhit/policies/dlpm.py")
     assert digests()[0] != before[0]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.lab.simulation.traces import CAPACITY, SECOND, of, row, simulate, told, traces
 
 from fairhit.errors import ConfigError
-from fairhit.routers import LATE_ROUTERS, ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, LATE_ROUTERS
 from fairhit_lab.events import (
     Admit,
     Cancel,
@@ -227,7 +227,7 @@ def test_without_a_worker_requests_wait_for_one():
 @pytest.mark.parametrize(
     "chosen",
     [
-        *((router, "ideal") for router in (*ROUTERS, *LATE_ROUTERS)),
+        *((router, "ideal") for router in (*ALL_ROUTERS, *LATE_ROUTERS)),
         *((router, "sglang") for router in ("d2lpm", *LATE_ROUTERS)),
         ("d2lpm", "vllm"),
     ],

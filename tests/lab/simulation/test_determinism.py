@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.lab.simulation.determined import digest, digests
 
-from fairhit.routers import LATE_ROUTERS, ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, LATE_ROUTERS
 from fairhit_lab.sim.engines.profiles import HOSTS
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +17,10 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize(
     ("router", "host"),
-    [*((router, "ideal") for router in (*ROUTERS, *LATE_ROUTERS)), *(("d2lpm", h) for h in HOSTS)],
+    [
+        *((router, "ideal") for router in (*ALL_ROUTERS, *LATE_ROUTERS)),
+        *(("d2lpm", h) for h in HOSTS),
+    ],
 )
 def test_ten_runs_of_one_seed_write_one_file_of_events(router, host):
     assert len({digest(router=router, host=host) for _ in range(10)}) == 1

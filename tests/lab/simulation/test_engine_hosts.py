@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.lab.simulation.traces import SECOND, of, one_by_one, row, simulate, traces
 
 from fairhit.errors import ConfigError
-from fairhit.policies import SCHEDULERS
+from fairhit_lab.baselines import ALL_SCHEDULERS
 from fairhit_lab.events import Admit, Preempt
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig, WorkerChange
@@ -20,7 +20,7 @@ MEMORY = 112
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ALL_SCHEDULERS)
 @some
 @given(
     rows=traces(),

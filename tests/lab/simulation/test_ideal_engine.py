@@ -11,7 +11,8 @@ from tests.reference.engine import Arrival, IdealEngine
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.request import Request
-from fairhit.policies import MISFIT, SCHEDULERS, make_policy
+from fairhit.policies import make_policy
+from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
 from fairhit_lab.events import Admit, Dispatch, Evict, Finish, Reject
 
 
@@ -150,7 +151,7 @@ def test_ties_go_by_the_order_of_the_trace():
     assert [name for name, _, _ in admitted(simulate(rows, max_running=1))] == ["z", "y", "x"]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ALL_SCHEDULERS)
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     rows=traces(cancels=False, programs=False, outputs=False),
@@ -166,7 +167,7 @@ def test_it_decides_as_the_tests_own_engine_does(scheduler, rows, max_running, m
     tree = RadixTree()
     seed = {"seed": Random("0/0").getrandbits(32)} if scheduler == "vtc-noisy" else {}
     engine = IdealEngine(
-        policy=make_policy(scheduler, cache=tree, **seed),
+        policy=make_policy(scheduler, cache=tree, policies=ALL_SCHEDULERS, **seed),
         tree=tree,
         capacity=CAPACITY,
         max_running=max_running,
@@ -196,4 +197,4 @@ def _arrival(row_, order):
 
 
 def test_every_scheduler_says_what_a_misfit_means():
-    assert MISFIT.keys() == SCHEDULERS.keys()
+    assert ALL_MISFIT.keys() == ALL_SCHEDULERS.keys()

@@ -5,7 +5,7 @@ import gc
 import pytest
 from tests.lab.simulation.traces import CAPACITY, SECOND, row
 
-from fairhit.routers import LATE_ROUTERS
+from fairhit_lab.baselines import LATE_ROUTERS
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig, WorkerChange

@@ -9,7 +9,7 @@ from tests.lab.simulation.traces import CAPACITY, SECOND, of, one_by_one, row, s
 
 from fairhit.core.costs import parse_cost
 from fairhit.core.service import Weights
-from fairhit.policies import SCHEDULERS
+from fairhit_lab.baselines import ALL_SCHEDULERS
 from fairhit_lab.events import Admit, Decode
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster
@@ -32,7 +32,7 @@ def summary_of(rows, **given):
     return summary.as_dict(), cut_looks
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ALL_SCHEDULERS)
 @some
 @given(
     rows=traces(),
@@ -55,7 +55,7 @@ def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
     assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ALL_SCHEDULERS)
 @some
 @given(
     rows=traces(max_s=8),
@@ -75,7 +75,7 @@ def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
 )
 def test_skipping_tells_what_stepping_tells_under_any_setting(scheduler, rows, own, **given):
     """Of the scheduler's own settings those that it has, and a router that hears of caches late."""
-    has = signature(SCHEDULERS[scheduler]).parameters
+    has = signature(ALL_SCHEDULERS[scheduler]).parameters
     given |= {name: value for name, value in own.items() if name in has}
     given |= {"scheduler": scheduler, "kv_tokens": CAPACITY}
 

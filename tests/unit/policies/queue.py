@@ -5,6 +5,7 @@ from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
 from fairhit.core.service import UNITS_PER_TOKEN
 from fairhit.policies import make_policy
+from fairhit_lab.baselines import ALL_SCHEDULERS
 
 
 class Queue:
@@ -12,7 +13,7 @@ class Queue:
 
     def __init__(self, name, **settings):
         self.tree = RadixTree()
-        self.policy = make_policy(name, cache=self.tree, **settings)
+        self.policy = make_policy(name, cache=self.tree, policies=ALL_SCHEDULERS, **settings)
         self.scheduler = FairQueue(self.policy, max_misfits=None)
         self.requests = []
 

@@ -7,11 +7,12 @@ import pytest
 from fairhit.core.policy import Router
 from fairhit.errors import ConfigError
 from fairhit.routers import make_router
+from fairhit_lab.baselines import ALL_ROUTERS
 from tests.unit.routers.asking import choose, request
 
 
 def fleet(name: str, *workers: str, **settings: object) -> Router:
-    router = make_router(name, **settings)
+    router = make_router(name, routers=ALL_ROUTERS, **settings)
     for worker in workers:
         router.add_worker(worker)
     return router

@@ -1,0 +1,1 @@
+"""The waiting requests, ordered by how much of each prompt is cached."""

@@ -1,0 +1,1 @@
+"""What each client has received, and what the gateways share of it."""

@@ -1,0 +1,1 @@
+"""Health, readiness, models, metrics, and the admin API."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible API: request bodies, injected fields, response bodies, endpoints."""

@@ -1,0 +1,1 @@
+"""The engines behind the gateway: health, load, models, circuit breaker, retries."""

@@ -1,0 +1,1 @@
+"""What the gateway knows of the engines' prefix caches: tokens, chat templates, KV events."""

@@ -1,0 +1,1 @@
+"""The gateway as one process or several: start, signals, reload, supervisor."""

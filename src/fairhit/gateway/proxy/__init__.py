@@ -1,0 +1,1 @@
+"""One request from its last byte to the end of its answer."""

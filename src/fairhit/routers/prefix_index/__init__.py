@@ -1,0 +1,1 @@
+"""Indices that say how much of a prompt each engine has cached."""

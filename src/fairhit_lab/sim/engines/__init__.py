@@ -1,0 +1,1 @@
+"""The batching loops of simulated engines."""

@@ -11,7 +11,8 @@ from fairhit.core.policy import Policy
 from fairhit.core.request import Request
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
-from fairhit.policies import OWED_ALIKE, SCHEDULERS, make_policy
+from fairhit.policies import make_policy
+from fairhit_lab.baselines import ALL_OWED_ALIKE, ALL_SCHEDULERS
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.ideal import IdealHost
 from fairhit_lab.sim.engines.interface import SimulatedEngine
@@ -68,7 +69,7 @@ def scheduler_over(
         return FairQueue(parts.policy(cache, number), max_misfits=max_misfits)
     given = given_settings(
         f"scheduler {config.scheduler}",
-        SCHEDULERS.get(config.scheduler),
+        ALL_SCHEDULERS.get(config.scheduler),
         flags=config.of("scheduler"),
         shared={
             "weights": parts.weights,
@@ -77,7 +78,7 @@ def scheduler_over(
             "seed": Random(f"{config.seed}/{number}").getrandbits(32),
         },
     )
-    made: Policy = make_policy(config.scheduler, cache=cache, **given)
+    made: Policy = make_policy(config.scheduler, cache=cache, policies=ALL_SCHEDULERS, **given)
     return FairQueue(made, max_misfits=max_misfits)
 
 
@@ -128,7 +129,7 @@ def _vllm(parts: Parts, number: int) -> EngineWithCache:
         pool,
         max_num_seqs=config.max_running,
         max_num_batched_tokens=config.batch_tokens or _vllm_budget(config),
-        picks_victims=config.scheduler not in OWED_ALIKE,
+        picks_victims=config.scheduler not in ALL_OWED_ALIKE,
         mirror=mirror,
     )
     return EngineWithCache(host=host, cache=mirror.tree if mirror else RadixTree())

@@ -1,0 +1,1 @@
+"""GPUs, models, and how long a forward pass takes."""

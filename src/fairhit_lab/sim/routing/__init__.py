@@ -1,0 +1,1 @@
+"""Routers of a simulation, and what they know of the replicas' caches."""

@@ -5,7 +5,8 @@ from typing import Any
 from fairhit.core.policy import LateBound, Router
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
-from fairhit.routers import ROUTERS, make_late_router, make_router
+from fairhit.routers import make_router
+from fairhit_lab.baselines import ALL_ROUTERS, make_late_router
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.settings_filter import given_settings
 
@@ -18,7 +19,7 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
     _refuse(config.router, config.of("central"))
     given = given_settings(
         f"router {config.router}",
-        ROUTERS.get(config.router),
+        ALL_ROUTERS.get(config.router),
         flags=config.of("router"),
         shared={
             "weights": weights,
@@ -27,7 +28,7 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
             "charge": WORKER_CHARGE,
         },
     )
-    return make_router(config.router, **given)
+    return make_router(config.router, routers=ALL_ROUTERS, **given)
 
 
 def late_router_of(config: SimConfig, weights: Weights) -> LateBound:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[4]
 HERE = Path(__file__).resolve().parent
 NEWEST = "0.33.0"
 VERSIONS = ["0.15.1", "0.20.2", "0.26.0", NEWEST]
-PARTS = ["scheduler", "charges", "held", "adapters", "queue", "index", "unseen"]
+PARTS = ["scheduler", "charges", "blocked", "adapters", "queue", "index", "unseen"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -38,7 +38,7 @@ def test_the_plug_in_keeps_its_word_on(version):
         "VLLM_LOGGING_LEVEL": "ERROR",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    files = [f"test_vllm_{part}.py" for part in PARTS]
+    files = [f"test_{part}.py" for part in PARTS]
     if version == NEWEST:
         files.append("newest_vllm.py")
 

@@ -1,0 +1,1 @@
+"""SGLang's radix tree, mirrored change by change."""

@@ -1,0 +1,1 @@
+"""Listening sockets and the connections that clients open: accepted, counted, limited."""

@@ -1,0 +1,1 @@
+"""Metrics of requests, queues, caches and connections, in Prometheus' text format."""

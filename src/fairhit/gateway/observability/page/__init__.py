@@ -1,0 +1,1 @@
+"""The dashboard: one snapshot a second, its history, and the page that draws it."""
