@@ -1,6 +1,6 @@
-"""STUDIES: name -> module beside this one, in which `STUDY` is. A new study is a file and a line here.
+"""STUDIES: name -> module beside this one, in which `STUDY` is, or `STUDIES` has several by name.
 
-Modules are imported when they are asked for.
+A new study is a row in one of them and a line here. Modules are imported when they are asked for.
 """
 
 from importlib import import_module
@@ -23,30 +23,31 @@ STUDIES: dict[str, str] = {
     "sensitivity-quantum": "ours.sensitivity_quantum",
     "sensitivity-worker-quantum": "ours.sensitivity_worker_quantum",
     "variants": "ours.variants",
-    "vtc-fig3": "vtc.fig3",
-    "vtc-fig4": "vtc.fig4",
-    "vtc-fig5": "vtc.fig5",
-    "vtc-fig6": "vtc.fig6",
-    "vtc-fig7": "vtc.fig7",
-    "vtc-fig8": "vtc.fig8",
-    "vtc-fig9": "vtc.fig9",
-    "vtc-fig10": "vtc.fig10",
-    "vtc-fig12": "vtc.fig12",
-    "vtc-fig13": "vtc.fig13",
-    "vtc-fig14": "vtc.fig14",
-    "vtc-fig15": "vtc.fig15",
-    "vtc-fig16": "vtc.fig16",
-    "vtc-fig18": "vtc.fig18",
-    "vtc-fig19": "vtc.fig19",
-    "vtc-table2": "vtc.table2",
-    "vtc-table3": "vtc.table3",
-    "vtc-table4": "vtc.table4",
-    "vtc-table5": "vtc.table5",
-    "vtc-table6": "vtc.table6",
+    "vtc-fig3": "vtc.figures",
+    "vtc-fig4": "vtc.figures",
+    "vtc-fig5": "vtc.figures",
+    "vtc-fig6": "vtc.figures",
+    "vtc-fig7": "vtc.figures",
+    "vtc-fig8": "vtc.figures",
+    "vtc-fig9": "vtc.figures",
+    "vtc-fig10": "vtc.figures",
+    "vtc-fig12": "vtc.real_trace",
+    "vtc-fig13": "vtc.real_trace",
+    "vtc-fig14": "vtc.real_trace",
+    "vtc-fig15": "vtc.settings",
+    "vtc-fig16": "vtc.settings",
+    "vtc-fig18": "vtc.real_trace",
+    "vtc-fig19": "vtc.settings",
+    "vtc-table2": "vtc.tables",
+    "vtc-table3": "vtc.tables",
+    "vtc-table4": "vtc.tables",
+    "vtc-table5": "vtc.tables",
+    "vtc-table6": "vtc.tables",
 }
 
 
 def study_of(name: str) -> Study:
     """The study of that name, which must be one of STUDIES."""
-    study: Study = import_module(f"fairhit_lab.studies.{STUDIES[name]}").STUDY
+    module = import_module(f"fairhit_lab.studies.{STUDIES[name]}")
+    study: Study = module.STUDIES[name] if hasattr(module, "STUDIES") else module.STUDY
     return study

@@ -16,7 +16,7 @@ from fairhit_lab.runner.cache import Cache, default_folder
 from fairhit_lab.runner.record import Record, config_of, key_of, packed, unpacked
 from fairhit_lab.sim.config import WorkerChange
 from fairhit_lab.studies.shared.study import Generated, Measured, Outcome, Simulated
-from fairhit_lab.studies.vtc.table3 import CHARGED_LATE
+from fairhit_lab.studies.vtc.tables import CHARGED_LATE
 
 
 def a_record(speed=1.5):

@@ -8,7 +8,16 @@ from fairhit_lab.studies import study_of
 from fairhit_lab.studies.dlpm.fig7_claims import judge
 from fairhit_lab.studies.dlpm.fig7_table import FEWEST, Fig7Point, Fig7Table
 from fairhit_lab.studies.dlpm.varied import STATED
-from fairhit_lab.studies.shared.claims import above, below, judged, within
+from fairhit_lab.studies.shared.claims import (
+    Claim,
+    above,
+    below,
+    each_judged,
+    judged,
+    ran,
+    within,
+    words,
+)
 from fairhit_lab.studies.shared.dlpm_measures import lead_of, response_peak, slow_share
 from fairhit_lab.studies.shared.measures import fewest_programs
 from fairhit_lab.studies.shared.results import Results, interval_of
@@ -61,22 +70,35 @@ def test_numbers_are_shown_with_their_unit_and_the_reason_comes_first():
     assert (made.ours, made.why) == ("0.5x", "small; big: 0.75x")
 
 
-def test_a_reason_is_given_for_the_side_on_which_it_failed():
+def test_a_row_is_judged_with_numbers_in_its_texts_and_left_out_where_its_cases_did_not_run():
     """
-    0.5 is below 0.85 to 1, so what would make it too high is no reason.
+    A quick run has fewer cases: a claim about the others has no verdict rather than "no value".
     """
 
-    def why(*values):
-        return judged(
-            claim="flat",
-            paper="flat",
-            ours=interval_of(values),
-            rule=within(0.85, 1),
-            too_low="fell",
-            too_high="rose",
-        ).why
+    def service(client):
+        return lambda results: (
+            results.interval("service", client=client) if ran(results, client=client) else None
+        )
 
-    assert [why(0.5), why(1.5), why(0.5, 1.5, 1.6)] == ["fell", "rose", "fell; rose"]
+    def row(client):
+        return Claim(
+            claim="b gets half",
+            paper=words("1/2; a has ", service("a")),
+            value=service(client),
+            rule=above(1),
+            unit=" tokens",
+            elsewhere={"c": service("c")},
+        )
+
+    results = Results(
+        [{"client": client, "seed": 0, "service": value} for client, value in (("a", 4), ("b", 2))]
+    )
+
+    made = each_judged([row("b"), row("c")])(results)
+
+    assert [(v.paper, v.ours, v.holds, v.why) for v in made] == [
+        ("1/2; a has 4", "2 tokens", "holds", "")
+    ]
 
 
 def test_what_has_no_value_is_not_comparable_and_decides_nothing_elsewhere():

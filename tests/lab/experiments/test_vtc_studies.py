@@ -10,8 +10,7 @@ from fairhit_lab.studies import STUDIES, study_of
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Generated, Outcome
 from fairhit_lab.studies.vtc.shared import measured, printed, simulated
-from fairhit_lab.studies.vtc.table3 import ChargedLate
-from fairhit_lab.studies.vtc.tables import table_study
+from fairhit_lab.studies.vtc.tables import ChargedLate, table_study
 from fairhit_lab.studies.vtc_artifact import measures as vtc_measures
 from fairhit_lab.studies.vtc_artifact.case import curves
 from fairhit_lab.studies.vtc_artifact.measures import TABLE

@@ -91,7 +91,7 @@ def _twice(results: Results) -> Verdict:
         ours=longest.pop(STATED),
         unit="x",
         rule=Rule(low=1.5),
-        too_low=f"from end to end {spelled(results, 'makespan_s', _runs('d2lpm', 'vtc', 'preble'), ' s')}",
+        why=f"from end to end {spelled(results, 'makespan_s', _runs('d2lpm', 'vtc', 'preble'), ' s')}",
         elsewhere=longest,
     )
 
@@ -134,7 +134,7 @@ def _shares(results: Results) -> list[Verdict]:
             ours=results.interval("lead_client", **_run("d2lpm")),
             unit="x",
             rule=above(1),
-            too_low=f"its actual service in that half is {lead} of theirs",
+            why=f"its actual service in that half is {lead} of theirs",
         )
     )
     return made
@@ -182,7 +182,7 @@ def _seconds(results: Results) -> list[Verdict]:
             ours=results.interval("peak_response_s", **_run("preble")),
             unit=" s",
             rule=Rule(low=450),
-            too_low=f"the whole run takes {lasts}; a longer list of programs was not run",
+            why=f"the whole run takes {lasts}; a longer list of programs was not run",
             elsewhere={BY_THRESHOLD: results.interval("peak_response_s", **threshold)},
         ),
         judged(
@@ -210,7 +210,7 @@ def _collapse(results: Results) -> list[Verdict]:
             paper="1/4 of the capacity from 300 to 600 s, of a run of 700 s or more",
             ours=excess[first],
             rule=rule,
-            too_low=f"hit rates {spelled(results, 'hit_rate', runs)}",
+            why=f"hit rates {spelled(results, 'hit_rate', runs)}",
             elsewhere={name: excess[name] for name in rest},
         )
         for claim, rule in (

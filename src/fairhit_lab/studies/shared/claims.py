@@ -1,37 +1,37 @@
-"""Judging a claim by one rule: what a study found, seed by seed, and what it found under other settings."""
+"""Claims as rows of a study, and the one rule by which each is judged over the seeds and other settings."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, nextafter
 
-from fairhit_lab.studies.shared.results import Interval
+from fairhit_lab.studies.shared.results import Interval, Label, Results
 from fairhit_lab.studies.shared.study import Verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """From `low` to `high`, both included. What is not a number keeps no rule."""
+    """An interval of values, both ends included. NaN is outside of every rule."""
 
     low: float = -inf
     high: float = inf
 
     def __call__(self, value: float) -> bool:
-        """Whether the value keeps it."""
+        """True if the value is inside."""
         return self.low <= value <= self.high
 
 
 def above(bound: float) -> Rule:
-    """More than `bound`."""
+    """The rule of values above `bound`."""
     return Rule(low=nextafter(bound, inf))
 
 
 def below(bound: float) -> Rule:
-    """Less than `bound`."""
+    """The rule of values below `bound`."""
     return Rule(high=nextafter(bound, -inf))
 
 
 def within(low: float, high: float) -> Rule:
-    """From `low` to `high`."""
+    """The rule of values from `low` to `high`."""
     return Rule(low, high)
 
 
@@ -42,17 +42,14 @@ def judged(
     ours: Interval,
     rule: Rule,
     why: str = "",
-    too_low: str = "",
-    too_high: str = "",
     unit: str = "",
     elsewhere: Mapping[str, Interval] | None = None,
 ) -> Verdict:
-    """Holds if the rule does for every seed, and in the median under every other setting.
+    """The verdict on a claim: it holds if `ours` keeps the rule in every seed, and in the median elsewhere.
 
-    `elsewhere`: the same number by setting; those in which it fails are always named, and those in
-    which it holds where it does not as stated. A setting without a value decides nothing; without
-    one of ours there is nothing to compare. `why` explains a verdict other than holds, `too_low` and
-    `too_high` one by numbers on that side of the rule.
+    `elsewhere` has the same number by setting. The verdict names the settings that break the rule, and
+    those that keep it where the stated setting breaks it; a setting without a value is not judged. A
+    claim without a value of ours is "not comparable". `why` explains a verdict other than "holds".
     """
     if not ours.seeds:
         said = {"claim": claim, "paper": paper, "ours": str(ours)}
@@ -64,9 +61,9 @@ def judged(
         f"{name}: {value.median:.3g}{unit}" if value.seeds else f"{name}: {value}"
         for name, value in others.items()
     )
-    missed = [ours.low, ours.high, *(others[name].median for name in fails)]
-    texts = (why, *_sided(rule, missed, too_low, too_high), numbers)
-    reason = "; ".join(text for text in texts if text) or "what was measured says otherwise"
+    reason = (
+        "; ".join(text for text in (why, numbers) if text) or "what was measured says otherwise"
+    )
     everywhere = rule(ours.low) and rule(ours.high)
     shown = f"{ours}{unit}"
     if everywhere and not fails:
@@ -83,13 +80,61 @@ def judged(
     return Verdict(claim=claim, paper=paper, ours=shown, holds="holds only if", why=reason)
 
 
-def _sided(rule: Rule, values: Iterable[float], too_low: str, too_high: str) -> list[str]:
-    """The reasons for the sides on which some of the values lie."""
-    of = list(values)
-    return [too_low] * any(value < rule.low for value in of) + [too_high] * any(
-        value > rule.high for value in of
+def _listed(names: list[str]) -> str:
+    return " or ".join(names)
+
+
+# A number read from the rows; None where the cases it needs were not run.
+Value = Callable[[Results], Interval | None]
+# Text, or numbers read from the rows that stand in a text.
+Words = str | Callable[[Results], object]
+
+
+def words(*parts: Words) -> Callable[[Results], str]:
+    """A text with numbers in it: parts that read the rows are called when the claim is judged."""
+    return lambda results: "".join(
+        part if isinstance(part, str) else str(part(results)) for part in parts
     )
 
 
-def _listed(names: list[str]) -> str:
-    return " or ".join(names)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """One claim: the paper's value, the number of ours that decides it, and the rule for that number.
+
+    `elsewhere` are the same number under other settings; `why` is the reason shown unless it holds.
+    """
+
+    claim: str
+    paper: Words
+    value: Value
+    rule: Rule
+    why: Words = ""
+    unit: str = ""
+    elsewhere: Mapping[str, Value] = field(default_factory=dict)
+
+    def judge(self, results: Results) -> list[Verdict]:
+        """Its verdict; none where its cases were not run, as in a quick run."""
+        ours = self.value(results)
+        if ours is None:
+            return []
+        others = {name: value(results) for name, value in self.elsewhere.items()}
+        verdict = judged(
+            claim=self.claim,
+            paper=words(self.paper)(results),
+            ours=ours,
+            rule=self.rule,
+            why=words(self.why)(results),
+            unit=self.unit,
+            elsewhere={name: found for name, found in others.items() if found is not None},
+        )
+        return [verdict]
+
+
+def each_judged(claims: Sequence[Claim]) -> Callable[[Results], list[Verdict]]:
+    """The `judge` of a study whose claims are these rows."""
+    return lambda results: [verdict for claim in claims for verdict in claim.judge(results)]
+
+
+def ran(results: Results, **labels: Label) -> bool:
+    """True if a row has these labels."""
+    return any(all(row[name] == want for name, want in labels.items()) for row in results.rows)

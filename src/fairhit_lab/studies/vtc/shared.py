@@ -1,18 +1,20 @@
-"""What the VTC paper's studies share: its engines, its schedulers, its panels.
+"""The VTC paper's engines, schedulers and panels, and the numbers that its claims compare.
 
 Workloads are those of `fairhit trace generate`, so clients count from c0: the paper's Client 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairhit.core.costs import PROFILED
 from fairhit_lab.metrics.vtc_table import VtcTable
+from fairhit_lab.studies.shared.claims import Claim, each_judged, words
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
-from fairhit_lab.studies.shared.study import Case, Generated, Imported
+from fairhit_lab.studies.shared.study import Case, Generated, Imported, Measure, Study
 from fairhit_lab.studies.vtc_artifact.case import AsMeasured, AsPrinted, Replayed
 from fairhit_lab.studies.vtc_artifact.engine import ON_A10G
+from fairhit_lab.studies.vtc_artifact.measures import TABLE
 
 PAPER = "VTC (arXiv:2401.00588v2)"
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).
@@ -51,6 +53,35 @@ CHOICES = (
 )
 
 
+def figure(
+    source: str,
+    title: str,
+    *,
+    shows: str,
+    takes: str,
+    cases: Callable[[bool], Sequence[Case]],
+    panels: Sequence[Panel],
+    claims: Sequence[Claim],
+    measures: Mapping[str, Measure] | None = None,
+    choices: str = "",
+) -> Study:
+    """A figure of the paper; `measures` and `choices` are added to those of all its figures."""
+    return Study(
+        title=title,
+        source=f"{PAPER}, {source}",
+        shows=shows,
+        takes=takes,
+        cases=cases,
+        measures={**TABLE, **(measures or {})},
+        panels=panels,
+        judge=each_judged(claims),
+        choices=f"{CHOICES} {choices}".strip(),
+    )
+
+
+# ---- cases
+
+
 def simulated(
     name: str,
     source: Generated | Imported,
@@ -61,7 +92,7 @@ def simulated(
     pieces: int = 30,
     shown: tuple[str, ...] | None = None,
 ) -> Replayed:
-    """A scheduler on the paper's A10G. Where requests have the profiled worth it charges by it, too."""
+    """A scheduler on the paper's A10G. Where requests have the profiled worth VTC charges by it, too."""
     costs = {"cost": PROFILED} if worth == "profiled" and name.startswith("vtc") else {}
     return Replayed(
         labels={"scheduler": name, **(labels or {}), "origin": SIMULATED},
@@ -83,7 +114,7 @@ def measured(
     pieces: int = 30,
     shown: tuple[str, ...] | None = None,
 ) -> AsMeasured:
-    """The authors' run of it; `run` where it has a name of its own."""
+    """The authors' run of a workload under a scheduler; `run` where it has a name of its own."""
     return AsMeasured(
         labels={"scheduler": name, **(labels or {}), "origin": MEASURED},
         run=f"{workload}/{run or RUNS[name]}",
@@ -93,23 +124,44 @@ def measured(
     )
 
 
-def both(source: Generated | Imported, rows: str = "", *names: str, pieces: int = 30) -> list[Case]:
-    """These schedulers (FCFS and VTC) simulated, and the authors' runs of them where `rows` names those."""
-    names = names or ("fcfs", "vtc")
-    runs = names if rows else ()
-    return [
-        *(simulated(name, source, pieces=pieces) for name in names),
-        *(measured(name, rows, pieces=pieces) for name in runs),
-    ]
-
-
 def printed(lines: Mapping[str, VtcTable]) -> list[AsPrinted]:
-    """A table of the paper."""
+    """The lines of a table of the paper."""
     return [
         AsPrinted(labels={"scheduler": name, "origin": PRINTED}, table=line)
         for name, line in lines.items()
     ]
 
+
+def lasting(workload: str, full_s: int, quick_s: int, quick: bool, **settings: Any) -> Generated:
+    """A generated workload whose requests arrive for so many seconds."""
+    duration_s = quick_s if quick else full_s
+    return Generated(workload=workload, settings={"duration": duration_s, **settings})
+
+
+def under_each(
+    workload: str,
+    *,
+    lasts: tuple[int, int] | None = None,
+    rows: str = "",
+    schedulers: Sequence[str] = ("fcfs", "vtc"),
+    pieces: int = 30,
+) -> Callable[[bool], Sequence[Case]]:
+    """A workload under each scheduler, simulated, and as the authors measured it where `rows` names that.
+
+    `lasts`: the seconds of arrivals, of a full and of a quick run; None: the workload's own.
+    """
+
+    def cases(quick: bool) -> Sequence[Case]:
+        source = lasting(workload, *lasts, quick) if lasts else Generated(workload=workload)
+        return [
+            *(simulated(name, source, pieces=pieces) for name in schedulers),
+            *(measured(name, rows, pieces=pieces) for name in schedulers if rows),
+        ]
+
+    return cases
+
+
+# ---- panels
 
 # A curve's name on the axis, with its unit.
 LABELS = {
@@ -138,52 +190,72 @@ def curve(
     )
 
 
-def rates_and_responses(scheduler: str = "vtc") -> list[Panel]:
-    """The two panels of most figures."""
-    return [
-        curve(
-            f"(a) Received service rate ({scheduler.upper()})", "service_rate", scheduler=scheduler
-        ),
-        curve(f"(b) Response time ({scheduler.upper()})", "response_time", scheduler=scheduler),
-    ]
+RATES_AND_RESPONSES = (
+    curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc"),
+    curve("(b) Response time (VTC)", "response_time", scheduler="vtc"),
+)
 
 
-def ours(results: Results, metric: str, scheduler: str, **labels: Label) -> Interval:
-    """A simulated scheduler's, over the seeds."""
-    return results.interval(metric, scheduler=scheduler, origin=SIMULATED, **labels)
+# ---- numbers of claims, read when a claim is judged
+
+Number = Callable[[Results], Interval]
+Text = Callable[[Results], str]
 
 
-def theirs(results: Results, metric: str, scheduler: str, unit: str = "", **labels: Label) -> str:
-    """What the authors' own rows give, as a text to stand beside what they print."""
-    found = results.values(metric, scheduler=scheduler, origin=MEASURED, **labels)
-    return (
-        f"{three_digits(next(iter(found.values())))}{unit} in its rows"
-        if found
-        else "no rows shipped"
+def ours(metric: str, scheduler: str, **labels: Label) -> Number:
+    """A simulated scheduler's number, over the seeds."""
+    return lambda results: results.interval(metric, scheduler=scheduler, origin=SIMULATED, **labels)
+
+
+def ratio(metric: str, over: str, under: str, **labels: Label) -> Number:
+    """One number of two simulated schedulers, the first's by the second's, seed by seed."""
+    place = {"origin": SIMULATED, **labels}
+    return lambda results: results.ratio(
+        metric, {"scheduler": over, **place}, {"scheduler": under, **place}
     )
 
 
-def under(results: Results, metric: str, unit: str, *schedulers: str, **labels: Label) -> str:
-    """One number under several simulated schedulers, for a reason: "3 s under vtc, 64 s under fcfs"."""
-    return ", ".join(
-        f"{ours(results, metric, name, **labels)}{unit} under {name}" for name in schedulers
+def quotient(over: str, under: str, scheduler: str, **labels: Label) -> Number:
+    """Two numbers of one simulated run, the first by the second, seed by seed."""
+    place = {"scheduler": scheduler, "origin": SIMULATED, **labels}
+
+    def number(results: Results) -> Interval:
+        tops, bottoms = results.values(over, **place), results.values(under, **place)
+        return interval_of(tops[seed] / bottoms[seed] for seed in tops if bottoms.get(seed))
+
+    return number
+
+
+def theirs(metric: str, scheduler: str, unit: str = "", /, **labels: Label) -> Text:
+    """The number in the authors' own rows, as a text to stand beside what they print."""
+
+    def text(results: Results) -> str:
+        found = results.values(metric, scheduler=scheduler, origin=MEASURED, **labels)
+        if not found:
+            return "no rows shipped"
+        return f"{three_digits(next(iter(found.values())))}{unit} in its rows"
+
+    return text
+
+
+def under(metric: str, unit: str, *schedulers: str) -> Text:
+    """One number under several simulated schedulers: "3 s under vtc, 64 s under fcfs"."""
+    return lambda results: ", ".join(
+        f"{ours(metric, name)(results)}{unit} under {name}" for name in schedulers
     )
 
 
-def told(
-    results: Results, scheduler: str, names: Mapping[str, str], unit: str, **labels: Label
-) -> str:
-    """Several numbers of one simulated scheduler, for a reason: "client 1 190, client 2 380 tokens/s"."""
-    return (
+def several(scheduler: str, names: Mapping[str, str], unit: str, **labels: Label) -> Text:
+    """Several numbers of one simulated scheduler: "client 1 190, client 2 380 tokens/s"."""
+    return lambda results: (
         ", ".join(
-            f"{name} {ours(results, metric, scheduler, **labels)}" for metric, name in names.items()
+            f"{name} {ours(metric, scheduler, **labels)(results)}" for metric, name in names.items()
         )
         + unit
     )
 
 
-def quotient(results: Results, over: str, under: str, scheduler: str, **labels: Label) -> Interval:
-    """Two numbers of one simulated run, the first by the second, seed by seed."""
-    place = {"scheduler": scheduler, "origin": SIMULATED, **labels}
-    tops, bottoms = results.values(over, **place), results.values(under, **place)
-    return interval_of(tops[seed] / bottoms[seed] for seed in tops if bottoms.get(seed))
+def grown(scheduler: str, **labels: Label) -> Text:
+    """The difference of service in the middle and at the end of a run."""
+    half, last = (ours(f"{at}_difference", scheduler, **labels) for at in ("half", "last"))
+    return words("it is ", half, " at half-time, ", last, " at the end")

@@ -1,0 +1,500 @@
+"""VTC's Figures 3 to 10: a few generated clients over or below their share, under FCFS, VTC and LCF."""
+
+from collections.abc import Mapping, Sequence
+
+from fairhit_lab.studies.shared.claims import Claim, Value, above, below, ran, within, words
+from fairhit_lab.studies.shared.results import Interval, Label, Results
+from fairhit_lab.studies.shared.study import Case, Measure, Study
+from fairhit_lab.studies.vtc.shared import (
+    BOUND,
+    MEASURED,
+    RATES_AND_RESPONSES,
+    curve,
+    figure,
+    grown,
+    lasting,
+    measured,
+    ours,
+    quotient,
+    ratio,
+    several,
+    simulated,
+    theirs,
+    under,
+    under_each,
+)
+from fairhit_lab.studies.vtc_artifact.measures import (
+    difference_at,
+    evenness,
+    later_swing,
+    least_share,
+    longest_response,
+    most_difference,
+    rate,
+    rate_of_all,
+    response,
+    total_least,
+)
+
+# The difference of two clients' accumulated service, in tokens: Figures 3, 7 and 8.
+DIFFERENCES: Mapping[str, Measure] = {
+    "most_difference": most_difference,
+    "later_swing": later_swing,
+    "half_difference": difference_at(0.5),
+    "last_difference": difference_at(1.0),
+}
+
+
+def _if_ran(value: Value, **labels: Label) -> Value:
+    """The value, or None where no case has these labels."""
+
+    def number(results: Results) -> Interval | None:
+        return value(results) if ran(results, **labels) else None
+
+    return number
+
+
+def _bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
+    """VTC's difference over the whole run. `lengths`: labels of Figure 8, the judged one first."""
+    place = {"lengths": lengths[0]} if lengths else {}
+    return Claim(
+        claim="VTC: accumulated service of both differs by no more than Theorem 4.4 allows",
+        paper=words(f"{printed}; ", theirs("most_difference", "vtc", **place)),
+        value=ours("most_difference", "vtc", **place),
+        rule=below(BOUND),
+        why=words(
+            grown("vtc", **place),
+            ", and in the second half it moves by ",
+            ours("later_swing", "vtc", **place),
+        ),
+        elsewhere=_with_lengths(lengths, "most_difference"),
+    )
+
+
+def _later_bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
+    """The same in the second half: the theorem is about any interval in which both always wait."""
+    place = {"lengths": lengths[0]} if lengths else {}
+    return Claim(
+        claim="VTC: in the second half of the run the difference moves by no more than that",
+        paper=words(f"{printed}; ", theirs("later_swing", "vtc", **place)),
+        value=ours("later_swing", "vtc", **place),
+        rule=below(BOUND),
+        why=grown("vtc", **place),
+        elsewhere=_with_lengths(lengths, "later_swing"),
+    )
+
+
+def _with_lengths(lengths: Sequence[str], metric: str) -> dict[str, Value]:
+    return {
+        f"with the {name}'s lengths": _if_ran(ours(metric, "vtc", lengths=name), lengths=name)
+        for name in lengths[1:]
+    }
+
+
+def _unbounded(printed: str, at_least: float, lengths: Sequence[str] = ()) -> Claim:
+    """FCFS: at the end the difference is more than `at_least` times what it is at half-time."""
+    place = {"lengths": lengths[0]} if lengths else {}
+    ends = ("last_difference", "half_difference", "fcfs")
+    return Claim(
+        claim="FCFS: the difference goes on growing (at the end, by that at half-time)",
+        paper=words(f"{printed}; ", theirs("last_difference", "fcfs", **place)),
+        value=quotient(*ends, **place),
+        rule=above(at_least),
+        why=grown("fcfs", **place),
+        unit="x",
+        elsewhere={
+            f"with the {name}'s lengths": _if_ran(quotient(*ends, lengths=name), lengths=name)
+            for name in lengths[1:]
+        },
+    )
+
+
+def _fig3_cases(quick: bool) -> Sequence[Case]:
+    """FCFS and VTC, simulated, and the authors' runs, which have names of their own."""
+    source = lasting("overload", 600, 300, quick)
+    return [
+        simulated("fcfs", source),
+        simulated("vtc", source),
+        measured("fcfs", "overload"),
+        measured("vtc", "overload_600s"),
+    ]
+
+
+FIG3 = figure(
+    "Figure 3",
+    "Two clients over capacity",
+    shows="the difference of two clients' accumulated service over time, and each one's service rate",
+    takes="quick 2 s; full 10 s",
+    cases=_fig3_cases,
+    measures={
+        **DIFFERENCES,
+        "least_share": least_share("c0", "c1"),
+        "even": evenness({"c0": 1, "c1": 1}),
+    },
+    panels=[
+        curve("(a) Difference of service", "difference", "scheduler"),
+        curve("(a) as the authors measured it", "difference", "scheduler", origin=MEASURED),
+        curve("(b) Received service rate (VTC)", "service_rate", scheduler="vtc"),
+        curve("(b) as the authors measured it", "service_rate", origin=MEASURED, scheduler="vtc"),
+    ],
+    claims=[
+        _bounded(f"at most {BOUND:,} tokens"),
+        _unbounded("without bound", 1.8),
+        Claim(
+            claim="VTC: both get the same service at any time (over windows of 60 s, least by most)",
+            paper=words("1 (no number printed); ", theirs("least_share", "vtc")),
+            value=ours("least_share", "vtc"),
+            rule=above(0.9),
+            why=words("over the whole run it is ", ours("even", "vtc")),
+        ),
+    ],
+)
+
+FIG4_RATES = several(
+    "vtc",
+    {"rate_c0": "client 1", "rate_c1": "client 2", "rate_c2": "client 3", "rate_all": "all"},
+    " tokens/s",
+)
+FIG4 = figure(
+    "Figure 4",
+    "Two clients below their share, one above it",
+    shows="service rates and response times of two clients that ask for less than a share and of one"
+    " that asks for more",
+    takes="quick 2 s; full 8 s",
+    # This figure has 20 points.
+    cases=under_each("proportional", lasts=(600, 300), rows="proportional", pieces=20),
+    measures={
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "rate_c2": rate("c2"),
+        "rate_all": rate_of_all,
+        "light_response_s": response("c0", "c1"),
+    },
+    panels=[
+        *RATES_AND_RESPONSES,
+        curve("Response time (FCFS)", "response_time", scheduler="fcfs"),
+    ],
+    claims=[
+        Claim(
+            claim="clients 1 and 2 are served at once under VTC (mean response time, by FCFS's)",
+            paper=words(
+                "at once; ",
+                theirs("light_response_s", "vtc", " s"),
+                ", FCFS ",
+                theirs("light_response_s", "fcfs", " s"),
+            ),
+            value=ratio("light_response_s", "vtc", "fcfs"),
+            rule=within(0, 0.2),
+            why=under("light_response_s", " s", "vtc", "fcfs"),
+            unit="x",
+        ),
+        Claim(
+            claim="the service of clients 1 and 2 is as 1 to 2",
+            paper="2x",
+            value=quotient("rate_c1", "rate_c0", "vtc"),
+            rule=within(1.9, 2.1),
+            why=FIG4_RATES,
+            unit="x",
+        ),
+        Claim(
+            claim="client 3 takes what is left: more than a third of all service",
+            paper="more than 1/3, of 7/13 = 0.54 asked for",
+            value=quotient("rate_c2", "rate_all", "vtc"),
+            rule=above(1 / 3),
+            why=FIG4_RATES,
+        ),
+        Claim(
+            claim="VTC is work-conserving: it serves as much as FCFS",
+            paper=words(
+                theirs("tokens_per_s", "vtc", " tokens/s"),
+                ", FCFS ",
+                theirs("tokens_per_s", "fcfs"),
+            ),
+            value=ratio("tokens_per_s", "vtc", "fcfs"),
+            rule=above(0.98),
+            why=under("tokens_per_s", " tokens/s", "vtc", "fcfs"),
+            unit="x",
+        ),
+    ],
+)
+
+FIG5 = figure(
+    "Figure 5",
+    "A client on and off, below its share",
+    shows="service rates and response times of a client that is on and off and asks for less than its"
+    " share, and of one that asks for more",
+    takes="quick 2 s; full 8 s",
+    cases=under_each("on_off_less", lasts=(600, 300), rows="on_off_less"),
+    measures={
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "total_least": total_least,
+        "response_c0_s": response("c0"),
+        "longest_c0_s": longest_response("c0"),
+    },
+    panels=RATES_AND_RESPONSES,
+    claims=[
+        Claim(
+            claim="total service stays the same while client 1 is on and off (least by most window)",
+            paper=words("the same; ", theirs("total_least", "vtc")),
+            value=ours("total_least", "vtc"),
+            rule=above(0.85),
+            why=under("total_least", "", "fcfs"),
+        ),
+        Claim(
+            claim="client 1's requests are served before it is off: it never waits for long",
+            paper=words("flat; at most ", theirs("longest_c0_s", "vtc", " s")),
+            value=ours("longest_c0_s", "vtc"),
+            rule=below(15),
+            why=words("in the mean ", under("response_c0_s", " s", "vtc", "fcfs")),
+            unit=" s",
+        ),
+        Claim(
+            claim="under FCFS client 1 waits more than three times as long (mean, by VTC's)",
+            paper=words(
+                "not printed; ",
+                theirs("response_c0_s", "fcfs", " s"),
+                ", VTC ",
+                theirs("response_c0_s", "vtc", " s"),
+            ),
+            value=ratio("response_c0_s", "fcfs", "vtc"),
+            rule=above(3),
+            why=under("response_c0_s", " s", "fcfs", "vtc"),
+            unit="x",
+        ),
+    ],
+)
+
+FIG6_RATES = {
+    name: several(
+        name, {"rate_c0": "client 1", "rate_c1": "client 2"}, " tokens/s over the whole run"
+    )
+    for name in ("vtc", "fcfs")
+}
+FIG6 = figure(
+    "Figure 6",
+    "A client on and off, above its share",
+    shows="service rates and response times of a client that is on and off, and of another; both ask for"
+    " more than their share",
+    takes="quick 2 s; full 10 s",
+    cases=under_each("on_off_overload", lasts=(600, 300)),  # no rows were shipped
+    measures={
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "least_share": least_share("c0", "c1", begin_s=60),
+    },
+    panels=RATES_AND_RESPONSES,
+    claims=[
+        Claim(
+            claim="VTC: both get the same service, on or off (client 1's by client 2's)",
+            paper="1x",
+            value=quotient("rate_c0", "rate_c1", "vtc"),
+            rule=within(0.95, 1.05),
+            why=FIG6_RATES["vtc"],
+            unit="x",
+        ),
+        Claim(
+            claim="VTC: the same in every window of 60 s (least by most served)",
+            paper="1 (no number printed)",
+            value=ours("least_share", "vtc"),
+            rule=within(0.9, 1),
+            why=FIG6_RATES["vtc"],
+        ),
+        Claim(
+            claim="FCFS serves them as they ask: client 1 a third of what client 2 gets (0.25 to 0.45)",
+            paper="not shown; 60 to 180 requests a minute: 0.33x",
+            value=quotient("rate_c0", "rate_c1", "fcfs"),
+            rule=within(0.25, 0.45),
+            why=FIG6_RATES["fcfs"],
+            unit="x",
+        ),
+    ],
+)
+
+FIG7 = figure(
+    "Figure 7",
+    "Many short requests against few long ones",
+    shows="the difference of accumulated service of two clients with Poisson arrivals, one with many short"
+    " requests, one with few long ones",
+    takes="quick 3 s; full 20 s",
+    cases=under_each("poisson_short_long", lasts=(600, 240), rows="poisson_short_long"),
+    measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
+    panels=[
+        curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc"),
+        curve("(b) Difference of service", "difference", "scheduler"),
+    ],
+    claims=[
+        _bounded(f"bounded (by {BOUND:,})"),
+        _later_bounded(f"at most {BOUND:,}"),
+        _unbounded("not fair", 1.5),
+    ],
+)
+
+# Inputs and outputs of both clients: as the code and its rows have them, and as the caption says.
+LENGTHS = {
+    "code": {"input_len": (512, 32), "output_len": (32, 512)},
+    "caption": {"input_len": (64, 512), "output_len": (512, 64)},
+}
+
+
+def _fig8_cases(quick: bool) -> Sequence[Case]:
+    """FCFS and VTC with both sets of lengths; quick with the code's alone."""
+    return [
+        simulated(
+            name,
+            lasting("poisson_short_long_2", 600, 240, quick, **LENGTHS[variant]),
+            labels={"lengths": variant},
+        )
+        for variant in (("code",) if quick else LENGTHS)
+        for name in ("fcfs", "vtc")
+    ]
+
+
+FIG8 = figure(
+    "Figure 8",
+    "Long inputs against long outputs",
+    shows="the difference of accumulated service of two clients with Poisson arrivals, one with long inputs,"
+    " one with long outputs",
+    takes="quick 2 s; full 100 s",
+    cases=_fig8_cases,
+    measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
+    panels=[
+        curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc", lengths="code"),
+        curve("(b) Difference of service", "difference", "scheduler", lengths="code"),
+    ],
+    claims=[
+        _bounded(f"bounded (by {BOUND:,})", tuple(LENGTHS)),
+        _later_bounded(f"at most {BOUND:,}", tuple(LENGTHS)),
+        _unbounded("not fair", 1.5, tuple(LENGTHS)),
+    ],
+    choices="The caption has 64/512 and 512/64 tokens (in/out); the code and its own rows have"
+    " 512/32 and 32/512: those are drawn, and both are judged.",
+)
+
+FIG9_RESPONSES = words(
+    "client 1 waits ",
+    several(
+        "vtc",
+        {
+            "response_c0_s": "in the mean",
+            "late_response_c0_s": "in the last third",
+            "longest_c0_s": "at most",
+        },
+        " s",
+    ),
+)
+FIG9 = figure(
+    "Figure 9",
+    "A client below its share beside one that grows",
+    shows="service rates and response times of a client that asks for less than its share, beside one"
+    " whose requests grow past it",
+    takes="quick 1 s; full 6 s",
+    cases=under_each("increase", rows="increase"),
+    measures={
+        "rate_c0": rate("c0"),
+        "rate_c1": rate("c1"),
+        "response_c0_s": response("c0"),
+        "late_response_c0_s": response("c0", begin_s=400),
+        "longest_c0_s": longest_response("c0"),
+    },
+    panels=[
+        *RATES_AND_RESPONSES,
+        curve("Response time (FCFS)", "response_time", scheduler="fcfs"),
+    ],
+    claims=[
+        Claim(
+            claim="VTC: client 1's response time stays as it was (mean of the last third, by all)",
+            paper=words("roughly unchanged; mean ", theirs("response_c0_s", "vtc", " s")),
+            value=quotient("late_response_c0_s", "response_c0_s", "vtc"),
+            rule=within(0, 2),
+            why=FIG9_RESPONSES,
+            unit="x",
+        ),
+        Claim(
+            claim="VTC: client 1's longest response time",
+            paper=words("roughly unchanged; ", theirs("longest_c0_s", "vtc", " s")),
+            value=ours("longest_c0_s", "vtc"),
+            rule=below(2),
+            why=FIG9_RESPONSES,
+            unit=" s",
+        ),
+        Claim(
+            claim="FCFS: client 1 waits behind the other (mean of the last third, by that under VTC)",
+            paper=words(
+                "not shown; ",
+                theirs("late_response_c0_s", "fcfs", " s"),
+                ", VTC ",
+                theirs("late_response_c0_s", "vtc", " s"),
+            ),
+            value=ratio("late_response_c0_s", "fcfs", "vtc"),
+            rule=above(10),
+            why=under("late_response_c0_s", " s", "fcfs", "vtc"),
+            unit="x",
+        ),
+    ],
+    choices="The caption gives client 2 a rate of 120 a minute; the rows rise from 12 to 120.",
+)
+
+# The three phases of Figure 10, in seconds: client 1 on and off; both above their share; client 1 below it.
+PHASES = {"first": (0.0, 300.0), "second": (300.0, 600.0), "third": (600.0, 900.0)}
+SECOND = {"second_c0": "client 1", "second_c1": "client 2"}
+FIG10 = figure(
+    "Figure 10",
+    "The load changes its shape twice",
+    shows="service rates under VTC and under LCF, which lifts no counter: a client is on and off, then both"
+    " ask for more than their share, then one for less",
+    takes="quick 1 s; full 8 s",
+    cases=under_each("dist_shift", schedulers=("vtc", "lcf")),  # no rows were shipped
+    measures={
+        **{
+            f"{phase}_{client}": rate(client, *times)
+            for phase, times in PHASES.items()
+            for client in ("c0", "c1")
+        },
+        "end_c0": rate("c0", 720.0, 900.0),
+        "total_least": total_least,
+        "response_c0_s": response("c0"),
+    },
+    panels=[
+        curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc"),
+        curve("(b) Received service rate (LCF)", "service_rate", scheduler="lcf"),
+    ],
+    claims=[
+        Claim(
+            claim="VTC: in the second phase both get the same (client 1's service by client 2's)",
+            paper="1x",
+            value=quotient("second_c0", "second_c1", "vtc"),
+            rule=within(0.9, 1.1),
+            why=several("vtc", SECOND, " tokens/s"),
+            unit="x",
+        ),
+        Claim(
+            claim="LCF: in the second phase client 1 gets more: it makes up for the first",
+            paper="disproportionately more",
+            value=quotient("second_c0", "second_c1", "lcf"),
+            rule=above(1.2),
+            why=several("lcf", SECOND, " tokens/s"),
+            unit="x",
+        ),
+        Claim(
+            claim="in the third phase both serve client 1 alike (VTC by LCF)",
+            paper="similar",
+            value=ratio("third_c0", "vtc", "lcf"),
+            rule=within(0.85, 1.15),
+            why=under("third_c0", " tokens/s", "vtc", "lcf"),
+            unit="x",
+            elsewhere={"in the last three minutes": ratio("end_c0", "vtc", "lcf")},
+        ),
+    ],
+)
+
+STUDIES: Mapping[str, Study] = {
+    "vtc-fig3": FIG3,
+    "vtc-fig4": FIG4,
+    "vtc-fig5": FIG5,
+    "vtc-fig6": FIG6,
+    "vtc-fig7": FIG7,
+    "vtc-fig8": FIG8,
+    "vtc-fig9": FIG9,
+    "vtc-fig10": FIG10,
+}
