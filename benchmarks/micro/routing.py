@@ -19,7 +19,7 @@ from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
 from fairhit.routers import ROUTERS, make_router
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 WORKERS = (4, 64, 256, 1_000)
 CLIENTS = (100, 10_000)
@@ -102,7 +102,7 @@ class Fleet:
         extend_len = max(1, request.input_len - matches.of(worker))
         self.router.dispatch(request, worker, extend_len=extend_len)
         if self.index is not None:
-            self.index.expect(request, worker, request.arrival_us)
+            self.index.sent(request, worker)
         self.spent_ns["choose"] += time.thread_time_ns() - begun
         self._flying.append((request, worker, extend_len))
         if len(self._flying) > IN_FLIGHT * len(self.workers):
@@ -115,7 +115,7 @@ class Fleet:
         if self.index is not None:
             for what, tokens, length in at.news:
                 (self.index.grew if what == "grew" else self.index.shrank)(worker, tokens, length)
-            self.index.arrived(request)
+            self.index.ended(request)
         self.router.settle(request, worker, extend_len=extend_len, output_len=100)
         self.spent_ns["follow"] += time.thread_time_ns() - begun
         at.news.clear()

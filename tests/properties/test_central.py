@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.policies.dlpm import DLPM
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.metrics.fairness import BackloggedGaps
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 from tests.properties.traffic import CAPACITY, arrivals
 from tests.reference.engine import IdealEngine
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 WORKERS = ("w0", "w1", "w2")
 # Prompts that share much: tokens are few, lengths small.
@@ -62,7 +62,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(worker=st.sampled_from(WORKERS))
     def go(self, worker: str) -> None:
         if worker in self.engines and len(self.engines) > 1:
-            self.fleet.remove_worker(worker)
+            self.fleet.drop_worker(worker)
             del self.engines[worker]
             self.way = {r: to for r, to in self.way.items() if to[0] != worker}
 
@@ -79,7 +79,7 @@ class Fleet(RuleBasedStateMachine):
                 order=self.time,
             )
             self.fleet.match(request.prompt, len(tokens) - 1)
-            self.fleet.expect(request, worker, self.time)
+            self.fleet.sent(request, worker)
             self.way[request] = (worker, self.time)
 
     @rule(pick=st.integers(0, 99))
@@ -87,15 +87,8 @@ class Fleet(RuleBasedStateMachine):
         if self.way:
             request = list(self.way)[pick % len(self.way)]
             del self.way[request]
-            self.fleet.arrived(request)
-            self.fleet.arrived(request)  # whoever says so again is not heard
-
-    @rule(age=st.integers(0, 8))
-    def expire(self, age: int) -> None:
-        old = [r for r, (_, sent) in self.way.items() if sent < self.time - age]
-        assert self.fleet.expire(self.time - age) == len(old)
-        for request in old:
-            del self.way[request]
+            self.fleet.ended(request)
+            self.fleet.ended(request)  # whoever says so again is not heard
 
     @rule(worker=st.sampled_from(WORKERS), tokens=TOKENS, keep=st.booleans())
     def cache(self, worker: str, tokens: tuple[int, ...], keep: bool) -> None:
@@ -146,13 +139,13 @@ class Fleet(RuleBasedStateMachine):
             found = {worker: matches.of(worker) for worker in self.engines}
             assert all(found[worker] <= expected[worker] for worker in self.engines)
             assert found == expected or self.fleet.skipped
-            lengths = [length for length, _ in matches.levels]
+            lengths = [length for length, _ in matches.by_length]
             assert lengths == sorted(set(lengths), reverse=True)
 
     def teardown(self) -> None:
         """Everybody goes, and nothing is left."""
         for worker in self.engines:
-            self.fleet.remove_worker(worker)
+            self.fleet.drop_worker(worker)
         self.fleet.check()
         assert len(self.fleet) == 0
 

@@ -1,7 +1,7 @@
-"""A heap whose entries are never searched for: each is true or stale, which its owner can tell.
+"""A heap with lazy deletion: an entry is valid or stale, which its owner can tell from the entry.
 
-Stale entries go when they reach the top, or all together when they may be most of the heap; so it
-never holds more than twice its true entries and a constant, whatever happens below the top.
+Stale entries are removed when they reach the top, or all at once when they may be most of the heap. So the
+heap never has more than twice its valid entries and a constant.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _SLACK = 64
 
 
 class LazyHeap(list[Item]):
-    """A heap of tuples, smallest first; an entry may be in it several times."""
+    """A heap of tuples, smallest first; the same tuple may be in it several times."""
 
     __slots__ = ("_limit",)
 
@@ -22,19 +22,19 @@ class LazyHeap(list[Item]):
         super().__init__()
         self._limit = _SLACK
 
-    def push(self, item: Item, is_true: Callable[[Item], bool]) -> None:
-        """Enter the item. O(log n), amortised over the clean-ups."""
+    def push(self, item: Item, is_valid: Callable[[Item], bool]) -> None:
+        """Add `item`. O(log n) amortised."""
         heappush(self, item)
         if len(self) > self._limit:
-            self[:] = sorted({each for each in self if is_true(each)})
+            self[:] = sorted({each for each in self if is_valid(each)})
             self._limit = 2 * len(self) + _SLACK
 
-    def top(self, is_true: Callable[[Item], bool]) -> Item | None:
-        """The smallest true item; it stays. O(log n) amortised."""
-        while self and not is_true(self[0]):
+    def top(self, is_valid: Callable[[Item], bool]) -> Item | None:
+        """Return the smallest valid item without removing it. O(log n) amortised."""
+        while self and not is_valid(self[0]):
             heappop(self)
         return self[0] if self else None
 
     def drop(self) -> None:
-        """Take out the item that `top` gave. O(log n)."""
+        """Remove the item that `top` returned. O(log n)."""
         heappop(self)

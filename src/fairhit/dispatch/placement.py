@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from fairhit.core.cache.prefix_matches import Level, PrefixMatches
+from fairhit.core.cache.prefix_matches import PrefixMatches, WorkersOfLength
 from fairhit.core.cache.token_blocks import TOKEN_BYTES
 from fairhit.core.policy import Router
 from fairhit.core.request import WorkerId
@@ -27,14 +27,14 @@ class Placement:
 
     def matches(self, ticket: Ticket) -> PrefixMatches:
         """How many tokens of the prompt each worker has. O(chunks of the prompt)."""
-        levels: list[Level] = []
-        for depth, holders in self.index.match(ticket.request.prompt).levels:
+        by_length: list[WorkersOfLength] = []
+        for depth, holders in self.index.match(ticket.request.prompt).by_length:
             length = self.tokens(ticket, depth)
-            if levels and levels[-1][0] == length:  # both have all but the last token
-                levels[-1] = (length, {*levels[-1][1], *holders})
+            if by_length and by_length[-1][0] == length:  # both have all but the last token
+                by_length[-1] = (length, {*by_length[-1][1], *holders})
             elif length:
-                levels.append((length, holders))
-        return PrefixMatches(levels)
+                by_length.append((length, holders))
+        return PrefixMatches(by_length)
 
     def tokens(self, ticket: Ticket, depth: int) -> int:
         """The tokens in the first `depth` units of the prompt, the last of which is never cached."""

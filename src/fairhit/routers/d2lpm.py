@@ -117,7 +117,7 @@ class D2LPM:
             # Alg. 2, line 6; the printed loop never looks at G_avail again.
             self._refill(client, account, candidates)
         # Alg. 2, line 7, with G taken among the available: the second-best match is not ignored.
-        for length, holders in matches.levels:
+        for length, holders in matches.by_length:
             if length < self._min_match:  # a shared first token is no reason to pile up
                 break
             # Alg. 2, line 8.

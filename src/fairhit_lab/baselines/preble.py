@@ -18,6 +18,7 @@ from statistics import median_low
 from zlib import crc32
 
 from fairhit.core.cache.prefix_matches import PrefixMatches
+from fairhit.core.cache.trie import path_to
 from fairhit.core.request import Request, WorkerId
 from fairhit.core.service import parse_tokens
 from fairhit_lab.baselines.preble_tree import PrebleNode, PrebleTree, Stat
@@ -206,7 +207,7 @@ class Preble(PrebleTree):
 
     def _remember(self, leaf: PrebleNode, request: Request) -> tuple[int, Stat | None]:
         """Count the request at its important stretch; how far above the leaf that is."""
-        for depth, node in enumerate(self.path(leaf)):
+        for depth, node in enumerate(path_to(leaf)):
             if node.is_large:
                 stat = node.stat
                 if stat is None:

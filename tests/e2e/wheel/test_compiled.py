@@ -69,12 +69,12 @@ def python(installed, *arguments):
 
 def test_what_costs_time_is_compiled(installed):
     code = (
-        "from fairhit.core import chunk_index, scheduler, radix_tree, waiting, fleet_tree\n"
+        "from fairhit.core import chunk_index, scheduler, radix_tree, trie, waiting\n"
         "from fairhit.dispatch import dispatcher, queueing\n"
         "from fairhit.gateway import answers, caller, exchange, intake, requests, upstream\n"
         "from fairhit.policies import dlpm\n"
         "from fairhit_lab.sim import replica\n"
-        "for one in (scheduler, radix_tree, waiting, fleet_tree, dlpm, replica, chunk_index, dispatcher, "
+        "for one in (scheduler, radix_tree, trie, waiting, dlpm, replica, chunk_index, dispatcher, "
         "queueing, answers, caller, exchange, intake, requests, upstream): print(one.__file__)"
     )
 

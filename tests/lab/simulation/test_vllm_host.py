@@ -8,12 +8,12 @@ from tests.lab.simulation.host_runs import PHASES, Arrival, HostRun, request_of,
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.fair_queue import FairQueue
 from fairhit.policies import make_policy
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
 from fairhit_lab.sim.engines.interface import EngineJob
 from fairhit_lab.sim.engines.vllm import VllmHost
 from fairhit_lab.sim.memory.block_hashes import BlockHashes, tokens_of
 from fairhit_lab.sim.memory.block_pool import BlockPool
 from fairhit_lab.sim.memory.block_tree import BlockTree
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 BLOCK = 16
 

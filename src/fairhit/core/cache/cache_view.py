@@ -1,4 +1,4 @@
-"""What a policy asks of a cache: a tree of tokens or a set of block hashes, ours or an engine's own."""
+"""The cache as a policy sees it: a tree of tokens or a set of block hashes, simulated or an engine's."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -11,15 +11,15 @@ from fairhit.core.request import Unit
 
 @runtime_checkable
 class PathCache(Protocol):
-    """A cache that is a tree of tokens: a `RadixTree`, or an engine's own."""
+    """A cache that is a tree of tokens: a `RadixTree`, or a view of an engine's tree."""
 
     @property
     def block_size(self) -> int:
-        """Tokens of a unit of prompts."""
+        """Tokens per unit of a prompt."""
         ...
 
     def match(self, tokens: Runs, /) -> tuple[Any, int]:
-        """Return a node, and how many units of the prompt are cached. Pure."""
+        """Return the node at which the match ends, and the cached units of the prompt. Pure."""
         ...
 
     def listen(self, listener: TreeListener) -> None:
@@ -28,7 +28,7 @@ class PathCache(Protocol):
 
 
 class HashCache(Protocol):
-    """A cache that is a set of block hashes: a `BlockCache`, or a view of what an engine has cached."""
+    """A cache that is a set of block hashes: a `BlockCache`, or a view of an engine's block map."""
 
     @property
     def block_size(self) -> int:
@@ -36,7 +36,7 @@ class HashCache(Protocol):
         ...
 
     def match_len(self, block_hashes: Sequence[Unit], /) -> int:
-        """How many of a prompt's blocks are cached, from the first on. Pure."""
+        """Return how many leading blocks of a prompt are cached. Pure."""
         ...
 
     def __contains__(self, block_hash: Unit, /) -> bool: ...
@@ -46,5 +46,5 @@ class HashCache(Protocol):
         ...
 
 
-# Protocols: compiled code takes no other class where a class is named, and engines bring their own.
+# Protocols, as compiled code accepts no other class where a class is named, and engines have their own.
 Cache: TypeAlias = PathCache | HashCache

@@ -1,8 +1,8 @@
-"""How much of one prompt each worker has cached, longest first: what an index tells, and a router hears.
+"""How much of one prompt each worker has cached, longest first: what an index answers and a router reads.
 
-In a fleet of a thousand workers that all hold a system prompt, a number for each worker would be a
-thousand writes a request. So this is a handful of *levels*, and the holders of a level are shared
-with the index that made it: it is true until that index changes.
+A number for each worker would be a thousand writes per request where a thousand workers hold the same system
+prompt. A few lengths, each with its set of workers, are enough; the sets are shared with the index and valid
+until the index changes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,32 +10,32 @@ from typing import TypeAlias
 
 from fairhit.core.request import WorkerId
 
-# (length in tokens, or in an index's own units; workers): each of them holds that much of the prompt at
-# least, and whoever does is in this level or in a longer one.
-Level: TypeAlias = tuple[int, Collection[WorkerId]]
+# A length, in tokens or in the units of an index, and workers that each hold at least that much of a prompt.
+# A worker that holds that much is listed at this length or at a greater one.
+WorkersOfLength: TypeAlias = tuple[int, Collection[WorkerId]]
 
 
 class PrefixMatches:
-    """The levels of one prompt, longest first, each length once, none of length 0."""
+    """Workers by matched length: longest first, each length once, no length 0."""
 
-    __slots__ = ("levels",)
+    __slots__ = ("by_length",)
 
-    def __init__(self, levels: Sequence[Level] = ()) -> None:
-        self.levels = levels
+    def __init__(self, by_length: Sequence[WorkersOfLength] = ()) -> None:
+        self.by_length = by_length
 
     @classmethod
     def of_each(cls, matched: Mapping[WorkerId, int]) -> "PrefixMatches":
-        """From a length for each worker; those with 0 need not be named. O(workers)."""
-        levels: dict[int, list[WorkerId]] = {}
+        """Make matches from a length per worker; workers with length 0 may be left out. O(workers)."""
+        by_length: dict[int, list[WorkerId]] = {}
         for worker, length in matched.items():
             if length:
-                levels.setdefault(length, []).append(worker)
-        return cls(sorted(levels.items(), reverse=True))
+                by_length.setdefault(length, []).append(worker)
+        return cls(sorted(by_length.items(), reverse=True))
 
     def of(self, worker: WorkerId) -> int:
-        """How much of the prompt `worker` holds. O(levels)."""
-        for length, holders in self.levels:
-            if worker in holders:
+        """Return how much of the prompt `worker` holds. O(lengths)."""
+        for length, workers in self.by_length:
+            if worker in workers:
                 return length
         return 0
 

@@ -1,35 +1,35 @@
-"""A prompt as chained blocks of tokens: the same key here and for what an engine says it has cached.
+"""A prompt as chained keys of token blocks, the same for a prompt and for an engine's cache events.
 
-Engines name a block by a hash of their own making. Ours is made of what they all agree on, the token
-numbers from the beginning of the prompt, so that a prompt and an engine's report of its cache meet
-whatever the engine, its version and its seed. A key is a block's depth and the CRC-32 of all before its
-end; what splits an engine's cache (adapter, cache salt) is where the chain begins.
+Each engine names blocks by hashes of its own. The keys here depend only on the token numbers from the
+beginning of the prompt, so that a prompt matches an event of any engine, version and hash seed. A key is the
+block's depth and the CRC-32 of all tokens up to its end; adapter and cache salt, which split an engine's
+cache, are the first value of the chain.
 """
 
 from typing import NamedTuple
 from zlib import crc32
 
-# A token's number as it is hashed and kept: what array("I") writes.
+# Bytes of a token number as hashed and stored: the item size of array("I").
 TOKEN_BYTES = 4
-# Tokens of a block unless said otherwise: vLLM's default on GPUs.
+# Default tokens of a block: vLLM's on GPUs.
 BLOCK_LEN = 16
 _CRC_BITS = 32
 _CRC_MASK = (1 << _CRC_BITS) - 1
 
 
 def chain_start(adapter: str = "", salt: str = "") -> int:
-    """Where the chain of a prompt begins: adapters and salts have caches of their own. O(names)."""
+    """Return the first value of a prompt's chain; each adapter and salt has a cache of its own. O(names)."""
     return crc32(f"{adapter}\0{salt}".encode("utf-8", "surrogatepass"))
 
 
 class BlockedTokens(NamedTuple):
-    """Tokens as the keys of their full blocks, and what fills none yet.
+    """Tokens as the keys of their full blocks, and the tokens of the last block if it is not full.
 
-    The keys of a prefix are a prefix of the keys. Where the tokens are not `exact`, not those that an
-    engine will see, they are in a name space of their own, below zero: no engine can confirm them.
+    The keys of a prefix are a prefix of the keys. Tokens that may differ from the engine's (not `exact`) have
+    keys below zero, which no cache event can confirm.
     """
 
-    crc: int = chain_start()  # of all up to the last full block
+    crc: int = chain_start()  # of all tokens up to the end of the last full block
     chunks: tuple[int, ...] = ()
     tail: bytes = b""
     block_len: int = BLOCK_LEN  # in tokens
@@ -37,16 +37,16 @@ class BlockedTokens(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many tokens there are. O(1)."""
+        """Number of tokens. O(1)."""
         return len(self.chunks) * self.block_len + len(self.tail) // TOKEN_BYTES
 
     @property
     def reusable(self) -> tuple[int, ...]:
-        """The blocks before the last token, which engines always compute anew. O(blocks)."""
+        """Keys of the blocks before the last token, which engines always compute. O(blocks)."""
         return self.chunks if self.tail or not self.chunks else self.chunks[:-1]
 
     def extended(self, more: bytes) -> "BlockedTokens":
-        """The tokens with `more`, four bytes each, after them. O(more + blocks so far)."""
+        """Return the tokens followed by `more`, four bytes each. O(more + blocks so far)."""
         data = self.tail + more if self.tail else more
         size, crc, depth = self.block_len * TOKEN_BYTES, self.crc, len(self.chunks)
         added = []
@@ -59,5 +59,5 @@ class BlockedTokens(NamedTuple):
 
 
 def block_key(depth: int, crc: int) -> int:
-    """The key of the block at `depth`, counted from 0, with `crc` of all up to its end."""
+    """Return the key of the block at `depth`, from 0, with the `crc` of all tokens up to its end."""
     return depth << _CRC_BITS | crc & _CRC_MASK

@@ -5,8 +5,8 @@ hashes, so every node is entered under the hashes it holds and the one it wants 
 """
 
 from fairhit.core.cache.cache_view import Cache, HashCache, PathCache
-from fairhit.core.cache.edge_walk import descend
 from fairhit.core.cache.token_runs import Runs
+from fairhit.core.cache.trie import descend
 from fairhit.core.request import Unit
 from fairhit.core.waiting.index import WaitingIndex
 from fairhit.core.waiting.trie import TrieNode, WaitingTrie

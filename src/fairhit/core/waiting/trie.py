@@ -7,8 +7,8 @@ hangs where, and who is oldest there, is the business of `waiting_heaps`.
 
 from typing import Protocol, TypeAlias
 
-from fairhit.core.cache.edge_walk import descend
 from fairhit.core.cache.token_runs import Runs
+from fairhit.core.cache.trie import descend
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import ClientId, Request, Unit
 

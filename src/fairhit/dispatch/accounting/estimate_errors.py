@@ -1,23 +1,23 @@
-"""How far what a router assumed to be cached was from what the engine then reported."""
+"""How far the router's estimates of uncached tokens are from what engines report."""
 
 from bisect import bisect_left
 
 from fairhit.core.request import WorkerId
 
-# Upper bounds of the error, as shares of the prompt; what is above the last one is at most the prompt.
+# Upper bounds of the histogram's buckets: the error as a share of the prompt. The last bucket has none.
 BOUNDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 class EstimateError:
-    """One worker's estimates of uncached tokens beside what it reported."""
+    """Errors of the estimates for one worker."""
 
     __slots__ = ("buckets", "over", "sum", "under")
 
     def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS) + 1)  # requests whose error is in this one
+        self.buckets = [0] * (len(BOUNDS) + 1)  # requests by size of the error
         self.sum = 0.0  # of the errors, as shares of the prompts
-        self.over = 0  # tokens that were to be computed by the estimate, and were cached
-        self.under = 0  # tokens that were cached by the estimate, and had to be computed
+        self.over = 0  # tokens estimated uncached that were cached
+        self.under = 0  # tokens estimated cached that were computed
 
     @property
     def count(self) -> int:
@@ -26,13 +26,13 @@ class EstimateError:
 
 
 class EstimateErrors:
-    """The errors of each worker that reports what it had cached; `forget` those that are gone."""
+    """The errors of each worker that reports its cached tokens."""
 
     def __init__(self) -> None:
         self._errors: dict[WorkerId, EstimateError] = {}
 
     def compare(self, worker: WorkerId, *, estimated: int, reported: int, prompt_len: int) -> None:
-        """`estimated` tokens of a prompt were thought uncached, and `reported` were. O(1)."""
+        """Compare the tokens `estimated` to be uncached with those `reported` to be computed. O(1)."""
         error = self._errors.get(worker)
         if error is None:
             error = self._errors[worker] = EstimateError()
@@ -46,9 +46,9 @@ class EstimateErrors:
             error.under -= excess
 
     def forget(self, worker: WorkerId) -> None:
-        """`worker` is not expected back. O(1)."""
+        """Drop the errors of a worker that has been removed. O(1)."""
         self._errors.pop(worker, None)
 
     def of_each(self) -> dict[WorkerId, EstimateError]:
-        """What was compared so far. O(workers)."""
+        """Return a copy of the table of errors. O(workers)."""
         return dict(self._errors)

@@ -1,4 +1,4 @@
-"""What a router's host asks of an index of the workers' prefixes, whatever it is made of."""
+"""The index of the workers' cached prefixes as the dispatcher uses it, for any kind of unit."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -8,33 +8,33 @@ from fairhit.core.request import Unit, WorkerId
 
 
 class PrefixIndex(Protocol):
-    """Which worker has cached how much of a prompt: `ChunkIndex` for bytes, `TokenIndex` for tokens."""
+    """Cached prefixes per worker: `ChunkIndex` in chunks of bytes, `TokenIndex` in blocks of tokens."""
 
     def add_worker(self, worker: WorkerId) -> None:
-        """`worker` is up."""
+        """Add `worker`, about whose cache nothing is known."""
         ...
 
     def drop_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone with all it had."""
+        """Remove `worker` and all entries of its cache."""
         ...
 
     def covered(self, units: int, /) -> int:
-        """Bytes of the text, or of the tokens, that the first `units` units of a prompt stand for."""
+        """Return the length in bytes of the first `units` units of a prompt, as text or as token numbers."""
         ...
 
     def match(self, units: Sequence[Unit], /) -> PrefixMatches:
-        """How many leading units each worker holds. Changes no answer."""
+        """Find how many leading units each worker holds. Pure."""
         ...
 
     def insert(self, worker: WorkerId, units: Sequence[Unit], /) -> int:
-        """`worker` has these units, or will; how many leading ones it counts as having: all, if they fit."""
+        """Enter the units of a prompt sent to `worker`; return how many leading ones fit its capacity."""
         ...
 
 
 @runtime_checkable
 class Admitting(Protocol):
-    """An index that wants to know when a prompt was admitted: from then on silence tells something."""
+    """An index that uses the time of admission: entries not confirmed soon after it are removed."""
 
     def admitted(self, worker: WorkerId, units: Sequence[Unit], /) -> None:
-        """`worker` has begun to answer."""
+        """Note that `worker` has begun to answer the prompt with these units."""
         ...

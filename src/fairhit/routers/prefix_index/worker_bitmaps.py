@@ -1,27 +1,27 @@
-"""Which workers hold what: the bits of one integer for each unit, so that one walk matches all workers."""
+"""Which workers hold which unit: an integer of worker bits per unit, so that one walk matches all workers."""
 
 from collections.abc import Sequence
 
-from fairhit.core.cache.prefix_matches import Level, PrefixMatches
+from fairhit.core.cache.prefix_matches import PrefixMatches, WorkersOfLength
 from fairhit.core.request import Unit, WorkerId
 
-# Sets of workers that are remembered as such; one is made anew where it is asked for after that many.
-_MAX_NAMED = 512
+# Sets of workers kept by their bits; beyond that number the table starts anew.
+_MAX_SETS = 512
 
 
 class WorkerBitmaps:
-    """The workers that are up, each with its bit, and the bits of the holders of each unit."""
+    """The bit of each worker that is up, and for each unit the bits of the workers that hold it."""
 
     def __init__(self) -> None:
-        # No unit has a zero here. Whoever adds a bit writes it itself: a call for each unit of each
-        # prompt would cost more than what it does.
+        # No unit has a zero here. Callers set bits directly: a method call for each unit of each prompt
+        # would cost more than the change.
         self.bits: dict[Unit, int] = {}
         self._workers: dict[WorkerId, int] = {}
         self._all = 0
-        self._named: dict[int, frozenset[WorkerId]] = {}
+        self._sets: dict[int, frozenset[WorkerId]] = {}
 
     def add_worker(self, worker: WorkerId) -> int:
-        """`worker` is up and holds nothing; its bit, the lowest that is free. O(1)."""
+        """Add `worker`, which holds nothing, and return its bit, the lowest free one. O(1)."""
         assert worker not in self._workers, worker
         bit = ~self._all & (self._all + 1)
         self._workers[worker] = bit
@@ -29,12 +29,12 @@ class WorkerBitmaps:
         return bit
 
     def drop_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone; its units are the caller's to `release`. O(sets remembered)."""
+        """Remove `worker`; the caller has to `release` its units. O(sets kept)."""
         self._all &= ~self._workers.pop(worker)
-        self._named.clear()
+        self._sets.clear()
 
     def release(self, unit: Unit, bit: int) -> None:
-        """The worker with this bit holds the unit no longer. O(1)."""
+        """Clear the worker's bit of `unit`. O(1)."""
         rest = self.bits[unit] & ~bit
         if rest:
             self.bits[unit] = rest
@@ -42,29 +42,29 @@ class WorkerBitmaps:
             del self.bits[unit]
 
     def match(self, units: Sequence[Unit]) -> PrefixMatches:
-        """How many leading units each worker holds. Changes no answer. O(longest match)."""
-        levels: list[Level] = []
-        held, alive, depth = self.bits, self._all, 0
+        """Find how many leading units each worker holds. Pure. O(longest match)."""
+        by_length: list[WorkersOfLength] = []
+        bits, alive, depth = self.bits, self._all, 0
         for unit in units:
-            still = held.get(unit, 0) & alive
+            still = bits.get(unit, 0) & alive
             if still != alive:
                 if depth:
-                    levels.append((depth, self._names(alive)))
+                    by_length.append((depth, self._set_of(alive)))
                 alive = still
                 if not still:
                     break
             depth += 1
         if alive and depth:
-            levels.append((depth, self._names(alive)))
-        levels.reverse()
-        return PrefixMatches(levels)
+            by_length.append((depth, self._set_of(alive)))
+        by_length.reverse()
+        return PrefixMatches(by_length)
 
-    def _names(self, bits: int) -> frozenset[WorkerId]:
-        """The workers with these bits. O(1) where they were asked for before, O(workers) if not."""
-        named = self._named.get(bits)
-        if named is None:
-            if len(self._named) >= _MAX_NAMED:
-                self._named.clear()
-            named = frozenset([name for name, bit in self._workers.items() if bits & bit])
-            self._named[bits] = named
-        return named
+    def _set_of(self, bits: int) -> frozenset[WorkerId]:
+        """Return the workers with these bits. O(1) for a set that is kept, else O(workers)."""
+        workers = self._sets.get(bits)
+        if workers is None:
+            if len(self._sets) >= _MAX_SETS:
+                self._sets.clear()
+            workers = frozenset([name for name, bit in self._workers.items() if bits & bit])
+            self._sets[bits] = workers
+        return workers

@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.request import Request, Unit, WorkerId
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
 from fairhit_lab.sim.event_order import NEWS
 from fairhit_lab.sim.kernel import Kernel
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 # What to tell the tree, and with what.
 _News: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
@@ -40,7 +40,7 @@ class FleetView:
     def remove_worker(self, worker: WorkerId) -> None:
         """`worker` is gone, and its last news never come. O(what it held)."""
         self._lives.pop(worker).over = True
-        self.tree.remove_worker(worker)
+        self.tree.drop_worker(worker)
 
     def matches(self, request: Request) -> PrefixMatches:
         """Who is known to hold how much of its prompt; the last token is always computed."""
@@ -48,7 +48,7 @@ class FleetView:
 
     def sent(self, request: Request, worker: WorkerId) -> None:
         """It is on its way to `worker`."""
-        self.tree.expect(request, worker, self._kernel.now_us)
+        self.tree.sent(request, worker)
 
     def ended(self, request: Request, worker: WorkerId) -> None:
         """`worker` has served or refused it; what it keeps of it, it has said before that."""
@@ -74,7 +74,7 @@ class _Life:
         self._tree.shrank(self._worker, tokens, length)
 
     def ended(self, request: Request) -> None:
-        self._tree.arrived(request)
+        self._tree.ended(request)
 
 
 class _FarLife(_Life):
@@ -96,7 +96,7 @@ class _FarLife(_Life):
         self._post(self._tree.shrank, self._worker, tokens, length)
 
     def ended(self, request: Request) -> None:
-        self._post(self._tree.arrived, request)
+        self._post(self._tree.ended, request)
 
     def _post(self, what: Callable[..., None], *about: object) -> None:
         due_us = self._kernel.now_us + self._delay_us

@@ -18,10 +18,10 @@ from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
 from fairhit.policies.dlpm import DLPM
 from fairhit.routers.d2lpm import D2LPM
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.sim.engines.interface import Pass
 from fairhit_lab.sim.hardware.step_time import parse_step_time
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 # Trees of thought as in DLPM's Table 2: 546 tokens that others have, too, and some of its own.
 SHARED_TOKENS, OWN_TOKENS = 546, 40
@@ -150,7 +150,7 @@ def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
         worker = router.route(request, matches=matches)
         extend_len = max(1, request.input_len - matches.of(worker))
         router.dispatch(request, worker, extend_len=extend_len)
-        fleet.expect(request, worker, request.order)
+        fleet.sent(request, worker)
         schedulers[int(worker[1:])].add(request)
 
     for _ in range(waiting):
@@ -165,7 +165,7 @@ def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
                 scheduler.admit(request, extend_len=extend_len)
                 scheduler.finish(request)
                 fleet.grew(f"w{number}", request.prompt, request.input_len)
-                fleet.arrived(request)
+                fleet.ended(request)
                 router.settle(request, f"w{number}", extend_len=extend_len, output_len=1)
             arrive(arrival)
 

@@ -113,7 +113,7 @@ def test_the_index_stays_within_its_bounds(
     for worker in up:
         index.drop_worker(worker)
     index.check()
-    assert not index.match(chunks(b"a" * 1000)).levels
+    assert not index.match(chunks(b"a" * 1000)).by_length
 
 
 def test_the_tail_of_a_text_is_forgotten_before_its_head() -> None:
@@ -138,4 +138,4 @@ def test_a_gap_ends_a_match() -> None:
     index.insert("w", text[:1])
     index.insert("w", text[2:])
 
-    assert [(4, {"v"}), (1, {"v", "w"})] == index.match(text).levels
+    assert [(4, {"v"}), (1, {"v", "w"})] == index.match(text).by_length

@@ -4,7 +4,7 @@ import pytest
 
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
-from fairhit.routers.prefix_index.fleet_tree import FleetTree
+from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 
 def request(prompt: str, order: int = 0) -> Request:
@@ -37,11 +37,11 @@ def test_a_late_eviction_does_not_take_back_what_was_sent_after_it() -> None:
     tree = fleet("w")
     tree.grew("w", tuple("prompt"), 6)
     again = request("prompt")
-    tree.expect(again, "w", 0)
+    tree.sent(again, "w")
     tree.shrank("w", tuple("prompt"), 0)
 
     assert matched(tree, "prompt", "w") == 6
-    tree.arrived(again)  # and if it is rejected there, nothing is left of it
+    tree.ended(again)  # and if it is rejected there, nothing is left of it
     assert matched(tree, "prompt", "w") == 0
     assert len(tree) == 0
 
@@ -49,7 +49,7 @@ def test_a_late_eviction_does_not_take_back_what_was_sent_after_it() -> None:
 def test_what_is_on_its_way_attracts_the_next_one() -> None:
     """Two requests with one prompt at one instant: the second finds the first."""
     tree = fleet("w", "v")
-    tree.expect(request("system, first"), "w", 0)
+    tree.sent(request("system, first"), "w")
 
     assert matched(tree, "system, second", "w") == len("system, ")
     assert matched(tree, "system, second", "v") == 0
@@ -58,20 +58,11 @@ def test_what_is_on_its_way_attracts_the_next_one() -> None:
 def test_it_is_confirmed_when_the_worker_says_so() -> None:
     tree = fleet("w")
     sent = request("prompt")
-    tree.expect(sent, "w", 0)
+    tree.sent(sent, "w")
     tree.grew("w", tuple("prompt"), 6)
-    tree.arrived(sent)
+    tree.ended(sent)
 
     assert matched(tree, "prompt", "w") == 6
-
-
-def test_what_nobody_ever_hears_of_again_expires() -> None:
-    tree = fleet("w")
-    for at in (10, 20, 30):
-        tree.expect(request(f"{at}", at), "w", at)
-
-    assert tree.expire(before_us=30) == 2
-    assert [matched(tree, f"{at}", "w") for at in (10, 20, 30)] == [0, 0, 2]
 
 
 def test_a_lost_worker_holds_nothing_and_the_others_keep_theirs() -> None:
@@ -80,9 +71,9 @@ def test_a_lost_worker_holds_nothing_and_the_others_keep_theirs() -> None:
         tree.grew(worker, tuple("shared"), 6)
     tree.grew("w", tuple("shared by w"), 11)
     lost = request("shared by w alone")
-    tree.expect(lost, "w", 0)
-    tree.remove_worker("w")
-    tree.arrived(lost)  # late, and of no meaning any more
+    tree.sent(lost, "w")
+    tree.drop_worker("w")
+    tree.ended(lost)  # late, and of no meaning any more
     tree.add_worker("w")
 
     assert matched(tree, "shared by w alone", "w") == 0
@@ -97,12 +88,12 @@ def test_a_prompt_that_all_hold_is_one_stretch() -> None:
     for worker in workers:
         tree.grew(worker, tuple("system"), 6)
     tree.grew("w7", tuple("system, and more"), 16)
-    longest, system = tree.match(tuple("system, and more"), 16).levels
+    longest, system = tree.match(tuple("system, and more"), 16).by_length
 
     assert (longest[0], list(longest[1])) == (16, ["w7"])
     assert (system[0], len(system[1])) == (6, 1000)
     assert len(tree) == 2
-    assert next(iter(tree.match(tuple("system"), 6).levels))[1] is system[1]
+    assert next(iter(tree.match(tuple("system"), 6).by_length))[1] is system[1]
 
 
 def test_what_parted_is_joined_again() -> None:
@@ -144,7 +135,7 @@ def test_what_happens_between_a_match_and_its_dispatch_counts(change: str) -> No
     sent = request("known as well")
     other = request("known a" if change == "merged" else "known as said")
     if change in {"gone", "merged"}:
-        tree.expect(other, "v", 0)
+        tree.sent(other, "v")
     if change != "gone":
         told(tree, ("grew", "w", known if change in {"cut", "longer"} else longer, 5))
     if change in {"split", "merged"}:
@@ -155,10 +146,10 @@ def test_what_happens_between_a_match_and_its_dispatch_counts(change: str) -> No
     elif change == "split":
         told(tree, ("grew", "v", longer, 10))
     elif change == "longer":
-        tree.expect(other, "v", 0)
+        tree.sent(other, "v")
     else:
-        tree.arrived(other)
-    tree.expect(sent, "v", 0)
+        tree.ended(other)
+    tree.sent(sent, "v")
     tree.check()
 
     assert matched(tree, "known as well", "v") == sent.input_len
