@@ -45,9 +45,9 @@ FORWARDING = (
     "api/endpoints/usage", "api/injected_fields", "api/request_body", "api/response_body",
     "auth/access_control", "auth/header_options", "auth/header_rules", "auth/identity",
     "http/client_connection", "http/engine_connection", "http/head_cache", "http/head_reader",
-    "http/request_parser", "http/response_head", "http/response_parser", "http/step_bounds",
-    "observability/metrics/histogram", "observability/metrics/recorder", "pool/circuit_breaker",
-    "pool/retry", "prefix/segments", "proxy/admission", "proxy/completion", "proxy/exchange",
+    "http/read_budget", "http/request_parser", "http/response_head", "http/response_parser",
+    "http/round_robin", "observability/metrics/histogram", "observability/metrics/recorder",
+    "pool/circuit_breaker", "pool/retry", "prefix/segments", "proxy/admission", "proxy/exchange",
     "proxy/incoming_request", "proxy/interfaces",
 )  # fmt: skip
 # Where mypyc cannot follow: a class that extends a list, protocols that are checked at run time,

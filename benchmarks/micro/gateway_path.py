@@ -72,10 +72,10 @@ class Rig:
         urls = [f"http://127.0.0.1:{number + 1}" for number in range(ENGINES)]
         for url in urls:
             gateway.add_worker(url)
-        await gateway._workers.close()  # no probe may run
+        await gateway.pool.close()  # no probe may run
         for url in urls:
             gateway.dispatcher.worker_up(url, models=["mock"])
-            engine, wire = gateway.engine(url), Nowhere(self.used)
+            engine, wire = gateway.pool.engine(url), Nowhere(self.used)
             engine._closed = False  # with the probes went the engines
             connection = EngineConnection(engine)
             connection.connection_made(wire)

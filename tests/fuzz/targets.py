@@ -50,7 +50,7 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
     reader = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, head_cache=heads)
     for piece in pieces:
         reader.feed(piece)
-    seen: list[object] = [reader.receiving, reader.deaf]
+    seen: list[object] = [reader.receiving, reader.stopped]
     while reader.ready:
         one = reader.take()
         head = one.head

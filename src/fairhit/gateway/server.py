@@ -1,4 +1,4 @@
-"""The gateway: accepts callers, hands their requests to the dispatcher, keeps the engines in sight."""
+"""Gateway: serves client connections, passes requests to the dispatcher, and keeps the engine pool."""
 
 import asyncio
 import logging
@@ -7,7 +7,6 @@ from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
-from fairhit.core.request import WorkerId
 from fairhit.core.service import Weights
 from fairhit.dispatch import Dispatcher, Ticket
 from fairhit.errors import ConfigError, MethodNotAllowed, NoEngine, NotFound
@@ -18,11 +17,10 @@ from fairhit.gateway.auth.access_control import AccessControl
 from fairhit.gateway.auth.header_options import HeaderOptions
 from fairhit.gateway.factory import make_identity, make_router, make_store, queue_rules
 from fairhit.gateway.http.accept import descriptors
-from fairhit.gateway.http.accept.connections import TURNS, Connections
+from fairhit.gateway.http.accept.connections import TICK_GROUPS, Connections
 from fairhit.gateway.http.accept.descriptors import Descriptors
 from fairhit.gateway.http.accept.listeners import Listeners
-from fairhit.gateway.http.client_connection import CallerConnection, Work
-from fairhit.gateway.http.engine_connection import EngineConnections, Fault
+from fairhit.gateway.http.client_connection import CallerConnection
 from fairhit.gateway.http.head_cache import HeadCache
 from fairhit.gateway.http.read_budget import Turns
 from fairhit.gateway.http.response_head import date_line
@@ -42,13 +40,13 @@ from fairhit.gateway.process.sharing.ledger_exchange import Exchanging
 from fairhit.gateway.proxy.admission import Admission
 from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
-from fairhit.gateway.proxy.interfaces import Timer
+from fairhit.gateway.proxy.interfaces import OngoingRequest
 from fairhit.gateway.settings import GatewaySettings, parse_worker_url
 
 _log = logging.getLogger(__name__)
 
-# For what is written to callers at the very end to go out.
-_LAST_WORDS_S = 1.0
+# For the last responses to be sent.
+_FLUSH_S = 1.0
 
 
 class Gateway:
@@ -61,14 +59,14 @@ class Gateway:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
-        self._connections = Connections(
+        self.connections: Connections[CallerConnection] = Connections(
             limit=self._places, address_limit=lambda: self.settings.max_address_connections
         )
         self.descriptors = Descriptors(
             descriptors.limit(),
-            callers=lambda: self._connections.total,
-            close_one=self._connections.close_one,
-            close_idle=lambda: self._workers.close_idle(),  # noqa: PLW0108 - made below
+            callers=lambda: self.connections.total,
+            close_one=self.connections.close_one,
+            close_idle=lambda: self.pool.close_idle(),  # noqa: PLW0108 - made below
         )
         self.arrived = BodyBudget()
         self.head_cache: HeadCache[RequestHead] = HeadCache()
@@ -86,7 +84,7 @@ class Gateway:
             rules=queue_rules(settings, weights),
             on_ready=self._send,
         )
-        self._workers = EnginePool(
+        self.pool = EnginePool(
             dispatcher=self.dispatcher,
             move=self._move,
             settings=settings,
@@ -96,7 +94,7 @@ class Gateway:
         )
         self._loads = LoadMonitor(
             dispatcher=self.dispatcher,
-            engine=self._workers.engine,
+            engine=self.pool.engine,
             detects=settings.queue == "auto",
             identity_field=settings.identity_field,
             interval_s=settings.load_interval_secs,
@@ -104,8 +102,9 @@ class Gateway:
         self._retries = Retries(settings.retry_rules(), random.Random())
         self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
         self._make_surfaces(settings)
-        self._exchanges: dict[Ticket, Exchange] = {}
+        self.exchanges: dict[Ticket, Exchange] = {}
         self._intake = self._make_intake(settings)
+        self.on_answer_text = self._intake.index_answer
         self._stopping = False
         self._listeners = Listeners(settings)
         self.metrics_port: int | None = None  # known once it listens, where it is one of its own
@@ -116,11 +115,11 @@ class Gateway:
     def _make_intake(self, settings: GatewaySettings) -> Admission:
         """What reads requests."""
         return Admission(
-            host=self,
+            services=self,
             dispatcher=self.dispatcher,
             identity=self._identity,
             settings=settings,
-            list_again=self._workers.catalog.refresh,
+            list_again=self.pool.catalog.refresh,
             turns=self.turns,
             tokenizer=self._caches.tokenizer,
             index=self._caches.tokens,
@@ -136,27 +135,28 @@ class Gateway:
     def _make_surfaces(self, settings: GatewaySettings) -> None:
         """What the gateway says about itself, and what an operator may change."""
         self._seeing = Observability(
-            dispatcher=self.dispatcher, watches=self._workers.watches, settings=settings
+            dispatcher=self.dispatcher, watches=self.pool.watches, settings=settings
         )
-        self.over, self.refused = self._seeing.over, self._seeing.refused
+        self.on_finished, self.refused = self._seeing.over, self._seeing.refused
         self.trace, self.reopen = self._seeing.trace, self._seeing.reopen
         self._observability = GatewayMetrics(
             self.dispatcher,
             self._seeing.exposition,
-            workers=self._workers,
+            workers=self.pool,
             retries=self._retries,
         )
+        self.count = self._observability.count
         self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
         self._observability.add(self._exchanging)
-        self._observability.add(ConnectionMetrics(self._connections, self._places))
+        self._observability.add(ConnectionMetrics(self.connections, self._places))
         self._admin = Admin(
             dispatcher=self.dispatcher,
-            workers=self._workers,
+            workers=self.pool,
             observability=self._observability,
             seeing=self._seeing,
             has_metrics=settings.prometheus_port is None,
         )
-        self.control = Control(dispatcher=self.dispatcher, workers=self._workers, settings=settings)
+        self.control = Control(dispatcher=self.dispatcher, workers=self.pool, settings=settings)
 
     def _make_admission(self) -> AccessControl:
         """By the keys as they are now."""
@@ -177,16 +177,16 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._caches.start()
         for url, model in settings.engines().items():
-            self._workers.add(url, model=model)
+            self.pool.add(url, model=model)
         try:
             self.port, self.metrics_port = await self._listeners.open(
                 lambda: CallerConnection(self),
                 self._observability.exposition,
-                self._connections,
-                short=self._run_short,
+                self.connections,
+                on_error=self._on_shortage,
             )
         except ConfigError:
-            await self._workers.close()
+            await self.pool.close()
             self._caches.close()
             raise
         self._ticker = self._loop.create_task(self._tick())
@@ -203,23 +203,23 @@ class Gateway:
         # Who spreads requests over gateways has yet to notice; until then they are served.
         await asyncio.sleep(self.settings.drain_delay_secs)
         await self._listeners.close()
-        for connection in self._connections:
+        for connection in self.connections:
             connection.finish()
-        patience_ends = self._loop.time() + self.settings.shutdown_timeout_secs
-        while self._connections and self._loop.time() < patience_ends:
+        ends_s = self._loop.time() + self.settings.shutdown_timeout_secs
+        while self.connections and self._loop.time() < ends_s:
             await asyncio.sleep(0.02)
-        for connection in self._connections:
+        for connection in self.connections:
             connection.cut(NoEngine("the gateway is shutting down"))
-        patience_ends = self._loop.time() + _LAST_WORDS_S
-        while self._connections and self._loop.time() < patience_ends:
+        ends_s = self._loop.time() + _FLUSH_S
+        while self.connections and self._loop.time() < ends_s:
             await asyncio.sleep(0.02)
-        for connection in self._connections:
+        for connection in self.connections:
             connection.abort()
         self._ticker.cancel()
         self._loads.close()
         await self._exchanging.close()
         self._intake.close()
-        await self._workers.close()
+        await self.pool.close()
         self._caches.close()
         await self._seeing.close()
 
@@ -227,16 +227,16 @@ class Gateway:
         """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
         try:
             parsed = parse_worker_url(url)
-            self._workers.check((parsed,))
-            self._workers.add(parsed)
+            self.pool.check((parsed,))
+            self.pool.add(parsed)
         except ValueError as error:
             raise ConfigError(f"worker {url}: {error}") from None
 
     def remove_worker(self, url: str) -> None:
         """Stop using the engine at `url`: what waits there moves, what streams goes on."""
         url = parse_worker_url(url)
-        if url in self._workers:
-            self._workers.remove(url)
+        if url in self.pool:
+            self.pool.remove(url)
 
     def apply(self, settings: GatewaySettings) -> None:
         """Go on by other settings. Raises ConfigError, and has then changed nothing."""
@@ -244,7 +244,7 @@ class Gateway:
         identity = make_identity(settings, settings.keys())
         if self._identity.needs_key and not identity.needs_key:
             raise ConfigError("no tenant has a key any more: only a restart opens it to anybody")
-        self._workers.check(settings.worker_urls)
+        self.pool.check(settings.worker_urls)
         self._listeners.refresh()
         new, changed = changed_while_running(old, settings)
         self.settings, self._identity = new, identity
@@ -257,14 +257,14 @@ class Gateway:
         self._intake.change(new, self._identity)
         self.control.change(new)
         self._admission = self._make_admission()
-        self._workers.change(new)
+        self.pool.change(new)
         logging.getLogger("fairhit").setLevel(new.level())
         for url, model in new.engines().items():
             if url not in old.worker_urls or old.engines()[url] != model:
-                self._workers.add(url, model=model)
+                self.pool.add(url, model=model)
         for url in old.worker_urls:
-            if url not in new.worker_urls and url in self._workers:
-                self._workers.drain_when_replaced(url)
+            if url not in new.worker_urls and url in self.pool:
+                self.pool.drain_when_replaced(url)
         _log.info("settings are reloaded; changed: %s", ", ".join(changed) or "nothing named")
 
     def named_files(self) -> list[Path]:
@@ -276,46 +276,34 @@ class Gateway:
         return self.dispatcher.ready()
 
     async def _tick(self) -> None:
-        for turn in cycle(range(TURNS)):
-            await asyncio.sleep(min(1.0, self.client_timeout_s / 2) / TURNS)
+        for number in cycle(range(TICK_GROUPS)):
+            await asyncio.sleep(min(1.0, self.client_timeout_s / 2) / TICK_GROUPS)
             now = self._loop.time()
-            for connection in self._connections.at(turn):
+            for connection in self.connections.tick_group(number):
                 guarded(connection.tick, now)
-            if turn == 0:
+            if number == 0:
                 self.date = date_line()
                 guarded(self._retries.budget.tick, now, self._intake.count)
-                guarded(self._workers.tick, now)
+                guarded(self.pool.tick, now)
                 guarded(self._seeing.tick)
                 self._listeners.tick(now)
 
     # -- for the callers' connections
 
-    def opened(self, connection: CallerConnection) -> bool:
-        return self._connections.add(connection)
-
     def _places(self) -> int:
         """How many connections callers may have now."""
         return self.descriptors.places(self.settings.max_connections)
 
-    def _run_short(self, error: OSError) -> None:
+    def _on_shortage(self, error: OSError) -> None:
         """A caller could not be taken for want of a file descriptor, or of memory."""
         self.descriptors.ran_out(error)
-        self._connections.turned_away["descriptors"] += 1
+        self.connections.turned_away["descriptors"] += 1
         self.descriptors.free_one()
-
-    def asked(self, connection: CallerConnection) -> None:
-        self._connections.asked(connection)
-
-    def closed(self, connection: CallerConnection) -> None:
-        self._connections.discard(connection)
-
-    def count(self, status: int) -> None:
-        self._observability.count(status)
 
     def admit(self, request: Incoming) -> bool:
         return self._admission.admit(request)
 
-    def handle(self, connection: CallerConnection, request: Incoming) -> Work | None:
+    def handle(self, connection: CallerConnection, request: Incoming) -> OngoingRequest | None:
         head = request.head
         if head.surface is None:
             self._answer_admin(connection, request, path_of(head.target))
@@ -352,40 +340,22 @@ class Gateway:
 
     # -- for the exchanges
 
-    def engine(self, worker: WorkerId) -> EngineConnections:
-        return self._workers.engine(worker)
-
-    def unreachable(self, worker: WorkerId) -> None:
-        self._workers.mark_down(worker)
-
-    def failing(self, worker: WorkerId, fault: Fault) -> None:
-        self._workers.count_fault(worker, fault)
-
     def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
         retry, now = len(ticket.tried) + 1, self._loop.time()
         return self._retries.grant(retry, spends=spends, now=now, requests=self._intake.count)
 
-    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> Timer:
+    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(self._retries.wait_s(len(ticket.tried)), send)
-
-    def said(self, exchange: Exchange, answer: str) -> None:
-        self._intake.said(exchange, answer)
-
-    def began(self, exchange: Exchange) -> None:
-        self._exchanges[exchange.ticket] = exchange
-
-    def ended(self, exchange: Exchange) -> None:
-        del self._exchanges[exchange.ticket]
 
     def _send(self, ticket: Ticket) -> None:
         """An engine has room for one that waited."""
-        guarded(self._exchanges[ticket].send)
+        guarded(self.exchanges[ticket].send)
 
     def _is_adapter(self, model: str) -> bool:
         """Engines list an adapter with the model it belongs to."""
-        return any(one.get("id") == model and one.get("parent") for one in self._workers.models())
+        return any(one.get("id") == model and one.get("parent") for one in self.pool.models())
 
     def _move(self, ticket: Ticket) -> None:
-        exchange = self._exchanges.get(ticket)
+        exchange = self.exchanges.get(ticket)
         if exchange is not None:  # moving one may have ended another
             exchange.move()

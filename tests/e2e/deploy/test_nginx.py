@@ -145,6 +145,6 @@ def test_connections_to_the_gateway_are_kept(tmp_path):
                 assert (await caller.reply()).status == 200
                 caller.writer.close()
             await eventually(lambda: len(world.received()) == 5)
-            assert len(world.gateway._connections) == 1
+            assert len(world.gateway.connections) == 1
 
     play(story, good)

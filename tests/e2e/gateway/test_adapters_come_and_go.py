@@ -90,7 +90,7 @@ def test_who_waits_for_a_list_holds_a_place_of_its_client_and_gives_it_back() ->
         refused = [(await caller.reply()).status for caller in callers[4:]]
         assert refused == [429, 429]
         callers[0].reset()
-        await eventually(lambda: len(world.gateway._connections) == 5)
+        await eventually(lambda: len(world.gateway.connections) == 5)
         go_on.set()
         assert [(await caller.reply()).status for caller in callers[1:4]] == [404] * 3
         assert await ask(world, "m") == 200

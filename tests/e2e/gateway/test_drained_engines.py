@@ -98,7 +98,7 @@ def test_nothing_is_lost_when_everything_fails_at_once() -> None:
         stayed = [status for number, status in enumerate(statuses) if number % 3]
         assert set(stayed) <= {200, 500, 502, 503}
         assert stayed.count(200) > len(stayed) * 0.8
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
         router = world.gateway.dispatcher.router
         assert isinstance(router, D2LPM)
         for name, worker in world.gateway.dispatcher.workers.items():
@@ -148,10 +148,10 @@ def test_shutting_down_answers_what_is_half_here() -> None:
         for cut, caller in callers.items():
             caller.writer.write(whole[:cut])
         never.writer.write(whole[:-1])
-        here = world.gateway._connections
+        here = world.gateway.connections
         await eventually(lambda: sum(one._reader.receiving for one in here) == 4)
         stopping = asyncio.ensure_future(world.gateway.stop())
-        await eventually(lambda: all(one._reader._closed for one in here))
+        await eventually(lambda: all(one._reader._is_last for one in here))
         for cut, caller in callers.items():
             caller.writer.write(whole[cut:] + whole)
         for caller in callers.values():

@@ -126,7 +126,7 @@ def test_who_still_sends_after_far_too_many_requests_gets_the_answers_to_those_t
             last = await caller.reply()
 
         assert last.headers["connection"] == "close"
-        (connection,) = world.gateway._connections
+        (connection,) = world.gateway.connections
         assert connection._transport is not None and not connection._transport.is_closing()
 
     play(story, good)
@@ -172,7 +172,7 @@ def test_nobody_else_is_told_to_continue(version: str, expectation: str) -> None
         body = chat()
         head = f"POST {CHAT} HTTP/{version}\r\nhost: a\r\nexpect: {expectation}\r\n"
         caller.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode())
-        await eventually(lambda: any(one._reader.receiving for one in world.gateway._connections))
+        await eventually(lambda: any(one._reader.receiving for one in world.gateway.connections))
         caller.writer.write(body)
 
         assert (await caller.reply()).status == 200
@@ -214,8 +214,10 @@ def test_small_packets_are_not_held_back() -> None:
         caller = await world.connect()
         caller.send(CHAT, chat(stream=True))
         await caller.reply()
-        (connection,) = world.gateway._connections
-        idle = list(world.gateway.engine(world.engines[0].url)._idle)  # a probe's may be among them
+        (connection,) = world.gateway.connections
+        idle = list(
+            world.gateway.pool.engine(world.engines[0].url)._idle
+        )  # a probe's may be among them
         assert idle
         for side in (connection, *idle):
             assert side._transport is not None
@@ -240,8 +242,8 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
         caller = await world.connect()
         caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         caller.send(CHAT, chat(stream=True))
-        await eventually(lambda: any(one._paused for one in world.gateway._connections))
-        (connection,) = world.gateway._connections
+        await eventually(lambda: any(one._paused for one in world.gateway.connections))
+        (connection,) = world.gateway.connections
         assert connection._transport is not None
         await asyncio.sleep(0.2)
         assert connection._transport.get_write_buffer_size() < 2 << 20
@@ -273,15 +275,15 @@ def test_who_stops_reading_does_not_hold_its_connection_for_ever(
         caller = await world.connect()
         caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         if what == "pages":
-            await eventually(lambda: len(world.gateway._connections) == 1)
-            (connection,) = world.gateway._connections
+            await eventually(lambda: len(world.gateway.connections) == 1)
+            (connection,) = world.gateway.connections
             while not connection._paused:
                 caller.send("/metrics")
                 await asyncio.sleep(0)
         else:
             caller.send(CHAT, chat(stream=what == "a stream"), connection="close")
             await eventually(lambda: len(world.received()) == 1)
-        await eventually(lambda: not world.gateway._connections)
-        assert not world.gateway._exchanges
+        await eventually(lambda: not world.gateway.connections)
+        assert not world.gateway.exchanges
 
     play(story, flood, request_timeout_secs=0.5)

@@ -22,8 +22,8 @@ HALF = b"\x16\x03\x01\x02\x00\x01"
 @contextmanager
 def nothing_left(world: World) -> Iterator[None]:
     yield
-    connections = world.gateway._connections
-    assert (connections._entering, connections._of_address) == ({}, {})
+    connections = world.gateway.connections
+    assert (connections._handshaking, connections._of_address) == ({}, {})
 
 
 async def closed(connection: Connection) -> None:
@@ -36,7 +36,7 @@ async def half(world: World, number: int) -> list[Connection]:
     begun = [await world.connect() for _ in range(number)]
     for one in begun:
         one.writer.write(HALF)
-    await eventually(lambda: len(world.gateway._connections._entering) == number)
+    await eventually(lambda: len(world.gateway.connections._handshaking) == number)
     return begun
 
 
@@ -57,8 +57,8 @@ def test_who_has_yet_to_shake_hands_takes_a_place(tmp_path: Path, limits: dict[s
             begun[1].reset()
             begun[2].writer.write(b"no TLS at all\r\n" * 100)
             await closed(begun[2])
-            await eventually(lambda: not world.gateway._connections._entering)
-            await eventually(lambda: not len(world.gateway._connections))
+            await eventually(lambda: not world.gateway.connections._handshaking)
+            await eventually(lambda: not len(world.gateway.connections))
             for one in begun:
                 one.reset()
             await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
@@ -76,7 +76,7 @@ def test_a_crowd_that_does_not_shake_hands_keeps_nobody_out(tmp_path: Path) -> N
             assert (await ask_tls(world.gateway.port, certificate, "/health"))[0].status == 200
             for one in crowd:
                 one.reset()
-            await eventually(lambda: not world.gateway._connections.total)
+            await eventually(lambda: not world.gateway.connections.total)
 
     play(story, good, tls_cert_path=certificate, tls_key_path=key, max_connections=8)
 
@@ -85,13 +85,13 @@ def test_a_handshake_is_not_waited_for_as_long_as_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = certified(tmp_path, "gateway")
-    monkeypatch.setattr(handshakes, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(handshakes, "_HANDSHAKE_S", 0.3)
 
     async def story(world: World) -> None:
         with nothing_left(world):
             (one,) = await half(world, 1)
             await closed(one)
-            await eventually(lambda: not world.gateway._connections._entering)
+            await eventually(lambda: not world.gateway.connections._handshaking)
 
     play(story, good, tls_cert_path=certificate, tls_key_path=key, client_timeout_secs=600)
 
@@ -115,7 +115,7 @@ def test_who_has_connected_when_the_gateway_stops_is_served(tmp_path: Path) -> N
     async def story(world: World) -> None:
         address = ("127.0.0.1", world.gateway.port)
         accepted = [socket.create_connection(address) for _ in range(3)]
-        await eventually(lambda: len(world.gateway._connections._entering) == 3)
+        await eventually(lambda: len(world.gateway.connections._handshaking) == 3)
         connected = [socket.create_connection(address) for _ in range(5)]
         stopping = asyncio.create_task(world.gateway.stop())
         await asyncio.sleep(0)

@@ -36,7 +36,7 @@ def test_bytes_after_the_last_request_do_not_cost_its_answer(ends: str) -> None:
         version, line = ("1.0", "x: y") if ends == "HTTP/1.0" else ("1.1", ends)
         head = f"POST {CHAT} HTTP/{version}\r\nhost: a\r\n{line}\r\ncontent-length: {len(body)}\r\n\r\n"
         await loop.sock_sendall(one, head.encode() + body)
-        await eventually(lambda: bool(world.received()) and not world.gateway._exchanges)
+        await eventually(lambda: bool(world.received()) and not world.gateway.exchanges)
         for at in range(0, len(LATE), 50_000):
             await loop.sock_sendall(one, LATE[at : at + 50_000])
             await asyncio.sleep(0.01)
@@ -44,7 +44,7 @@ def test_bytes_after_the_last_request_do_not_cost_its_answer(ends: str) -> None:
         one.close()
 
         assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"}")
-        await eventually(lambda: not len(world.gateway._connections))
+        await eventually(lambda: not len(world.gateway.connections))
 
     play(story, good)
 

@@ -89,7 +89,7 @@ def test_engines_can_have_tls_if_somebody_believed_vouches_for_them(tmp_path: Pa
             )
         )  # fmt: skip
         await gateway.start()
-        ((_, watch, known),) = gateway._workers.watches()
+        ((_, watch, known),) = gateway.pool.watches()
         await eventually(lambda: known.up or watch.problem is not None)
         if known.up:
             reply = await World(gateway, [engine]).ask(body=chat(stream=True))

@@ -70,7 +70,7 @@ def test_official_clients_know_our_errors() -> None:
             await response(world)
         busy.reset()
         await eventually(world.engines[0].left.is_set)
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
         world.engines[0].script = broken
         with pytest.raises(anthropic.InternalServerError):
             await message(world)

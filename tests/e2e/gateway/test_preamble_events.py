@@ -91,7 +91,7 @@ def test_greetings_make_no_room() -> None:
         assert (len(world.received()), len(dispatcher.queueing)) == (2, 28)
         for caller in callers:
             caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
         assert 0 < world.spent() <= 3 * len(callers), "prompts that were sent, and no outputs"
 
     play(story, greet_and_hang)

@@ -47,7 +47,7 @@ def test_how_many_may_wait_and_how_long_can_change() -> None:
         assert len(dispatcher.queueing) == 1
         for caller in callers[:2]:
             caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, queue_size=1, max_engine_requests=1, client_timeout_secs=1)
 
@@ -63,7 +63,7 @@ def test_all_clients_together_are_limited_before_each() -> None:
         apply(world, max_concurrent_requests=-1)
         assert "you have 1 requests in flight" in (await world.ask()).error()["message"]
         caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, max_concurrent_requests=1, max_client_requests=1, queue_size=0)
 

@@ -82,7 +82,7 @@ def test_a_stream_that_nobody_reads_does_not_hold_its_engine() -> None:
         await eventually(lambda: len(world.received()) == 1)
         assert (await world.ask()).status == 200
         await eventually(world.engines[0].left.is_set, within=PATIENT_S)
-        await eventually(lambda: len(world.gateway._connections) == 0, within=PATIENT_S)
+        await eventually(lambda: len(world.gateway.connections) == 0, within=PATIENT_S)
         sleeper.reset()
 
     play(story, never_ends, client_timeout_secs=0.5, request_timeout_secs=600)

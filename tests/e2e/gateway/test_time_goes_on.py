@@ -25,11 +25,11 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
 ) -> None:
     async def story(world: World) -> None:
         gateway = world.gateway
-        gateway._workers.tick = fails  # type: ignore[method-assign]
+        gateway.pool.tick = fails  # type: ignore[method-assign]
         gateway._seeing.tick = fails  # type: ignore[method-assign]
         await world.connect()  # the first in turn
-        await eventually(lambda: len(gateway._connections) == 1)
-        for connection in gateway._connections:
+        await eventually(lambda: len(gateway.connections) == 1)
+        for connection in gateway.connections:
             connection.tick = fails  # type: ignore[method-assign]
         slow = await world.connect()
         slow.writer.write(b"POST / HT")
@@ -64,7 +64,7 @@ def test_a_caller_whose_work_cannot_begin_is_told(caplog: pytest.LogCaptureFixtu
 
         class Before:
             deadline = 1e9
-            caller_gone = tick = stop = pause = resume = fails
+            on_disconnect = tick = stop = pause = resume = fails
 
         def handle(connection: CallerConnection, request: Incoming) -> Any:
             made.append(connection)

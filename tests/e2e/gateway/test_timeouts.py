@@ -39,7 +39,7 @@ async def slow_but_alive(received: Received) -> None:
 
 
 def faults(world: World) -> list[dict[str, int]]:
-    watches = world.gateway._workers.watches()
+    watches = world.gateway.pool.watches()
     return [
         {fault.value: n for fault, n in watch.faults.items()} for _, watch, _ in watches
     ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_stream_that_falls_silent_ends_with_an_error() -> None:
         last = reply.body.removesuffix(b"\n\n").split(b"\n\n")[-1]
         error = json.loads(last.removeprefix(b"data: "))["error"]
         assert (error["code"], error["message"]) == (
-            "engine_timeout", "the engine has fallen silent",
+            "engine_timeout", "the engine sent nothing for too long",
         )  # fmt: skip
         assert (len(world.received()), faults(world)[0]) == (1, {"timeout": 1})
 
@@ -119,7 +119,7 @@ def test_requests_in_flight_over_all_clients_can_be_limited() -> None:
         refused = await world.ask()
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, max_concurrent_requests=1, queue_size=0)
     play(story, hang, max_concurrent_requests=1, queue="engine")
@@ -139,7 +139,7 @@ def test_who_waits_too_long_for_the_limit_is_told_408_and_the_others_wait_on() -
         assert late.error()["code"] == "request_timeout"
         assert len(world.received()) == 1
         first.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, max_concurrent_requests=1, queue_size=1, queue_timeout_secs=0.5,
          client_timeout_secs=1)  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_caller_that_leaves_during_the_wait_is_not_retried() -> None:
         caller.send("/v1/chat/completions", chat())
         await eventually(lambda: len(world.received()) == 1)
         caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
         await asyncio.sleep(1.2)
         assert len(world.received()) == 1
 

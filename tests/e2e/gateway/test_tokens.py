@@ -83,7 +83,7 @@ def test_a_caller_may_leave_or_err_while_its_prompt_is_tokenized(
         await eventually(lambda: len(encoded) == 2)
         leaving.reset()
         assert (await world.get("/health")).status == 200  # the loop is not held up
-        await eventually(lambda: len(world.gateway._connections) == 1)
+        await eventually(lambda: len(world.gateway.connections) == 1)
         go_on.set()
 
         assert [(await staying.reply()).status for _ in range(2)] == [404, 200]
@@ -107,7 +107,7 @@ def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
         assert refused == [429] * 12
         for caller in callers:
             caller.reset()
-        await eventually(lambda: not world.gateway._connections)
+        await eventually(lambda: not world.gateway.connections)
         await world.get("/health")  # prompts that wait are given up in a turn of the loop to come
         go_on.set()
 
@@ -130,7 +130,7 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
             connection, encoding, deadline=0, release=lambda: released.append("a")
         )
         encoding.set_result(BlockedTokens())
-        waiting.caller_gone()
+        waiting.on_disconnect()
         waiting.done(None)
         assert released == ["a"]
 

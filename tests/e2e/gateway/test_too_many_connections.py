@@ -39,7 +39,7 @@ async def at_work(world: World, number: int) -> list[Connection]:
     for _ in range(number):
         made.append(await world.connect())
         made[-1].send(CHAT, chat())
-    await eventually(lambda: len(world.gateway._exchanges) == number)
+    await eventually(lambda: len(world.gateway.exchanges) == number)
     return made
 
 
@@ -100,7 +100,7 @@ def test_who_has_no_key_keeps_no_place_by_asking_for_health(first: bytes) -> Non
         for one in held:
             assert (await one.reply()).status == 200
         assert (await world.ask(authorization="Bearer k")).status == 200
-        busy = world.gateway._connections.states()
+        busy = world.gateway.connections.states()
         assert busy["reserve"] == 0
         for one in held:
             one.reset()
@@ -114,10 +114,10 @@ def test_bodies_that_never_come_keep_nobody_out_for_long(monkeypatch: pytest.Mon
 
     async def story(world: World) -> None:
         held = await crowd(world, 20, HALF_BODY)
-        await eventually(lambda: all(one.is_slow for one in world.gateway._connections))
+        await eventually(lambda: all(one.is_slow for one in world.gateway.connections))
         assert (await world.ask()).status == 200
         assert (await held[0].reply()).error()["code"] == "gateway_full"
-        assert world.gateway._connections.turned_away["slow"] >= 1
+        assert world.gateway.connections.turned_away["slow"] >= 1
         for one in held:
             one.reset()
 
@@ -185,10 +185,10 @@ def test_one_address_with_a_limit_of_its_own_does_not_take_all_places() -> None:
         address = ("127.0.0.1", world.gateway.port)
         other = Connection(*await asyncio.open_connection(*address, local_addr=("127.0.0.2", 0)))
         other.send(CHAT, chat())
-        await eventually(lambda: len(world.gateway._exchanges) == 3)
+        await eventually(lambda: len(world.gateway.exchanges) == 3)
         for connection in (*busy, other):
             connection.reset()
-        await eventually(lambda: not world.gateway._connections._of_address)
+        await eventually(lambda: not world.gateway.connections._of_address)
 
     play(story, hangs, max_address_connections=2)
 
@@ -285,7 +285,7 @@ async def cannot_connect(world: World) -> None:
     kept = await world.connect()
     kept.send("/health")
     assert (await kept.reply()).status == 200
-    world.gateway._workers.close_idle()
+    world.gateway.pool.close_idle()
     await asyncio.sleep(0.05)
     with none_left():
         kept.send(CHAT, chat())
@@ -318,7 +318,7 @@ def test_where_no_descriptor_is_left_the_gateway_says_so_itself(
         for _ in range(3):
             await short(world)
         assert (await world.ask()).status == 200
-        ((_, watch, known),) = world.gateway._workers.watches()
+        ((_, watch, known),) = world.gateway.pool.watches()
         assert (known.up, watch.faults) == (True, {})
         # The engine of this test is in this process, too, and may have closed a probe unanswered.
         assert not any("probe failed: Too many" in line for line in caplog.messages)

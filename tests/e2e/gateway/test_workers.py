@@ -210,7 +210,7 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
         sick = False
         soon = world.gateway.settings.replaced(cb_timeout_duration_secs=0.01)
         world.gateway.apply(soon)
-        circuit = world.gateway._workers.engine(patient.url).breaker
+        circuit = world.gateway.pool.engine(patient.url).breaker
         await eventually(lambda: circuit.phase.value == "half-open")
         while circuit.phase.value == "half-open":
             assert (await world.ask()).status == 200
@@ -319,7 +319,7 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
 
     async def story(world: World) -> None:
         engine, dispatcher = world.engines[0], world.gateway.dispatcher
-        ((_, watch, worker),) = world.gateway._workers.watches()
+        ((_, watch, worker),) = world.gateway.pool.watches()
         assert (worker.up, watch.successes) == (True, 1)
         often = world.gateway.settings.replaced(health_check_interval_secs=0.05)
         world.gateway.apply(often)
@@ -349,7 +349,7 @@ def test_without_health_checks_only_who_is_down_is_probed() -> None:
         await asyncio.sleep(0.3)
         assert (await world.ask()).status == 200
 
-        world.gateway.unreachable(engine.url)
+        world.gateway.pool.mark_down(engine.url)
         await asyncio.sleep(0.3)
         assert not world.gateway.ready()
         engine.healthy = True

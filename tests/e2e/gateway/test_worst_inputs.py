@@ -16,9 +16,9 @@ import pytest
 from fairhit.gateway.api import request_body as openai
 from fairhit.gateway.api import response_body as answers
 from fairhit.gateway.api.response_body import StreamedAnswer
+from fairhit.gateway.http.read_budget import ITERATION, STEP
 from fairhit.gateway.http.request_parser import RequestReader
 from fairhit.gateway.http.response_parser import ResponseParser
-from fairhit.gateway.http.step_bounds import STEP, TURN
 from tests.e2e.gateway.scripts import Received, Script, begin_stream, chat, chunk, whole
 from tests.e2e.gateway.world import World, play
 
@@ -157,6 +157,6 @@ def test_a_health_check_waits_for_a_turn_or_two(name: str, monkeypatch: pytest.M
     play(story, script, max_payload_size=17 << 20)
 
     for kind, most in work.most.items():
-        assert most <= TURN + _SLACK, (kind, work.most)
+        assert most <= ITERATION + _SLACK, (kind, work.most)
     assert max(work.health_turns) <= _TURNS
     assert len(work.health_turns) > 3

@@ -62,7 +62,7 @@ def test_power_of_two_prefers_the_less_loaded() -> None:
         assert shares(world)[0] <= 1
         for caller in callers:
             caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, good, policy="power_of_two")
 
@@ -131,7 +131,7 @@ def test_manual_waits_for_its_engine_beside_an_idle_one() -> None:
         assert sorted(shares(world)) == [0, 0, 1]
         for caller in callers:
             caller.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, hang, hang, hang, policy="manual", max_engine_requests=1)
 

@@ -85,7 +85,7 @@ def test_where_every_engine_fails_the_engines_own_answer_is_passed_on() -> None:
 def test_the_breaker_of_the_only_engine_refuses_nobody() -> None:
     async def story(world: World) -> None:
         assert await statuses(world, 8) == [500] * 3 + [200] * 5
-        (engine,) = world.gateway._workers.watches()
+        (engine,) = world.gateway.pool.watches()
         assert engine[2].is_open
 
     play(
@@ -133,7 +133,7 @@ async def eventually_asked(world: World, engine: FakeEngine, sent: int) -> None:
 def test_trials_that_succeed_close_the_breaker() -> None:
     async def story(world: World) -> None:
         mended, _ = world.engines
-        watch = world.gateway._workers._watches[mended.url]
+        watch = world.gateway.pool._watches[mended.url]
         async with asyncio.timeout(30):
             while not (len(mended.received) > 2 and watch.engine.breaker.phase.value == "closed"):
                 await world.ask()
@@ -195,7 +195,7 @@ def test_over_the_limit_a_full_queue_is_429_and_a_long_wait_408() -> None:
         assert await together(world, 2) == {429: 2}
         assert (await second.reply()).status == 408
         first.reset()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(
         story, hang, policy="round_robin", max_concurrent_requests=1, queue_size=1,
@@ -327,7 +327,7 @@ def test_a_caller_that_leaves_frees_its_engine() -> None:
         assert b"data: " in await anext(caller.chunks())
         caller.reset()
         await world.engines[0].left.wait()
-        await eventually(lambda: not world.gateway._exchanges)
+        await eventually(lambda: not world.gateway.exchanges)
 
     play(story, endless, policy="round_robin")
 

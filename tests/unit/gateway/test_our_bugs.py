@@ -58,7 +58,7 @@ class Played:
         self.gateway._loop = asyncio.get_running_loop()
         self.gateway.dispatcher.worker_up(ENGINE)
         engine = EngineConnections(ENGINE)
-        monkeypatch.setattr(self.gateway, "engine", lambda _: engine)
+        monkeypatch.setattr(self.gateway.pool, "engine", lambda _: engine)
         self.asked = [EngineConnection(engine) for _ in range(4)]
         for connection in self.asked:
             connection.connection_made(Wire())
@@ -78,7 +78,7 @@ class Played:
         await asyncio.sleep(0)
 
     def tickets(self) -> list[Ticket]:
-        return [one.ticket for one in self.gateway._exchanges.values()]
+        return [one.ticket for one in self.gateway.exchanges.values()]
 
     def check_settled(self) -> None:
         """Nobody has anything at the engine."""
@@ -188,7 +188,7 @@ def test_who_is_refused_in_time_is_settled_before_the_next_is_read(
 @pytest.mark.parametrize(
     ("stream", "answer"), [(False, WHOLE), (True, STREAM)], ids=["whole", "stream"]
 )
-@pytest.mark.parametrize("broken", ["finished", "over", "said"])
+@pytest.mark.parametrize("broken", ["finished", "on_finished", "on_answer_text"])
 def test_accounts_that_fail_keep_no_answer_back(
     *,
     run: Run,

@@ -13,8 +13,7 @@ from typing import Final
 import orjson
 
 from fairhit.errors import BadRequest
-from fairhit.gateway.http.read_budget import Steps
-from fairhit.gateway.http.step_bounds import STEP, TURN
+from fairhit.gateway.http.read_budget import ITERATION, STEP, Steps
 from fairhit.gateway.proxy.incoming_request import Body
 
 # Lists and objects, which cost a parser more than their bytes: in what is parsed in one call, and in all.
@@ -55,11 +54,11 @@ class Outline:
     fields: tuple[Field, ...]
 
     def shortened(self, body: Body) -> bytes:
-        """A body of about `TURN` bytes at most, with the beginning of each field that is long. O(TURN)."""
+        """A body of about `ITERATION` bytes at most, with the beginning of each long field. O(ITERATION)."""
         # Written anew: as the caller wrote it there may be mebibytes of blanks around its colon.
         names = [orjson.dumps(field.name) + b":" for field in self.fields]
         lengths = [field.end - field.begin for field in self.fields]
-        shares = _shares(lengths, max(0, TURN - sum(map(len, names))))
+        shares = _shares(lengths, max(0, ITERATION - sum(map(len, names))))
         parts, lists = [], _MAX_PARSED
         for field, name, share in zip(self.fields, names, shares, strict=True):
             value = bytes(body[field.begin : field.begin + share])
@@ -70,7 +69,7 @@ class Outline:
 
 def is_short(body: Body) -> bool:
     """Whether a parser is through with it soon: a step, or a turn where it is text or numbers. O(body)."""
-    return len(body) <= STEP or (len(body) <= TURN and _few_lists(body))
+    return len(body) <= STEP or (len(body) <= ITERATION and _few_lists(body))
 
 
 def outline(body: Body) -> Steps[Outline]:

@@ -14,7 +14,7 @@ import orjson
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints import Endpoint
 from fairhit.gateway.api.long_body import Outline
-from fairhit.gateway.http.step_bounds import STEP
+from fairhit.gateway.http.read_budget import STEP
 from fairhit.gateway.proxy.incoming_request import Body
 
 # What a socket takes without a copy being made first.

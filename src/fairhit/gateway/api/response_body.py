@@ -17,7 +17,7 @@ from fairhit.dispatch import Usage
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.gateway.api.endpoints.endpoint import Endpoint
 from fairhit.gateway.api.endpoints.usage import last_usage
-from fairhit.gateway.http.step_bounds import SHORT, STEP, TURN
+from fairhit.gateway.http.read_budget import ITERATION, SHORT, STEP
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _END_LEN: Final = 4
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
 # Answers are remembered up to here for the prefix index.
-_MAX_TEXT: Final = TURN
+_MAX_TEXT: Final = ITERATION
 # The end of an event that is not read, where its usage is.
 _LAST_LEN: Final = 16 << 10
 # Of an answer in one piece: a list of many costs more than the bytes in them.
@@ -119,7 +119,7 @@ class StreamedAnswer:
         if data:
             data = self._read(data)
         # A preamble is compared once, which is quick, before it is given up.
-        most = STEP if self._greets is None else TURN
+        most = STEP if self._greets is None else ITERATION
         return data + self._begin_long() if len(self._tail) > most else data
 
     def _read(self, data: bytes) -> bytes:
@@ -185,7 +185,7 @@ class StreamedAnswer:
         Or an engine that greets at once would have begun to answer, with the request still in its queue.
         """
         data, self._held = self._held + data, b""
-        if len(data) <= TURN and self._greets is not None and self._greets(data):
+        if len(data) <= ITERATION and self._greets is not None and self._greets(data):
             self._held = data
             return b""
         self._greets = None
@@ -308,11 +308,11 @@ def read_whole(surface: Endpoint, body: bytes) -> tuple[Usage | None, str | None
 
 
 def read_end(surface: Endpoint, pieces: list[bytes]) -> Usage | None:
-    """Usage of a long answer, as far as it is in the last mebibyte; nothing else of it is read. O(TURN)."""
+    """Usage of a long answer, if it is in the last mebibyte; no more is read. O(ITERATION)."""
     length = 0
     end: list[bytes] = []
     for piece in reversed(pieces):
-        if length >= TURN:
+        if length >= ITERATION:
             break
         end.append(piece)
         length += len(piece)

@@ -44,8 +44,9 @@ class AccessControl:
             if known.refusal is None:
                 head.admitted = known
         request.client, request.lines, request.echo = known.client, known.lines, known.echo
-        if known.marks is not None:
-            known.marks.name(request)
+        if known.needs_id:
+            assert self._marks is not None, "without header options no id is needed"
+            self._marks.name(request)
         if known.refusal is not None:
             raise known.refusal
         return known.wants_body
@@ -65,7 +66,7 @@ class AccessControl:
             client=client,
             lines=marked.lines + (self._keys(head) if self._passes_key else b""),
             echo=marked.echo,
-            marks=None if marked.has_id else marks,
+            needs_id=not marked.has_id,
             wants_body=wants_body,
             refusal=refusal,
         )

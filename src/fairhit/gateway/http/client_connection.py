@@ -1,7 +1,6 @@
-"""The callers' side: one protocol per connection, keep-alive, pipelined requests answered in order.
+"""Connections of clients: keep-alive, pipelined requests answered in order, time limits, framing.
 
-It frames answers and enforces the order and the time limits; what a request means is the gateway's
-business.
+What a request means is decided by the site, which is the gateway or the page of metrics.
 """
 
 import asyncio
@@ -11,99 +10,84 @@ from typing import Protocol, cast
 from fairhit.errors import BadRequest, FairhitError, GatewayFull, MethodNotAllowed
 from fairhit.gateway.api.endpoints import path_of, surface_of
 from fairhit.gateway.api.endpoints.errors import openai_error, retry_after, status_of
+from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import Reads, Turns
+from fairhit.gateway.http.read_budget import SHORT, Reads, Turns
 from fairhit.gateway.http.request_parser import RequestReader
 from fairhit.gateway.http.response_head import BODILESS, REASONS, ResponseHead, without_names
-from fairhit.gateway.http.slow_reader_timer import Unread
-from fairhit.gateway.http.step_bounds import SHORT
 from fairhit.gateway.observability.log_exceptions import told
 from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.proxy.interfaces import OngoingRequest
 
-# What is answered on connections beyond the limit: to probes and to who looks why they fail.
+# Paths that are answered on connections beyond the limit: for probes and for finding the cause.
 PROBES = frozenset((b"/health", b"/readiness", b"/metrics"))
-# A kept connection may be idle this long; longer than clients keep theirs, shorter than NATs do.
+# Idle time of a kept connection; longer than clients keep theirs, shorter than NATs do.
 _IDLE_S = 75.0
-# Where all places are taken a request may take this long to arrive, rather than --client-timeout-secs.
+# Where all slots are taken a request may take this long to arrive, rather than --client-timeout-secs.
 _SLOW_S = 10.0
-# After the last answer of a connection its caller may still be sending: a socket that closes with bytes
-# unread resets the connection, and the answer may be lost on the way. So what comes is read and thrown
-# away until the caller has closed, too: for half a minute, as nginx does, as long as it really sends.
+# After the last response of a connection its client may still be sending: closing a socket with unread
+# bytes resets the connection, and the response may be lost. So bytes are read and discarded until the
+# client has closed, too: for half a minute, as nginx does, while they arrive at a real rate.
 _LINGER_S = 30.0
 _LINGER_SILENT_S = 2.0
-_LINGER_LEAST = 16 << 10  # a byte now and then is silence
-_LINGER_LEN = 256 << 20
-# Nothing of an answer has gone out for so long: its caller has stopped reading without leaving.
+_LINGER_MIN_LEN = 16 << 10  # fewer bytes count as silence
+_LINGER_MAX_LEN = 256 << 20
+# Nothing of a response has been sent for so long: the client has stopped reading without closing.
 _STUCK_S = 10.0
-
-
-class Work(Protocol):
-    """What a connection waits for: an exchange, or what must come before one."""
-
-    deadline: float
-
-    def caller_gone(self) -> None:
-        """Nobody waits any more."""
-        ...
-
-    def tick(self, now: float) -> None:
-        """A second has passed: enforce the limits on time."""
-        ...
-
-    def stop(self, error: FairhitError, *, status: int) -> None:
-        """End it now, with this answer."""
-        ...
-
-    def pause(self) -> None:
-        """The caller reads slowly."""
-        ...
-
-    def resume(self) -> None:
-        """It has caught up."""
-        ...
+# Bytes sent that restart the timer of a slow reader: a byte now and then is not reading.
+_MIN_READ = 16 << 10
 
 
 class Site(Protocol):
-    """The gateway as a connection sees it."""
+    """What serves the requests of client connections."""
 
     max_payload_size: int
     client_timeout_s: float
+    connections: "Connections[CallerConnection]"
     arrived: BodyBudget
     head_cache: HeadCache[RequestHead]
     turns: Turns
-    date: bytes  # the header line, a second old at most
-
-    def opened(self, connection: "CallerConnection") -> bool:
-        """A caller connected; False: it may only ask whether the gateway is well."""
-        ...
-
-    def asked(self, connection: "CallerConnection") -> None:
-        """The whole head of a request has come, and none before was admitted."""
-        ...
-
-    def closed(self, connection: "CallerConnection") -> None:
-        """It left."""
-        ...
+    date: bytes  # the Date header, a second old at most
 
     def admit(self, request: Incoming) -> bool:
-        """Its head is complete: whether its body is wanted. Raises FairhitError."""
+        """Check a request whose head is complete: True if its body is wanted. Raises FairhitError."""
         ...
 
-    def handle(self, connection: "CallerConnection", request: Incoming) -> Work | None:
-        """Answer now and return None, or begin the work that will. Raises FairhitError."""
+    def handle(self, connection: "CallerConnection", request: Incoming) -> OngoingRequest | None:
+        """Respond now and return None, or begin the request and return it. Raises FairhitError."""
         ...
 
     def count(self, status: int) -> None:
-        """An answer with this status begins."""
+        """Count a response with this status."""
         ...
 
     def refused(self, request: Incoming, status: int) -> None:
-        """It is answered with this error, and no engine has heard of it."""
+        """Log a request that is refused with this status before any engine received it."""
         ...
 
 
+class SlowReaderTimer:
+    """Seconds for which a client has read next to nothing."""
+
+    __slots__ = ("_left", "_since")
+
+    def __init__(self) -> None:
+        self._left = -1  # bytes in the write buffer when the timer started
+        self._since = 0.0
+
+    def reset(self) -> None:
+        """Stop the timer: the client has caught up."""
+        self._left = -1
+
+    def seconds(self, left: int, now: float) -> float:
+        """Seconds since the client last read, where `left` bytes are in the write buffer now."""
+        if self._left < 0 or self._left - left >= _MIN_READ:
+            self._left, self._since = left, now
+        return now - self._since
+
+
 class CallerConnection(asyncio.Protocol):
-    """Reads requests, has the gateway answer one at a time, and frames the answers."""
+    """Reads requests, has the site handle one at a time, and frames the responses."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -117,17 +101,17 @@ class CallerConnection(asyncio.Protocol):
         )
         self._reads = Reads(site.turns, self.data_received)
         self._late = self._reads.late
-        self._since = 0.0  # receiving since, or else idle since, or nothing to throw away since
-        self._lingers_since = 0.0  # all is answered, and its caller has yet to close; 0: not so
-        self._thrown_away = 0  # bytes
+        self._since = 0.0  # start of the request being received, of idleness, or of silence
+        self._lingers_since = 0.0  # start of lingering after the last response; 0: not lingering
+        self._discarded_len = 0
         self._stopping = False  # the gateway shuts down
         self._current = Incoming(RequestHead())  # the request being answered
-        self._work: Work | None = None
+        self._ongoing: OngoingRequest | None = None
         self._streaming = False
         self._paused = False
-        self._unread = Unread()
-        self._is_new = True  # the head of its first request has not come
-        self._is_unasked = True  # nor that of one that was admitted
+        self._slow_reader = SlowReaderTimer()
+        self._is_new = True  # no head has been received
+        self._is_active = False  # a request was admitted
 
     # -- from asyncio
 
@@ -135,13 +119,13 @@ class CallerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
         self._reads.connected(self._transport)
         self._since = self._loop.time()
-        if not self._site.opened(self):
+        if not self._site.connections.add(self):
             self._reader.admit_by(self._admit_probe)
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
-        if reader.deaf:
-            self._throw_away(len(data))
+        if reader.stopped:
+            self._discard(len(data))
             return
         if (len(data) > SHORT or self._late) and self._reads.put_off(data):
             return
@@ -149,47 +133,47 @@ class CallerConnection(asyncio.Protocol):
         reader.feed(data)
         if reader.receiving and not was_receiving:  # empty lines alone are no request
             self._since = self._loop.time()
-        if self._is_unasked and (reader.ready or reader.has_head):
-            self._is_new, self._is_unasked = False, not reader.admitted
-            self._site.asked(self)
+        if not self._is_active and (reader.ready or reader.has_head):
+            self._is_new, self._is_active = False, reader.admitted
+            self._site.connections.on_request(self)
         if reader.wants_continue:
             self._continue()
         if reader.ready:
             self._advance()
 
     def eof_received(self) -> None:
-        """Half-closing is leaving: so do the servers of the engines see it."""
+        """Treat a half-closed connection as closed, as engines' servers do."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._reads.lost(hand_on=False)
         self._reader.close()
-        if self._work is not None:
-            work, self._work = self._work, None
-            work.caller_gone()
-        self._site.closed(self)
+        if self._ongoing is not None:
+            ongoing, self._ongoing = self._ongoing, None
+            ongoing.on_disconnect()
+        self._site.connections.discard(self)
 
     def pause_writing(self) -> None:
         self._paused = True
-        if self._work is not None:
-            self._work.pause()
+        if self._ongoing is not None:
+            self._ongoing.pause()
 
     def resume_writing(self) -> None:
         self._paused = False
-        if self._work is not None:
-            self._work.resume()
+        if self._ongoing is not None:
+            self._ongoing.resume()
         else:
             self._advance()
 
-    # -- answering
+    # -- responses
 
     def write_stream(self, head: ResponseHead | None, data: bytes) -> None:
-        """A piece of an answer of unknown length, after its head if that is given."""
+        """Write a piece of a response of unknown length, after its head if that is given."""
         if not self._current.head.http10:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if head is not None:
             self._streaming = True
-            self._let_go()
+            self._release_body()
             framing = b"" if head.dated else self._site.date
             if not self._current.head.http10:
                 framing += b"transfer-encoding: chunked\r\n"
@@ -198,39 +182,31 @@ class CallerConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def end_stream(self, last: bytes = b"") -> None:
-        """The end of it, after `last`."""
+        """End such a response, after `last`."""
         if self._transport is not None:
             if last:
                 self.write_stream(None, last)
             if not self._current.head.http10:
                 self._transport.write(b"0\r\n\r\n")
         self._streaming = False
-        self._answered()
+        self._on_response_end()
 
     def write_whole(self, head: ResponseHead, body: bytes, more: Sequence[bytes] = ()) -> None:
-        """An answer in one piece: `body`, and after it `more`."""
-        self._site.count(head.status)
-        last = b"" if self._current.keep_alive else b"connection: close\r\n"
-        if not head.dated:
-            last += self._site.date
-        lines, echo = b"".join(head.lines), self._current.echo
-        if echo:
-            lines = without_names(lines, echo)
+        """Write a response in one piece: `body`, and after it `more`."""
+        framing = b"" if head.dated else self._site.date
         if body or head.status not in BODILESS:  # whose Content-Length is that of another response
             length = len(body) + sum(map(len, more)) if more else len(body)
-            last = b"content-length: %d\r\n%b" % (length, last)
-        reason = REASONS.get(head.status, b"")
-        start = b"HTTP/1.1 %d %b\r\n%b%b%b\r\n" % (head.status, reason, lines, echo, last)
-        self._write(start + body, more)
+            framing = b"content-length: %d\r\n%b" % (length, framing)
+        self._write(self._head(head.status, head.lines, framing) + body, more)
 
     def write_json(self, body: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()) -> None:
-        """An answer of the gateway's own."""
+        """Write a JSON response of the gateway's own."""
         self.write_body(body, b"application/json", status=status, lines=lines)
 
     def write_body(
         self, body: bytes, content_type: bytes, *, status: int = 200, lines: tuple[bytes, ...] = ()
     ) -> None:
-        """The same of any type."""
+        """Write a response of the gateway's own, of any content type."""
         framing = b"%bcontent-type: %b\r\ncontent-length: %d\r\n" % (
             self._site.date, content_type, len(body)
         )  # fmt: skip
@@ -239,7 +215,7 @@ class CallerConnection(asyncio.Protocol):
         self._write(self._head(status, lines, framing) + body)
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
-        """`error` in the path's own shape; as an event, and then the end, where a stream has begun."""
+        """Write `error` in the shape of the path's API; as the last event where a stream has begun."""
         status = status or status_of(error)
         surface = surface_of(self._current.head.target)
         if self._streaming:
@@ -247,22 +223,23 @@ class CallerConnection(asyncio.Protocol):
             self.end_stream(surface.error_event(error, status))
             return
         body = (surface.error_body if surface else openai_error)(error, status)
-        wait = retry_after(error, status)
-        lines = (b"retry-after: %d\r\n" % wait,) if wait else ()
+        retry_after_s = retry_after(error, status)
+        lines = (b"retry-after: %d\r\n" % retry_after_s,) if retry_after_s else ()
         if isinstance(error, MethodNotAllowed):
             lines = (b"allow: " + error.allow.encode() + b"\r\n",)
         self.write_json(body, status=status, lines=lines)
 
     def refuse(self, error: Exception, *, status: int | None = None) -> None:
-        """The same for a request that no engine has heard of."""
+        """Write the error response of a request that no engine has received."""
         self._site.refused(self._current, status or status_of(error))
         self.write_error(error, status=status)
 
     def _head(self, status: int, lines: Iterable[bytes], framing: bytes) -> bytes:
+        """The head of a response with these header `lines`, and count the response."""
         self._site.count(status)
         close = b"" if self._current.keep_alive else b"connection: close\r\n"
         fields = b"".join(lines)
-        reason = REASONS.get(status, b"")  # optional, and nobody reads it (RFC 9112, 4)
+        reason = REASONS.get(status, b"")  # optional, and ignored by clients (RFC 9112, 4)
         echo = self._current.echo
         if echo:
             fields = without_names(fields, echo)
@@ -273,20 +250,20 @@ class CallerConnection(asyncio.Protocol):
             self._transport.write(data)
             if more:
                 self._transport.writelines(more)
-        self._answered()
+        self._on_response_end()
 
-    # -- the order of things
+    # -- order and time limits
 
     def tick(self, now: float) -> None:
-        """A second has passed: enforce the limits on time."""
+        """Enforce the time limits; called once a second."""
         reader = self._reader
         if self._is_stuck(now):
             self.abort()
         elif self._lingers_since:
             if now - self._since > _LINGER_SILENT_S or now - self._lingers_since > _LINGER_S:
                 self.close()
-        elif self._work is not None:
-            self._work.tick(now)
+        elif self._ongoing is not None:
+            self._ongoing.tick(now)
         elif reader.receiving:
             if now - self._since > self._site.client_timeout_s:
                 reader.refuse(BadRequest("the request took too long to arrive"), status=408)
@@ -295,152 +272,153 @@ class CallerConnection(asyncio.Protocol):
             self.close()
 
     def _is_stuck(self, now: float) -> bool:
-        """Whether what has been written is not read: for long, where an engine is kept waiting too."""
+        """True if the client has not read for too long: longer where that blocks an engine, too."""
         transport = self._transport
         if transport is None or not (self._paused or transport.is_closing()):
-            self._unread.forget()
+            self._slow_reader.reset()
             return False
-        patience_s = _STUCK_S if self._work is None else self._site.client_timeout_s
-        return self._unread.for_s(transport.get_write_buffer_size(), now) > patience_s
+        limit_s = _STUCK_S if self._ongoing is None else self._site.client_timeout_s
+        return self._slow_reader.seconds(transport.get_write_buffer_size(), now) > limit_s
 
     def close(self) -> None:
-        """Close once what was written has gone out."""
+        """Close once the write buffer is empty."""
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close now, whatever is in the write buffer."""
+        if self._transport is not None:
+            self._transport.abort()
+
     @property
     def is_admitted(self) -> bool:
-        """Whether it has asked for something of an engine, and might."""
+        """True once a request to an engine was admitted on this connection."""
         return self._reader.admitted
 
     @property
     def is_spare(self) -> bool:
-        """Whether it is between two requests, or answered for the last time."""
+        """True between two requests, and after the last response."""
         reader = self._reader
-        return self._work is None and not reader.ready and (reader.deaf or not reader.receiving)
+        idle = self._ongoing is None and not reader.ready
+        return idle and (reader.stopped or not reader.receiving)
 
     @property
     def is_slow(self) -> bool:
-        """Whether its request has been arriving for longer than it may where others find no place."""
-        is_arriving = self._work is None and self._reader.receiving and not self._reader.deaf
+        """True if the request has been arriving for longer than allowed while all slots are taken."""
+        is_arriving = self._ongoing is None and self._reader.receiving and not self._reader.stopped
         return is_arriving and self._loop.time() - self._since > _SLOW_S
 
     def turn_away(self, error: FairhitError) -> None:
-        """Close it for others, and answer `error` to a caller that has begun to ask, or may be about to."""
+        """Close to free the slot; respond with `error` if a request is arriving or may be on its way."""
         reader = self._reader
-        if reader.deaf or not (self._is_new or reader.receiving):
+        if reader.stopped or not (self._is_new or reader.receiving):
             self.close()
             return
         self._current = Incoming(RequestHead())
         self._current.keep_alive = False
         self.write_error(error)
         if not self._reader.receiving:
-            self.close()  # its place or its descriptor is another's
-
-    def abort(self) -> None:
-        """Close now, whatever has not gone out."""
-        if self._transport is not None:
-            self._transport.abort()
+            self.close()  # no lingering: slot and descriptor are needed
 
     def peer(self) -> str | None:
-        """The address at the other end, None where it has none or is gone."""
+        """The client's address; None if it has none or the connection is closed."""
         name = self._transport.get_extra_info("peername") if self._transport is not None else None
         return str(name[0]) if isinstance(name, tuple) and name else None
 
+    def finish(self) -> None:
+        """Close once the request being answered or received is answered: the gateway shuts down."""
+        self._stopping = True
+        if self._lingers_since:
+            self._linger()
+            return
+        if self._ongoing is None and not self._reader.ready and self._reader.receiving:
+            self._reader.accept_no_more()
+            return
+        self._reader.stopped = True
+        self._current.keep_alive = False
+        if self._ongoing is None and not self._reader.ready:
+            self.close()
+
     def cut(self, error: FairhitError) -> None:
-        """There is no more time for what is under way: tell the caller, and close."""
-        if self._work is not None:
-            self._work.stop(error, status=503)
+        """Respond with `error` to the request under way, and close: the time to shut down is over."""
+        if self._ongoing is not None:
+            self._ongoing.stop(error, status=503)
         elif self._reader.receiving and not self._lingers_since:
             self._reader.refuse(error, status=503)
-            self._advance()  # and closes after a while: its caller may still be sending
+            self._advance()  # and lingers: the client may still be sending
             return
         self.close()
 
-    def finish(self) -> None:
-        """Answer what is under way or half here, then close: the gateway is shutting down."""
-        self._stopping = True
-        if self._lingers_since:
-            self._hang_up()
-            return
-        if self._work is None and not self._reader.ready and self._reader.receiving:
-            self._reader.end()
-            return
-        self._reader.deaf = True
-        self._current.keep_alive = False
-        if self._work is None and not self._reader.ready:
-            self.close()
-
-    def proceed(self, begin: Callable[[], Work]) -> None:
-        """What had to come first is done: the work itself begins."""
-        assert self._work is not None, "the caller is gone"
+    def proceed(self, begin: Callable[[], OngoingRequest]) -> None:
+        """Replace a pending request, which is prepared now, by the request that `begin` returns."""
+        assert self._ongoing is not None, "the client has disconnected"
         try:
-            self._work = begin()
-        except Exception as error:  # noqa: BLE001 - or a bug of ours: as below
+            self._ongoing = begin()
+        except Exception as error:  # noqa: BLE001 - a bug included, as in `_advance`
             self.refuse(told(error))
 
     def _admit_probe(self, request: Incoming) -> bool:
-        """Admit only what asks how the gateway is, and that once. Raises FairhitError."""
+        """Admit nothing but one request for health or metrics. Raises FairhitError."""
         request.keep_alive = False
         if path_of(request.head.target) not in PROBES:
             raise GatewayFull("this gateway has too many connections")
         return self._site.admit(request)
 
     def _advance(self) -> None:
-        """Answer what has come, in order, until something takes time."""
+        """Handle the requests received so far, in order, until one takes time."""
         reader = self._reader
-        while reader.ready and self._work is None and not self._paused:
+        while reader.ready and self._ongoing is None and not self._paused:
             request = self._current = reader.take()
             if request.refusal is not None:
                 self.refuse(request.refusal, status=request.status)
                 continue
             try:
-                self._work = self._site.handle(self, request)
-            # Or a bug of ours: nobody would answer this caller, or whoever is behind it.
+                self._ongoing = self._site.handle(self, request)
+            # A bug included: this request and those behind it must be answered.
             except Exception as error:  # noqa: BLE001
                 self.refuse(told(error))
 
     def _continue(self) -> None:
-        """The caller waits for a word before it sends its body."""
+        """Write the 100 Continue that the client waits for before it sends the body."""
         self._reader.wants_continue = False
-        if self._reader.receiving and self._work is None and not self._reader.deaf:
+        if self._reader.receiving and self._ongoing is None and not self._reader.stopped:
             if self._transport is not None:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _answered(self) -> None:
-        waited = self._work is not None
-        self._work = None
-        self._let_go()
+    def _on_response_end(self) -> None:
+        had_ongoing = self._ongoing is not None
+        self._ongoing = None
+        self._release_body()
         self._since = self._loop.time()
         if not self._current.keep_alive:
             self._reader.drop()
-            self._hang_up()
-        elif waited and self._reader.ready:
-            self._loop.call_soon(self._advance)  # not within the answer: it has yet to be settled
+            self._linger()
+        elif had_ongoing and self._reader.ready:
+            self._loop.call_soon(self._advance)  # not now: charges are trued up after the response
 
-    def _let_go(self) -> None:
-        """No engine will be sent the body of the request being answered again."""
+    def _release_body(self) -> None:
+        """Free the body of the request being answered: it is sent to no engine again."""
         self._current.body = b""
         self._reader.release()
 
-    def _hang_up(self) -> None:
-        """Say that nothing more comes, and close once the caller has: see `_LINGER_S`."""
+    def _linger(self) -> None:
+        """Half-close, and close once the client has: see `_LINGER_S`."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         self._lingers_since = self._lingers_since or self._since
-        may_lose = self._reader.receiving or self._reader.unread
+        may_lose = self._reader.receiving or self._reader.has_discarded
         if transport.can_write_eof() and (may_lose or not self._stopping):
             transport.write_eof()
-        elif not may_lose:  # over TLS to end is to close
+        elif not may_lose:  # TLS has no half-close
             self.close()
 
-    def _throw_away(self, length: int) -> None:
-        """So many bytes came that nobody reads."""
-        self._reader.unread = True
-        before = self._thrown_away
-        self._thrown_away += length
-        if self._thrown_away // _LINGER_LEAST > before // _LINGER_LEAST:
+    def _discard(self, length: int) -> None:
+        """Note that `length` bytes were received and discarded."""
+        self._reader.has_discarded = True
+        before = self._discarded_len
+        self._discarded_len += length
+        if self._discarded_len // _LINGER_MIN_LEN > before // _LINGER_MIN_LEN:
             self._since = self._loop.time()
-        if self._thrown_away > _LINGER_LEN:
+        if self._discarded_len > _LINGER_MAX_LEN:
             self.close()

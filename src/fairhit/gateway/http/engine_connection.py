@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 
 from fairhit.core.request import WorkerId
 from fairhit.gateway.http.accept.descriptors import Descriptors
-from fairhit.gateway.http.read_budget import Reads, Turns
+from fairhit.gateway.http.read_budget import SHORT, Reads, Turns
 from fairhit.gateway.http.response_parser import ResponseListener, ResponseParser
-from fairhit.gateway.http.step_bounds import SHORT
 from fairhit.gateway.observability.log_exceptions import told
 from fairhit.gateway.pool.circuit_breaker import BreakerRules, CircuitBreaker
 

@@ -1,52 +1,60 @@
-"""Turns of the event loop: the bytes that its steps read before it looks for what else has come.
+"""Read budget: the bytes that one step and one event loop iteration read, parse, or search.
 
-A step longer than `SHORT` asks first. Beyond `TURN` bytes steps wait for the next turn, and a connection
-whose data waits is not read meanwhile. The owners of what waits have a step each in turn: a client with a
-thousand long bodies delays no other client's.
+Work on long bodies and responses is cut into steps of at most `STEP` bytes. A step longer than `SHORT`
+takes its bytes from the budget of the current iteration, `ITERATION`; when that is spent, steps wait for
+the next iteration, and a connection whose data waits is not read meanwhile. So a health check waits for
+an iteration or two, whatever clients and engines send. Owners of waiting steps take turns: a client with
+a thousand long bodies delays no other client's.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from fairhit.gateway.http.step_bounds import TURN
+from fairhit.gateway.http.round_robin import RoundRobin
 from fairhit.gateway.observability.log_exceptions import guarded
 
+# Bytes of one step. uvloop reads no more from a socket at once. The worst JSON takes 160 ns a byte, and a
+# step of it 40 ms; text takes 2 to 20 ns a byte.
+STEP: Final = 256 << 10
+# Bytes that the steps of one iteration read together, and bytes of text that are parsed in one call: few
+# lists and objects, which are what makes JSON slow.
+ITERATION: Final = 4 * STEP
+# Shorter pieces are neither counted nor deferred: a request or an event of the usual length.
+SHORT: Final = 16 << 10
+
 Result = TypeVar("Result")
-# Work in steps; each says before it how many bytes it will read.
+# Work in steps; each step yields the bytes that it will read before it reads them.
 Steps = Generator[int, None, Result]
 
 
 class Turns:
-    """Counts the bytes of this turn, and keeps the steps that wait for another."""
+    """Budget of bytes per event loop iteration, and the steps that wait for it."""
 
     __slots__ = ("_is_counting", "_left", "_waiting")
 
     def __init__(self) -> None:
-        self._left = TURN
+        self._left = ITERATION
         self._is_counting = False
-        # By owner; the one whose step is next comes first, and none is there without a step.
-        self._waiting: OrderedDict[object, deque[tuple[int, Callable[[], None]]]] = OrderedDict()
+        self._waiting: RoundRobin[tuple[int, Callable[[], None]]] = RoundRobin()
 
-    def grants(self, length: int) -> bool:
-        """Whether a step of `length` bytes may run in this turn, before which none waits; if so, they are
-        counted. O(1).
-        """
+    def take(self, length: int) -> bool:
+        """Take `length` bytes from the budget for a step that runs now; False if it has to wait. O(1)."""
         if self._left <= 0 or self._waiting:
             return False
         self._left -= length
-        self._count()
+        self._renew_later()
         return True
 
     def wait(self, length: int, step: Callable[[], None], *, owner: object) -> None:
-        """Run `step`, of `length` bytes, in a later turn, when it is `owner`'s. O(1)."""
+        """Call `step`, which reads `length` bytes, in a later iteration, in `owner`'s turn. O(1)."""
         assert length > 0, length
-        self._waiting.setdefault(owner, deque()).append((length, step))
-        self._count()
+        self._waiting.add(owner, (length, step))
+        self._renew_later()
 
     def run(self, steps: Steps[Result], *, owner: object) -> "asyncio.Future[Result]":
-        """Run all `steps` of `owner`, each in its turn; their result. Who cancels it ends them."""
+        """Run `steps` of `owner` in later iterations. Cancelling the returned future ends them."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def step() -> None:
@@ -57,114 +65,111 @@ class Turns:
                 self.wait(next(steps), step, owner=owner)
             except StopIteration as stop:
                 future.set_result(stop.value)
-            except Exception as error:  # noqa: BLE001 - for whoever waits for the result
+            except Exception as error:  # noqa: BLE001 - raised by whatever awaits the result
                 future.set_exception(error)
 
         step()
         return future
 
-    def _count(self) -> None:
+    def _renew_later(self) -> None:
         if not self._is_counting:
             self._is_counting = True
-            asyncio.get_running_loop().call_soon(self._next)
+            asyncio.get_running_loop().call_soon(self._renew)
 
-    def _next(self) -> None:
-        """Another turn: what waits comes first."""
+    def _renew(self) -> None:
+        """Begin the next iteration: waiting steps come first."""
         self._is_counting = False
-        self._left = TURN
+        self._left = ITERATION
         while self._waiting and self._left > 0:
-            owner, own = self._waiting.popitem(last=False)
-            length, step = own.popleft()
-            if own:
-                self._waiting[owner] = own  # behind the others
+            length, step = self._waiting.pop()
             self._left -= length
             guarded(step)
-        if self._left < TURN:
-            self._count()
+        if self._left < ITERATION:
+            self._renew_later()
 
 
 class Reads:
-    """The data that one connection receives: read at once, or in a later turn.
+    """Data received by one connection: passed on at once, or when the budget allows.
 
-    `late` is what waits; whoever receives asks `put_off` for what is longer than `SHORT`, or while it is not
-    empty, and is given the data again by `hand_on`.
+    `late` is the deferred data. The connection calls `put_off` for data longer than `SHORT` and for all
+    data while `late` is not empty; deferred data is passed to `receive` later.
     """
 
-    __slots__ = ("_hand_on", "_handed", "_held", "_transport", "_turns", "late")
+    __slots__ = ("_is_passing_on", "_paused", "_receive", "_transport", "_turns", "late")
 
-    def __init__(self, turns: Turns, hand_on: Callable[[bytes], None]) -> None:
+    def __init__(self, turns: Turns, receive: Callable[[bytes], None]) -> None:
         self._turns = turns
-        self._hand_on = hand_on
+        self._receive = receive
         self.late: deque[bytes] = deque()
-        self._handed = False  # it is being handed on
-        self._held = False  # whatever comes, nobody wants more now
+        self._is_passing_on = False
+        self._paused = False
         self._transport: asyncio.Transport | None = None
 
     def connected(self, transport: asyncio.Transport) -> None:
-        """The connection is made."""
+        """Set the transport that is paused and resumed."""
         self._transport = transport
 
     def put_off(self, data: bytes) -> bool:
-        """Whether `data` waits for a later turn, and the connection with it. O(1)."""
-        if self._handed:
+        """Defer `data` and pause the connection if the budget is spent; False: to be read now. O(1)."""
+        if self._is_passing_on:
             return False
         if not self.late:
-            if self._turns.grants(len(data)):
+            if self._turns.take(len(data)):
                 return False
-            self._turns.wait(len(data), self._next, owner=self)
+            self._turns.wait(len(data), self._read_late, owner=self)
         self.late.append(data)
-        self._set()
+        self._update_transport()
         return True
 
     def hold(self) -> None:
-        """Read no more of the connection."""
-        self._held = True
-        self._set()
+        """Stop reading: the receiver of the data is slow."""
+        self._paused = True
+        self._update_transport()
 
     def go_on(self) -> None:
-        """Read on, once what waits has been handed on."""
-        self._held = False
-        self._set()
+        """Read again, once the deferred data has been passed on."""
+        self._paused = False
+        self._update_transport()
 
     def lost(self, *, hand_on: bool) -> None:
-        """The connection is closed: what waits is handed on now, or dropped."""
+        """The connection is closed: pass deferred data on now, or drop it."""
         self._transport = None
         while self.late:
             data = self.late.popleft()
             if hand_on:
-                self._give(data)
-        self._hand_on = _nobody  # which holds the connection, and that holds us
+                self._pass_on(data)
+        self._receive = _drop  # a reference to the connection, which refers to this object
 
-    def _next(self) -> None:
+    def _read_late(self) -> None:
         if not self.late:  # the connection was lost
             return
         data = self.late.popleft()
         if self.late:
-            self._turns.wait(len(self.late[0]), self._next, owner=self)
+            self._turns.wait(len(self.late[0]), self._read_late, owner=self)
         try:
-            self._give(data)
-        except Exception:  # our bug: as where a loop hands it on
+            self._pass_on(data)
+        except Exception:  # a bug: close the connection, as asyncio does
             if self._transport is not None:
                 self._transport.abort()
             raise
-        self._set()
+        self._update_transport()
 
-    def _give(self, data: bytes) -> None:
-        self._handed = True
+    def _pass_on(self, data: bytes) -> None:
+        self._is_passing_on = True
         try:
-            self._hand_on(data)
+            self._receive(data)
         finally:
-            self._handed = False
+            self._is_passing_on = False
 
-    def _set(self) -> None:
+    def _update_transport(self) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self.late or self._held:
+        if self.late or self._paused:
             transport.pause_reading()
         else:
             transport.resume_reading()
 
 
-def _nobody(data: bytes) -> None:
-    """Nobody is there to read it."""
+def _drop(data: bytes) -> None:
+    """Ignore data of a lost connection."""

@@ -1,24 +1,24 @@
-"""A line of the log for what may happen thousands of times a second."""
+"""Rate-limited log lines, for what may happen thousands of times a second."""
 
 import logging
 
-# Between two lines about the same.
+# Between two lines of one kind.
 INTERVAL_S = 60.0
 
 
 class Rarely:
-    """Says one thing at once, and then at most once a minute, with how often it has happened since."""
+    """Logs one kind of warning at once, and then at most once a minute, with the count since."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._said_s = float("-inf")
-        self._unsaid = 0
+        self._logged_s = float("-inf")
+        self._unlogged = 0
 
     def warning(self, now: float, text: str, *values: object) -> None:
-        """It has happened; times are seconds of any one clock. O(1)."""
-        self._unsaid += 1
-        if now - self._said_s < INTERVAL_S:
+        """Log or count one occurrence; `now` is in seconds of any one clock. O(1)."""
+        self._unlogged += 1
+        if now - self._logged_s < INTERVAL_S:
             return
-        times = f" ({self._unsaid:,} times since this was last said)" if self._unsaid > 1 else ""
+        times = f" ({self._unlogged:,} times since the last line)" if self._unlogged > 1 else ""
         self._log.warning(text + "%s", *values, times)
-        self._said_s, self._unsaid = now, 0
+        self._logged_s, self._unlogged = now, 0

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairhit.core.request import ClientId
+from fairhit.gateway.http.round_robin import RoundRobin
 
 T = TypeVar("T")
 
@@ -17,34 +18,28 @@ class FairThreads:
     def __init__(self, number: int, *, name: str) -> None:
         self._pool = ThreadPoolExecutor(number, thread_name_prefix=name)
         self._free = number
-        # The client whose turn is next comes first, and none is there without work.
-        self._waiting: dict[ClientId, dict[asyncio.Future[Any], Callable[[], Any]]] = {}
+        self._waiting: RoundRobin[tuple[asyncio.Future[Any], Callable[[], Any]]] = RoundRobin()
 
     def submit(self, client: ClientId, work: Callable[[], T]) -> "asyncio.Future[T]":
         """The result of `work`, when its turn has come. Cancelled before, it is not done. O(1)."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, {})[future] = work
-        future.add_done_callback(partial(self._forget, client))
+        item = (future, work)
+        self._waiting.add(client, item)
+        future.add_done_callback(lambda _: self._waiting.remove(client, item))
         self._begin()
         return future
 
     def close(self) -> None:
         """Give up what has not begun."""
-        for own in list(self._waiting.values()):
-            for future in list(own):
-                future.cancel()
-        self._waiting.clear()
+        for future, _ in list(self._waiting):
+            future.cancel()
+        self._waiting = RoundRobin()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:
         """Begin as much as there are threads."""
         while self._free and self._waiting:
-            client = next(iter(self._waiting))
-            own = self._waiting.pop(client)
-            future = next(iter(own))
-            work = own.pop(future)
-            if own:
-                self._waiting[client] = own  # behind the others
+            future, work = self._waiting.pop()
             if future.done():
                 continue
             try:
@@ -65,10 +60,3 @@ class FairThreads:
         elif not future.done():
             future.set_result(running.result())
         self._begin()
-
-    def _forget(self, client: ClientId, future: "asyncio.Future[Any]") -> None:
-        """Keep nothing of what was cancelled while it waited."""
-        own = self._waiting.get(client, {})
-        own.pop(future, None)
-        if not own:
-            self._waiting.pop(client, None)

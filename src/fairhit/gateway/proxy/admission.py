@@ -1,4 +1,4 @@
-"""From a request's last byte to the engine's first: who asks, for what, and what its prompt matches."""
+"""Admission of requests: parse the body, identify the client, match the prompt, send to an engine."""
 
 import asyncio
 import secrets
@@ -19,29 +19,28 @@ from fairhit.gateway.api.long_body import is_short, outline
 from fairhit.gateway.api.request_body import Call, answer_text, read_call, read_long_call
 from fairhit.gateway.auth.identity import Identity
 from fairhit.gateway.auth.routing_key import RoutingKey
-from fairhit.gateway.http.client_connection import CallerConnection, Work
-from fairhit.gateway.http.read_budget import Steps, Turns
-from fairhit.gateway.http.step_bounds import SHORT, TURN
+from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.read_budget import ITERATION, SHORT, Steps, Turns
 from fairhit.gateway.prefix.tokenizer import Tokenizer
-from fairhit.gateway.proxy.exchange import Exchange
+from fairhit.gateway.proxy.exchange import Exchange, ProxyServices
 from fairhit.gateway.proxy.incoming_request import Body, Incoming
-from fairhit.gateway.proxy.interfaces import ProxyServices
+from fairhit.gateway.proxy.interfaces import OngoingRequest
 from fairhit.gateway.settings import GatewaySettings
 from fairhit.routers.prefix_index.approximate import ChunkedText
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 # Bytes of tokens that are cut into blocks on the event loop; a millisecond's work.
 _BLOCKED_AT_ONCE = 1 << 16
-# What a byte that is parsed counts in a turn: lists take a parser ten times as long as text does a search.
+# Weight of a parsed byte in the read budget: parsing lists takes ten times as long as searching text.
 _PARSED = 2
 _EMPTY = ChunkedText()
 
 
 class PendingRequest:
-    """A request whose long body is being read, whose prompt is being tokenized, or whose model is looked
-    for; stands for its exchange.
+    """A request without an exchange yet: its long body is being parsed, its prompt tokenized, or its model
+    looked up at the engines.
 
-    It keeps the client's place for it: `release` gives that up, when it ends in whatever way.
+    It counts towards its client's limit of requests in flight until `release` is called at its end.
     """
 
     def __init__(
@@ -57,8 +56,8 @@ class PendingRequest:
         self._release = release
         self._awaited = awaited
 
-    def done(self, begin: Callable[[], Work] | None) -> None:
-        """Begin the exchange, unless it has ended meanwhile; None: the tokenizer failed."""
+    def done(self, begin: Callable[[], OngoingRequest] | None) -> None:
+        """Begin the exchange, unless the request has ended meanwhile; None: the tokenizer failed."""
         if self._connection is None:
             return
         connection = self._end()
@@ -67,7 +66,7 @@ class PendingRequest:
         else:
             connection.proceed(begin)
 
-    def caller_gone(self) -> None:
+    def on_disconnect(self) -> None:
         self._end()
 
     def tick(self, now: float) -> None:
@@ -79,20 +78,20 @@ class PendingRequest:
 
     def _end(self) -> CallerConnection:
         connection, self._connection = self._connection, None
-        assert connection is not None, "it ends once"
-        self._awaited.cancel()  # in vain where it is done
+        assert connection is not None, "a pending request ends once"
+        self._awaited.cancel()  # without effect if it is done
         self._release()
         return connection
 
     def pause(self) -> None:
-        """Nothing is being sent."""
+        """Without effect: no engine is sending."""
 
     def resume(self) -> None:
-        """Nothing is being sent."""
+        """Without effect: no engine is sending."""
 
 
 class _Read(NamedTuple):
-    """A prompt as the index takes it; `text_len` 0: its length in tokens is known."""
+    """A prompt in the form of the prefix index; `text_len` 0: its length in tokens is known."""
 
     prompt: ChunkedText | BlockedTokens
     units: tuple[int, ...]
@@ -105,12 +104,12 @@ class _Read(NamedTuple):
 
 
 class Admission:
-    """Makes exchanges of requests."""
+    """Turns requests into exchanges."""
 
     def __init__(
         self,
         *,
-        host: ProxyServices,
+        services: ProxyServices,
         dispatcher: Dispatcher,
         identity: Identity,
         settings: GatewaySettings,
@@ -120,8 +119,8 @@ class Admission:
         index: PrecisePrefixIndex | None = None,
     ) -> None:
         self._turns = turns
-        self._host = host
-        # Or a caller could make prompts whose sums are those of another's (`core.chunk_index`).
+        self._services = services
+        # Random, or a client could make prompts whose hashes are those of another's (`core.chunk_index`).
         self._seed = secrets.randbits(64)
         self._dispatcher = dispatcher
         self._identity = identity
@@ -134,18 +133,22 @@ class Admission:
         self._routing_key = RoutingKey.wanted(settings)
         self._order = 0
 
-    def begin(self, connection: CallerConnection, request: Incoming, surface: Endpoint) -> Work:
-        """Read a request and send it where it goes, or have it tokenized first; a long one in steps.
+    def begin(
+        self, connection: CallerConnection, request: Incoming, surface: Endpoint
+    ) -> OngoingRequest:
+        """Parse a request and send it to an engine, or have it tokenized first; a long body in steps.
 
         Raises FairhitError.
         """
         body = request.body
         if len(body) > SHORT:
-            if not (is_short(body) and self._turns.grants(_PARSED * len(body))):
+            if not (is_short(body) and self._turns.take(_PARSED * len(body))):
                 return self._read_in_steps(connection, request, surface)
         return self._called(connection, request, read_call(body, surface))
 
-    def _called(self, connection: CallerConnection, request: Incoming, call: Call) -> Work:
+    def _called(
+        self, connection: CallerConnection, request: Incoming, call: Call
+    ) -> OngoingRequest:
         client = self._identity.client_of(request.client, call.user)
         self._additions.isolate(call, client)
         if not self._dispatcher.fleet.is_listed(call.model):
@@ -154,7 +157,7 @@ class Admission:
 
     def _begin(
         self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
-    ) -> Work:
+    ) -> OngoingRequest:
         if self._tokenizer is None or not call.surface.cached:
             return self._send(connection, request, call, client, self._chunked(call))
         if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
@@ -162,30 +165,32 @@ class Admission:
             return self._send(connection, request, call, client, _Read.of(prompt, call))
         return self._tokenize(self._tokenizer, connection, request, call, client)
 
-    def said(self, exchange: Exchange, answer: str) -> None:
-        """Remember prompt and answer: the next turn of the conversation begins with them."""
+    def index_answer(self, exchange: Exchange, answer: str) -> None:
+        """Insert prompt and answer into the prefix index: the next prompt of the conversation begins with
+        them.
+        """
         prompt, worker = exchange.prompt, exchange.ticket.worker
 
-        def remember(said: ChunkedText | BlockedTokens | None) -> None:
-            # What was inserted when the prompt was sent is not inserted again.
-            added = said.chunks[len(exchange.ticket.request.prompt) :] if said is not None else ()
+        def insert(text: ChunkedText | BlockedTokens | None) -> None:
+            # The prompt was inserted when it was sent.
+            added = text.chunks[len(exchange.ticket.request.prompt) :] if text is not None else ()
             if added:
                 self._dispatcher.remember(worker, added)
 
         if isinstance(prompt, ChunkedText):
             text = answer_text(answer, exchange.surface)
-            remember(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
-        # A completion's text and its prompt's may meet within a token.
-        elif exchange.surface.turns and not self._is_told(worker, prompt):
-            assert self._tokenizer is not None, "who else made blocks of tokens"
+            insert(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
+        # The text of a completion and of its prompt may meet within a token.
+        elif exchange.surface.turns and not self._has_events(worker, prompt):
+            assert self._tokenizer is not None, "only a tokenizer makes blocks of tokens"
             self._tokenizer.submit(
                 exchange.ticket.request.client,
                 partial(self._tokenizer.continued, prompt, answer),
-                remember,
+                insert,
             )
 
     def change(self, settings: GatewaySettings, identity: Identity) -> None:
-        """Go on by other settings and keys. What waits already keeps its place and its time."""
+        """Use other settings and keys. Requests that wait already keep their order and their time limits."""
         self._identity = identity
         self._timeout_s = settings.request_timeout_secs
         self._queue_timeout_s = settings.queue_timeout_secs
@@ -193,18 +198,18 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """How many requests there have been."""
+        """Number of requests so far."""
         return self._order
 
     def close(self) -> None:
-        """Give up what is being tokenized."""
+        """Cancel what is being tokenized."""
         if self._tokenizer is not None:
             self._tokenizer.close()
 
     def _read_in_steps(
         self, connection: CallerConnection, request: Incoming, surface: Endpoint
     ) -> PendingRequest:
-        """It takes a place of the client that its head names, until its body may name another."""
+        """Parse a long body in steps. The client is the one that the head names, until then."""
         client = self._identity.client_of(request.client, None)
         self._dispatcher.reserve(client)
         reading = self._turns.run(_steps(request.body, surface), owner=client)
@@ -225,12 +230,12 @@ class Admission:
     def _look_for_model(
         self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
     ) -> PendingRequest:
-        """No engine lists it; one may have loaded it a moment ago."""
+        """Have engines list their models again: one may have loaded this one since."""
         self._dispatcher.reserve(client)
-        looked = asyncio.shield(self._list_again())  # others wait for the same
+        listed = asyncio.shield(self._list_again())  # shared with other requests
         waiting = PendingRequest(
             connection,
-            looked,
+            listed,
             deadline=self._deadline(),
             release=partial(self._dispatcher.release, client),
         )
@@ -238,7 +243,7 @@ class Admission:
         def then(_: "asyncio.Future[None]") -> None:
             waiting.done(lambda: self._begin(connection, request, call, client))
 
-        looked.add_done_callback(then)
+        listed.add_done_callback(then)
         return waiting
 
     def _tokenize(
@@ -277,8 +282,8 @@ class Admission:
     ) -> Exchange:
         hide_usage = self._additions.asks_usage(call)
         fields = self._additions.to(call, client, ask_usage=hide_usage)
-        # Before it arrives: what is refused from here on must leave no ticket behind.
-        trace = self._host.trace(request)
+        # Before a ticket is made: a request that is refused must leave none behind.
+        trace = self._services.trace(request)
         body = fields.added_to(request.body, call.document, call.outline)
         lines = self._additions.lines_to(request.lines, call, client)
         self._order += 1
@@ -298,7 +303,7 @@ class Admission:
             answers=call.answers if call.surface.limits else 0,
         )
         exchange = Exchange(
-            host=self._host,
+            services=self._services,
             caller=connection,
             ticket=ticket,
             target=request.head.target,
@@ -313,12 +318,12 @@ class Admission:
             queue_timeout_s=self._queue_timeout_s,
             trace=trace,
         )
-        self._host.began(exchange)
+        self._services.exchanges[ticket] = exchange
         if ticket.state is TicketState.WAITING:
             try:
                 exchange.send()
-            except Exception:  # our bug: who asks is told, and nobody else would end it
-                exchange.caller_gone()
+            except Exception:  # a bug, which the client connection reports: end the exchange
+                exchange.on_disconnect()
                 raise
         return exchange
 
@@ -332,8 +337,8 @@ class Admission:
             return _Read(prompt, prompt.chunks, length // TOKEN_BYTES, 0)
         return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length)
 
-    def _is_told(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
-        """Whether the engine's own events say what of the answer it keeps."""
+    def _has_events(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
+        """True if the engine's KV events report which blocks of the answer are cached."""
         index = self._index
         if index is None or worker not in index:
             return False
@@ -344,10 +349,10 @@ class Admission:
 
 
 def _steps(body: Body, surface: Endpoint) -> Steps[Call]:
-    """Read a body in steps. Raises BadRequest."""
+    """Parse a body in steps. Raises BadRequest."""
     if is_short(body):
         yield _PARSED * len(body)
         return read_call(body, surface)
     found = yield from outline(body)
-    yield TURN
+    yield ITERATION
     return read_long_call(body, found, surface)

@@ -1,15 +1,17 @@
-"""One request between its caller and the engines: what the dispatcher decides, carried out.
+"""Exchange: one request between its client and the engines, as the dispatcher decides.
 
-The caller gets nothing before the engine's first piece of body, so that until then another engine
-can take over unnoticed. An answer in one piece is held until it is complete, for the same reason.
-Whatever of ours fails then, it is settled before the next on its connection is looked at.
+The client gets nothing before the engine's first piece of body, so that until then the request can be
+retried at another engine. A response in one piece is held until it is complete, for the same reason.
+Charges are trued up before the next request of the connection is handled, even after a bug.
 """
 
-from collections.abc import Sequence
+from asyncio import TimerHandle
+from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import Protocol
 
 from fairhit.core.cache.token_blocks import BlockedTokens
-from fairhit.dispatch import Ticket, TicketState, Usage
+from fairhit.dispatch import Dispatcher, Ticket, TicketState, Usage
 from fairhit.errors import (
     EngineError,
     EngineFailed,
@@ -31,28 +33,59 @@ from fairhit.gateway.http.engine_connection import (
     is_ours,
     reason_of,
 )
+from fairhit.gateway.http.read_budget import ITERATION
 from fairhit.gateway.http.response_head import ResponseHead
-from fairhit.gateway.http.step_bounds import TURN
 from fairhit.gateway.observability.log_exceptions import guarded
-from fairhit.gateway.proxy.completion import settle, settle_unread
-from fairhit.gateway.proxy.interfaces import Caller, ProxyServices, Timer
+from fairhit.gateway.pool.engine_pool import EnginePool
+from fairhit.gateway.proxy.incoming_request import Incoming
+from fairhit.gateway.proxy.interfaces import ResponseWriter
 from fairhit.gateway.proxy.trace import Trace
 from fairhit.routers.prefix_index.approximate import ChunkedText
 
-# An answer in one piece may not be longer; streams may.
+# Length limit of a response in one piece; streams have none.
 _MAX_WHOLE = 64 << 20
 # Outputs of a stream that are charged together: the queue's shares are no finer than that.
 _CHARGED = 16
-# The status of a request whose caller left, as nginx has it; nobody is told.
-LEFT = 499
+# Status of a request whose client disconnected, as in nginx's log; it is sent to no one.
+CLIENT_CLOSED = 499
+
+
+class ProxyServices(Protocol):
+    """What all exchanges share: dispatcher, engine pool, retries, time limits, and observers."""
+
+    dispatcher: Dispatcher
+    pool: EnginePool
+    exchanges: "dict[Ticket, Exchange]"  # those under way
+    first_byte_timeout_s: float  # of a stream; 0: no limit, here and in the next
+    idle_timeout_s: float
+
+    def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
+        """True if the next retry of `ticket` is granted; `spends`: the retry adds work for engines."""
+        ...
+
+    def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> TimerHandle:
+        """Call `send` after the backoff of the next retry."""
+        ...
+
+    def trace(self, request: Incoming) -> Trace | None:
+        """Begin the trace of a request, None if it is not sampled; its headers for the engine change."""
+        ...
+
+    def on_answer_text(self, exchange: "Exchange", text: str) -> None:
+        """The engine has cached the prompt and this answer."""
+        ...
+
+    def on_finished(self, exchange: "Exchange", status: int) -> None:
+        """The exchange is over, its charges are trued up; `status` was sent, or is CLIENT_CLOSED."""
+        ...
 
 
 class Exchange:
-    """A request under way. Ends exactly once: answered, refused, failed, or left by its caller."""
+    """A request under way. Ends exactly once: answered, refused, failed, or left by its client."""
 
     __slots__ = (
-        "_answer", "_body", "_caller", "_connection", "_engine", "_head", "_heard", "_hide_usage",
-        "_host", "_paused", "_queue_timeout_s", "_queue_until", "_silent_since", "_streams",
+        "_answer", "_body", "_caller", "_connection", "_engine", "_has_data", "_head", "_hide_usage",
+        "_paused", "_queue_timeout_s", "_queue_until", "_services", "_silent_since", "_streams",
         "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "remembers", "sent_s",
         "surface", "ticket", "trace",
     )  # fmt: skip
@@ -60,8 +93,8 @@ class Exchange:
     def __init__(
         self,
         *,
-        host: ProxyServices,
-        caller: Caller,
+        services: ProxyServices,
+        caller: ResponseWriter,
         ticket: Ticket,
         target: bytes,
         lines: bytes,
@@ -76,15 +109,15 @@ class Exchange:
         trace: Trace | None = None,
     ) -> None:
         self.ticket = ticket
-        # When it came, was last sent, began to be answered; the last two 0 until then. By the loop's
-        # own clock, but to the microsecond.
+        # Times of arrival, of the last sending, of the first output; the last two 0 until then. By the
+        # event loop's own clock, but to the microsecond.
         self.arrived_s, self.sent_s, self.first_s = monotonic(), 0.0, 0.0
         self.deadline = deadline
         self._queue_timeout_s = queue_timeout_s
-        # It gives up if it still waits for an engine with room.
+        # Time limit of waiting for an engine with free capacity.
         self._queue_until = self.arrived_s + queue_timeout_s
-        self._host = host
-        self._caller: Caller | None = caller
+        self._services = services
+        self._caller: ResponseWriter | None = caller
         self._target = target
         self.lines = lines
         self._body = body
@@ -92,30 +125,30 @@ class Exchange:
         self.prompt = prompt
         self.surface = surface
         self.trace = trace
-        self.remembers = remembers  # the answer is one that a next turn can begin with
+        self.remembers = remembers  # the next prompt of a conversation can begin with the answer
         self._streams = streams
         self._connection: EngineConnection | None = None
-        self._engine: EngineConnections | None = None  # the one that was asked last
-        self._timer: Timer | None = None  # until the next is
-        self._paused = False  # the caller reads slowly
-        self._heard = False  # something, since the last tick
+        self._engine: EngineConnections | None = None  # the one the request was sent to last
+        self._timer: TimerHandle | None = None  # of the next retry
+        self._paused = False  # the client reads slowly
+        self._has_data = False  # the engine sent something since the last tick
         self._silent_since = 0.0
         self._head: ResponseHead | None = None
         self._answer: StreamedAnswer | WholeAnswer | None = None
 
     def ran_us(self) -> int:
-        """How long its engine has had it, in microseconds; at least 1."""
+        """Microseconds since the request was sent to its engine; at least 1."""
         return max(1, int((monotonic() - self.sent_s) * 1e6))
 
     # -- towards the engine
 
     def send(self, *, fresh: bool = False) -> None:
-        """Ask the engine the ticket is with, over a connection not used before if `fresh`.
+        """Send the request to its ticket's engine, over a new connection if `fresh`.
 
-        Not called while the ticket is QUEUED: until an engine has room there is nobody to ask.
+        Not called while the ticket is QUEUED: until an engine has free capacity the ticket has none.
         """
         self.sent_s = monotonic()
-        engine = self._host.engine(self.ticket.worker)
+        engine = self._services.pool.engine(self.ticket.worker)
         connection = None if fresh else engine.take()
         if connection is not None:
             self._ask(engine, connection)
@@ -138,28 +171,28 @@ class Exchange:
         if is_ours(error):
             self._fail(GatewayFull(f"this gateway can open no connection: {reason_of(error)}"))
             return
-        self._host.failing(engine.url, Fault.CONNECT)
-        if isinstance(error, TimeoutError):  # once late is not down: probes will tell
+        self._services.pool.count_fault(engine.url, Fault.CONNECT)
+        if isinstance(error, TimeoutError):  # one timeout is not an outage: probes decide
             self._fail()
         else:
-            self._host.unreachable(engine.url)
+            self._services.pool.mark_down(engine.url)
 
     def _awaits(self, engine: EngineConnections) -> bool:
-        """Whether a connection to `engine` is still what is missing."""
+        """True if the request still waits for a connection to `engine`."""
         waits = self._caller is not None and self._connection is None
         return waits and self.ticket.worker == engine.url
 
     def _ask(self, engine: EngineConnections, connection: EngineConnection) -> None:
         self._connection = connection
         self._engine = engine
-        self._heard = True  # its silence begins now
+        self._has_data = True  # the idle timeout begins now
         head = engine.head(self._target, self.lines, sum(map(len, self._body)))
         connection.send(self, [head, *self._body])
         if self._paused:
             connection.pause()
 
     def move(self) -> None:
-        """The engine is down, and had not begun to answer: try the next."""
+        """Retry at the next engine: this one is down, and no output was sent."""
         self._drop()
         self._fail()
 
@@ -167,7 +200,7 @@ class Exchange:
 
     def on_head(self, head: ResponseHead) -> None:
         if head.status in ENGINE_FAULTS:
-            self._host.failing(self.ticket.worker, Fault.STATUS)
+            self._services.pool.count_fault(self.ticket.worker, Fault.STATUS)
             if self._may_retry(spends=True):
                 self.move()
                 return
@@ -181,7 +214,7 @@ class Exchange:
             self._answer = WholeAnswer()
 
     def on_data(self, data: bytes) -> None:
-        self._heard = True
+        self._has_data = True
         answer = self._answer
         if isinstance(answer, StreamedAnswer):
             data = answer.feed(data)
@@ -189,7 +222,7 @@ class Exchange:
                 if data:
                     self._caller.write_stream(None, data)
                 if answer.output_len - self.ticket.output_len >= _CHARGED:
-                    self._host.dispatcher.emitted(self.ticket, answer.output_len)
+                    self._services.dispatcher.emitted(self.ticket, answer.output_len)
             else:
                 self._stream(data)
             return
@@ -197,7 +230,7 @@ class Exchange:
         answer.feed(data)
         if answer.length > _MAX_WHOLE and self._head is not None:  # as it would be elsewhere
             self._drop()
-            guarded(settle_unread, self, self._host, self._head.status, answer.length)
+            guarded(self._true_up_dropped, self._head.status, answer.length)
             less = "ask for less at once, or for a stream"
             self._end(502).write_error(
                 EngineFailed(f"the answer is over {_MAX_WHOLE} bytes: {less}")
@@ -210,51 +243,51 @@ class Exchange:
         if isinstance(answer, StreamedAnswer):
             self._end_stream(answer)
             return
-        if answer.length > TURN:
+        if answer.length > ITERATION:
             self._end_long(answer, head)
             return
         body = answer.body()
         try:
-            self._finish().write_whole(head, body)  # first: nobody waits for the accounts
+            self._finish().write_whole(head, body)  # before accounting, which takes time
         finally:
             counts = head.status == 200 and self.surface.charged
-            self._settle(head.status, read_whole(self.surface, body) if counts else (None, None))
+            self._true_up(head.status, read_whole(self.surface, body) if counts else (None, None))
 
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
         if stale:
-            # Most likely the engine closed it while idle. A fresh one cannot be stale: if the
-            # request itself is what breaks engines, it is asked no third time.
+            # Most likely the engine closed it while idle. A new one cannot be stale: a request that
+            # breaks engines is not sent a third time.
             self.send(fresh=True)
             return
-        self._host.failing(self.ticket.worker, Fault.BROKEN)
+        self._services.pool.count_fault(self.ticket.worker, Fault.BROKEN)
         self._fail()
 
-    # -- from the caller and the clock
+    # -- from the client and the clock
 
-    def caller_gone(self) -> None:
-        """Nobody wants the answer: closing the connection makes the engine abort."""
-        self._abandon(LEFT)
+    def on_disconnect(self) -> None:
+        """The client disconnected: closing the engine's connection makes the engine abort."""
+        self._abandon(CLIENT_CLOSED)
 
     def tick(self, now: float) -> None:
         if self.ticket.state is TicketState.QUEUED:
             if now > min(self.deadline, self._queue_until):
-                self._waited_too_long()
+                self._on_queue_timeout()
         elif now > self.deadline:
             if self._connection is not None and self.ticket.state is TicketState.WAITING:
-                self._host.failing(self.ticket.worker, Fault.TIMEOUT)
+                self._services.pool.count_fault(self.ticket.worker, Fault.TIMEOUT)
             self.stop(EngineFailed("the engine did not answer in time"), status=504)
-        elif self._heard or self._connection is None or self._connection.is_paused:
-            self._heard = False
+        elif self._has_data or self._connection is None or self._connection.is_paused:
+            self._has_data = False
             self._silent_since = now
-        elif now - self._silent_since > (self._patience_s() or now):
-            self._silent()
+        elif now - self._silent_since > (self._silence_limit_s() or now):
+            self._on_silence()
 
-    def _waited_too_long(self) -> None:
-        if self._host.dispatcher.queueing.is_full:
+    def _on_queue_timeout(self) -> None:
+        if self._services.dispatcher.queueing.is_full:
             self.stop(QueueTimeout("too many requests were in flight for too long"), status=408)
         else:
-            self.stop(NoEngine("no engine had room in time"), status=503)
+            self.stop(NoEngine("no engine had free capacity in time"), status=503)
 
     def stop(self, error: FairhitError, *, status: int) -> None:
         self._abandon(status).write_error(error, status=status)
@@ -278,7 +311,7 @@ class Exchange:
         head = None
         if self.ticket.state is TicketState.WAITING:
             self.first_s = monotonic()
-            self._host.dispatcher.started(self.ticket)
+            self._services.dispatcher.started(self.ticket)
             head = self._head
             self._body = ()  # it will not be sent again
         self._caller.write_stream(head, data)
@@ -286,18 +319,18 @@ class Exchange:
     def _end_stream(self, answer: StreamedAnswer) -> None:
         self._stream(answer.rest())
         if self.ticket.state is TicketState.WAITING:
-            self._host.failing(self.ticket.worker, Fault.BROKEN)
-            self._fail()  # a stream without a single event is no answer
+            self._services.pool.count_fault(self.ticket.worker, Fault.BROKEN)
+            self._fail()  # a stream without a single event is no response
             return
         try:
             self._finish().end_stream()
         finally:
             self._count(answer)
-            self._settle(200, (answer.usage, answer.text() if self.remembers else None))
+            self._true_up(200, (answer.usage, answer.text() if self.remembers else None))
 
     def _end_long(self, answer: WholeAnswer, head: ResponseHead) -> None:
-        """Neither joined nor parsed: both would take as long as a thousand requests."""
-        pieces, ticket, dispatcher = answer.pieces(), self.ticket, self._host.dispatcher
+        """End a response that is too long to be joined or parsed: either takes as long as 1,000 requests."""
+        pieces, ticket, dispatcher = answer.pieces(), self.ticket, self._services.dispatcher
         try:
             self._finish().write_whole(head, pieces[0], pieces[1:])
         finally:
@@ -307,53 +340,80 @@ class Exchange:
                 if usage is None and self.surface.limits:
                     by_length = dispatcher.scale.tokens(answer.length)
                     ticket.output_len = min(by_length, ticket.request.max_tokens)
-            self._settle(head.status, (usage, None))
+            self._true_up(head.status, (usage, None))
 
-    def _settle(self, status: int, said: tuple[Usage | None, str | None]) -> None:
-        assert self._engine is not None, "somebody was asked"
-        settle(self, self._host, self._engine, status, said)
+    def _true_up(self, status: int, said: tuple[Usage | None, str | None]) -> None:
+        """Charge what the response used, by `said`: usage and text. An error is not charged, nor is a path
+        that runs no model. The exchange is over even after a bug.
+        """
+        assert self._engine is not None, "the request was sent"
+        (usage, text), dispatcher, ran_us = said, self._services.dispatcher, self.ran_us()
+        try:
+            if status not in ENGINE_FAULTS:
+                self._engine.breaker.succeeded()
+            if status == 200 and self.surface.charged:
+                dispatcher.finished(self.ticket, usage, ran_us=ran_us)
+            else:
+                dispatcher.refused(self.ticket)
+            if text and self.remembers:
+                self._services.on_answer_text(self, text)
+        finally:
+            self._services.on_finished(self, status)
 
-    def _abandon(self, status: int) -> Caller:
-        """Nothing more comes of it, whatever its engine does."""
+    def _true_up_dropped(self, status: int, length: int) -> None:
+        """Charge a response of at least `length` bytes that was dropped: its engine has worked for it.
+
+        A path with outputs is charged for as many as text of that length has, up to the limit asked for.
+        """
+        dispatcher, ticket = self._services.dispatcher, self.ticket
+        if status != 200 or not self.surface.charged:
+            dispatcher.refused(ticket)
+            return
+        if self.surface.limits:
+            ticket.output_len = min(dispatcher.scale.tokens(length), ticket.request.max_tokens)
+        dispatcher.finished(ticket, None, ran_us=self.ran_us())
+
+    def _abandon(self, status: int) -> ResponseWriter:
+        """End the exchange without a response of the engine."""
         asked = self._connection is not None and self.surface.charged
         ran_us = self.ran_us() if asked else 0
         self._drop()
-        guarded(self._host.dispatcher.gone, self.ticket, ran_us=ran_us)
+        guarded(self._services.dispatcher.gone, self.ticket, ran_us=ran_us)
         return self._end(status)
 
-    def _patience_s(self) -> float:
-        """How long its engine may be silent. An answer in one piece says nothing until it is there."""
+    def _silence_limit_s(self) -> float:
+        """Time limit between two pieces of the response; a response in one piece has none before its head."""
         if self._streams and self.ticket.state is TicketState.WAITING:
-            return self._host.first_byte_timeout_s
-        return self._host.idle_timeout_s if self._head is not None else 0
+            return self._services.first_byte_timeout_s
+        return self._services.idle_timeout_s if self._head is not None else 0
 
-    def _silent(self) -> None:
-        """The engine has said nothing for too long: ask another, where that is still possible."""
-        self._host.failing(self.ticket.worker, Fault.TIMEOUT)
+    def _on_silence(self) -> None:
+        """The engine has sent nothing for too long: retry at another, where that is still possible."""
+        self._services.pool.count_fault(self.ticket.worker, Fault.TIMEOUT)
         if self._may_retry(spends=True):
             self.move()
         else:
-            self.stop(EngineFailed("the engine has fallen silent"), status=504)
+            self.stop(EngineFailed("the engine sent nothing for too long"), status=504)
 
     def _is_elsewhere(self) -> bool:
-        """Whether another engine is to be asked for what this one says it has not; it may list it no more.
+        """True if another engine is to be tried after a 404: this one may have unloaded the model.
 
-        Once, since most who get this answer would get it anywhere.
+        Once, since most requests with this response would get it anywhere.
         """
-        assert self._engine is not None, "somebody was asked"
+        assert self._engine is not None, "the request was sent"
         self._engine.unknown()
         return not self.ticket.tried and self._may_retry(spends=False)
 
     def _may_retry(self, *, spends: bool) -> bool:
-        can = self._host.dispatcher.can_retry(self.ticket)
-        return can and self._host.may_retry(self.ticket, spends=spends)
+        can = self._services.dispatcher.can_retry(self.ticket)
+        return can and self._services.may_retry(self.ticket, spends=spends)
 
     def _fail(self, why: GatewayFull | None = None) -> None:
-        """The engine is given up, and the next is asked, where there is one; `why` if not by its fault."""
-        dispatcher = self._host.dispatcher
+        """Retry at the next engine, where there is one; `why`: the error if the engine is not to blame."""
+        dispatcher = self._services.dispatcher
         if (
             self.ticket.state is TicketState.WAITING
-        ):  # should it have to queue again, it begins anew
+        ):  # if it is queued again, its time limit begins anew
             self._queue_until = monotonic() + self._queue_timeout_s
         if isinstance(self._answer, StreamedAnswer):
             self._count(self._answer)
@@ -368,13 +428,13 @@ class Exchange:
             return
         self._answer = self._head = None
         if self.ticket.state is TicketState.WAITING:
-            self._timer = self._host.retry_later(self.ticket, self.send)
+            self._timer = self._services.retry_later(self.ticket, self.send)
 
     def _give_up(self, error: FairhitError) -> None:
         self._end(status_of(error)).write_error(error)
 
     def _drop(self) -> None:
-        """Close the connection to the engine, or do not make it; count what had come."""
+        """Close the connection to the engine, or do not make it; count the outputs so far."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -385,18 +445,18 @@ class Exchange:
             self._count(self._answer)
 
     def _count(self, answer: StreamedAnswer) -> None:
-        """The outputs of a stream that has ended, as far as its engine has not said how many they are."""
+        """Estimate the outputs of a stream that has ended without usage."""
         most = self.ticket.request.max_tokens
-        self.ticket.output_len = answer.counted(self._host.dispatcher.scale, most=most)
+        self.ticket.output_len = answer.counted(self._services.dispatcher.scale, most=most)
 
-    def _end(self, status: int) -> Caller:
-        """It is settled, with no answer but our own."""
+    def _end(self, status: int) -> ResponseWriter:
+        """End the exchange, whose charges are trued up, with a response of the gateway's own."""
         caller = self._finish()
-        guarded(self._host.over, self, status)
+        guarded(self._services.on_finished, self, status)
         return caller
 
-    def _finish(self) -> Caller:
+    def _finish(self) -> ResponseWriter:
         caller, self._caller = self._caller, None
         assert caller is not None, "an exchange ends once"
-        self._host.ended(self)
+        del self._services.exchanges[self.ticket]
         return caller

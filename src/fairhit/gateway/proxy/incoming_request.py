@@ -1,6 +1,6 @@
-"""One request as its caller sent it, and how much of requests is in memory."""
+"""Requests as received from clients, and the memory budget of their bodies."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fairhit.core.request import ClientId
 from fairhit.errors import FairhitError, NoEngine, QueueFull
@@ -8,32 +8,28 @@ from fairhit.gateway.api.endpoints import Endpoint
 from fairhit.gateway.auth.identity import TENANT_HEADERS
 from fairhit.gateway.auth.keys import shown_digest
 
-if TYPE_CHECKING:
-    from fairhit.gateway.auth.access_control import AccessControl
-    from fairhit.gateway.auth.header_options import HeaderOptions
-
-# A long one is gathered where it is to lie: to join its pieces would copy all of it in one step.
+# A long body is gathered in one bytearray: joining its pieces would copy all of it in one step.
 Body = bytes | bytearray
-# Bodies that are kept, over all connections: what a machine that runs engines can spare for
-# callers' prompts, and a thousand of a megabyte each.
+# Bytes of bodies in memory, over all connections: what a machine that runs engines can spare for prompts,
+# and a thousand bodies of a megabyte each.
 _MAX_ARRIVED = 1 << 30
 
 
 class AdmittedHead(NamedTuple):
-    """What follows from a head alone, as long as it is `by` whoever admits requests now."""
+    """What access control derives from a head alone; valid while `by` is the access control in use."""
 
-    by: "AccessControl"
-    client: ClientId | None  # who asks, as far as the head says it
-    lines: bytes  # headers as the engine gets them
-    echo: bytes  # lines for the head of the answer
-    marks: "HeaderOptions | None"  # who gives each request an id, where it needs one
+    by: object
+    client: ClientId | None  # None: the head does not identify the client
+    lines: bytes  # headers that are passed on to the engine
+    echo: bytes  # headers that are added to the response
+    needs_id: bool  # each request needs a generated request id
     wants_body: bool
     refusal: FairhitError | None
 
 
 class RequestHead:
-    """What a head says. Requests with the same head share it: it does not change once it is read, but
-    that it is noted who may ask.
+    """Request line and headers. Requests with the same head share the object: it does not change once it
+    is read, but for the cached results of access control.
     """
 
     __slots__ = (
@@ -43,34 +39,32 @@ class RequestHead:
 
     def __init__(self) -> None:
         self.method = self.target = b""
-        self.lines = b""  # the headers that the gateway has no use for
+        self.lines = b""  # headers that are passed on
         self.authorization = self.api_key = b""
         self._shown: bytes | None = None
-        self.tenants: dict[bytes, list[bytes]] = {}  # what each tenant header said
-        self.surface: Endpoint | None = None  # of the path, if that goes to an engine
-        self.framing = b""  # the header that says where the body ends
+        self.tenants: dict[bytes, list[bytes]] = {}  # values of each tenant header
+        self.surface: Endpoint | None = None  # of the path, if requests to it go to an engine
+        self.framing = b""  # the header that determines the end of the body
         self.host = b""
         self.has_host = False
         self.http10 = False
         self.admitted: AdmittedHead | None = None
 
     def tenant(self, name: bytes = b"") -> tuple[bytes, bool]:
-        """What the tenant header `name` says, or without one the foremost that came, and whether that
-        came more than once.
-        """
+        """Value of the tenant header `name`, or of the first in precedence, and True if it is repeated."""
         name = name or min(self.tenants, key=TENANT_HEADERS.index, default=b"")
-        said = self.tenants.get(name, [b""])
-        return said[0], len(said) > 1
+        values = self.tenants.get(name, [b""])
+        return values[0], len(values) > 1
 
     def shown(self) -> bytes:
-        """The digest of the key it shows, empty if it shows none. Made once."""
+        """Digest of the API key in the head, empty without a key. Computed once."""
         if self._shown is None:
             self._shown = shown_digest(self.authorization, self.api_key)
         return self._shown
 
 
 class Incoming:
-    """One request; `refusal` if it need not be looked at further."""
+    """One request; one with a `refusal` is answered with that error."""
 
     __slots__ = (
         "body", "client", "echo", "head", "held", "keep_alive", "lines", "refusal", "status",
@@ -79,20 +73,21 @@ class Incoming:
     def __init__(self, head: RequestHead) -> None:
         self.head = head
         self.body: Body = b""
-        self.held = 0  # bytes of it that are counted
-        self.client: ClientId | None = None  # who asks, as far as the head says it
-        self.lines = b""  # headers as the engine gets them, once it is admitted
-        self.echo = b""  # lines for the head of its answer
+        self.held = 0  # bytes of the body that the budget counts
+        self.client: ClientId | None = None  # None: the head does not identify the client
+        self.lines = b""  # headers that are passed on to the engine, once the request is admitted
+        self.echo = b""  # headers that are added to the response
         self.keep_alive = True
         self.refusal: FairhitError | None = None
         self.status: int | None = None
 
 
 class BodyBudget:
-    """How many bytes of bodies are kept, over all connections: until no engine is sent them again.
+    """Bytes of bodies in memory, over all connections, until no engine is sent them again.
 
-    Half of the limit is anybody's. Beyond it who has a quarter gets no more, so that one client's
-    bodies leave room for the others'; callers whose heads do not say who they are are one client.
+    One half of the limit is available to all. Beyond it a client with a quarter of the limit gets no more,
+    so that one client's bodies leave memory for others'; requests without an identity in their head count
+    as one client's.
     """
 
     __slots__ = ("_of_clients", "length", "limit")
@@ -100,11 +95,11 @@ class BodyBudget:
     def __init__(self, limit: int = _MAX_ARRIVED) -> None:
         self.length = 0
         self.limit = limit
-        self._of_clients: dict[ClientId | None, int] = {}  # who has none is not in it
+        self._of_clients: dict[ClientId | None, int] = {}  # no zeros
 
     def add(self, client: ClientId | None, length: int, *, most: int) -> FairhitError | None:
-        """`length` > 0 bytes more of this client's, which may always have `most`: why they may not be
-        kept, if they may not; they count all the same. O(1).
+        """Count `length` > 0 bytes of this client, which may always have `most`; the error if that is too
+        much, with the bytes counted all the same. O(1).
         """
         self.length += length
         own = self._of_clients[client] = self._of_clients.get(client, 0) + length
@@ -115,9 +110,10 @@ class BodyBudget:
         return None
 
     def remove(self, client: ClientId | None, length: int) -> None:
-        """`length` of them are not kept any more. O(1)."""
+        """Stop counting `length` bytes of this client. O(1)."""
         self.length -= length
         own = self._of_clients[client] - length
+        assert own >= 0, "more is freed than was counted"
         if own:
             self._of_clients[client] = own
         else:

@@ -86,7 +86,7 @@ def test_any_document_is_sent_or_refused_with_the_reason(
         except CallerError:
             continue
         assert work is not None, body
-        work.caller_gone()
+        work.on_disconnect()
         sent += 1
 
     assert 200 < sent < 1900

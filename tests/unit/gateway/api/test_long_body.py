@@ -14,7 +14,7 @@ from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.long_body import Outline, _cut, is_short, outline
 from fairhit.gateway.api.request_body import Fields, read_long_call
-from fairhit.gateway.http.step_bounds import STEP, TURN
+from fairhit.gateway.http.read_budget import ITERATION, STEP
 
 TEXT = st.text(st.sampled_from('ab"\\{}[],:é😀\n\u2028 '), max_size=12)
 JSON = st.recursive(
@@ -138,11 +138,11 @@ def test_no_step_reads_more_than_it_says(name: str, monkeypatch: pytest.MonkeyPa
         assert length <= STEP
     short = found.shortened(body)
 
-    assert len(short) <= TURN + 100
+    assert len(short) <= ITERATION + 100
     document = orjson.loads(short)
     assert document["model"] == "m"
     assert lists_in(document) <= long_bodies._MAX_PARSED + 1
-    assert len(short) > TURN // 2 or name in {"blanks", "colons", "lists"}, (
+    assert len(short) > ITERATION // 2 or name in {"blanks", "colons", "lists"}, (
         "as much as there is time for"
     )
 
@@ -171,9 +171,9 @@ def test_too_many_lists_are_refused() -> None:
 
 def test_short_is_what_is_parsed_soon() -> None:
     assert is_short(b"[]" * (STEP // 2))
-    assert is_short(b"x" * TURN)
+    assert is_short(b"x" * ITERATION)
     assert not is_short(b"[]" * (STEP // 2 + 1))
-    assert not is_short(b"x" * (TURN + 1))
+    assert not is_short(b"x" * (ITERATION + 1))
 
 
 def test_a_long_prompt_is_read_as_far_as_there_is_time_and_counts_in_full() -> None:
@@ -184,7 +184,7 @@ def test_a_long_prompt_is_read_as_far_as_there_is_time_and_counts_in_full() -> N
     assert call.parts[0] == "user"
     assert call.parts[1].startswith("word\nword\n")
     length = len(call.text())
-    assert 0.7 * TURN < length <= TURN
+    assert 0.7 * ITERATION < length <= ITERATION
     assert abs(length * (1 + call.unread) / 5 * 6 - len(body)) < 0.01 * len(body)
 
 

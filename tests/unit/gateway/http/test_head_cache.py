@@ -37,7 +37,7 @@ def read(pieces: list[bytes], *, remembers: bool = True, max_body_len: int = 400
         if not remembers:
             heads._heads.clear()
         reader.feed(piece)
-    seen: list[object] = [reader.receiving, reader.deaf, arrived.length, admitted]
+    seen: list[object] = [reader.receiving, reader.stopped, arrived.length, admitted]
     while reader.ready:
         one = reader.take()
         seen.append(
@@ -140,7 +140,7 @@ def test_the_second_request_of_a_connection_is_not_parsed() -> None:
 
     assert parsing.parsed == [post(b"hello")]
     assert len(reader.ready) == 2
-    assert reader.receiving and not reader.deaf
+    assert reader.receiving and not reader.stopped
 
 
 @pytest.mark.parametrize("message", LIKE[1:])

@@ -76,7 +76,7 @@ def test_what_is_sent_after_the_last_answer_is_thrown_away_for_a_while(
 def test_so_many_bytes_are_thrown_away_and_no_more(
     run: Callable[[Callable[[], None]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caller_module, "_LINGER_LEN", 1 << 20)
+    monkeypatch.setattr(caller_module, "_LINGER_MAX_LEN", 1 << 20)
 
     def test() -> None:
         lingering = Lingering(TOO_LONG)

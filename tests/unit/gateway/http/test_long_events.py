@@ -13,7 +13,7 @@ from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.endpoint import UNLIMITED, Endpoint
 from fairhit.gateway.api.endpoints.responses import RESPONSES
 from fairhit.gateway.api.response_body import StreamedAnswer
-from fairhit.gateway.http.step_bounds import STEP, TURN
+from fairhit.gateway.http.read_budget import ITERATION, STEP
 
 SHORT = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
 
@@ -99,7 +99,7 @@ def test_each_byte_is_searched_once_and_few_at_a_time(
         looked = _noting_ends(monkeypatch)
         fed(answer, data, read_len)
 
-        assert max(searched, default=0) <= TURN + STEP
+        assert max(searched, default=0) <= ITERATION + STEP
         assert sum(searched) <= len(data) + answers._MAX_LOOKS * 4_000
         assert max(looked) <= 2 * STEP
         assert sum(looked) <= 2 * len(data) + 8 * (len(data) // read_len + 1), "not all of it again"

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fairhit.gateway.http.read_budget import Reads, Steps, Turns
-from fairhit.gateway.http.step_bounds import SHORT, STEP, TURN
+from fairhit.gateway.http.read_budget import ITERATION, SHORT, STEP, Reads, Steps, Turns
 
 
 def on_a_loop(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -43,7 +42,7 @@ class Wire(asyncio.Transport):
 async def test_a_turn_grants_so_many_bytes_and_the_next_as_many_again() -> None:
     turns = Turns()
     for _ in range(3):
-        assert [turns.grants(STEP) for _ in range(5)] == [True] * 4 + [False]
+        assert [turns.take(STEP) for _ in range(5)] == [True] * 4 + [False]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -59,10 +58,10 @@ async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
         before = len(ran)
         await asyncio.sleep(0)
         lengths.append(len(ran) - before)
-        assert not turns.grants(1) or len(ran) == 64
+        assert not turns.take(1) or len(ran) == 64
 
     assert ran == list(range(64))
-    assert max(lengths) == TURN // STEP
+    assert max(lengths) == ITERATION // STEP
 
 
 @on_a_loop
@@ -95,14 +94,14 @@ async def test_one_owner_with_many_steps_holds_up_no_other() -> None:
             ran.append(name)
 
     many = [turns.run(steps("many"), owner="many") for _ in range(100)]
-    assert not turns.grants(1), "what comes later would be read before what waits"
+    assert not turns.take(1), "what comes later would be read before what waits"
     await turns.run(steps("one"), owner="one")
-    assert ran.count("many") <= 3 + 3 * TURN // STEP
+    assert ran.count("many") <= 3 + 3 * ITERATION // STEP
 
     await asyncio.gather(*many)
     assert ran.count("many") == 300
     await asyncio.sleep(0)
-    assert turns.grants(1)
+    assert turns.take(1)
 
 
 @on_a_loop
@@ -132,7 +131,7 @@ async def test_data_waits_with_its_connection_paused_and_keeps_its_order() -> No
     reads = Reads(turns, read.append)
     reads.connected(wire)
     long, short = b"l" * STEP, b"s" * SHORT
-    for _ in range(TURN // STEP):
+    for _ in range(ITERATION // STEP):
         assert not reads.put_off(long)
     assert wire.reads
     assert reads.put_off(long)

@@ -92,7 +92,7 @@ def test_a_header_that_never_ends_is_refused() -> None:
     reader = read([b"GET / HTTP/1.1\r\nhost: a\r\nx: ", *[b"y" * 1000] * (MAX_HEAD // 1000 + 1)])
 
     assert [one.status for one in reader.ready] == [431]
-    assert reader.deaf
+    assert reader.stopped
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ def test_who_sends_too_much_ahead_may_still_be_sending(known: bool, number: int)
     reader.take()
     reader.feed(request * number)
 
-    assert reader.deaf and len(reader.ready) == 33
-    assert (reader.receiving or reader.unread) == (number > 33)
+    assert reader.stopped and len(reader.ready) == 33
+    assert (reader.receiving or reader.has_discarded) == (number > 33)
 
 
 def test_headers_that_connection_names_are_of_this_connection_alone() -> None:

@@ -25,7 +25,7 @@ def test_one_clients_heap_of_work_holds_up_no_other_client() -> None:
         gate.set()
         await light
         await asyncio.gather(*heavy[:50])
-        assert threads._waiting == {}
+        assert not threads._waiting
         threads.close()
 
     asyncio.run(story())
@@ -38,12 +38,13 @@ def test_what_fails_or_is_given_up_frees_its_thread_and_leaves_nothing() -> None
         threads = FairThreads(1, name="test")
         gate = threading.Event()
         running = threads.submit("a", lambda: gate.wait(30))
-        failing = threads.submit("b", lambda: 1 // 0)
+        divide = lambda: 1 // 0
+        failing = threads.submit("b", divide)
         waiting = [threads.submit("c", lambda: 1) for _ in range(1000)]
         for one in waiting:
             one.cancel()
         await asyncio.sleep(0)
-        assert list(threads._waiting) == ["b"]  # and no prompt of the cancelled ones is kept
+        assert list(threads._waiting) == [(failing, divide)]  # and no prompt of the cancelled ones
         running.cancel()
         gate.set()
         assert isinstance(

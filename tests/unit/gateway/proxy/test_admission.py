@@ -6,7 +6,7 @@ from typing import Any
 
 from fairhit.gateway.api.endpoints import surface_of
 from fairhit.gateway.api.request_body import read_call
-from fairhit.gateway.http.step_bounds import TURN
+from fairhit.gateway.http.read_budget import ITERATION
 from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
@@ -40,7 +40,7 @@ def test_long_bodies_are_read_a_step_of_each_client_in_turn() -> None:
         for client in ("many",) * 30 + ("one",):
             request = Incoming(RequestHead())
             request.client = client
-            request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * TURN)
+            request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * ITERATION)
             connection: Any = SimpleNamespace(proceed=lambda _, name=client: read.append(name))
             gateway._intake.begin(connection, request, surface)
         while len(read) < 31:

@@ -14,15 +14,14 @@ from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState
 from fairhit.gateway.api.endpoints import Endpoint, surface_of
 from fairhit.gateway.api.response_body import WholeAnswer
+from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.client_connection import CallerConnection, Site
 from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import Turns
+from fairhit.gateway.http.read_budget import ITERATION, Turns
 from fairhit.gateway.http.response_head import ResponseHead
-from fairhit.gateway.http.step_bounds import TURN
-from fairhit.gateway.proxy.exchange import Exchange
+from fairhit.gateway.proxy.exchange import Exchange, ProxyServices
 from fairhit.gateway.proxy.incoming_request import BodyBudget, RequestHead
-from fairhit.gateway.proxy.interfaces import ProxyServices
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText
 
@@ -67,6 +66,8 @@ class Played:
             router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, on_ready=lambda _: None
         )
         self.first_byte_timeout_s = self.idle_timeout_s = 0.0
+        self.exchanges: dict[Ticket, Exchange] = {}
+        self.pool = self
         self.engines = {url: EngineConnections(url) for url in workers or ("http://w",)}
         for url, engine in self.engines.items():
             self.dispatcher.worker_up(url)
@@ -96,8 +97,8 @@ class Played:
     def exchange(self, *, streams: bool, changed: Endpoint | None = None) -> Exchange:
         surface = surface_of(b"/v1/chat/completions")
         assert surface is not None
-        return Exchange(
-            host=cast("ProxyServices", self),
+        exchange = Exchange(
+            services=cast("ProxyServices", self),
             caller=self,
             ticket=self.ticket(streams=streams),
             target=b"/v1/chat/completions",
@@ -111,6 +112,8 @@ class Played:
             deadline=1e9,
             queue_timeout_s=30.0,
         )
+        self.exchanges[exchange.ticket] = exchange
+        return exchange
 
 
 def head(content_type: bytes) -> ResponseHead:
@@ -174,7 +177,7 @@ WORD = EVENT.replace(b"so", b"unlikely")
 
 
 def leave(exchange: Exchange) -> None:
-    exchange.caller_gone()
+    exchange.on_disconnect()
 
 
 def end_in_silence(exchange: Exchange) -> None:
@@ -227,8 +230,8 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         site = SimpleNamespace(
             date=b"",
             max_payload_size=1000, arrived=BodyBudget(), head_cache=HeadCache[RequestHead](),
-            opened=lambda _: True, asked=lambda _: None, admit=lambda _: True, handle=lambda *_: exchange,
-            closed=lambda _: None, turns=Turns(),
+            connections=Connections[CallerConnection](limit=lambda: 1),
+            admit=lambda _: True, handle=lambda *_: exchange, turns=Turns(),
         )  # fmt: skip
         connection = CallerConnection(cast("Site", site))
         connection.connection_made(Wire())
@@ -260,7 +263,7 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
     exchange.on_data(b"{}")
     exchange.on_end()
 
-    assert (exchange.ticket.state, played.calls[-1]) == (TicketState.ENDED, "over")
+    assert (exchange.ticket.state, played.calls[-1]) == (TicketState.ENDED, "on_finished")
     assert played.dispatcher.workers["http://w"].queue.window.in_flight == 0
     assert played.dispatcher.ledger.in_flight("a") == 0
 
@@ -278,7 +281,7 @@ def test_who_must_queue_again_is_not_too_late_at_once(clock: Clock) -> None:
     assert first.ticket.state is TicketState.QUEUED
     first.tick(131.0)
     assert first.ticket.state is TicketState.ENDED
-    assert played.calls[-2:] == ["over", "write_error"]
+    assert played.calls[-2:] == ["on_finished", "write_error"]
 
 
 def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> None:
@@ -297,8 +300,8 @@ def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> 
     ("error", "told"),
     [
         (OSError(EMFILE, "too many open files"), []),
-        (TimeoutError(), ["failing"]),
-        (ConnectionRefusedError(ECONNREFUSED, "refused"), ["failing", "unreachable"]),
+        (TimeoutError(), ["count_fault"]),
+        (ConnectionRefusedError(ECONNREFUSED, "refused"), ["count_fault", "mark_down"]),
     ],
 )
 def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[str]) -> None:
@@ -318,9 +321,9 @@ def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[
     first = exchange.ticket.worker
     asyncio.run(story())
 
-    assert [call for call in played.calls if call in {"failing", "unreachable"}] == told
+    assert [call for call in played.calls if call in {"count_fault", "mark_down"}] == told
     moved = exchange.ticket.worker != first
-    assert moved != ("unreachable" in told)  # then the host moves it, and all others there
+    assert moved != ("mark_down" in told)  # then the host moves it, and all others there
 
 
 @pytest.mark.parametrize(("caught_up", "told"), [(False, ["send", "pause"]), (True, ["send"])])
@@ -350,14 +353,14 @@ def test_a_long_answer_is_charged_by_its_usage_or_by_its_length(end: bytes, outp
     exchange.on_head(head(b"application/json"))
     exchange.on_data(b'{"choices":[{"text":"')
     for _ in range(200):
-        exchange.on_data(b"x" * (TURN // 128))
+        exchange.on_data(b"x" * (ITERATION // 128))
     exchange.on_data(b'"}],' + end)
     exchange.on_end()
 
     assert exchange.ticket.state is TicketState.ENDED
     assert exchange.ticket.output_len == outputs
     assert played.calls.count("write_whole") == 1
-    assert "said" not in played.calls
+    assert "on_answer_text" not in played.calls
 
 
 def test_a_long_answer_reaches_its_caller_in_the_pieces_it_came_in() -> None:

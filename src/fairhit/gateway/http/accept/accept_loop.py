@@ -1,8 +1,7 @@
-"""Connections are accepted here, one by one, and are counted before anything else.
+"""Accept loop of one address: connections are accepted one by one, and counted before anything else.
 
-A server of the event loop's own tells nobody of a connection before its TLS handshake is done, nor of
-one whose handshake fails; and where the process has no file descriptor left, it closes connections
-without an answer.
+The event loop's own server reports a connection after its TLS handshake only, and never one whose
+handshake fails; and without a free file descriptor it closes connections without a response.
 """
 
 import asyncio
@@ -10,167 +9,157 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ssl import SSLContext
-from typing import Protocol
 
 from fairhit.errors import GatewayFull
 from fairhit.gateway.api.endpoints.errors import openai_error, retry_after
+from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.client_connection import CallerConnection
 
-# A handshake is two answers of the caller's: a minute is for requests.
-_PATIENCE_S = 10.0
-# Until it is tried again where the machine has no more sockets.
-_FULL_S = 0.5
-# Connections that are accepted before those that are in have their turn. It takes four turns of the loop
-# until what one has sent is read: meanwhile fewer may come than the reserve beyond the limit holds.
-_AT_ONCE = 4
-# What a caller may have sent until its connection is closed unread.
-_UNREAD = 64 << 10
+# Connections in the system's queue.
+_BACKLOG = 1024
+# A handshake is two messages of the client's: a minute is for requests.
+_HANDSHAKE_S = 10.0
+# Pause of the loop where the machine has no more sockets.
+_PAUSE_S = 0.5
+# Connections accepted in one iteration of the event loop. It takes four iterations until the request of one
+# is read: meanwhile fewer may arrive than the reserve beyond the limit holds.
+_BATCH = 4
+# Bytes read from a connection that is closed without being served.
+_DISCARDED_LEN = 64 << 10
 
 
-class Lobby(Protocol):
-    """Knows how many there may be."""
-
-    def enter(self, connection: CallerConnection, peer: str, leave: Callable[[], object]) -> bool:
-        """Count one more from this address, perhaps instead of another; False: close it.
-
-        `leave` ends it while it shakes hands.
-        """
-        ...
-
-    def discard(self, connection: CallerConnection) -> None:
-        """It did not, or has left since."""
-        ...
-
-
-class Entrance:
-    """Listens on bound sockets, from its making to `close`. Raises OSError."""
+class AcceptLoop:
+    """Listens on the sockets of `server`, which is bound, until `close`. Raises OSError."""
 
     def __init__(
         self,
-        bound: Sequence[socket.socket],
+        server: asyncio.Server,
         *,
-        backlog: int,
-        callers: Callable[[], CallerConnection],
-        lobby: Lobby,
+        protocol: Callable[[], CallerConnection],
+        connections: Connections[CallerConnection],
         tls: SSLContext | None,
-        patience_s: float,
-        short: Callable[[OSError], object],
+        timeout_s: float,
+        on_error: Callable[[OSError], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._callers = callers
-        self._lobby = lobby
+        self._server = server
+        self._protocol = protocol
+        self._connections = connections
         self._tls = tls
-        self._patience_s = min(_PATIENCE_S, patience_s) if tls is not None else None
-        self._short = short  # is told of each connection for which there is no descriptor
-        self._spare = _spare()  # given up for a moment, to answer where there is no other
-        self.entering: set[asyncio.Task[None]] = set()
-        self._sockets = [socket.socket(fileno=os.dup(one.fileno())) for one in bound]
+        self._timeout_s = min(_HANDSHAKE_S, timeout_s) if tls is not None else None
+        self._on_error = on_error  # called for each connection without a file descriptor
+        self._spare = (
+            _open_spare()
+        )  # descriptor closed for a moment to answer where there is no other
+        self.handshaking: set[asyncio.Task[None]] = set()
+        self._sockets = [socket.socket(fileno=os.dup(one.fileno())) for one in server.sockets]
         for one in self._sockets:
             one.setblocking(False)
-            one.listen(backlog)
+            one.listen(_BACKLOG)
             self._loop.add_reader(one, self._accept, one)
 
     def close(self) -> None:
-        """Take no more; those that are `entering` go on, and who has connected can still be accepted."""
-        for one in self._sockets:
-            self._loop.remove_reader(one)
-            one.close()
-        self._give_up_spare()
-
-    def let_in(self, one: socket.socket, peer: str) -> None:
-        """Have a connection that was accepted served, where the lobby counts it."""
-        one.setblocking(False)
-        connection = self._callers()
-        tasks: list[asyncio.Task[None]] = []  # ended by `leave` while it shakes hands
-        leave = (lambda: [task.cancel() for task in tasks]) if self._tls is not None else _stay
-        if not self._lobby.enter(connection, peer, leave):
-            self._turn_away(one, GatewayFull("this gateway has too many connections"))
-            return
-        task = self._loop.create_task(self._shake_hands(one, connection))
-        tasks.append(task)
-        self.entering.add(task)
-        task.add_done_callback(self.entering.discard)
+        """Stop listening. Connections in the system's queue, which closing would reset, are accepted."""
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            with contextlib.suppress(OSError):  # there are no more
+                for _ in range(_BACKLOG):
+                    self._serve(*listening.accept())
+            listening.close()
+        self._close_spare()
+        self._server.close()
 
     def _accept(self, listening: socket.socket) -> None:
-        """Some, and the loop calls again for the next: those that are in have their turn."""
-        for _ in range(_AT_ONCE):
+        """Accept a batch; the event loop calls again for the next, after it has served other events."""
+        for _ in range(_BATCH):
             try:
-                one, address = listening.accept()
-            except (BlockingIOError, ConnectionAbortedError):  # there are no more, or it has left
+                accepted, address = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # no more, or closed by its client
                 return
             except OSError as error:  # no more descriptors, or no memory for sockets
-                self._run_short(listening, error)
+                self._on_shortage(listening, error)
                 return
-            self.let_in(one, str(address[0]))
+            self._serve(accepted, address)
 
-    def _run_short(self, listening: socket.socket, error: OSError) -> None:
-        """Answer one caller by means of the spare descriptor; wait a while where that fails."""
-        self._short(error)
-        if error.errno in {errno.EMFILE, errno.ENFILE} and self._give_up_spare():
+    def _serve(self, accepted: socket.socket, address: tuple[object, ...]) -> None:
+        """Count an accepted connection and start its handshake, or turn it away."""
+        accepted.setblocking(False)
+        connection = self._protocol()
+        tasks: list[asyncio.Task[None]] = []  # cancelled to end the handshake
+        cancel = _no_handshake if self._tls is None else lambda: [task.cancel() for task in tasks]
+        if not self._connections.enter(connection, str(address[0]), cancel):
+            self._turn_away(accepted, GatewayFull("this gateway has too many connections"))
+            return
+        task = self._loop.create_task(self._shake_hands(accepted, connection))
+        tasks.append(task)
+        self.handshaking.add(task)
+        task.add_done_callback(self.handshaking.discard)
+
+    def _on_shortage(self, listening: socket.socket, error: OSError) -> None:
+        """Answer one client by means of the spare descriptor; pause where that fails."""
+        self._on_error(error)
+        if error.errno in {errno.EMFILE, errno.ENFILE} and self._close_spare():
             with contextlib.suppress(OSError):
-                one, _ = listening.accept()
-                self._turn_away(one, GatewayFull("this gateway has no file descriptor left"))
-        self._spare = _spare()
+                accepted, _ = listening.accept()
+                self._turn_away(accepted, GatewayFull("this gateway has no file descriptor left"))
+        self._spare = _open_spare()
         if self._spare is None:
             self._loop.remove_reader(listening)
-            self._loop.call_later(_FULL_S, self._go_on, listening)
+            self._loop.call_later(_PAUSE_S, self._resume, listening)
 
-    def _go_on(self, listening: socket.socket) -> None:
+    def _resume(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:  # not closed meanwhile
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _give_up_spare(self) -> bool:
+    def _close_spare(self) -> bool:
         spare, self._spare = self._spare, None
         if spare is not None:
             os.close(spare)
         return spare is not None
 
-    def _turn_away(self, one: socket.socket, error: GatewayFull) -> None:
-        """Answer `error` and close; with TLS, where nothing can be said before a handshake, only close."""
-        with contextlib.suppress(OSError), one:
+    def _turn_away(self, accepted: socket.socket, error: GatewayFull) -> None:
+        """Respond with `error` and close; with TLS, before a handshake, only close."""
+        with contextlib.suppress(OSError), accepted:
             if self._tls is None:
-                one.setblocking(False)
-                one.send(_written(error))
-                one.shutdown(socket.SHUT_WR)
-                one.recv(_UNREAD)  # what is unread would reset the connection, and lose the answer
+                accepted.setblocking(False)
+                accepted.send(_response(error))
+                accepted.shutdown(socket.SHUT_WR)
+                # Unread bytes would reset the connection, and the response would be lost.
+                accepted.recv(_DISCARDED_LEN)
 
-    async def _shake_hands(self, one: socket.socket, connection: CallerConnection) -> None:
+    async def _shake_hands(self, accepted: socket.socket, connection: CallerConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
-                one,
+                accepted,
                 ssl=self._tls,
-                ssl_handshake_timeout=self._patience_s,
+                ssl_handshake_timeout=self._timeout_s,
             )
-        except (OSError, TimeoutError):  # errors of TLS are of the first kind
-            self._lobby.discard(connection)
+        except BaseException as error:
+            self._connections.discard(connection)
             with contextlib.suppress(OSError):
-                one.close()
-        except BaseException:
-            self._lobby.discard(connection)
-            with contextlib.suppress(OSError):
-                one.close()
-            raise
+                accepted.close()
+            if not isinstance(error, OSError | TimeoutError):  # errors of TLS are OSErrors
+                raise
 
 
-def _stay() -> None:
-    """Without TLS it is open in a moment, and can be told then."""
+def _no_handshake() -> None:
+    """Without TLS the connection is open in a moment, and can be turned away then."""
 
 
-def _spare() -> int | None:
+def _open_spare() -> int | None:
     try:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
 
 
-def _written(error: GatewayFull) -> bytes:
-    """The whole answer."""
-    body, wait = openai_error(error, error.status), retry_after(error, error.status)
+def _response(error: GatewayFull) -> bytes:
+    body, retry_after_s = openai_error(error, error.status), retry_after(error, error.status)
     return (
         b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
         b"content-length: %d\r\nretry-after: %d\r\nconnection: close\r\n\r\n%b"
-        % (len(body), wait or 1, body)
+        % (len(body), retry_after_s or 1, body)
     )

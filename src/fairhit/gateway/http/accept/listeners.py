@@ -1,15 +1,12 @@
-"""The ports: one for callers, perhaps with TLS, and perhaps one of its own for metrics."""
+"""Listening addresses: one for clients, perhaps with TLS, and perhaps one of its own for metrics."""
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fairhit.errors import ConfigError, MethodNotAllowed, NotFound
 from fairhit.gateway.api.endpoints import path_of
-from fairhit.gateway.http.accept.accept_loop import Entrance, Lobby
+from fairhit.gateway.http.accept.accept_loop import AcceptLoop
 from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.accept.tls import OwnCertificate
 from fairhit.gateway.http.client_connection import CallerConnection
@@ -20,42 +17,19 @@ from fairhit.gateway.observability.log_exceptions import guarded
 from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 
-# Scrapers and probes; whoever opens more is neither.
+# Connections to the port for metrics: scrapers and probes.
 _MAX_SCRAPERS = 64
-# Connected, and not let in yet.
-_BACKLOG = 1024
-# For the last of them to be let in, where only a slow handshake takes any time; and for what they sent
-# at once to be read.
-_DOOR_S, _READING_S = 1.0, 0.02
+# Time for the last handshakes, of which only slow ones take any; and for requests sent at once to be read.
+_HANDSHAKES_S, _READING_S = 1.0, 0.02
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class _Door:
-    """One address that is listened on, and who meets those that come in."""
-
-    server: asyncio.Server
-    entrance: Entrance
-
-    def shut(self) -> None:
-        """Take no more but those who have connected already, whom closing alone would cut off."""
-        self.entrance.close()
-        for listening in self.server.sockets:
-            with socket.socket(fileno=os.dup(listening.fileno())) as own:
-                own.setblocking(False)
-                with contextlib.suppress(OSError):  # there are no more
-                    for _ in range(_BACKLOG):
-                        one, address = own.accept()
-                        self.entrance.let_in(one, str(address[0]))
-        self.server.close()
-
-
 class Listeners:
-    """What is listened on, from `open` to `close`. Raises ConfigError for a wrong certificate."""
+    """Listening addresses, from `open` to `close`. Raises ConfigError for a wrong certificate."""
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._settings = settings
-        self._doors: list[_Door] = []
+        self._accept_loops: list[AcceptLoop] = []
         self._page: MetricsPage | None = None
         self._certificate: OwnCertificate | None = None
         if settings.tls_cert_path is not None and settings.tls_key_path is not None:
@@ -63,53 +37,54 @@ class Listeners:
 
     async def open(
         self,
-        callers: Callable[[], CallerConnection],
+        protocol: Callable[[], CallerConnection],
         metrics: Callable[[], bytes],
-        lobby: Lobby,
+        connections: Connections[CallerConnection],
         *,
-        short: Callable[[OSError], object] = lambda _: None,
+        on_error: Callable[[OSError], object] = lambda _: None,
     ) -> tuple[int, int | None]:
-        """Listen; the port for callers, and the one for metrics. Raises ConfigError.
+        """Listen; returns the port for clients and the port for metrics. Raises ConfigError.
 
-        `lobby` counts the callers, `short` is told of each for whom there is no file descriptor.
+        `connections` counts the clients; `on_error` is called for each without a file descriptor.
         """
         settings = self._settings
         port = await self._listen(
-            "--port", settings.host, settings.port, callers, lobby=lobby, short=short, is_main=True
-        )
+            "--port", settings.host, settings.port, protocol,
+            connections=connections, on_error=on_error, is_main=True,
+        )  # fmt: skip
         if settings.prometheus_port is None:
             return port, None
         page = self._page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
         host = settings.prometheus_host or settings.host
-        more = await self._listen(
+        metrics_port = await self._listen(
             "--prometheus-port", host, settings.prometheus_port, lambda: CallerConnection(page),
-            lobby=page.connections, short=short,
+            connections=page.connections, on_error=on_error,
         )  # fmt: skip
-        return port, more
+        return port, metrics_port
 
     def refresh(self) -> None:
-        """Read the certificate again. Raises ConfigError, and then goes on with the old one."""
+        """Read the certificate again. Raises ConfigError, and keeps the old one then."""
         if self._certificate is not None:
             self._certificate.refresh()
 
     def tick(self, now: float) -> None:
-        """A second has passed: who asks for metrics has limits on time, too."""
+        """Enforce the time limits of connections to the port for metrics; called once a second."""
         if self._page is not None:
             self._page.date = date_line()
             for connection in list(self._page.connections):
                 guarded(connection.tick, now)
 
     async def close(self) -> None:
-        """Take no more connections, and leave those that only ask for metrics.
+        """Accept no more connections, and close those to the port for metrics.
 
-        Who has connected, and perhaps asked, before it begins is let in, and heard when it ends.
+        Clients that have connected before, and perhaps sent a request, are served when this returns.
         """
-        for door in self._doors:
-            door.shut()
+        for accept_loop in self._accept_loops:
+            accept_loop.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DOOR_S):
-                entering = [task for door in self._doors for task in door.entrance.entering]
-                await asyncio.gather(*entering, return_exceptions=True)
+            async with asyncio.timeout(_HANDSHAKES_S):
+                tasks = [task for loop in self._accept_loops for task in loop.handshaking]
+                await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(_READING_S)
         if self._page is not None:
             for connection in list(self._page.connections):
@@ -122,11 +97,11 @@ class Listeners:
         port: int,
         protocol: Callable[[], CallerConnection],
         *,
-        lobby: Lobby,
-        short: Callable[[OSError], object],
+        connections: Connections[CallerConnection],
+        on_error: Callable[[OSError], object],
         is_main: bool = False,
     ) -> int:
-        """The main port has TLS where there is a certificate, and is every process's."""
+        """Listen on one address. The main port has TLS with a certificate, and is shared by processes."""
         settings, tls = self._settings, None
         if is_main and self._certificate is not None:
             tls = self._certificate.context
@@ -135,19 +110,19 @@ class Listeners:
             server = await asyncio.get_running_loop().create_server(
                 protocol, host, port, reuse_port=shares_port or None, start_serving=False
             )
-            entrance = Entrance(
-                server.sockets, backlog=_BACKLOG, callers=protocol, lobby=lobby, tls=tls,
-                patience_s=settings.client_timeout_secs, short=short,
+            accept_loop = AcceptLoop(
+                server, protocol=protocol, connections=connections, tls=tls,
+                timeout_s=settings.client_timeout_secs, on_error=on_error,
             )  # fmt: skip
         except OSError as error:
             await self.close()
             raise ConfigError(f"{flag}: cannot listen on {host}:{port}: {error.strerror}") from None
-        self._doors.append(_Door(server, entrance))
+        self._accept_loops.append(accept_loop)
         return int(server.sockets[0].getsockname()[1])
 
 
 class MetricsPage:
-    """The site of the port for metrics: `/metrics`, and `/health` for whoever probes it."""
+    """The site of the port for metrics: `/metrics`, and `/health` for probes."""
 
     max_payload_size = 0
 
@@ -158,22 +133,15 @@ class MetricsPage:
         self.turns = Turns()
         self.date = date_line()
         self._metrics = metrics
-        self.connections = Connections(limit=lambda: _MAX_SCRAPERS, setting="the port for metrics")
-
-    def opened(self, connection: CallerConnection) -> bool:
-        return self.connections.add(connection)
-
-    def asked(self, connection: CallerConnection) -> None:
-        self.connections.asked(connection)
-
-    def closed(self, connection: CallerConnection) -> None:
-        self.connections.discard(connection)
+        self.connections: Connections[CallerConnection] = Connections(
+            limit=lambda: _MAX_SCRAPERS, setting="the port for metrics"
+        )
 
     def refused(self, request: Incoming, status: int) -> None:
-        """Nobody counts these."""
+        """Not logged: this is no request of a client's."""
 
     def count(self, status: int) -> None:
-        """These are not answers to callers."""
+        """Not counted: this is no response to a client."""
 
     def admit(self, request: Incoming) -> bool:
         return False

@@ -6,12 +6,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fairhit.gateway.http.accept.connections import Connections
+from fairhit.gateway.http.client_connection import CallerConnection
 
 
 class ConnectionMetrics(Collector):
     """Reads what `connections` counts; `limit` is how many there may be now."""
 
-    def __init__(self, connections: Connections, limit: Callable[[], int]) -> None:
+    def __init__(
+        self, connections: Connections[CallerConnection], limit: Callable[[], int]
+    ) -> None:
         self._connections = connections
         self._limit = limit
 

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from zlib import crc32
 
 from fairhit.core.request import WorkerId
-from fairhit.gateway.http.step_bounds import TURN
+from fairhit.gateway.http.read_budget import ITERATION
 from fairhit.gateway.prefix.kv_events.messages import Batch, BlocksRemoved, BlocksStored, read_batch
 from fairhit.routers.prefix_index.kv_event_mirror import KVEventMirror
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
@@ -65,8 +65,8 @@ class Feed:
         if self.following is not None and number > self.following:
             return BatchOutcome.MISSING
         try:
-            if len(payload) > TURN:
-                raise ValueError(f"a batch of over {TURN} bytes is not read")
+            if len(payload) > ITERATION:
+                raise ValueError(f"a batch of over {ITERATION} bytes is not read")
             batch = read_batch(payload)
         except ValueError as error:
             self._passed(number, payload, self._last_s)

@@ -10,8 +10,8 @@ from fairhit.gateway.http.accept import listeners
 from fairhit.gateway.settings import GatewaySettings
 
 
-class Open:
-    """A lobby that counts nobody."""
+class Unlimited:
+    """A table of connections without limits."""
 
     def enter(self, *_: object) -> bool:
         return True
@@ -37,7 +37,7 @@ def test_who_has_connected_when_it_closes_is_let_in_and_heard() -> None:
         heard: list[bytes] = []
         door = listeners.Listeners(GatewaySettings(port=0))
         made = cast("Any", lambda: Met(heard))
-        port, _ = await door.open(made, lambda: b"", Open())
+        port, _ = await door.open(made, lambda: b"", cast("Any", Unlimited()))
         callers = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]  # no loop turns
         for number, caller in enumerate(callers):
             caller.sendall(b"%d" % number)
@@ -53,7 +53,9 @@ def test_who_has_connected_when_it_closes_is_let_in_and_heard() -> None:
 def test_an_address_that_is_closed_takes_nobody() -> None:
     async def story() -> None:
         door = listeners.Listeners(GatewaySettings(port=0))
-        port, _ = await door.open(cast("Any", lambda: Met([])), lambda: b"", Open())
+        port, _ = await door.open(
+            cast("Any", lambda: Met([])), lambda: b"", cast("Any", Unlimited())
+        )
         await door.close()
         with socket.socket() as late:
             assert late.connect_ex(("127.0.0.1", port)) != 0
