@@ -74,7 +74,7 @@ class Closable(Protocol):
 Connection = TypeVar("Connection", bound=Closable)
 
 
-class _New(NamedTuple):
+class _Arrival(NamedTuple):
     """Address and time of arrival of a connection without an admitted request."""
 
     address: str
@@ -102,7 +102,7 @@ class Connections(Generic[Connection]):
         self._setting = setting
         self._open: dict[Connection, dict[Connection, None]] = {}  # and its tick group
         self._handshaking: dict[Connection, Callable[[], object]] = {}  # and what cancels it
-        self._new: OrderedDict[Connection, _New] = OrderedDict()
+        self._new: OrderedDict[Connection, _Arrival] = OrderedDict()
         self._active: OrderedDict[Connection, str] = OrderedDict()
         self._reserve: OrderedDict[Connection, str] = OrderedDict()
         self._closing: OrderedDict[Connection, str] = OrderedDict()
@@ -154,7 +154,7 @@ class Connections(Generic[Connection]):
         self._handshaking[connection] = cancel
         now = monotonic()
         if self._has_slot(limit, address, now):
-            self._new[connection] = _New(address, now)
+            self._new[connection] = _Arrival(address, now)
             self._new_of_address.setdefault(address, OrderedDict())[connection] = now
             self._of_address[address] = self._of_address.get(address, 0) + 1
         else:
@@ -185,7 +185,7 @@ class Connections(Generic[Connection]):
             if connection.is_admitted:
                 address = self._new.pop(connection).address
                 self._active[connection] = address
-                self._forget_new(connection, address)
+                self._forget_arrival(connection, address)
         elif connection in self._reserve:  # it is answered now, once: its slot is free for the next
             self._closing[connection] = self._reserve.pop(connection)
 
@@ -207,7 +207,7 @@ class Connections(Generic[Connection]):
         """
         oldest = next(iter(self._new.items()), None)
         if oldest is not None and monotonic() - oldest[1].since_s > _GRACE_S:
-            self._close_new(oldest[0])
+            self._close_arrival(oldest[0])
             return True
         for _ in range(min(_MAX_CHECKED, len(self._active))):
             connection = next(iter(self._active))
@@ -218,7 +218,7 @@ class Connections(Generic[Connection]):
             self._active.move_to_end(connection)
         if oldest is None or len(self._new) <= min(RESERVE, self._limit() // _FRESH_SHARE):
             return False
-        self._close_new(oldest[0])
+        self._close_arrival(oldest[0])
         return True
 
     def _has_slot(self, limit: int, address: str, now: float) -> bool:
@@ -227,7 +227,7 @@ class Connections(Generic[Connection]):
         if own >= (limit * _ADDRESS_QUARTERS // 4 if most is None else most):
             oldest = next(iter(self._new_of_address.get(address, {}).items()), None)
             if oldest is not None and (most is not None or now - oldest[1] > _GRACE_S):
-                self._close_new(oldest[0])
+                self._close_arrival(oldest[0])
             elif most is not None:
                 self._count("address", limit)
                 return False
@@ -239,7 +239,7 @@ class Connections(Generic[Connection]):
         self._count("limit", limit)
         return False
 
-    def _close_new(self, connection: Connection) -> None:
+    def _close_arrival(self, connection: Connection) -> None:
         self.turned_away["new"] += 1
         self._turn_away(connection)
 
@@ -276,7 +276,7 @@ class Connections(Generic[Connection]):
         new = self._new.pop(connection, None)
         if new is not None:
             address = new.address
-            self._forget_new(connection, address)
+            self._forget_arrival(connection, address)
         elif connection in self._active:
             address = self._active.pop(connection)
         else:
@@ -287,7 +287,7 @@ class Connections(Generic[Connection]):
             del self._of_address[address]
         return address
 
-    def _forget_new(self, connection: Connection, address: str) -> None:
+    def _forget_arrival(self, connection: Connection, address: str) -> None:
         own = self._new_of_address[address]
         del own[connection]
         if not own:
