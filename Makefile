@@ -29,6 +29,7 @@ check: install-dev  ## style and types
 	$(BIN)/mypy
 
 docs: install-dev  ## every link in README and docs leads somewhere; the report in build/report.html
+	$(BIN)/python scripts/settings_pages.py
 	$(BIN)/python -m pytest -q tests/test_docs.py
 	$(BIN)/fairhit experiment report --results benchmarks/results/experiments --out build/report.html
 

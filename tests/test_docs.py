@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import readme, sglang_figure
+from scripts import settings_pages
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.gateway import settings
@@ -64,6 +65,26 @@ def test_every_flag_of_the_gateway_is_documented():
     page = (ROOT / "docs/reference/gateway.md").read_text()
 
     assert {flag for flag in flags if f"`{flag}" not in page} == set()
+
+
+@pytest.mark.parametrize("page", settings_pages.PAGES, ids=lambda page: page.name)
+def test_the_tables_of_settings_are_those_of_the_declarations(page: Path):
+    text = page.read_text(encoding="utf-8")
+
+    assert settings_pages.BLOCK.search(text)
+    assert settings_pages.filled(text) == text, "python scripts/settings_pages.py writes them"
+
+
+def test_every_declared_setting_is_in_a_table():
+    text = "".join(page.read_text(encoding="utf-8") for page in settings_pages.PAGES)
+
+    assert {found[2] for found in settings_pages.BLOCK.finditer(text)} == set(settings_pages.TABLES)
+
+
+def test_a_table_that_differs_is_found():
+    text = "<!-- settings demo -->\n| `--seconds S` | 99 | old |\n<!-- /settings -->"
+
+    assert "| `--seconds S` | 20 | measured time for each policy |" in settings_pages.filled(text)
 
 
 def test_the_scheduler_of_the_how_to_works():

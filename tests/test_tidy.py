@@ -20,6 +20,7 @@ FILE_LINES, FUNCTION_LINES = 500, 60
 FLOORS = {
     SERVING: {
         "errors": 0,
+        "installing": 0,
         "core": 1,
         "client_names": 1.5,
         "policies": 2,

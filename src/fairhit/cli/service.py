@@ -1,16 +1,12 @@
-"""`fairhit serve`, `gateway` and `demo`: real engines, and what goes in front of them."""
+"""`fairhit serve`, `gateway` and `demo`: real engines, and the gateway in front of them."""
 
 import argparse
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 from fairhit.errors import ConfigError
 from fairhit.settings.declaration import setting, settings_of
 from fairhit.settings.flags import add_flags, read_flags
-
-# Its value begins with dashes too, and would pass for a flag if it stood by itself.
-FLAGS_FLAG = "--engine-args"
 
 # Before the names of the engines' settings, of which the gateway has some, too.
 OF_ENGINES = "engine_"
@@ -18,20 +14,8 @@ OF_ENGINES = "engine_"
 OTHERS_ENGINES = {"worker_urls", "static_backends", "static_models", "worker_api_key", "api_key"}
 
 
-def add(commands: Any, command: str | None) -> None:
-    """The three commands, the flags of `command` only."""
-    for name, fill, what in (
-        ("serve", add_serve, "local engines with the gateway in front"),
-        ("gateway", add_gateway, "the gateway in front of running engines"),
-        ("demo", add_demo, "two tenants, one of them flooding: who gets what"),
-    ):
-        parser = commands.add_parser(name, help=what)
-        if name == command:
-            fill(parser)
-
-
-def add_gateway(parser: argparse.ArgumentParser) -> None:
-    """`fairhit gateway`: everything about it is the gateway's own."""
+def fill_gateway(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `fairhit gateway`, all of them the gateway's settings."""
     from fairhit.gateway import settings
 
     settings.add_arguments(parser)
@@ -45,7 +29,7 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
 
 
 def run_gateway(options: argparse.Namespace) -> int:
-    """Serve until told to stop."""
+    """Run the gateway until a signal stops it."""
     from fairhit.gateway import settings
     from fairhit.gateway.process import main as process
 
@@ -54,7 +38,7 @@ def run_gateway(options: argparse.Namespace) -> int:
 
 
 def run_hash_key(options: argparse.Namespace) -> int:
-    """Print `TENANT:sha256:HEX`; the key does not appear in the list of processes."""
+    """Print `TENANT:sha256:HEX` for a key on stdin, which keeps the key out of the list of processes."""
     from fairhit.gateway.auth.keys import hashed_line
 
     if ":" in options.tenant:
@@ -64,8 +48,8 @@ def run_hash_key(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_serve(parser: argparse.ArgumentParser) -> None:
-    """`fairhit serve`: the engines' flags, and the gateway's."""
+def fill_serve(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `fairhit serve`: the engines' settings and the gateway's."""
     from fairhit.gateway import settings
     from fairhit.local import serve
 
@@ -87,7 +71,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Start everything, say how to use it, and keep it running until told to stop."""
+    """Start engines and gateway, print how to use them, and keep them running until a signal stops them."""
     from fairhit.cli import console
     from fairhit.gateway import settings
     from fairhit.local import serve
@@ -111,8 +95,8 @@ class DemoOptions:
     out: str | None = setting(None, "file for the numbers, as JSON", "FILE")
 
 
-def add_demo(parser: argparse.ArgumentParser) -> None:
-    """`fairhit demo`: the two-tenant flood."""
+def fill_demo(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `fairhit demo`."""
     add_flags(parser, settings_of(DemoOptions))
     parser.set_defaults(run=run_demo)
 

@@ -1,33 +1,42 @@
-"""`fairhit top`: what a running gateway does, live."""
+"""`fairhit top`: a live view of a running gateway."""
 
 import argparse
 import os
-from typing import Any
+from dataclasses import dataclass
 
-# The gateway's own variable: where both are started from one environment, nothing is typed twice.
+from fairhit.settings.declaration import setting, settings_of
+from fairhit.settings.flags import add_flags, read_flags
+
+# The gateway's own variable: the same environment serves both commands.
 _KEY = "FAIRHIT_GATEWAY_ADMIN_API_KEY"
 
 
-def add(commands: Any) -> None:
-    """The command and its flags."""
-    parser = commands.add_parser("top", help="what a running gateway does, live")
-    parser.add_argument(
-        "--url", default="http://127.0.0.1:8000", metavar="URL", help="the gateway (%(default)s)"
-    )
-    parser.add_argument(
-        "--key", metavar="KEY", help=f"its --admin-api-key; better in {_KEY}, which nobody sees"
-    )
+@dataclass(frozen=True, kw_only=True)
+class TopOptions:
+    """The settings of `fairhit top`."""
+
+    url: str = setting("http://127.0.0.1:8000", "address of the gateway", "URL")
+    key: str | None = setting(
+        None, f"the gateway's --admin-api-key; better in {_KEY}, which other users cannot read", "KEY",
+        secret=True,
+    )  # fmt: skip
+
+
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `fairhit top`."""
+    add_flags(parser, settings_of(TopOptions))
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it until Ctrl-C."""
+    """Show the view until Ctrl-C."""
     from fairhit.errors import ConfigError
     from fairhit.gateway.observability.page import top
     from fairhit.gateway.settings import parse_worker_url
 
+    own = TopOptions(**read_flags(settings_of(TopOptions), options))
     try:
-        parse_worker_url(options.url)
+        parse_worker_url(own.url)
     except ValueError:
-        raise ConfigError(f"--url {options.url}: expected http://HOST:PORT") from None
-    return top.run(options.url, options.key or os.environ.get(_KEY))
+        raise ConfigError(f"--url {own.url}: expected http://HOST:PORT") from None
+    return top.run(own.url, own.key or os.environ.get(_KEY))

@@ -15,8 +15,9 @@ from fairhit.errors import ConfigError
 from fairhit.settings import kinds
 from fairhit.settings.kinds import Kind
 
-# one: a value; many: values after one flag; again: one value for each time the flag is given.
-Shape = Literal["one", "many", "again"]
+# one: a value; many: values after one flag; again: one value for each time the flag is given; none: a flag
+# without a value.
+Shape = Literal["one", "many", "again", "none"]
 _DECLARED = "setting"
 
 

@@ -12,7 +12,9 @@ def add_flags(section: Any, settings: Mapping[str, Setting], *, prefix: str = ""
     """Add a flag for each setting and alias; a value is kept as typed, under `prefix` and the name."""
     for name, setting in settings.items():
         options: dict[str, Any] = {"help": help_of(setting), "default": argparse.SUPPRESS}
-        if setting.kind is kinds.SWITCH:
+        if setting.shape == "none":
+            options |= {"action": "store_const", "const": True}
+        elif setting.kind is kinds.SWITCH:
             # A value is only needed to undo what a file says.
             options |= {"nargs": "?", "const": True, "metavar": "true|false"}
         elif setting.kind.choices and not setting.metavar:

@@ -10,7 +10,7 @@ def flags_table(settings: Iterable[Setting]) -> str:
     rows = ["| flag | default | meaning |", "|---|---|---|"]
     for each in settings:
         more = " ..." if each.shape == "many" else ""
-        value = f" {each.metavar}{more}" if each.metavar else ""
+        value = f" {_escaped(each.metavar)}{more}" if each.metavar else ""
         also = "".join(f"; also `--{dashed(alias)}`" for alias in each.aliases)
         again = "; may be repeated" if each.shape == "again" else ""
         live = " \\*" if each.live else ""
@@ -45,4 +45,4 @@ def _choices(setting: Setting) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("*", "\\*")

@@ -1,5 +1,15 @@
 """The laboratory's commands: `fairhit` has them where `fairhit_lab` is installed."""
 
-from fairhit_lab.cli import experiment, simulate, trace
+from fairhit.cli.command import Command
 
-COMMANDS = (simulate, trace, experiment)
+COMMANDS = {
+    "simulate": Command(
+        "a trace through simulated engines", "fairhit_lab.cli.simulate", extra="experiments"
+    ),
+    "trace": Command(
+        "import, describe or generate a trace", "fairhit_lab.cli.trace", extra="experiments"
+    ),
+    "experiment": Command(
+        "experiments by name; `list` shows them", "fairhit_lab.cli.experiment", extra="experiments"
+    ),
+}

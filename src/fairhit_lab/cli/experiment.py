@@ -10,13 +10,9 @@ if TYPE_CHECKING:
     from fairhit_lab.runner.registry import Module
 
 
-def add(commands: Any, _command: str | None) -> None:
-    """The command; each experiment's own flags are read when it is chosen."""
-    parser = commands.add_parser(
-        "experiment",
-        help="experiments by name; `list` shows them",
-        description="`fairhit experiment list` shows the names, `... NAME --help` its flags.",
-    )
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `fairhit experiment`; each experiment's own flags are read when it is chosen."""
+    parser.description = "`fairhit experiment list` shows the names, `... NAME --help` its flags."
     parser.add_argument("name", metavar="NAME|all|list")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...")
     parser.set_defaults(run=run)

@@ -43,6 +43,9 @@ class SimulateOptions:
 
     events: str | None = setting(None, "file for every event, as JSONL, in order of time", "FILE")
     summary: str | None = setting(None, "file for the summary, as JSON", "FILE")
+    no_skip: bool = setting(
+        False, "step through like passes one by one: slower, with the same result", shape="none"
+    )
     fail: Changes = setting((), "worker W is lost at T seconds", "W@T", shape="again", of="cluster")
     join: Changes = setting(
         (), "worker W comes up at T seconds", "W@T", shape="again", of="cluster"
@@ -56,17 +59,11 @@ class SimulateOptions:
         return tuple(WorkerChange(time_us=at, worker=worker, up=up) for (worker, at), up in given)
 
 
-def add(commands: Any, command: str | None) -> None:
-    """Add the command, with its flags where it is the one asked for."""
-    parser = commands.add_parser("simulate", help="a trace through simulated engines")
-    if command != "simulate":
-        return
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `fairhit simulate`."""
     from fairhit_lab.sim.config import SimConfig
 
     parser.add_argument("trace", metavar="TRACE", help="JSONL, also .gz and .zst; - is stdin")
-    parser.add_argument(
-        "--no-skip", action="store_true", help="step through like passes one by one"
-    )
     declared = settings_of(SimulateOptions) | settings_of(SimConfig)
     files = {name: each for name, each in declared.items() if each.of in {"", "run"}}
     add_flags(parser, files)
@@ -85,6 +82,6 @@ def run(options: argparse.Namespace) -> int:
     own = SimulateOptions(**read_flags(settings_of(SimulateOptions), options))
     given = read_flags(settings_of(SimConfig), options)
     given.setdefault("host", HOST_OF[given.get("admission")])
-    config = SimConfig(**given, changes=own.changes(), skips=not options.no_skip)
+    config = SimConfig(**given, changes=own.changes(), skips=not own.no_skip)
     require_effect(config)
     return simulated.run(config, options.trace, events=own.events, summary=own.summary)

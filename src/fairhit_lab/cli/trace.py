@@ -17,9 +17,8 @@ from fairhit_lab.traces.trace import TraceRow
 LIST = "list"
 
 
-def add(commands: Any, _command: str | None) -> None:
-    """The three commands under `trace`."""
-    parser = commands.add_parser("trace", help="import, describe or generate a trace")
+def fill(parser: argparse.ArgumentParser) -> None:
+    """Add the three commands below `trace`."""
     kinds = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=type(parser)
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from fairhit.errors import ConfigError, in_words
+from fairhit.installing import install_command
 
 STANDARD = "-"  # standard input or output
 ZSTD = (".zst", ".zstd")
@@ -59,7 +60,7 @@ def _zstandard() -> Any:
     try:
         import zstandard
     except ModuleNotFoundError:
-        raise ConfigError("zstd files need zstandard: pip install 'fairhit[experiments]'") from None
+        raise ConfigError(f"zstd files need zstandard: {install_command('experiments')}") from None
     return zstandard
 
 

@@ -1,14 +1,17 @@
 """Bad flags are exit status 2 and one clear line; nothing is started for them."""
 
 import io
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from fairhit import cli
 from fairhit.cli import console, main
 from fairhit.gateway.auth.keys import digest_of
+from fairhit.installing import install_command
 from fairhit.local import serve
 
 BAD = [
@@ -152,7 +155,7 @@ def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
 
     assert main(["trace", "generate", "list"]) == 0
     assert main(["gateway", "--worker-urls", "http://127.0.0.1:1"]) == 2
-    assert "needs uvloop: pip install 'fairhit[gateway]'" in capsys.readouterr().err
+    assert f"needs uvloop: {install_command('gateway')}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_what_two_extras_bring_is_asked_for_by_the_command(command, extra, monke
     monkeypatch.delattr("fairhit.cli.console")  # or it would not be loaded again
 
     assert main(command) == 2
-    assert f"needs rich: pip install 'fairhit[{extra}]'" in capsys.readouterr().err
+    assert f"needs rich: {install_command(extra)}" in capsys.readouterr().err
 
 
 def test_engines_of_others_are_refused_wherever_serve_finds_them_named(tmp_path, capsys):
@@ -192,3 +195,39 @@ def test_the_version_is_told(capsys):
     assert left.value.code == 0
     said = f"fairhit {version('fairhit')} (pure Python: run from its sources)\n"
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("command", ["simulate", "trace", "experiment"])
+def test_without_the_laboratory_its_commands_are_one_line(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(cli, "find_spec", lambda _: None)
+
+    assert main([command, "--help"]) == 2
+    said = f"fairhit: error: {command}: needs the laboratory: {install_command('experiments')}\n"
+    assert capsys.readouterr().err == said
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "gateway" in shown and command not in shown
+
+
+def test_the_overview_imports_no_command():
+    """What is slow to import is imported by the command that needs it."""
+    code = (
+        "import sys, contextlib\nfrom fairhit import cli\n"
+        "with contextlib.suppress(SystemExit):\n    cli.main(['--help'])\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('fairhit')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "fairhit_lab.cli" in loaded
+    slow = (
+        "fairhit.gateway",
+        "fairhit.local",
+        "fairhit.engines",
+        "fairhit_lab.sim",
+        "fairhit_lab.traces",
+    )
+    assert not [name for name in loaded if name.startswith(slow)]

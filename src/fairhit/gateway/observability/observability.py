@@ -18,6 +18,7 @@ from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.incoming_request import Incoming
 from fairhit.gateway.proxy.trace import Trace
 from fairhit.gateway.settings import GatewaySettings
+from fairhit.installing import install_command
 
 if TYPE_CHECKING:
     from fairhit.gateway.observability.traces import Traces
@@ -131,6 +132,6 @@ def _make_traces(settings: GatewaySettings) -> "Traces | None":
     try:
         from fairhit.gateway.observability.traces import Traces
     except ModuleNotFoundError as error:
-        needs = f"needs {error.name}: pip install 'fairhit[traces]'"
+        needs = f"needs {error.name}: {install_command('traces')}"
         raise ConfigError(f"--otlp-traces-endpoint: {needs}") from None
     return Traces(endpoint, ratio=settings.trace_ratio, rng=random.Random())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairhit.errors import ConfigError
+from fairhit.installing import install_command
 
 # Fields of a request that change the text in ways left to the engine.
 _UNKNOWN_EFFECT = ("chat_template", "documents", "continue_final_message", "mm_processor_kwargs")
@@ -33,7 +34,7 @@ class ChatTemplate:
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError:
             raise ConfigError(
-                "--tokenizer: chat templates need jinja2: pip install 'fairhit[tokenizer]'"
+                f"--tokenizer: chat templates need jinja2: {install_command('tokenizer')}"
             ) from None
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]

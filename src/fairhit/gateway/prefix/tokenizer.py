@@ -22,6 +22,7 @@ from fairhit.gateway.api.request_body import Call
 from fairhit.gateway.prefix.chat_template import ChatTemplate
 from fairhit.gateway.prefix.fair_threads import FairThreads
 from fairhit.gateway.prefix.segments import PieceCache, cut, is_cuttable
+from fairhit.installing import install_command
 
 T = TypeVar("T")
 
@@ -164,7 +165,7 @@ def _load(folder: Path) -> Any:
         import tokenizers
     except ImportError:
         raise ConfigError(
-            "--tokenizer: needs tokenizers: pip install 'fairhit[tokenizer]'"
+            f"--tokenizer: needs tokenizers: {install_command('tokenizer')}"
         ) from None
     path = folder / "tokenizer.json"
     if not path.is_file():

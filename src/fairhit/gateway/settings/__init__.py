@@ -6,7 +6,7 @@ what was expected. A new setting is one field in the section of `GatewaySettings
 """
 
 from fairhit.gateway.settings.files import read_config
-from fairhit.gateway.settings.gateway_settings import LIVE, GatewaySettings, QueueSettings
+from fairhit.gateway.settings.gateway_settings import LIVE, SECTIONS, GatewaySettings, QueueSettings
 from fairhit.gateway.settings.sources import (
     PREFIX,
     WORKER_KEY_VARIABLE,
@@ -20,6 +20,7 @@ from fairhit.gateway.settings.sources import (
 from fairhit.gateway.settings.types import parse_worker_url
 
 __all__ = [
-    "LIVE", "PREFIX", "WORKER_KEY_VARIABLE", "GatewaySettings", "QueueSettings", "Sources", "add_arguments",
-    "environment_without_settings", "files_of", "from_arguments", "make", "parse_worker_url", "read_config",
+    "LIVE", "PREFIX", "SECTIONS", "WORKER_KEY_VARIABLE", "GatewaySettings", "QueueSettings", "Sources",
+    "add_arguments", "environment_without_settings", "files_of", "from_arguments", "make", "parse_worker_url",
+    "read_config",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from fairhit.errors import ConfigError, FairhitError
+from fairhit.installing import install_command
 
 # What was there, None for nothing -> what is to be there.
 Change = Callable[[bytes | None], bytes]
@@ -83,9 +84,7 @@ class InRedis:
             from redis.backoff import NoBackoff
             from redis.exceptions import RedisError, WatchError
         except ImportError:
-            raise ConfigError(
-                "--share-url: the package redis is missing; pip install 'fairhit[redis]'"
-            ) from None
+            raise ConfigError(f"--share-url: needs redis: {install_command('redis')}") from None
         self._key = f"{key}:account"
         self._failed, self._changed = RedisError, WatchError
         try:
