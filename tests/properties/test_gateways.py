@@ -128,7 +128,7 @@ def test_at_each_engine_it_holds_for_whoever_waits_for_it(
                 for at, client in enumerate(depths)
                 if step >= 2 * sum(talks) and world.waits_for(name, client, at)
             }
-            for gap in seen.look(had, had.get):
+            for gap in seen.add(had, had.get):
                 pair = gap.first, gap.second
                 widest[pair] = max(widest[pair], gap.tokens)
 

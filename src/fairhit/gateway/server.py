@@ -26,8 +26,7 @@ from fairhit.gateway.http.read_budget import Turns
 from fairhit.gateway.http.response_head import date_line
 from fairhit.gateway.observability.log_exceptions import guarded
 from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
-from fairhit.gateway.observability.metrics.connection_metrics import ConnectionMetrics
-from fairhit.gateway.observability.metrics.gateway_metrics import GatewayMetrics
+from fairhit.gateway.observability.metrics.gateway_metrics import ConnectionMetrics, GatewayMetrics
 from fairhit.gateway.observability.observability import Observability
 from fairhit.gateway.observability.page.dashboard import DATA
 from fairhit.gateway.pool.engine_pool import EnginePool
@@ -137,12 +136,13 @@ class Gateway:
         self._seeing = Observability(
             dispatcher=self.dispatcher, watches=self.pool.watches, settings=settings
         )
-        self.on_finished, self.refused = self._seeing.over, self._seeing.refused
+        self.on_finished, self.refused = self._seeing.record, self._seeing.record_refused
         self.trace, self.reopen = self._seeing.trace, self._seeing.reopen
         self._observability = GatewayMetrics(
             self.dispatcher,
-            self._seeing.exposition,
-            workers=self.pool,
+            self._seeing.recorder,
+            self._seeing.look,
+            self.pool.watches,
             retries=self._retries,
         )
         self.count = self._observability.count

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not (chromium.CHROMIUM and chromium.DRIVER), rea
 KEY = "an operator's"
 # More callers than there is room for, so that somebody always waits.
 CLIENTS = {"many": (9, 12, 0.0), "few": (4, 6, 0.0), "rare": (1, 4, 0.5)}
-CHARTS = ("service", "queues", "fairness", "locality", "outstanding")
+CHARTS = ("service", "queues", "fairness", "locality", "in-flight-tokens")
 # What the page shows of the sample it has drawn last, read at one go.
 SHOWN = """return {
   drawn: Number(document.body.dataset.drawn),

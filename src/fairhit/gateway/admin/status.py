@@ -64,7 +64,7 @@ class Admin:
         if path.startswith(b"/v1/models/"):
             return self._model(unquote(path[len(b"/v1/models/") :].decode("ascii", "replace")))
         if path == dashboard.DATA:
-            return Page(200, _JSON, self._seeing.data(dashboard.asked_since(target)))
+            return Page(200, _JSON, self._seeing.data(dashboard.requested_since(target)))
         if path in self._page:
             return Page(200, *self._page[path])
         if path == b"/version":

@@ -1,1 +1,1 @@
-"""What operators see of the gateway: metrics, the live page, the access log, traces."""
+"""Observability of the gateway: metrics, dashboard, access log, traces."""

@@ -1,4 +1,4 @@
-"""The access log: a line of JSON for each request. No prompt, no answer, no key is ever in it."""
+"""The access log: one line of JSON per request, without prompts, outputs or keys."""
 
 import os
 import re
@@ -17,27 +17,27 @@ from fairhit.gateway.observability.outbox import Outbox
 from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.incoming_request import Incoming
 
-# Where no header is named for it.
-_USUAL = ("x-request-id",)
+# Header of the request id, unless configured.
+_DEFAULT_ID = ("x-request-id",)
 
 
 def id_patterns(names: Sequence[str]) -> list[re.Pattern[bytes]]:
-    """What finds a request's id among its headers, in the order of their `names`."""
+    """Patterns that find a request id in the headers `names`, in this order."""
     return [
         re.compile(
             rb"^" + re.escape(name.encode()) + rb": *+([!-~]{1,200}) *+\r$",
             re.IGNORECASE | re.MULTILINE,
         )
-        for name in names or _USUAL
+        for name in names or _DEFAULT_ID
     ]
 
 
 class LogEntry(NamedTuple):
-    """One request, as it is kept until it is written. Seconds are of the clock on the wall."""
+    """One request until it is written."""
 
-    time_s: float
-    number: str  # the gateway's own, "" for one that was refused before it had one
-    lines: bytes  # its headers, which may have an id
+    time_s: float  # of the end, since 1970
+    number: str  # of the gateway; "" for one that was refused before it got one
+    lines: bytes  # headers, which may hold a request id
     path: str
     client: str | None
     model: str | None
@@ -48,8 +48,8 @@ class LogEntry(NamedTuple):
     ttft_s: float | None
     duration_s: float | None
 
-    def written(self, ids: Sequence[re.Pattern[bytes]]) -> bytes:
-        """As one line."""
+    def as_line(self, ids: Sequence[re.Pattern[bytes]]) -> bytes:
+        """Serialise as one line of JSON."""
         found = next(filter(None, (pattern.search(self.lines) for pattern in ids)), None)
         extend, cached, output = self.tokens
         return orjson.dumps(
@@ -74,18 +74,18 @@ class LogEntry(NamedTuple):
 
 
 class AccessLog:
-    """Writes to a file, or to standard output for "-"."""
+    """Appends to a file, or to standard output for "-"."""
 
     def __init__(self, path: str, *, id_headers: Sequence[str] = ()) -> None:
         self._ids = id_patterns(id_headers)
         self._path = path
-        self._lock = threading.Lock()  # between the thread that writes and `reopen`
-        self._torn = False  # what was written last ends within a line
+        self._lock = threading.Lock()  # between the writing thread and `reopen`
+        self._torn = False  # the file ends within a line
         self._file = self._open()
         self.outbox: Outbox[LogEntry] = Outbox(self._write)
 
-    def over(self, exchange: Exchange, status: int, *, time_s: float, now_s: float) -> None:
-        """It has ended and is settled."""
+    def record(self, exchange: Exchange, status: int, *, time_s: float, now_s: float) -> None:
+        """Add a finished request, which has been charged."""
         ticket, arrived_s = exchange.ticket, exchange.arrived_s
         extend_len = ticket.settled_len
         served = (extend_len, ticket.matched_len, ticket.output_len) if extend_len else (0, 0, 0)
@@ -105,18 +105,18 @@ class AccessLog:
         )
         self.outbox.add(entry)
 
-    def refused(self, request: Incoming, status: int, *, time_s: float) -> None:
-        """It was refused before any engine was thought of."""
+    def record_refused(self, request: Incoming, status: int, *, time_s: float) -> None:
+        """Add a request that was refused before an engine was chosen."""
         surface = request.head.surface
         path = surface.name if surface is not None else ""
-        lines = request.echo + request.lines  # an id of ours is only in what is echoed
+        lines = request.echo + request.lines  # an id of the gateway is only in the echoed lines
         entry = LogEntry(
             time_s, "", lines, path, request.client, None, "", status, (0, 0, 0), None, None, None
         )
         self.outbox.add(entry)
 
     def reopen(self) -> None:
-        """The file was moved away: go on in a new one. Raises ConfigError, and keeps the old one."""
+        """Open the path anew, e.g. after a log rotation. Raises ConfigError, and keeps the old file."""
         fresh = self._open()
         with self._lock:
             self._file, old = fresh, self._file
@@ -124,7 +124,7 @@ class AccessLog:
         _close(old)
 
     async def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining entries."""
         await self.outbox.close()
         _close(self._file)
 
@@ -137,8 +137,8 @@ class AccessLog:
             raise ConfigError(f"--access-log: {in_words(error)}") from None
 
     def _write(self, entries: list[LogEntry]) -> None:
-        """Write whole lines or nothing of them; what a full disk has begun is taken back."""
-        lines = b"".join(entry.written(self._ids) for entry in entries)
+        """Write whole lines; a line that a full disk has cut off is removed again."""
+        lines = b"".join(entry.as_line(self._ids) for entry in entries)
         written = 0
         with self._lock, _locked(self._file):
             data = b"\n" + lines if self._torn else lines
@@ -155,7 +155,7 @@ class AccessLog:
 
 @contextmanager
 def _locked(file: int) -> Iterator[None]:
-    """Meanwhile no other process of this gateway writes to the same file, where it can be locked."""
+    """Lock `file` against other processes of this gateway, if it can be locked."""
     with suppress(OSError):
         flock(file, LOCK_EX)
     try:
@@ -166,13 +166,13 @@ def _locked(file: int) -> Iterator[None]:
 
 
 def _cut(file: int, length: int) -> bool:
-    """Take back the last `length` bytes that were written; whether that was possible."""
+    """Remove the last `length` bytes; False if that is impossible."""
     try:
         end = os.fstat(file).st_size
         if file == sys.stdout.fileno() or os.lseek(file, 0, os.SEEK_CUR) != end:
             return False
         os.ftruncate(file, end - length)
-    except OSError:  # a pipe, which ends at no place
+    except OSError:  # a pipe
         return False
     return True
 

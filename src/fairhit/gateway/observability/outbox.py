@@ -1,4 +1,4 @@
-"""What is written elsewhere while requests go on: kept in memory, handed to a thread once a second."""
+"""Log lines and spans on their way out: collected in memory, written by a thread once a second."""
 
 import asyncio
 import logging
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Outbox(Generic[T]):
-    """Batches for `write`, which runs in a thread, one batch at a time, and may take its time.
+    """Passes batches to `write`, which runs in a thread, one batch at a time, and may block.
 
-    While it does, at most `most` are kept; what comes then is dropped and counted, for a full disk
-    must not fill the memory, too.
+    Meanwhile at most `most` items are kept; more are dropped and counted, because a full disk must not
+    fill the memory, too.
     """
 
     def __init__(self, write: Callable[[list[T]], None], *, most: int = 100_000) -> None:
@@ -29,20 +29,20 @@ class Outbox(Generic[T]):
         self._failed = False
 
     def add(self, item: T) -> None:
-        """One more. O(1): this is on every request's way."""
+        """Add an item. O(1): every request does."""
         if len(self._items) < self._most:
             self._items.append(item)
         else:
             self.dropped += 1
 
     def flush(self) -> None:
-        """Have what there is written, unless the last batch still is."""
+        """Start writing all items, unless the last batch is still being written."""
         if self._items and (self._writing is None or self._writing.done()):
             batch, self._items = self._items, []
             self._writing = self._pool.submit(self._deliver, batch)
 
     async def close(self) -> None:
-        """Write the rest, and end the thread."""
+        """Write the remaining items and end the thread."""
         if self._writing is not None:
             await asyncio.wrap_future(self._writing)
         self.flush()
@@ -54,8 +54,10 @@ class Outbox(Generic[T]):
         try:
             self._write(batch)
             self._failed = False
-        except Exception as error:  # noqa: BLE001 - whatever it is, requests go on
+        except Exception as error:  # noqa: BLE001 - requests are served whatever fails here
             self.dropped += len(batch)
             if not self._failed:
-                _log.warning("%s: %s; what is not written is dropped", type(error).__name__, error)
+                _log.warning(
+                    "%s: %s; what cannot be written is dropped", type(error).__name__, error
+                )
             self._failed = True

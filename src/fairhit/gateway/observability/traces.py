@@ -1,7 +1,7 @@
-"""Traces of requests, W3C context in and out, sent by OTLP over HTTP: the request, its wait, the engine.
+"""Traces of requests (W3C Trace Context), exported by OTLP over HTTP: request, wait, engine.
 
-A request whose caller sampled it is sampled; of those without a context a share is. Spans are made of
-what is kept of a request anyway, in a thread, after it has ended. Needs the extra `traces`.
+A request is sampled if its client sampled it; of requests without a context a share is. Spans are made
+by a thread after a request has finished, from what is kept of it anyway. Needs the extra `traces`.
 """
 
 import random
@@ -19,7 +19,7 @@ from fairhit.gateway.observability.outbox import Outbox
 from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.trace import Trace
 
-# W3C Trace Context, level 1; ids of zeros only are none.
+# W3C Trace Context, level 1; an id of zeros is invalid.
 _CONTEXT = re.compile(
     rb"[ \t]*(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})"
     rb"(?:-[^\r]*)?[ \t]*",
@@ -31,7 +31,7 @@ _EXPORT_S = 10.0
 
 
 class _Ended(NamedTuple):
-    """One request, as it is kept until its spans are made. Times are in ns since 1970, 0 for never."""
+    """One finished request until its spans are made. Times are in ns since 1970, 0 for never."""
 
     trace: Trace
     arrived: int
@@ -43,7 +43,7 @@ class _Ended(NamedTuple):
 
 
 class Traces:
-    """Follows sampled requests and sends their spans to `endpoint`."""
+    """Traces sampled requests and exports their spans to `endpoint`."""
 
     def __init__(self, endpoint: str, *, ratio: float, rng: random.Random) -> None:
         assert 0 <= ratio <= 1, ratio
@@ -54,15 +54,15 @@ class Traces:
         self.outbox: Outbox[_Ended] = Outbox(self._send, most=10_000)
 
     def begin(self, lines: bytes) -> tuple[Trace | None, bytes]:
-        """The trace of a request with these headers, None if it is not sampled; and its engine's headers.
+        """The trace of a request with headers `lines` (None: not sampled), and its headers for the engine.
 
-        The engine gets a context in any case, in the place of the caller's: that of the span that it is
-        to be under, where there is one.
+        The client's `traceparent` is always replaced by the gateway's: the parent of the engine's spans,
+        or one that is not sampled.
         """
-        said = _LINE.findall(lines)
-        if said:
+        given = _LINE.findall(lines)
+        if given:
             lines = _LINE.sub(b"", lines)
-        found = _CONTEXT.fullmatch(said[0]) if len(said) == 1 else None
+        found = _CONTEXT.fullmatch(given[0]) if len(given) == 1 else None
         draw = self._rng.getrandbits
         if found is not None:
             trace_id, parent = int(found[1], 16), int(found[2], 16)
@@ -76,10 +76,10 @@ class Traces:
         trace = Trace(trace_id, parent, draw(64) or 1, draw(64) or 1, draw(64) or 1)
         return trace, lines + b"traceparent: 00-%032x-%016x-01\r\n" % (trace_id, trace.engine)
 
-    def over(
+    def record(
         self, trace: Trace, exchange: Exchange, status: int, *, time_s: float, now_s: float
     ) -> None:
-        """It has ended and is settled."""
+        """Add a finished request, which has been charged."""
         ticket = exchange.ticket
         attributes: dict[str, str | int] = {
             "gen_ai.operation.name": exchange.surface.name,
@@ -100,14 +100,14 @@ class Traces:
         self.outbox.add(_Ended(trace, *times, status, attributes))
 
     async def close(self) -> None:
-        """Send the rest."""
+        """Export the remaining spans."""
         await self.outbox.close()
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _send(self, batch: list[_Ended]) -> None:
         spans = [span for ended in batch for span in self._spans(ended)]
         if self._exporter.export(spans) is not SpanExportResult.SUCCESS:
-            raise ConnectionError("the collector of traces did not take them")
+            raise ConnectionError("the trace collector rejected a batch")
 
     def _spans(self, ended: _Ended) -> Sequence[ReadableSpan]:
         trace = ended.trace

@@ -1,10 +1,10 @@
-"""What a request carries while it is traced; needs no package that traces are sent with."""
+"""The ids of a traced request; needs no package of OpenTelemetry."""
 
 from typing import NamedTuple
 
 
 class Trace(NamedTuple):
-    """Ids of a sampled request: its trace, the caller's span (0: none), its own three."""
+    """Ids of a sampled request: its trace, the client's span (0: none), and three spans of its own."""
 
     trace_id: int
     parent: int

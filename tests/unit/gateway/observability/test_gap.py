@@ -13,7 +13,7 @@ from fairhit.gateway.observability.metrics.service_gap import (
 
 
 def look(gaps: EngineGaps, received: dict[str, float]) -> list[ClientGap]:
-    return gaps.look(received, received.get)
+    return gaps.add(received, received.get)
 
 
 def test_the_gap_of_two_is_the_widest_over_any_part_of_their_wait():
@@ -62,14 +62,14 @@ def test_the_cost_is_bounded_where_nobody_is_known_by_name():
     asked: list[str] = []
     waiting = dict.fromkeys([f"passing{number}" for number in range(10_000)])
 
-    assert EngineGaps().look(waiting, asked.append) == []
+    assert EngineGaps().add(waiting, asked.append) == []
     assert len(asked) == MOST_WAITING
 
 
 def test_who_is_not_known_by_name_takes_nobody_s_place():
     waiting = [*(f"passing{number}" for number in range(100)), "a", "b"]
 
-    assert EngineGaps().look(waiting, {"a": 0.0, "b": 0.0}.get) == [ClientGap("a", "b", 0)]
+    assert EngineGaps().add(waiting, {"a": 0.0, "b": 0.0}.get) == [ClientGap("a", "b", 0)]
 
 
 def test_the_bound_is_the_design_s():

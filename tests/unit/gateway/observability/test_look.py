@@ -23,11 +23,11 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
             under_way.remove(ticket)
             if rng.random() < 0.2:
                 watched.dispatcher.gone(ticket, ran_us=1)
-                watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
+                watched.recorder.record(ticket, Times(), status=499, now_s=12.0)
             else:
                 watched.finish(ticket, output_len=rng.randrange(1, 50))
         if rng.random() < 0.7:
-            sample = watched.look.look(time_s=second, took_s=1.0)
+            sample = watched.look.take(time_s=second, took_s=1.0)
             watched.recorder.tick()
             rows = [*sample["clients"].values(), *([sample["other"]] if sample["other"] else [])]
             seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
@@ -35,8 +35,8 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
             assert sum(row[5] for row in rows) == len(under_way)
     for ticket in sorted(under_way, key=lambda t: t.number == 0):
         watched.dispatcher.gone(ticket, ran_us=1)
-        watched.recorder.ended(ticket, Times(), status=499, now_s=12.0)
-    sample = watched.look.look(time_s=61, took_s=1.0)
+        watched.recorder.record(ticket, Times(), status=499, now_s=12.0)
+    sample = watched.look.take(time_s=61, took_s=1.0)
     rows = [*sample["clients"].values(), sample["other"] or [0] * 6]
     seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
     accounts = [account.service for _, account in watched.dispatcher.ledger.accounts()]
@@ -53,7 +53,7 @@ def test_who_only_waits_is_seen():
     watched = Watched(room=1)
     watched.arrive("a")
     watched.arrive("b")
-    sample = watched.look.look(time_s=0, took_s=1.0)
+    sample = watched.look.take(time_s=0, took_s=1.0)
 
     assert sample["clients"] == {"a": [50, 0, 0, 0, 0, 1], "b": [0, 0, 0, 0, 1, 1]}
 
@@ -64,7 +64,7 @@ def test_where_an_account_is_kept_there_is_no_bound_of_this_gateway_s(shared):
     watched = Watched(room=1, shared=shared)
     for client in "aabb":
         watched.arrive(client)
-    watched.look.look(time_s=0, took_s=1.0)
+    watched.look.take(time_s=0, took_s=1.0)
 
     (seen,) = watched.look.gaps
     assert (seen.bound is None) == shared
@@ -79,7 +79,7 @@ def test_a_change_of_shares_is_no_unfairness_of_the_past():
                 for ticket in list(watched.dispatcher.workers[WORKER].tickets):
                     watched.finish(ticket)
                     watched.arrive(ticket.request.client)
-            watched.look.look(time_s=0, took_s=1.0)
+            watched.look.take(time_s=0, took_s=1.0)
         return watched.look.gaps[0].gap.tokens
 
     watched = Watched(room=2)
@@ -101,14 +101,14 @@ def test_a_look_reads_nobody_who_was_not_busy(monkeypatch):
     for number in range(100):
         watched.finish(watched.arrive(f"c{number}"))
     for second in range(3):
-        watched.look.look(time_s=second, took_s=1.0)
+        watched.look.take(time_s=second, took_s=1.0)
         watched.recorder.tick()
     account = watched.dispatcher.ledger.account
     monkeypatch.setattr(
         watched.dispatcher.ledger, "account", lambda name: read.append(name) or account(name)
     )
     watched.finish(watched.arrive("c50"))
-    sample = watched.look.look(time_s=3, took_s=1.0)
+    sample = watched.look.take(time_s=3, took_s=1.0)
 
     assert "c50" in read and len(set(read)) <= MOST_CLIENTS + 1
     assert sample["clients"]["c50"][1] == 18
@@ -122,7 +122,7 @@ def test_who_is_shown_is_who_would_be_if_all_were_looked_at():
         busy = rng.sample(range(20), k=rng.randrange(4)) if look % 1000 < 300 else []
         served = {f"c{client}": rng.randrange(1000) for client in busy}
         waiting = {f"c{client}": 1 for client in busy[:1]}
-        ranking.look(served, waiting)
+        ranking.update(served, waiting)
         scores = {name: score * 0.9836 for name, score in scores.items()}
         for name, tokens in served.items():
             scores[name] = scores.get(name, 0.0) + tokens + 50 * waiting.get(name, 0)

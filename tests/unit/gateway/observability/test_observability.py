@@ -8,6 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher
 from fairhit.gateway.observability.metrics.gateway_metrics import GatewayMetrics
+from fairhit.gateway.observability.metrics.recorder import Recorder
+from fairhit.gateway.observability.page.snapshot import SnapshotTaker
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
 
@@ -27,8 +29,13 @@ def busy(*, clients: list[str], workers: int, requests: int) -> Dispatcher:
     return made
 
 
+def metrics_of(made: Dispatcher) -> GatewayMetrics:
+    recorder = Recorder(made)
+    return GatewayMetrics(made, recorder, SnapshotTaker(made, recorder, list), list)
+
+
 def samples(made: Dispatcher) -> dict[tuple[str, tuple[str, ...]], float]:
-    text = GatewayMetrics(made).exposition().decode()
+    text = metrics_of(made).exposition().decode()
     return {
         (sample.name, tuple(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
@@ -88,7 +95,7 @@ def test_a_scrape_holds_nobody_up() -> None:
     for number, client in enumerate(clients):
         for worker in made.workers:
             made.router.dispatch(asking(client, 1000 + number), worker, extend_len=7)
-    observability = GatewayMetrics(made)
+    observability = metrics_of(made)
 
     # 6.7 for each line; Prometheus' own client makes 43.
     assert calls(observability.exposition) < 8 * 8000

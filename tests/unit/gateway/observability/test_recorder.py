@@ -96,14 +96,14 @@ def test_what_was_not_served_for_long_shows_as_a_gap_beside_its_bound():
     waiting = {client: [watched.arrive(client) for _ in range(12)] for client in "ab"}
     served: list[int] = []
     for second in range(8):
-        watched.look.look(time_s=second, took_s=1.0)
+        watched.look.take(time_s=second, took_s=1.0)
         sent = next(
             t for line in waiting.values() for t in line if t.worker and t.queue and t.number
         )
         waiting[sent.request.client].remove(sent)
         watched.finish(sent, output_len=10 if sent.request.client == "a" else 5)
         served.append(sent.request.client == "a")
-    watched.look.look(time_s=9, took_s=1.0)
+    watched.look.take(time_s=9, took_s=1.0)
     (seen,) = watched.look.gaps
 
     assert any(served) and not all(served)
@@ -119,13 +119,13 @@ def test_a_sample_adds_up_to_what_was_served():
     """Service under way is seen while it grows, and counted once."""
     watched = Watched()
     first, second = watched.arrive("a"), watched.arrive("b")
-    watched.look.look(time_s=0, took_s=1.0)
+    watched.look.take(time_s=0, took_s=1.0)
     watched.dispatcher.started(first)
     watched.dispatcher.emitted(first, 7)
-    one = watched.look.look(time_s=1, took_s=1.0)
+    one = watched.look.take(time_s=1, took_s=1.0)
     watched.dispatcher.finished(first, Usage(50, 9, 0), ran_us=1)
     watched.finish(second)
-    two = watched.look.look(time_s=2, took_s=1.0)
+    two = watched.look.take(time_s=2, took_s=1.0)
 
     assert one["clients"]["a"] == [2 * 7, 0, 0, 0, 0, 1]
     assert two["clients"]["a"] == [2 * 2, 50, 0, 9, 0, 0]

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fairhit.cli import main
 from fairhit.errors import ConfigError
-from fairhit.gateway.observability.page.top import NoAnswer, TopScreen, asking, short
+from fairhit.gateway.observability.page.top import NoAnswer, TopScreen, fetcher, short
 
 
 def sample(number: int, *, clients: int = 3, workers: int = 2) -> dict[str, object]:
@@ -26,16 +26,16 @@ def sample(number: int, *, clients: int = 3, workers: int = 2) -> dict[str, obje
         "waiting": 7,
         "workers": {
             f"http://e{n}:1": {
-                "state": "up", "circuit": "closed", "in_flight": 3, "waiting": 2, "window": 4,
-                "outstanding": 1500,
+                "state": "up", "circuit": "closed", "in_flight": 3, "waiting": 2, "limit": 4,
+                "in_flight_tokens": 1500,
             }
             for n in range(workers)
         },
     }  # fmt: skip
 
 
-def about(samples: list[dict[str, object]], *, born: int = 1) -> dict[str, object]:
-    return {"born": born, "policy": "d2lpm", "scheduler": "dlpm", "samples": samples}
+def about(samples: list[dict[str, object]], *, started_ms: int = 1) -> dict[str, object]:
+    return {"started_ms": started_ms, "policy": "d2lpm", "scheduler": "dlpm", "samples": samples}
 
 
 def lines(screen: TopScreen, *, height: int = 24) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_gateway_that_goes_away_and_comes_back_is_no_error():
 
     def back(since: int) -> dict[str, object]:
         asked.append(since)
-        return about([sample(number) for number in (1, 2) if number > since], born=2)
+        return about([sample(number) for number in (1, 2) if number > since], started_ms=2)
 
     screen = TopScreen()
     screen.step(lambda _: about([sample(40), sample(41)]))
@@ -128,7 +128,7 @@ def test_the_wrong_key_and_the_wrong_address_are_one_line(url, capsys):
         assert main(["top", "--url", address]) == 2
     wrong = capsys.readouterr().err.splitlines()
 
-    assert wrong[0].endswith("it wants --key, its admin key")
+    assert wrong[0].endswith("needs --key, its admin key")
     assert wrong[1].endswith("--url localhost:8000: expected http://HOST:PORT")
     assert wrong[3].endswith("--url http://a:b: expected http://HOST:PORT")
     assert len(wrong) == 4
@@ -154,17 +154,17 @@ def test_what_speaks_no_http_is_told_as_such():
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(NoAnswer, match="does not speak HTTP"):
-            asking(f"http://127.0.0.1:{server.getsockname()[1]}", None)(0)
+            fetcher(f"http://127.0.0.1:{server.getsockname()[1]}", None)(0)
         thread.join()
 
 
 def test_what_is_no_gateway_is_told_as_such(url):
     with pytest.raises(NoAnswer):
-        asking(f"{url}/other", None)(0)
+        fetcher(f"{url}/other", None)(0)
     with pytest.raises(ConfigError):
-        asking(url, "wrong")(0)
+        fetcher(url, "wrong")(0)
     with pytest.raises(NoAnswer):
-        asking("http://127.0.0.1:9", None)(0)
+        fetcher("http://127.0.0.1:9", None)(0)
 
 
 def test_numbers_are_short():

@@ -6,7 +6,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, Usage
-from fairhit.gateway.observability.metrics.exposition import Exposition
 from fairhit.gateway.observability.metrics.gateway_metrics import GatewayMetrics
 from fairhit.gateway.observability.metrics.recorder import Recorder
 from fairhit.gateway.observability.page.snapshot import SnapshotTaker
@@ -38,8 +37,7 @@ class Watched:
         self.dispatcher.worker_up(WORKER)
         self.recorder = Recorder(self.dispatcher)
         self.look = SnapshotTaker(self.dispatcher, self.recorder, list)
-        exposition = Exposition(self.dispatcher, self.recorder, self.look, list)
-        self.observability = GatewayMetrics(self.dispatcher, exposition)
+        self.observability = GatewayMetrics(self.dispatcher, self.recorder, self.look, list)
         self._order = 0
 
     def arrive(self, client: str, *, model: str | None = "m", input_len: int = 50) -> Ticket:
@@ -57,11 +55,11 @@ class Watched:
     def finish(self, ticket: Ticket, *, output_len: int = 5, now_s: float = 12.0) -> None:
         self.dispatcher.started(ticket)
         self.dispatcher.finished(ticket, Usage(50, output_len, 32), ran_us=1)
-        self.recorder.ended(ticket, Times(), status=200, now_s=now_s)
+        self.recorder.record(ticket, Times(), status=200, now_s=now_s)
 
     def fail(self, ticket: Ticket, *, status: int) -> None:
         self.dispatcher.refused(ticket)
-        self.recorder.ended(ticket, Times(first_s=0.0), status=status, now_s=12.0)
+        self.recorder.record(ticket, Times(first_s=0.0), status=status, now_s=12.0)
 
     def read(self) -> dict[tuple[str, ...], float]:
         return {

@@ -1,4 +1,4 @@
-"""Metrics of what is known of the engines' caches: errors of estimates, events, the tokenizer's cost."""
+"""Metrics of the cache index: errors of estimates, KV events, the cost of the tokenizer."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -19,7 +19,7 @@ _WORKER = ["worker"]
 
 
 class CacheMetrics(Collector):
-    """Reads what is counted anyway, when somebody asks. O(workers)."""
+    """Reads existing counters on demand. O(engines)."""
 
     def __init__(self, estimates: EstimateErrors, caches: Caches) -> None:
         self._estimates = estimates
@@ -42,7 +42,7 @@ class CacheMetrics(Collector):
         )
         off = CounterMetricFamily(
             "fairhit_estimate_error_tokens",
-            "Tokens estimated too many (cached, and not known to be) and too few.",
+            "Computed prompt tokens estimated too high (over: they were cached) and too low (under).",
             labels=["worker", "direction"],
         )
         bounds = [*map(str, BOUNDS), "+Inf"]
@@ -56,14 +56,14 @@ class CacheMetrics(Collector):
     def _events(self) -> Iterator[Metric]:
         known = GaugeMetricFamily(
             "fairhit_kv_cache_coverage",
-            "How much of the engine's cache its events have told: 0 nothing, 1 a part, 2 all.",
+            "How much of the engine's cache is known by KV events: 0 nothing, 1 part, 2 all.",
             labels=_WORKER,
         )
         blocks = GaugeMetricFamily(
-            "fairhit_kv_cache_blocks", "Blocks that its events have confirmed.", labels=_WORKER
+            "fairhit_kv_cache_blocks", "Cached blocks confirmed by KV events.", labels=_WORKER
         )
         batches = CounterMetricFamily(
-            "fairhit_kv_event_batches", "Batches of KV events taken.", labels=_WORKER
+            "fairhit_kv_event_batches", "Batches of KV events applied.", labels=_WORKER
         )
         troubles = CounterMetricFamily(
             "fairhit_kv_event_errors",
@@ -85,7 +85,7 @@ def _tokenizing(tokenizer: Tokenizer) -> Iterator[Metric]:
     cost, pieces = tokenizer.cost, tokenizer.pieces
     prompts = CounterMetricFamily(
         "fairhit_tokenizer_prompts",
-        "Prompts tokenized; exact: the tokens are those that the engine sees.",
+        "Prompts tokenized; exact: the same tokens as in the engine.",
         labels=["exact"],
     )
     prompts.add_metric(["yes"], cost.exact)
@@ -100,9 +100,11 @@ def _tokenizing(tokenizer: Tokenizer) -> Iterator[Metric]:
     yield prompts
     yield characters
     yield CounterMetricFamily(
-        "fairhit_tokenizer_cpu_seconds", "Processor time of tokenizing.", value=cost.seconds
+        "fairhit_tokenizer_cpu_seconds", "CPU time of tokenizing.", value=cost.seconds
     )
-    yield CounterMetricFamily("fairhit_tokenizer_tokens", "Tokens made.", value=cost.tokens)
+    yield CounterMetricFamily("fairhit_tokenizer_tokens", "Tokens of prompts.", value=cost.tokens)
     yield GaugeMetricFamily(
-        "fairhit_tokenizer_cache_bytes", "Text and tokens kept.", value=pieces.size()
+        "fairhit_tokenizer_cache_bytes",
+        "Size of the tokenizer's cache: text and tokens.",
+        value=pieces.size(),
     )

@@ -1,91 +1,193 @@
-"""The gateway's metrics, read from the dispatcher when somebody asks: requests pay nothing for them."""
+"""The gateway's metrics in Prometheus's text format, made on demand; docs/reference/metrics.md lists all.
 
-from collections.abc import Iterator
+Families with a sample per client are written as text here. `prometheus_client` makes six times as many
+calls for them: with 1,000 clients on eight engines a scrape would delay every request by 100 ms.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from fairhit.core.service import UNITS_PER_TOKEN
 from fairhit.dispatch import Dispatcher
+from fairhit.gateway.http.accept.connections import Connections
+from fairhit.gateway.http.client_connection import CallerConnection
 from fairhit.gateway.http.engine_connection import Fault
-from fairhit.gateway.observability.metrics.exposition import Exposition, family, label
+from fairhit.gateway.observability.metrics.histogram import TIMES_US, Histogram
+from fairhit.gateway.observability.metrics.recorder import Recorder
+from fairhit.gateway.observability.page.snapshot import SnapshotTaker, Watches
 from fairhit.gateway.pool.circuit_breaker import Phase
-from fairhit.gateway.pool.engine_pool import EnginePool
 from fairhit.gateway.pool.retry import Retries
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.least_loaded import LeastLoaded
 
+# Policies with a counter in tokens for each client.
+_COUNTING = frozenset(("dlpm", "dlpm-predict", "drr", "vtc"))
+_PER_S = 1_000_000  # times are kept in microseconds
+# A client's histogram is formatted at once: line by line, 1,000 clients would delay requests by 50 ms.
+_WAIT, _CLIENT = "fairhit_client_wait_seconds", "\0"
+_WAIT_LINES = (
+    "".join(
+        f'{_WAIT}_bucket{{{_CLIENT},le="{le}"}} %d\n'
+        for le in (*(f"{bound / _PER_S:g}" for bound in TIMES_US), "+Inf")
+    )
+    + f"{_WAIT}_count{{{_CLIENT}}} %d\n{_WAIT}_sum{{{_CLIENT}}} %s\n"
+)
+_WORKER = ["worker"]
+
 
 class GatewayMetrics(Collector):
-    """Counters per client (the ledger bounds how many), per worker, and of answers by status."""
+    """All metrics of the gateway, from counters that the dispatcher and others keep anyway.
+
+    The ledger limits the number of client labels, the recorder that of model labels.
+    """
 
     def __init__(
         self,
         dispatcher: Dispatcher,
-        more: Exposition | None = None,
+        recorder: Recorder,
+        look: SnapshotTaker,
+        watches: Watches,
         *,
-        workers: EnginePool | None = None,
         retries: Retries | None = None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._more = more
-        self._fleet = workers
+        self._recorder = recorder
+        self._look = look
+        self._watches = watches
         self._retries = retries
-        self._answers: dict[int, int] = {}
+        self._responses: dict[int, int] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
     def add(self, collector: Collector) -> None:
-        """Metrics of somebody else's, to be exposed with these."""
+        """Expose the metrics of `collector`, too."""
         self._registry.register(collector)
 
     def count(self, status: int) -> None:
-        """An answer with this status begins."""
-        self._answers[status] = self._answers.get(status, 0) + 1
+        """Count a response that begins with `status`."""
+        self._responses[status] = self._responses.get(status, 0) + 1
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus's text format. O(clients * workers)."""
-        per_client = "".join((*self._clients(), self._deficits()))
-        if self._more is not None:
-            per_client += "".join(self._more.of_clients())
-        return generate_latest(self._registry) + per_client.encode()
+        """All metrics as text. O(clients * engines)."""
+        return generate_latest(self._registry) + "".join(self._by_client()).encode()
 
     def collect(self) -> Iterator[Metric]:
+        """Metrics by model, by engine and of the whole gateway. O(models + engines)."""
+        yield from self._requests()
+        yield from self._lengths_and_times()
         yield from self._workers()
-        if self._more is not None:
-            yield from self._more.of_all()
-        answers = CounterMetricFamily(
-            "fairhit_responses", "Answers to callers, by HTTP status.", labels=["code"]
+        yield from self._circuits()
+        yield from self._gaps()
+
+    # -- the gateway and its models
+
+    def _requests(self) -> Iterator[Metric]:
+        total = CounterMetricFamily(
+            "fairhit_request", "Requests ended, by the status their callers got; 499: they left.",
+            labels=["model_name", "code"],
+        )  # fmt: skip
+        errors = CounterMetricFamily(
+            "fairhit_request_error", "Those of them with status 400 or more.",
+            labels=["model_name", "error_code"],
+        )  # fmt: skip
+        for model, kept in self._recorder.models().items():
+            for code, number in sorted(kept.codes.items()):
+                total.add_metric([model or "", str(code)], number)
+                if code >= 400:
+                    errors.add_metric([model or "", str(code)], number)
+        responses = CounterMetricFamily(
+            "fairhit_responses", "Responses to clients, by HTTP status.", labels=["code"]
         )
-        for status, number in sorted(self._answers.items()):
-            answers.add_metric([str(status)], number)
-        yield answers
+        for status, number in sorted(self._responses.items()):
+            responses.add_metric([str(status)], number)
+        yield from (total, errors, responses)
         yield CounterMetricFamily(
             "fairhit_retries", "Requests sent to another engine.", value=self._dispatcher.retries
         )
         if self._retries is not None:
             yield CounterMetricFamily(
                 "fairhit_retries_refused",
-                "Retries that the budget did not allow.",
+                "Retries that the retry budget did not allow.",
                 value=self._retries.budget.refused,
             )
-        if self._fleet is not None:
-            yield from self._circuits(self._fleet)
+        yield GaugeMetricFamily(
+            "fairhit_request_running", "Requests at the engines.",
+            value=sum(len(worker.tickets) for worker in self._dispatcher.workers.values()),
+        )  # fmt: skip
+        yield GaugeMetricFamily(
+            "fairhit_flow_control_queue_size", "Requests waiting in the gateway.",
+            value=len(self._dispatcher.queueing),
+        )  # fmt: skip
 
-    def _circuits(self, workers: EnginePool) -> Iterator[Metric]:
+    def _lengths_and_times(self) -> Iterator[Metric]:
+        models = self._recorder.models().items()
+        for name, words, attribute, unit in (
+            ("request_duration_seconds", "From arrival to the end.", "duration", _PER_S),
+            ("request_ttft_seconds",
+             "From arrival to a stream's first byte, preamble events not counted.", "ttft", _PER_S),
+            ("request_streaming_tpot_seconds", "Of a stream, per output token after the first.",
+             "tpot", _PER_S),
+            ("request_input_tokens", "Prompt tokens.", "input", 1),
+            ("request_cached_tokens", "Prompt tokens that the engine had cached.", "cached", 1),
+            ("request_output_tokens", "Output tokens.", "output", 1),
+        ):  # fmt: skip
+            metric = HistogramMetricFamily(f"fairhit_{name}", words, labels=["model_name"])
+            for model, kept in models:
+                histogram: Histogram = getattr(kept, attribute)
+                rows = _cumulative(histogram, unit)
+                metric.add_metric([model or ""], rows, sum_value=histogram.sum / unit)
+            yield metric
+
+    # -- engines
+
+    def _workers(self) -> Iterator[Metric]:
+        router = self._dispatcher.router
+        up = _gauge(
+            "up", "1 if its health checks pass, also while it drains or its circuit is open."
+        )
+        exact = _gauge(
+            "reports_cached_tokens",
+            "1 if the engine reports cached tokens; 0: fair in estimated extend tokens.",
+        )
+        tokens = _gauge("in_flight_tokens", "Estimated prompt tokens in flight.")
+        requests = _gauge("in_flight_requests", "Requests sent to the engine and not finished.")
+        queued = _gauge("queue_size", "Requests waiting in the gateway for this engine alone.")
+        limit = _gauge(
+            "concurrency_limit", "Most requests in flight at the engine, as learnt or set."
+        )
+        for name, worker in self._dispatcher.workers.items():
+            up.add_metric([name], int(worker.up))
+            if worker.reports_cached is not None:
+                exact.add_metric([name], int(worker.reports_cached))
+            if worker.up and isinstance(router, D2LPM | LeastLoaded):
+                tokens.add_metric([name], router.outstanding(name))
+        for name, _, worker in self._watches():
+            requests.add_metric([name], len(worker.tickets))
+            if worker.queue is not None:
+                queued.add_metric([name], len(worker.queue.waiting))
+                limit.add_metric([name], worker.queue.window.size)
+        yield from (up, exact, tokens, requests, queued, limit)
+
+    def _circuits(self) -> Iterator[Metric]:
         circuit = GaugeMetricFamily(
             "fairhit_worker_circuit",
-            "1 for the state that its circuit breaker is in.",
+            "1 for the present state of the circuit breaker.",
             labels=["worker", "state"],
         )
-        draining = GaugeMetricFamily(
-            "fairhit_worker_draining", "1 while it finishes what it has.", labels=["worker"]
-        )
+        draining = _gauge("draining", "1 while the engine drains: it finishes its requests.")
         faults = CounterMetricFamily(
-            "fairhit_worker_faults", "Requests it failed, by kind.", labels=["worker", "kind"]
+            "fairhit_worker_faults", "Requests that the engine failed.", labels=["worker", "kind"]
         )
-        for url, watch, _ in workers.watches():
+        for url, watch, _ in self._watches():
             draining.add_metric([url], int(watch.draining))
             for phase in Phase:
                 circuit.add_metric([url, phase.value], int(watch.engine.breaker.phase is phase))
@@ -93,30 +195,92 @@ class GatewayMetrics(Collector):
                 faults.add_metric([url, fault.value], watch.faults.get(fault, 0))
         yield from (circuit, draining, faults)
 
-    def _clients(self) -> Iterator[str]:
-        labels, accounts = [], []
-        for client, account in self._dispatcher.ledger.accounts():
-            labels.append(label("client", client))
-            accounts.append(account)
-        services = [account.service for account in accounts]
-        rows: list[tuple[str, str, str, list[int]]] = [
-            ("requests_total", "counter", "Requests accepted.", [a.requests for a in accounts]),
-            ("requests_in_flight", "gauge", "Requests not ended yet.",
-             [a.in_flight for a in accounts]),
-            ("extend_tokens_total", "counter",
-             "Prompt tokens the engines computed (estimated where not reported).",
-             [s.extend_len for s in services]),
-            ("cached_tokens_total", "counter",
-             "Prompt tokens the engines had cached (estimated where not reported).",
-             [s.cached_len for s in services]),
-            ("output_tokens_total", "counter", "Tokens emitted.",
-             [s.output_len for s in services]),
-        ]  # fmt: skip
-        for name, kind, text, values in rows:
-            yield family(name, kind, text, zip(labels, values, strict=True))
+    def _gaps(self) -> Iterator[Metric]:
+        gap = GaugeMetricFamily(
+            "fairhit_service_gap_tokens",
+            "Widest service gap of two clients that wait at this engine; absent while no two do.",
+            labels=_WORKER,
+        )
+        limit = GaugeMetricFamily(
+            "fairhit_service_gap_bound_tokens",
+            "Bound of that gap under the scheduler, from the largest values seen so far.",
+            labels=_WORKER,
+        )
+        for worst in self._look.gaps:
+            gap.add_metric([worst.worker], worst.gap.tokens)
+            if worst.bound is not None:
+                limit.add_metric([worst.worker], worst.bound)
+        yield from (gap, limit)
+        yield CounterMetricFamily(
+            "fairhit_service_gap_violations",
+            "Samples, one per second and engine, with a gap wider than its bound.",
+            value=self._look.violations,
+        )
 
-    def _deficits(self) -> str:
-        """Those of clients that have used some of theirs: most have not been everywhere."""
+    # -- clients, as text
+
+    def _by_client(self) -> Iterator[str]:
+        """Families with a sample per client. O(clients * engines)."""
+        accounts = list(self._dispatcher.ledger.accounts())
+        labels = [label("client", name) for name, _ in accounts]
+        services = [account.service for _, account in accounts]
+        waiting = self._dispatcher.queueing.count
+        rows: list[tuple[str, str, str, list[int]]] = [
+            ("requests_total", "counter", "Requests accepted.", [a.requests for _, a in accounts]),
+            ("requests_in_flight", "gauge", "Requests not finished yet.",
+             [account.in_flight for _, account in accounts]),
+            ("extend_tokens_total", "counter",
+             "Prompt tokens that the engines computed (estimated where not reported).",
+             [service.extend_len for service in services]),
+            ("cached_tokens_total", "counter",
+             "Prompt tokens that the engines had cached (estimated where not reported).",
+             [service.cached_len for service in services]),
+            ("output_tokens_total", "counter", "Output tokens.",
+             [service.output_len for service in services]),
+            ("client_service_tokens_total", "counter",
+             "Service received: extend + 2 * output tokens of finished requests.",
+             [service.system_view() for service in services]),
+            ("client_queue_size", "gauge", "Requests waiting in the gateway.",
+             [waiting(name) for name, _ in accounts]),
+        ]  # fmt: skip
+        for name, kind, words, values in rows:
+            yield family(name, kind, words, zip(labels, values, strict=True))
+        yield family(
+            "client_cached_ratio", "gauge",
+            "Share of prompt tokens that the engines had cached, since the start of the gateway.",
+            (
+                (name, service.cached_len / service.input_len)
+                for name, service in zip(labels, services, strict=True) if service.input_len
+            ),
+        )  # fmt: skip
+        yield family(
+            "client_service_gap_tokens", "gauge",
+            "Widest service gap to another client that waits at the same engine; absent if none does.",
+            ((label("client", name), gap) for name, gap in self._look.client_gaps.items()),
+        )  # fmt: skip
+        yield self._credits()
+        yield self._router_deficits()
+        yield self._waits()
+
+    def _credits(self) -> str:
+        """Counters of waiting clients: the counters of others decide nothing now."""
+        queueing = self._dispatcher.queueing
+        rows = []
+        if queueing.scheduler in _COUNTING:
+            for name, worker in self._dispatcher.workers.items():
+                if worker.queue is not None:
+                    credit, at = worker.queue.scheduler.policy.credit, label("worker", name)
+                    for client in list(worker.queue.waiting.counts())[:1000]:
+                        tokens = credit(client) / UNITS_PER_TOKEN
+                        rows.append((f"{label('client', client)},{at}", tokens))
+        return family(
+            "client_deficit_tokens", "gauge",
+            "Credit of a waiting client in the scheduler: q of DLPM, -c of VTC.",
+            rows,
+        )  # fmt: skip
+
+    def _router_deficits(self) -> str:
+        """D2LPM's counters that are not full: most clients have not used all engines."""
         router = self._dispatcher.router
         rows = []
         if isinstance(router, D2LPM):
@@ -129,33 +293,77 @@ class GatewayMetrics(Collector):
                     if units != full:
                         rows.append((f"{own},{worker_label}", units / UNITS_PER_TOKEN))
         return family(
-            "worker_deficit_tokens",
-            "gauge",
-            "q of D2LPM: what the client may still send there before the others have their share; "
-            "absent while it is full.",
+            "worker_deficit_tokens", "gauge",
+            "Credit of a client at an engine in D2LPM (q); absent while it is full.",
             rows,
-        )
+        )  # fmt: skip
 
-    def _workers(self) -> Iterator[Metric]:
-        named = ["worker"]
-        up = GaugeMetricFamily(
-            "fairhit_worker_up",
-            "1 while its probes are good, also while it drains or its circuit is open.",
-            labels=named,
+    def _waits(self) -> str:
+        lines = [
+            f"# HELP {_WAIT} From arrival until the request was sent to an engine.\n",
+            f"# TYPE {_WAIT} histogram\n",
+        ]
+        for client, kept in self._recorder.clients().items():
+            numbers = tuple(accumulate(kept.wait.buckets))
+            text = _WAIT_LINES % (*numbers, numbers[-1], kept.wait.sum / _PER_S)
+            lines.append(text.replace(_CLIENT, label("client", client)))
+        return "".join(lines)
+
+
+class ConnectionMetrics(Collector):
+    """Client connections by state, and connections closed or refused for want of capacity."""
+
+    def __init__(
+        self, connections: Connections[CallerConnection], limit: Callable[[], int]
+    ) -> None:
+        self._connections = connections
+        self._limit = limit
+
+    def collect(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(
+            "fairhit_connections",
+            "Client connections. new: no admitted request yet; reserve: beyond the limit.",
+            labels=["state"],
         )
-        exact = GaugeMetricFamily(
-            "fairhit_worker_reports_cached_tokens",
-            "1 if the engine reports cached tokens; 0: fair in estimated extend.",
-            labels=named,
+        for state, number in self._connections.states().items():
+            states.add_metric([state], number)
+        yield states
+        yield GaugeMetricFamily(
+            "fairhit_connections_limit",
+            "Most connections open at once: --max-connections, or what file descriptors allow.",
+            value=self._limit(),
         )
-        outstanding = GaugeMetricFamily(
-            "fairhit_worker_in_flight_tokens", "Estimated tokens in flight.", labels=named
+        shed = CounterMetricFamily(
+            "fairhit_connections_shed",
+            "Closed to admit others (new, idle, slow), or answered 503 (limit, address, descriptors).",
+            labels=["reason"],
         )
-        router = self._dispatcher.router
-        for name, worker in self._dispatcher.workers.items():
-            up.add_metric([name], int(worker.up))
-            if worker.reports_cached is not None:
-                exact.add_metric([name], int(worker.reports_cached))
-            if worker.up and isinstance(router, D2LPM | LeastLoaded):
-                outstanding.add_metric([name], router.outstanding(name))
-        yield from (up, exact, outstanding)
+        for reason, number in self._connections.turned_away.items():
+            shed.add_metric([reason], number)
+        yield shed
+
+
+def family(name: str, kind: str, words: str, rows: Iterable[tuple[str, float]]) -> str:
+    """Text of one metric; a row is labels and value."""
+    name = f"fairhit_{name}"
+    lines = [f"{name}{{{labels}}} {float(value)}\n" for labels, value in rows]
+    return f"# HELP {name} {words}\n# TYPE {name} {kind}\n{''.join(lines)}"
+
+
+def label(name: str, value: str) -> str:
+    """A label as text. Clients' names are printable: only these two characters need escapes."""
+    value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name}="{value}"'
+
+
+def _gauge(kind: str, words: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"fairhit_worker_{kind}", words, labels=_WORKER)
+
+
+def _cumulative(histogram: Histogram, unit: int) -> list[tuple[str, float]]:
+    """Buckets as Prometheus has them: upper bound, and the number of values up to it."""
+    bounds = [f"{upper / unit:g}" if unit > 1 else str(upper) for upper in histogram.bounds]
+    return [
+        (upper, float(number))
+        for upper, number in zip([*bounds, "+Inf"], accumulate(histogram.buckets), strict=True)
+    ]

@@ -1,8 +1,8 @@
-"""A histogram of whole numbers whose observation costs next to nothing."""
+"""A histogram of whole numbers with a very cheap `observe`."""
 
 from bisect import bisect_left, bisect_right
 
-# Upper bounds in microseconds: from what a gateway adds to the longest answers.
+# Upper bounds in microseconds, from the gateway's own latency to the longest responses.
 TIMES_US = tuple(
     int(seconds * 1_000_000)
     for seconds in (
@@ -19,57 +19,57 @@ LENGTHS = (1, 8, 32, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536,
 
 
 class Histogram:
-    """`bounds` are upper ones, included; what is above the last is in a bucket of its own.
+    """Counts by bucket; `bounds` are inclusive upper bounds, with one more bucket above the last.
 
-    `observe(value)` costs an append; values go to their buckets some hundred at a time, which is five
-    times cheaper than one by one. Whoever reads sees all of them; who observes says `fold` now and then.
+    `observe(value)` costs an append. Values are sorted into buckets some hundred at a time, which is five
+    times cheaper than one by one: readers do so themselves, a writer calls `fold` now and then.
     """
 
-    __slots__ = ("_buckets", "_fresh", "_sum", "bounds", "observe")
+    __slots__ = ("_buckets", "_pending", "_sum", "bounds", "observe")
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
         self.bounds = bounds
         self._buckets = [0] * (len(bounds) + 1)
         self._sum = 0
-        self._fresh: list[int] = []  # not in a bucket yet
-        self.observe = self._fresh.append  # O(1)
+        self._pending: list[int] = []  # not in a bucket yet
+        self.observe = self._pending.append  # O(1)
 
     def __len__(self) -> int:
-        """Values that wait to be folded. O(1)."""
-        return len(self._fresh)
+        """Number of values that `fold` would sort. O(1)."""
+        return len(self._pending)
 
     def fold(self) -> None:
-        """Put what was observed where it belongs. O(n log n) in the values since the last time."""
-        fresh = self._fresh
-        if len(fresh) < len(self.bounds):
-            for value in fresh:
+        """Sort observed values into the buckets. O(n log n) in the values since the last call."""
+        pending = self._pending
+        if len(pending) < len(self.bounds):
+            for value in pending:
                 self._buckets[bisect_left(self.bounds, value)] += 1
-            self._sum += sum(fresh)
-            fresh.clear()
+            self._sum += sum(pending)
+            pending.clear()
             return
-        fresh.sort()
+        pending.sort()
         below = 0
         for at, bound in enumerate(self.bounds):
-            up_to = bisect_right(fresh, bound, below)
+            up_to = bisect_right(pending, bound, below)
             self._buckets[at] += up_to - below
             below = up_to
-        self._buckets[-1] += len(fresh) - below
-        self._sum += sum(fresh)
-        fresh.clear()
+        self._buckets[-1] += len(pending) - below
+        self._sum += sum(pending)
+        pending.clear()
 
     @property
     def buckets(self) -> list[int]:
-        """How many are in each."""
+        """Number of values in each bucket."""
         self.fold()
         return self._buckets
 
     @property
     def sum(self) -> int:
-        """Of all values."""
+        """Sum of all values."""
         self.fold()
         return self._sum
 
     @property
     def count(self) -> int:
-        """How many there were. O(bounds)."""
+        """Number of all values. O(bounds)."""
         return sum(self.buckets)

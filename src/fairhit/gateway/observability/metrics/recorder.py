@@ -1,6 +1,6 @@
-"""What is kept of each request when it has ended: sums in preallocated places, and nothing else.
+"""Statistics of finished requests, by model, client and engine, added up in preallocated objects.
 
-This is on the way of every request: no strings are made here, and no labels looked up but two.
+Every request passes through here: no string is made, and two labels are looked up.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from fairhit.gateway.observability.metrics.histogram import (
     Histogram,
 )
 
-# Model names that are kept apart; callers write them, and an engine may accept any.
+# Model names with statistics of their own: callers choose them, and an engine may accept any.
 MAX_MODELS = 100
-# Values that are put into buckets at once: enough to be cheap, too few to hold anybody up.
+# Values that are folded at once: enough to be cheap, few enough to delay no request.
 _FOLDED = 256
 
 
-class OfModel:
-    """The requests for one model: their number by status, times in microseconds, lengths in tokens."""
+class ModelStats:
+    """Requests for one model: number by status, times in microseconds, lengths in tokens."""
 
     __slots__ = ("cached", "codes", "duration", "input", "output", "tpot", "ttft")
 
@@ -38,36 +38,36 @@ class OfModel:
         self.output = Histogram(LENGTHS)
 
     def fold(self) -> None:
-        """See `Histogram.fold`; 30 microseconds or so for each."""
+        """Fold all histograms; 30 microseconds or so for each."""
         for each in (self.duration, self.ttft, self.tpot, self.input, self.cached, self.output):
             each.fold()
 
 
-class OfClient:
-    """The requests of one client."""
+class ClientStats:
+    """Requests of one client."""
 
     __slots__ = ("name", "received", "wait")
 
     def __init__(self, name: ClientId) -> None:
         self.name = name
         self.wait = Histogram(TIMES_US)  # at the gateway, until sent to an engine
-        self.received: dict[WorkerId, int] = {}  # `system_view` of those that ended
+        self.received: dict[WorkerId, int] = {}  # `system_view` of finished requests, by engine
 
 
 class Largest:
-    """The most that was seen at one engine so far; the bounds of fairness are made of these."""
+    """Largest values seen at one engine so far, from which the bound of the service gap is computed."""
 
     __slots__ = ("error", "extend", "in_flight", "output")
 
     def __init__(self) -> None:
-        self.extend = 0  # prompt tokens computed for one request
-        self.output = 0  # tokens of one answer
-        self.error = 0  # tokens that the estimate of one request's extend was off
-        self.in_flight = 0  # requests at once
+        self.extend = 0  # computed prompt tokens of one request
+        self.output = 0  # output tokens of one request
+        self.error = 0  # error of the estimated extend of one request, in tokens
+        self.in_flight = 0  # concurrent requests
 
 
 class Times(Protocol):
-    """When one request arrived, was sent to an engine, began to be answered; seconds, 0.0 for never."""
+    """Times of one request, in seconds, 0.0 for never: arrival, sending to an engine, first byte."""
 
     arrived_s: float
     sent_s: float
@@ -75,22 +75,22 @@ class Times(Protocol):
 
 
 class Recorder:
-    """Adds up; the metrics and the page read it when somebody asks."""
+    """Adds up; metrics and dashboard read the sums on demand."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._label = dispatcher.ledger.label
         self._workers = dispatcher.workers
-        self._models: dict[str | None, OfModel] = {}
-        self._clients: dict[ClientId, OfClient] = {}
-        # Those of whom a request ended since the last tick.
-        self.lately: dict[ClientId, OfClient] = {}
+        self._models: dict[str | None, ModelStats] = {}
+        self._clients: dict[ClientId, ClientStats] = {}
+        # Clients of which a request finished since the last tick.
+        self.recent: dict[ClientId, ClientStats] = {}
         self.largest: dict[WorkerId, Largest] = {}
 
-    def ended(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
-        """`ticket` is settled, and its caller has been told `status`. O(1)."""
-        model = self._models.get(ticket.model) or self._of_model(ticket.model, status)
-        client = self._clients.get(ticket.request.client) or self._of_client(ticket.request.client)
-        self.lately[client.name] = client
+    def record(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
+        """Add a finished request, which has been charged and was answered with `status`. O(1)."""
+        model = self._models.get(ticket.model) or self._model(ticket.model, status)
+        client = self._clients.get(ticket.request.client) or self._client(ticket.request.client)
+        self.recent[client.name] = client
         model.codes[status] = model.codes.get(status, 0) + 1
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
         model.duration.observe(int((now_s - arrived_s) * 1e6))
@@ -118,48 +118,48 @@ class Recorder:
         if error > largest.error:  # noqa: PLR1730 - as above
             largest.error = error
 
-    def refused(self, status: int) -> None:
-        """A request to an engine's path was refused before any engine was thought of."""
-        codes = self._of_model(None, status).codes
+    def record_refused(self, status: int) -> None:
+        """Add a request that was refused before an engine was chosen."""
+        codes = self._model(None, status).codes
         codes[status] = codes.get(status, 0) + 1
 
     def tick(self) -> None:
-        """A second has passed. O(requests since)."""
-        for client in self.lately.values():
+        """Fold the histograms of recent clients; called once a second. O(requests since)."""
+        for client in self.recent.values():
             client.wait.fold()
-        self.lately = {}
+        self.recent = {}
 
-    def models(self) -> Mapping[str | None, OfModel]:
-        """By name, None for requests that named none."""
+    def models(self) -> Mapping[str | None, ModelStats]:
+        """Statistics by model; None for requests that named none."""
         return self._models
 
-    def clients(self) -> Mapping[ClientId, OfClient]:
-        """By the name their numbers are told under."""
+    def clients(self) -> Mapping[ClientId, ClientStats]:
+        """Statistics by the client's label in the metrics."""
         return self._clients
 
     def forget(self, worker: WorkerId) -> None:
-        """`worker` is not expected back. O(clients)."""
+        """Drop the statistics of a removed engine. O(clients)."""
         self.largest.pop(worker, None)
         for client in self._clients.values():
             client.received.pop(worker, None)
 
     def largest_at(self, worker: WorkerId) -> Largest:
-        """The most seen there so far. O(1)."""
+        """Largest values seen at `worker` so far. O(1)."""
         return self.largest.setdefault(worker, Largest())
 
-    def _of_model(self, name: str | None, status: int) -> OfModel:
-        """Those that no engine lists or has answered for are what a caller has made up: all are one."""
+    def _model(self, name: str | None, status: int) -> ModelStats:
+        """Statistics of a model. Callers may invent names: those unknown to all engines share one entry."""
         if name not in self._models:
             exists = name is None or status == 200 or self._is_listed(name)
             if not exists or len(self._models) >= MAX_MODELS:
                 name = OTHER
-        return self._models.setdefault(name, OfModel())
+        return self._models.setdefault(name, ModelStats())
 
     def _is_listed(self, name: str) -> bool:
         lists = [worker.models for worker in self._workers.values()]
         return any(models is not None and name in models for models in lists)
 
-    def _of_client(self, name: ClientId) -> OfClient:
-        """The ledger says which clients have a name of their own: the two must agree."""
+    def _client(self, name: ClientId) -> ClientStats:
+        """Statistics of a client, under the label that the ledger gives it."""
         label = self._label(name)
-        return self._clients.setdefault(label, OfClient(label))
+        return self._clients.setdefault(label, ClientStats(label))

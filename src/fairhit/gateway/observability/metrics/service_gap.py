@@ -1,7 +1,7 @@
-"""How far apart the service of clients got while all of them waited at one engine, and what bounds it.
+"""Service gap: how far apart the service of two clients grew while both waited at one engine, and its bound.
 
-Pure: looks come in, once a second, and the widest gap comes out. What happens between two looks is
-not seen: a client counts as waiting throughout if it did at every look.
+Pure: a sample is added once a second. Between samples nothing is observed: a client that waited at every
+sample counts as waiting all the time.
 """
 
 from collections.abc import Callable, Collection
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from fairhit.core.request import ClientId
 from fairhit.gateway.observability.metrics.recorder import Largest
 
-# Waiting clients looked at each time, those that go longest without: not all are known by name.
+# Waiting clients considered at each sample, longest without service first: some have no name of their own.
 MOST_WAITING = 250
-# Clients compared at one engine, those that have waited longest: all pairs of them.
+# Clients compared at one engine, longest waiting first: all pairs of them.
 _MOST = 16
 
 
 class ClientGap(NamedTuple):
-    """Two clients and how far apart they got; in tokens of service divided by weight."""
+    """Two clients and their gap, in tokens of service divided by weight."""
 
     first: ClientId
     second: ClientId
@@ -26,18 +26,19 @@ class ClientGap(NamedTuple):
 
 
 class EngineGaps:
-    """One engine's. A pair's gap is the widest over any part of the time that both have waited."""
+    """Gaps at one engine. The gap of a pair is the widest over any part of the time that both have waited."""
 
     def __init__(self) -> None:
-        # Longest waiting first. What each pair's difference was at least and at most.
-        self._waiting: dict[ClientId, None] = {}
+        self._waiting: dict[ClientId, None] = {}  # longest waiting first
+        # Least and greatest difference of service of each pair.
         self._ranges: dict[tuple[ClientId, ClientId], tuple[float, float]] = {}
 
-    def look(
+    def add(
         self, waiting: Collection[ClientId], received: Callable[[ClientId], float | None]
     ) -> list[ClientGap]:
-        """`waiting` are those that wait now, `received` says what one has had so far, None if it is
-        not known by name. Widest first. O(1): 250 clients and 120 pairs at most.
+        """Add a sample and return the gaps, widest first. O(1): 250 clients and 120 pairs at most.
+
+        `received` gives a client's service so far; None if the client has no name of its own.
         """
         compared: dict[ClientId, float] = {}
         stayed = (client for client in self._waiting if client in waiting)
@@ -49,26 +50,26 @@ class EngineGaps:
         self._waiting = dict.fromkeys(compared)
         ranges = {}
         for pair in combinations(compared, 2):
-            apart = compared[pair[0]] - compared[pair[1]]
-            least, most = self._ranges.get(pair, (apart, apart))
-            ranges[pair] = min(least, apart), max(most, apart)
+            difference = compared[pair[0]] - compared[pair[1]]
+            least, most = self._ranges.get(pair, (difference, difference))
+            ranges[pair] = min(least, difference), max(most, difference)
         self._ranges = ranges
         gaps = [ClientGap(*pair, most - least) for pair, (least, most) in ranges.items()]
         return sorted(gaps, key=lambda gap: -gap.tokens)
 
 
 def debt(largest: Largest) -> int:
-    """U: what a client may receive beyond its turn at an engine with a queue here, in tokens.
+    """U of the bound: service that a client may receive beyond its share, in tokens.
 
-    The prompt that used up its credit, and the outputs of all it then has there; DESIGN 3.5 has the
-    engine's memory for these, a gateway has what it sends at once. Where prompts are charged by an
-    estimate, each may turn out that much longer.
+    It is the prompt that used up the client's credit, and the outputs of its requests in flight at the
+    engine. DESIGN 3.5 limits these by the engine's memory, a gateway by its concurrency limit. Where
+    prompts are charged by an estimate, each may be that much longer.
     """
     return largest.extend + largest.in_flight * (2 * largest.output + largest.error)
 
 
 def bound(scheduler: str, *, debt: int, quantum: int, first: float, second: float) -> float | None:
-    """The most by which two clients of these weights may differ under that policy; None: no such bound.
+    """Bound of the gap of two clients with weights `first` and `second`; None if the policy has none.
 
     DLPM: 2Q + U(1/w_f + 1/w_g), for equal weights 2(U + Q); VTC: the same with Q = 0 (Theorem 4.4).
     """

@@ -1,11 +1,16 @@
-"""The live page: three files of our own, served as they are, and the JSON they draw."""
+"""The dashboard: its static files, and the samples of the last ten minutes that it draws."""
 
+from collections import deque
+from collections.abc import Mapping
 from importlib.resources import files
+from itertools import islice
 from typing import NamedTuple
+
+import orjson
 
 from fairhit.errors import BadRequest
 
-# The page may load what is here, and talk to nobody else.
+# The page loads nothing from elsewhere and connects to this gateway alone.
 _POLICY = (
     b"content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; "
     b"connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
@@ -18,10 +23,12 @@ _FILES = {
     b"/dashboard/page.css": ("page.css", b"text/css; charset=utf-8"),
 }
 DATA = b"/dashboard/data"
+# Samples kept, one a second.
+KEPT = 600
 
 
 class File(NamedTuple):
-    """A part of the page, with the headers it is sent with."""
+    """A static file and its response headers."""
 
     content_type: bytes
     body: bytes
@@ -29,7 +36,7 @@ class File(NamedTuple):
 
 
 def read_files() -> dict[bytes, File]:
-    """The page by path. It shows nothing by itself, so that everybody may load it."""
+    """Static files by path. They hold no numbers, so that they need no key."""
     folder = files("fairhit.gateway.observability.page") / "web"
     return {
         path: File(kind, (folder / name).read_bytes(), _HEADERS)
@@ -37,8 +44,8 @@ def read_files() -> dict[bytes, File]:
     }
 
 
-def asked_since(target: bytes) -> int:
-    """N of `?since=N`, 0 if it is not given. Raises BadRequest."""
+def requested_since(target: bytes) -> int:
+    """N of `?since=N`, 0 if not given. Raises BadRequest."""
     _, _, query = target.partition(b"?")
     for part in query.split(b"&"):
         name, _, value = part.partition(b"=")
@@ -47,3 +54,23 @@ def asked_since(target: bytes) -> int:
                 raise BadRequest("since must be a number of a sample", param="since")
             return int(value)
     return 0
+
+
+class SampleHistory:
+    """The newest samples, numbered from 1, each serialised once however often it is read."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        assert kept >= 1, kept
+        self._lines: deque[bytes] = deque(maxlen=kept)
+        self.last = 0  # number of the newest sample
+
+    def add(self, sample: Mapping[str, object]) -> None:
+        """Append a sample; beyond the limit the oldest is dropped. O(sample)."""
+        self.last += 1
+        self._lines.append(orjson.dumps({"n": self.last, **sample}))
+
+    def since(self, number: int) -> bytes:
+        """Samples after `number`, oldest first, as a JSON list. O(result)."""
+        first = self.last - len(self._lines)
+        lines = islice(self._lines, max(0, number - first), None)
+        return b"[" + b",".join(lines) + b"]"

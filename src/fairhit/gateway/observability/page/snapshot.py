@@ -1,7 +1,7 @@
-"""One look a second at who is served, who waits and what the engines do: a sample for the page.
+"""Snapshots: once a second, service, waiting requests and engine states, as a sample for the dashboard.
 
-It reads what others keep and changes nothing of theirs. Its cost depends on the clients that had a
-request under way now or since the last one, and on engines; not on how many clients are known.
+A snapshot reads counters and changes none. It costs O(clients with a request under way now or since the
+last one, plus engines), whatever the number of known clients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,19 +26,19 @@ from fairhit.gateway.observability.page.ranking import Ranking
 from fairhit.gateway.pool.watched_engine import WatchedEngine
 from fairhit.policies.dlpm import DLPM
 
-# Clients shown by name; all others are one.
+# Clients shown by name; all others are added up.
 MOST_CLIENTS = 12
-# Engines shown; those that come after them are left out, and the page says so.
+# Engines shown; the page shows how many more there are.
 MOST_WORKERS = 64
-# The change of one that was not busy.
-_NOTHING = [0] * 6
+# Row of a client that was idle.
+_IDLE = [0] * 6
 
 Watches = Callable[[], list[tuple[WorkerId, WatchedEngine, Engine]]]
 
 
 @dataclass(slots=True)
 class _Totals:
-    """Of one client since the gateway began, in tokens; `service` counts requests under way, too."""
+    """One client since the start, in tokens; `service` includes requests under way."""
 
     service: int = 0
     extend: int = 0
@@ -48,7 +48,7 @@ class _Totals:
     in_flight: int = 0
 
     def since(self, before: "_Totals") -> list[int]:
-        """As the sample has it."""
+        """Row of a sample: service, extend, cached, output since `before`; waiting, in flight now."""
         return [
             self.service - before.service,
             self.extend - before.extend,
@@ -60,8 +60,8 @@ class _Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class GapSeen:
-    """The widest gap at one engine, and what bounds it, if anything does."""
+class WorstGap:
+    """The widest service gap at one engine, and its bound, if the policy has one."""
 
     worker: WorkerId
     gap: ClientGap
@@ -70,35 +70,35 @@ class GapSeen:
 
 @dataclass(slots=True)
 class _UnderWay:
-    """What requests that are with the engines have been charged, or have received, so far."""
+    """Service so far of requests at the engines, and requests that wait inside an engine."""
 
     clients: dict[ClientId, int] = field(default_factory=dict)
     at: dict[WorkerId, dict[ClientId, int]] = field(default_factory=dict)
-    waiting: dict[WorkerId, dict[ClientId, int]] = field(default_factory=dict)  # in the engine
+    waiting: dict[WorkerId, dict[ClientId, int]] = field(default_factory=dict)
 
 
 class SnapshotTaker:
-    """Call `look` once a second; `gaps` is what the last one found."""
+    """Takes snapshots; `gaps`, `violations` and `client_gaps` are updated by each."""
 
     def __init__(self, dispatcher: Dispatcher, recorder: Recorder, watches: Watches) -> None:
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._watches = watches
         self._ranking = Ranking(MOST_CLIENTS)
-        self._known: dict[ClientId, _Totals] = {}  # as each was when it was last looked at
-        self._service = 0  # of all these
+        self._last: dict[ClientId, _Totals] = {}  # at the client's last snapshot
+        self._service = 0  # sum of these
         self._gaps: dict[WorkerId, EngineGaps] = {}
         self._switches = 0
-        self.gaps: list[GapSeen] = []  # of each engine, the one nearest to its bound first
-        self.violations = 0  # looks at an engine whose gap was wider than its bound
-        self.of_client: dict[ClientId, float] = {}  # the widest gap each is part of, in tokens
+        self.gaps: list[WorstGap] = []  # one per engine, the one nearest to its bound first
+        self.violations = 0  # gaps found wider than their bound, by snapshot and engine
+        self.client_gaps: dict[ClientId, float] = {}  # widest gap of each client, in tokens
 
-    def look(self, *, time_s: float, took_s: float) -> dict[str, object]:
-        """The sample; `took_s` have passed since the one before. O(clients that were busy + engines)."""
+    def take(self, *, time_s: float, took_s: float) -> dict[str, object]:
+        """Sample of the last `took_s` seconds. O(clients that were busy + engines)."""
         under_way = self._under_way()
         self._compare(under_way)
         changes = self._changes(under_way)
-        self._ranking.look(
+        self._ranking.update(
             {name: change[0] for name, change in changes.items()},
             {name: change[4] for name, change in changes.items() if change[4]},
         )
@@ -106,7 +106,7 @@ class SnapshotTaker:
         return {
             "t": round(time_s, 3),
             "s": round(took_s, 3),
-            "clients": {name: changes.get(name, _NOTHING) for name in shown},
+            "clients": {name: changes.get(name, _IDLE) for name in shown},
             "other": self._rest(changes, shown),
             "gap": self._worst(),
             "waiting": len(self._dispatcher.queueing),
@@ -114,15 +114,15 @@ class SnapshotTaker:
         }
 
     def _changes(self, under_way: _UnderWay) -> dict[ClientId, list[int]]:
-        """Of whoever has a request at this look, or had one since the last."""
+        """Rows of all clients with a request now or since the last snapshot."""
         label = self._dispatcher.ledger.label
         waiting = islice(self._dispatcher.queueing.counts(), MOST_WAITING)
         busy = dict.fromkeys((*under_way.clients, *map(label, waiting), *self._ranking.shown))
         changes = {}
-        for name in {**self._recorder.lately, **busy}:
-            before = self._known.get(name) or _Totals()
-            now = self._known[name] = self._totals(name, under_way)
-            # What was estimated too high is not taken back: it comes later.
+        for name in {**self._recorder.recent, **busy}:
+            before = self._last.get(name) or _Totals()
+            now = self._last[name] = self._totals(name, under_way)
+            # An estimate that proves too high makes no negative service: the next rows are smaller.
             now.service = max(now.service, before.service)
             self._service += now.service - before.service
             changes[name] = now.since(before)
@@ -140,17 +140,18 @@ class SnapshotTaker:
     def _rest(
         self, changes: Mapping[ClientId, list[int]], shown: Sequence[ClientId]
     ) -> list[int] | None:
-        """All that are not shown, as one. Who waits or is in flight is counted as a whole: the
-        ledger does not name all of them.
+        """Row of all clients that are not shown; None if there are none.
+
+        Their waiting and in-flight requests are all minus those shown, as the ledger does not name all.
         """
-        known = [self._known[name] for name in shown]
+        known = [self._last[name] for name in shown]
         waiting = len(self._dispatcher.queueing)
         in_flight = waiting + sum(len(one.tickets) for one in self._dispatcher.workers.values())
         waiting -= sum(each.waiting for each in known)
         if self._service == sum(each.service for each in known) and waiting <= 0:
             return None
         rest = [change for name, change in changes.items() if name not in shown]
-        served = [sum(column) for column in zip(*rest, strict=True)][:4] or _NOTHING[:4]
+        served = [sum(column) for column in zip(*rest, strict=True)][:4] or _IDLE[:4]
         return [*served, waiting, in_flight - sum(each.in_flight for each in known)]
 
     def _under_way(self) -> _UnderWay:
@@ -178,44 +179,44 @@ class SnapshotTaker:
         return found
 
     def _labelled(self, counts: Mapping[ClientId, int]) -> dict[ClientId, int]:
-        """By the names that are told."""
-        told: dict[ClientId, int] = {}
+        """The same counts by the clients' labels in the metrics."""
+        labelled: dict[ClientId, int] = {}
         for client, number in counts.items():
             label = self._dispatcher.ledger.label(client)
-            told[label] = told.get(label, 0) + number
-        return told
+            labelled[label] = labelled.get(label, 0) + number
+        return labelled
 
     def _compare(self, under_way: _UnderWay) -> None:
-        """Those that wait at each engine. O(1) for each engine."""
+        """Update the gaps of clients that wait at each engine. O(1) for each engine."""
         queueing = self._dispatcher.queueing
-        # Another policy, other weights, or the same begun anew: they know nothing of the past.
+        # A new policy, new weights or a restarted policy: its counters do not include earlier service.
         if queueing.switches != self._switches:
             self._switches = queueing.switches
             self._gaps.clear()
-        self.gaps, self.of_client = [], {}
-        for gone in [name for name in self._gaps if name not in self._dispatcher.workers]:
-            del self._gaps[gone]
-            self._recorder.forget(gone)
+        self.gaps, self.client_gaps = [], {}
+        for removed in [name for name in self._gaps if name not in self._dispatcher.workers]:
+            del self._gaps[removed]
+            self._recorder.forget(removed)
         for name, worker in self._dispatcher.workers.items():
             gaps = self._gaps.setdefault(name, EngineGaps())
-            waits = (
+            waiting = (
                 under_way.waiting[name] if worker.queue is None else worker.queue.waiting.counts()
             )
             received = partial(self._received, name, under_way.at[name])
-            found = gaps.look(waits if worker.up else (), received)
+            found = gaps.add(waiting if worker.up else (), received)
             if found:
                 limit = self._bound(name, worker, found[0])
-                self.gaps.append(GapSeen(name, found[0], limit))
+                self.gaps.append(WorstGap(name, found[0], limit))
                 self.violations += limit is not None and found[0].tokens > limit
             for gap in found:
                 for client in (gap.first, gap.second):
-                    self.of_client[client] = max(self.of_client.get(client, 0.0), gap.tokens)
-        self.gaps.sort(key=lambda seen: -(seen.gap.tokens / (seen.bound or 1e12)))
+                    self.client_gaps[client] = max(self.client_gaps.get(client, 0.0), gap.tokens)
+        self.gaps.sort(key=lambda worst: -(worst.gap.tokens / (worst.bound or 1e12)))
 
     def _received(
         self, worker: WorkerId, at: Mapping[ClientId, int], client: ClientId
     ) -> float | None:
-        """What one that waits there has had there, divided by its weight; None if it has no name."""
+        """Service of a client at `worker` divided by its weight; None if it has no name of its own."""
         if self._dispatcher.ledger.label(client) == OTHER:
             return None
         known = self._recorder.clients().get(client)
@@ -228,7 +229,7 @@ class SnapshotTaker:
         policy = worker.queue.scheduler.policy
         if isinstance(
             policy, SharingDeficits
-        ):  # it is fair over all gateways, and we see what went through ours
+        ):  # fair over all gateways, of which this one sees its own part
             return None
         quantum = 0
         if isinstance(policy, DLPM):
@@ -249,12 +250,12 @@ class SnapshotTaker:
     def _worst(self) -> dict[str, object] | None:
         if not self.gaps:
             return None
-        seen = self.gaps[0]
+        worst = self.gaps[0]
         return {
-            "tokens": round(seen.gap.tokens),
-            "bound": None if seen.bound is None else round(seen.bound),
-            "worker": seen.worker,
-            "clients": [seen.gap.first, seen.gap.second],
+            "tokens": round(worst.gap.tokens),
+            "bound": None if worst.bound is None else round(worst.bound),
+            "worker": worst.worker,
+            "clients": [worst.gap.first, worst.gap.second],
         }
 
     def _worker(
@@ -262,12 +263,12 @@ class SnapshotTaker:
     ) -> tuple[str, dict[str, object]]:
         name, watch, worker = known
         router, queue = self._dispatcher.router, worker.queue
-        outstanding = getattr(router, "outstanding", None)
+        tokens = getattr(router, "outstanding", None)
         return name, {
             "state": "draining" if watch.draining else "up" if worker.up else "down",
             "circuit": watch.engine.breaker.phase.value,
             "in_flight": len(worker.tickets),
             "waiting": len(queue.waiting) if queue is not None else None,
-            "window": queue.window.size if queue is not None else None,
-            "outstanding": outstanding(name) if outstanding is not None and worker.up else None,
+            "limit": queue.window.size if queue is not None else None,
+            "in_flight_tokens": tokens(name) if tokens is not None and worker.up else None,
         }

@@ -1,4 +1,4 @@
-"""`fairhit top`: the page's numbers in a terminal, from the same JSON."""
+"""`fairhit top`: the dashboard's numbers in a terminal, from the same JSON."""
 
 import json
 import time
@@ -16,36 +16,36 @@ from rich.text import Text
 
 from fairhit.errors import ConfigError, FairhitError
 
-_PATIENCE_S = 3.0
-_LATELY_S = 60.0
+_TIMEOUT_S = 3.0
+_AVERAGED_S = 60.0
 _KEPT_S = 120.0
-_MOST_WORKERS = 6
+_MAX_ENGINES = 6
 _BAR = 16
-# Lines that are not rows: two of words, two headings, two blank ones.
+# Lines that are not rows of a table: two of text, two headings, two blank ones.
 _OTHER_LINES = 6
 SERVICE, EXTEND, CACHED, OUTPUT, WAITING, IN_FLIGHT = range(6)
 
 Data = Mapping[str, Any]
-Ask = Callable[[int], Data]
+Fetch = Callable[[int], Data]
 
 
 class NoAnswer(FairhitError):
-    """The gateway did not answer, or not so that it can be shown; the message says what came."""
+    """The gateway did not answer, or not with samples; the message has the reason."""
 
 
-def asking(url: str, key: str | None) -> Ask:
-    """Asks the gateway at `url` for the samples after a number. Raises NoAnswer or ConfigError."""
+def fetcher(url: str, key: str | None) -> Fetch:
+    """Function that fetches the samples after a number. It raises NoAnswer or ConfigError."""
     headers = {"authorization": f"Bearer {key}"} if key else {}
 
-    def ask(since: int) -> Data:
+    def fetch(since: int) -> Data:
         request = urllib.request.Request(f"{url}/dashboard/data?since={since}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
                 data = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             if error.code in {401, 403}:
-                what = "--key is not its admin key" if key else "it wants --key, its admin key"
-                raise ConfigError(f"--url {url}: {what}") from None
+                problem = "--key is not its admin key" if key else "needs --key, its admin key"
+                raise ConfigError(f"--url {url}: {problem}") from None
             raise NoAnswer(f"{url} answers {error.code}") from None
         except HTTPException:
             raise NoAnswer(f"{url} does not speak HTTP") from None
@@ -53,53 +53,53 @@ def asking(url: str, key: str | None) -> Ask:
             reason = getattr(error, "reason", error)
             raise NoAnswer(f"{url}: {reason}") from None
         if not isinstance(data, dict) or "samples" not in data:
-            raise NoAnswer(f"{url} is no fairhit gateway")
+            raise NoAnswer(f"{url} is not a fairhit gateway")
         return data
 
-    return ask
+    return fetch
 
 
 class TopScreen:
-    """What has been heard so far, as lines that fit a terminal."""
+    """Samples of the last two minutes, rendered as lines that fit a terminal."""
 
     def __init__(self) -> None:
         self._samples: list[Data] = []
         self._about: Data = {}
-        self.trouble = ""  # why there was no answer the last time
+        self.problem = ""  # why the last fetch failed
 
     @property
     def last(self) -> int:
-        """The number of the newest sample."""
+        """Number of the newest sample."""
         return int(self._samples[-1]["n"]) if self._samples else 0
 
-    def step(self, ask: Ask) -> None:
-        """Ask for what is new. A gateway that does not answer, or begins anew, is no error."""
+    def step(self, fetch: Fetch) -> None:
+        """Fetch new samples. A gateway that does not answer, or was restarted, is no error."""
         try:
-            data = ask(self.last)
-            if self._about and data["born"] != self._about["born"]:
+            data = fetch(self.last)
+            if self._about and data["started_ms"] != self._about["started_ms"]:
                 self._samples = []
-                data = ask(0)
-        except NoAnswer as trouble:
-            self.trouble = str(trouble)
+                data = fetch(0)
+        except NoAnswer as problem:
+            self.problem = str(problem)
             return
-        self.trouble, self._about = "", data
+        self.problem, self._about = "", data
         self._samples += data["samples"]
         if self._samples:
             oldest = self._samples[-1]["t"] - _KEPT_S
             self._samples = [sample for sample in self._samples if sample["t"] > oldest]
 
     def shown(self, *, height: int) -> Group:
-        """All of it, in at most `height` lines of 80 columns."""
+        """All tables, in at most `height` lines of 80 columns."""
         if not self._samples:
-            return Group(Text("fairhit", style="bold"), Text(self.trouble or "no samples yet"))
+            return Group(Text("fairhit", style="bold"), Text(self.problem or "no samples yet"))
         last = self._samples[-1]
         workers = list(last["workers"].items())
-        room = max(1, height - _OTHER_LINES - min(len(workers), _MOST_WORKERS))
+        rows = max(1, height - _OTHER_LINES - min(len(workers), _MAX_ENGINES))
         return Group(
             self._heading(last),
             self._now(last),
             Text(),
-            self._clients(room),
+            self._clients(rows),
             Text(),
             _workers(workers),
         )
@@ -109,16 +109,16 @@ class TopScreen:
         text = Text("fairhit  ", style="bold", no_wrap=True, overflow="ellipsis")
         text.append(" + ".join(name for name in names if name), style="not bold")
         at = time.strftime("%H:%M:%S", time.localtime(last["t"]))
-        if self.trouble:
-            text.append(f"  {self.trouble}; as of {at}", style="not bold red")
+        if self.problem:
+            text.append(f"  {self.problem}; as of {at}", style="not bold red")
         else:
             text.append(f"  {at}", style="not bold green")
         return text
 
     def _now(self, last: Data) -> Text:
-        lately = list(self._lately())
-        sums = _summed(row for sample in lately for row in _rows(sample).values())
-        seconds = sum(sample["s"] for sample in lately)
+        recent = list(self._recent())
+        sums = _summed(row for sample in recent for row in _rows(sample).values())
+        seconds = sum(sample["s"] for sample in recent)
         in_flight = sum(row[IN_FLIGHT] for row in _rows(last).values())
         words = [
             f"{short(sums[SERVICE] / seconds if seconds else 0)} tokens/s",
@@ -133,16 +133,16 @@ class TopScreen:
             words.append(f"gap {short(gap['tokens'])}")
         return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
 
-    def _clients(self, room: int) -> Table:
+    def _clients(self, most: int) -> Table:
         table = _table("client", "share of service", "tokens/s", "waiting", "in flight", "cached")
-        lately = list(self._lately())
-        seconds = sum(sample["s"] for sample in lately) or 1.0
-        names = dict.fromkeys(name for sample in lately for name in _rows(sample))
+        recent = list(self._recent())
+        seconds = sum(sample["s"] for sample in recent) or 1.0
+        names = dict.fromkeys(name for sample in recent for name in _rows(sample))
         none = [0] * 6
-        sums = {name: _summed(_rows(sample).get(name, none) for sample in lately) for name in names}
+        sums = {name: _summed(_rows(sample).get(name, none) for sample in recent) for name in names}
         total = sum(row[SERVICE] for row in sums.values())
         order = sorted(sums, key=lambda name: (name is None, -sums[name][SERVICE], name or ""))
-        hidden = order[room - 1 :] if len(order) > room else []
+        hidden = order[most - 1 :] if len(order) > most else []
         for name in order[: len(order) - len(hidden)]:
             row, now = sums[name], _rows(self._samples[-1]).get(name, none)
             table.add_row(
@@ -157,27 +157,28 @@ class TopScreen:
             table.add_row(f"[dim]and {len(hidden)} more[/dim]", "", "", "", "", "")
         return table
 
-    def _lately(self) -> Iterator[Data]:
+    def _recent(self) -> Iterator[Data]:
         newest = self._samples[-1]["t"]
-        return (sample for sample in self._samples if sample["t"] > newest - _LATELY_S)
+        return (sample for sample in self._samples if sample["t"] > newest - _AVERAGED_S)
 
 
 def run(url: str, key: str | None) -> int:
-    """Show the gateway at `url` until Ctrl-C, or once where there is no terminal, and then raise NoAnswer
-    if it does not answer. Raises ConfigError if it may not be seen.
+    """Show the gateway at `url` until Ctrl-C; without a terminal once, and raise NoAnswer if that fails.
+
+    Raises ConfigError if access is denied.
     """
-    ask = asking(url.rstrip("/"), key)
+    fetch = fetcher(url.rstrip("/"), key)
     screen, console = TopScreen(), Console()
     if not console.is_terminal:
-        screen.step(ask)
-        if screen.trouble:
-            raise NoAnswer(screen.trouble)
+        screen.step(fetch)
+        if screen.problem:
+            raise NoAnswer(screen.problem)
         console.print(screen.shown(height=1000))
         return 0
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                screen.step(ask)
+                screen.step(fetch)
                 live.update(screen.shown(height=console.height), refresh=True)
                 time.sleep(1)
     except KeyboardInterrupt:
@@ -194,7 +195,7 @@ def short(value: float) -> str:
 
 
 def _rows(sample: Data) -> dict[str | None, Sequence[int]]:
-    """By client; None for all others together."""
+    """Rows by client; None is the sum of the clients not shown."""
     rows: dict[str | None, Sequence[int]] = dict(sample["clients"])
     if sample["other"] is not None:
         rows[None] = sample["other"]
@@ -218,19 +219,19 @@ def _bar(share: float) -> str:
 
 
 def _workers(workers: Sequence[tuple[str, Data]]) -> Table:
-    table = _table("engine", "state", "in flight", "waiting", "outstanding")
-    shown = workers if len(workers) <= _MOST_WORKERS else workers[: _MOST_WORKERS - 1]
+    table = _table("engine", "state", "in flight", "waiting", "tokens in flight")
+    shown = workers if len(workers) <= _MAX_ENGINES else workers[: _MAX_ENGINES - 1]
     for url, each in shown:
         state, closed = each["state"], each["circuit"] == "closed"
-        words = state if closed else f"{state}, breaker {each['circuit']}"
+        label = state if closed else f"{state}, breaker {each['circuit']}"
         colour = "green" if state == "up" and closed else "red" if state == "down" else "yellow"
-        window = f" / {each['window']}" if each["window"] is not None else ""
+        limit = f" / {each['limit']}" if each["limit"] is not None else ""
         table.add_row(
             escape(url.partition("//")[2]),
-            f"[{colour}]{words}[/{colour}]",
-            f"{each['in_flight']}{window}",
+            f"[{colour}]{label}[/{colour}]",
+            f"{each['in_flight']}{limit}",
             "-" if each["waiting"] is None else str(each["waiting"]),
-            "-" if each["outstanding"] is None else short(each["outstanding"]),
+            "-" if each["in_flight_tokens"] is None else short(each["in_flight_tokens"]),
         )
     if len(shown) < len(workers):
         table.add_row(f"[dim]and {len(workers) - len(shown)} more[/dim]", "", "", "", "")

@@ -1,15 +1,15 @@
-// Draws what /dashboard/data says, once a second. Everything on the page comes from there.
+// Draws the samples of /dashboard/data, once a second.
 const SVG = 'http://www.w3.org/2000/svg';
 const KEPT_S = 610;
 const COLOURS = 12;
 const state = {
-  samples: [], born: null, seconds: 300, key: sessionStorage.getItem('fairhit-key'), colours: new Map(),
+  samples: [], startedMs: null, seconds: 300, key: sessionStorage.getItem('fairhit-key'), colours: new Map(),
   failed: 0, hover: new Map(),
 };
 const $ = (id) => document.getElementById(id);
 const [SERVICE, EXTEND, CACHED, , WAITING, IN_FLIGHT] = [0, 1, 2, 3, 4, 5];
 
-// -- numbers in words
+// -- numbers as text
 
 const short = (value) => {
   if (value === null || value === undefined) return '–';
@@ -38,7 +38,7 @@ function draw(name, attributes = {}, text = null) {
   return element;
 }
 
-// A client keeps its colour for as long as it is known; a new one takes a colour nobody shown has.
+// A client keeps its colour; a new client gets a colour that no shown client has.
 function colourOf(name, shown) {
   if (name === null) return 'var(--other)';
   if (!state.colours.has(name)) {
@@ -62,7 +62,7 @@ function shownSamples() {
   return last ? state.samples.filter((each) => each.t > last.t - state.seconds) : [];
 }
 
-// Who is shown by name now or was in the time shown, most served first; null: all others.
+// Clients with a name in any sample shown, most served first; null stands for all others.
 function clientsOf(samples) {
   const sums = new Map();
   let others = false;
@@ -84,7 +84,7 @@ function rowOf(sample, name, folded) {
   return sum;
 }
 
-// The mean over `width` seconds up to each sample, of sums divided by sums.
+// Ratio of sums over the last `width` seconds before each sample.
 function smoothed(samples, width, top, bottom) {
   let from = 0; let above = 0; let below = 0;
   const tops = samples.map(top); const bottoms = samples.map(bottom);
@@ -95,7 +95,7 @@ function smoothed(samples, width, top, bottom) {
   });
 }
 
-// -- charts: `curves` are {name, colour, values, dashed}, values beside `times`, null where there is none
+// -- charts: `curves` are {name, colour, values, dashed}; a value per time, null for a gap
 
 function ticksTo(most, count = 4) {
   const rough = most / count; const power = 10 ** Math.floor(Math.log10(rough));
@@ -143,23 +143,23 @@ function chart(id, { times, curves, stacked = false, most = null, words, unit = 
       svg.append(draw('path', { class: 'area', d: area, fill: curve.colour, 'data-name': curve.name }));
       curve.values.forEach((value, at) => { floor[at] += value ?? 0; });
     } else {
-      const look = { class: curve.dashed ? 'bound' : 'curve', d: path(points), 'data-name': curve.name };
-      svg.append(draw('path', curve.dashed ? look : { ...look, stroke: curve.colour }));
+      const attributes = { class: curve.dashed ? 'bound' : 'curve', d: path(points), 'data-name': curve.name };
+      svg.append(draw('path', curve.dashed ? attributes : { ...attributes, stroke: curve.colour }));
     }
   }
-  // No area is to be seen where all is 0; a line is.
+  // An area of zeros is invisible, a line is not.
   if (!curves.some((curve) => curve.values.some((value) => (stacked ? value : value !== null)))) {
     const middle = { class: 'empty', x: (left + right) / 2, y: (top + bottom) / 2, 'text-anchor': 'middle' };
-    svg.append(draw('text', middle, 'nothing to show in this time'));
+    svg.append(draw('text', middle, 'no data in this time'));
   }
   box.replaceChildren(svg);
   if (state.hover.has(id)) point(box, svg, { times, curves, stacked, unit, x, top, bottom, begin, left, right });
 }
 
-// What stands under the pointer; it stays there while new samples come.
+// Values under the pointer, redrawn with each sample.
 function point(box, svg, { times, curves, stacked, unit, x, top, bottom, begin, left, right }) {
-  const place = state.hover.get(box.id);
-  const time = begin + ((place - left) / (right - left)) * state.seconds;
+  const pointer = state.hover.get(box.id);
+  const time = begin + ((pointer - left) / (right - left)) * state.seconds;
   const at = times.reduce((best, each, index) => (Math.abs(each - time) < Math.abs(times[best] - time) ? index : best), 0);
   if (!times.length) return;
   const here = x(times[at]);
@@ -186,7 +186,7 @@ function cells(...contents) {
   return contents.map((each) => (each instanceof HTMLTableCellElement ? each : make('td', {}, each)));
 }
 
-const pill = (text, look) => make('span', { class: `pill ${look}` }, text);
+const pill = (text, kind) => make('span', { class: `pill ${kind}` }, text);
 
 function clientRows(samples, names, folded) {
   const last = samples.at(-1); const minute = samples.filter((each) => each.t > last.t - 60);
@@ -209,13 +209,13 @@ function clientRows(samples, names, folded) {
 function workerRows(workers) {
   return Object.entries(workers).map(([url, each], at) => {
     const closed = each.circuit === 'closed';
-    const window = each.window === null ? short(each.in_flight) : `${each.in_flight} / ${each.window}`;
+    const limit = each.limit === null ? short(each.in_flight) : `${each.in_flight} / ${each.limit}`;
     return make('tr', { 'data-worker': url }, ...cells(
       make('td', { class: 'name', title: url }, chip(`var(--c${at % COLOURS})`), url.replace(/^https?:\/\//, '')),
       pill(each.state, { up: 'good', draining: 'warn', down: 'bad' }[each.state]),
       pill(each.circuit, closed ? 'good' : each.circuit === 'open' ? 'bad' : 'warn'),
-      make('td', { class: 'share' }, bar(each.window ? each.in_flight / each.window : 0, window, `var(--c${at % COLOURS})`)),
-      each.waiting === null ? 'in the engine' : short(each.waiting), short(each.outstanding),
+      make('td', { class: 'share' }, bar(each.limit ? each.in_flight / each.limit : 0, limit, `var(--c${at % COLOURS})`)),
+      each.waiting === null ? 'in the engine' : short(each.waiting), short(each.in_flight_tokens),
     ));
   });
 }
@@ -225,11 +225,11 @@ function workerRows(workers) {
 function tiles(samples) {
   const last = samples.at(-1); const rows = [...Object.values(last.clients), ...(last.other ? [last.other] : [])];
   const minute = samples.filter((each) => each.t > last.t - 60);
-  const lately = minute.filter((each) => each.t > last.t - 5);
+  const recent = minute.filter((each) => each.t > last.t - 5);
   const all = (sample) => [...Object.values(sample.clients), ...(sample.other ? [sample.other] : [])];
   const total = (those, at) => those.reduce((sum, each) => sum + all(each).reduce((part, row) => part + row[at], 0), 0);
-  const seconds = lately.reduce((sum, each) => sum + each.s, 0);
-  $('rate').textContent = short(seconds ? total(lately, SERVICE) / seconds : 0);
+  const seconds = recent.reduce((sum, each) => sum + each.s, 0);
+  $('rate').textContent = short(seconds ? total(recent, SERVICE) / seconds : 0);
   $('waiting').textContent = short(last.waiting);
   $('in-flight').textContent = `in the gateway; ${short(rows.reduce((sum, row) => sum + row[IN_FLIGHT], 0))} in flight in all`;
   const prompt = total(minute, EXTEND) + total(minute, CACHED);
@@ -269,14 +269,14 @@ function render() {
   const hits = smoothed(samples, 15, (each) => sum(each, CACHED), (each) => sum(each, CACHED) + sum(each, EXTEND));
   chart('locality', { times, curves: [{ name: 'hit rate', colour: 'var(--c2)', values: hits }], most: 1, unit: percent, words: `Prefix hit rate; now ${percent(hits.at(-1))}` });
   const load = Object.keys(last.workers).slice(0, COLOURS).map((url, at) => ({
-    name: url.replace(/^https?:\/\//, ''), colour: `var(--c${at})`, values: samples.map((each) => each.workers[url]?.outstanding ?? null),
+    name: url.replace(/^https?:\/\//, ''), colour: `var(--c${at})`, values: samples.map((each) => each.workers[url]?.in_flight_tokens ?? null),
   }));
-  chart('outstanding', { times, curves: load, words: `Estimated tokens in flight at ${load.length} engines` });
+  chart('in-flight-tokens', { times, curves: load, words: `Estimated tokens in flight at ${load.length} engines` });
   document.body.dataset.drawn = last.n;
 }
 
-function told(data) {
-  if (state.born !== data.born) Object.assign(state, { samples: [], born: data.born });
+function receive(data) {
+  if (state.startedMs !== data.started_ms) Object.assign(state, { samples: [], startedMs: data.started_ms });
   const after = state.samples.at(-1)?.n ?? 0;
   state.samples.push(...data.samples.filter((each) => each.n > after));
   const last = state.samples.at(-1);
@@ -293,8 +293,8 @@ async function ask() {
   if (answer.status === 401 || answer.status === 403) return locked(answer.status);
   if (!answer.ok) throw new Error(`${answer.status}`);
   let data = await answer.json();
-  if (after && data.born !== state.born) data = await (answer = await fetch(address(0), { headers, cache: 'no-store' })).json();
-  told(data);
+  if (after && data.started_ms !== state.startedMs) data = await (answer = await fetch(address(0), { headers, cache: 'no-store' })).json();
+  receive(data);
   $('ask').hidden = true;
   document.querySelector('main').hidden = false;
   return true;
@@ -303,8 +303,8 @@ async function ask() {
 function locked(status) {
   document.querySelector('main').hidden = true;
   const tried = state.key !== null;
-  if (status === 403) $('ask').replaceChildren('Without an admin key, this page is for callers on the gateway’s own machine.');
-  else $('refused').textContent = tried ? 'That is not the key.' : '';
+  if (status === 403) $('ask').replaceChildren('No admin key is set: this page is available only on the gateway’s own machine.');
+  else $('refused').textContent = tried ? 'Wrong key.' : '';
   $('ask').hidden = false;
   state.key = null;
   return false;
@@ -320,7 +320,7 @@ async function step() {
     if (!open) return;
   } catch (error) {
     state.failed += 1;
-    $('status').textContent = `the gateway does not answer; asked ${state.failed} times`;
+    $('status').textContent = `the gateway does not answer (${state.failed} attempts)`;
     $('status').className = 'stale';
   }
   setTimeout(step, Math.min(5000, 1000 * (1 + state.failed)));
