@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
-from fairhit.gateway.http.round_robin import RoundRobin
+from fairhit.gateway.http.round_robin import OwnerQueues
 from fairhit.gateway.observability.log_exceptions import guarded
 
 # Bytes of one step. uvloop reads no more from a socket at once. The worst JSON takes 160 ns a byte, and a
@@ -37,7 +37,7 @@ class Turns:
     def __init__(self) -> None:
         self._left = ITERATION
         self._is_counting = False
-        self._waiting: RoundRobin[tuple[int, Callable[[], None]]] = RoundRobin()
+        self._waiting: OwnerQueues[tuple[int, Callable[[], None]]] = OwnerQueues()
 
     def take(self, length: int) -> bool:
         """Take `length` bytes from the budget for a step that runs now; False if it has to wait. O(1)."""

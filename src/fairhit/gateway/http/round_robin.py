@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 
-class RoundRobin(Generic[Item]):
+class OwnerQueues(Generic[Item]):
     """Items of each owner in order of arrival; owners in turn. Every operation is O(1)."""
 
     __slots__ = ("_queues",)

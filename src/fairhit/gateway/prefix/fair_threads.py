@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fairhit.core.request import ClientId
-from fairhit.gateway.http.round_robin import RoundRobin
+from fairhit.gateway.http.round_robin import OwnerQueues
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ class FairThreads:
     def __init__(self, number: int, *, name: str) -> None:
         self._pool = ThreadPoolExecutor(number, thread_name_prefix=name)
         self._free = number
-        self._waiting: RoundRobin[tuple[asyncio.Future[Any], Callable[[], Any]]] = RoundRobin()
+        self._waiting: OwnerQueues[tuple[asyncio.Future[Any], Callable[[], Any]]] = OwnerQueues()
 
     def submit(self, client: ClientId, work: Callable[[], T]) -> "asyncio.Future[T]":
         """The result of `work`, when its turn has come. Cancelled before, it is not done. O(1)."""
@@ -33,7 +33,7 @@ class FairThreads:
         """Give up what has not begun."""
         for future, _ in list(self._waiting):
             future.cancel()
-        self._waiting = RoundRobin()
+        self._waiting = OwnerQueues()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self) -> None:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhit.gateway.http.round_robin import RoundRobin
+from fairhit.gateway.http.round_robin import OwnerQueues
 
 
-def popped(queue: RoundRobin[str]) -> list[str]:
+def popped(queue: OwnerQueues[str]) -> list[str]:
     items = []
     while queue:
         items.append(queue.pop())
@@ -15,7 +15,7 @@ def popped(queue: RoundRobin[str]) -> list[str]:
 
 
 def test_owners_take_turns_and_each_has_its_oldest_first() -> None:
-    queue: RoundRobin[str] = RoundRobin()
+    queue: OwnerQueues[str] = OwnerQueues()
     for item in ("a1", "a2", "a3", "b1", "c1", "b2"):
         queue.add(item[0], item)
 
@@ -24,7 +24,7 @@ def test_owners_take_turns_and_each_has_its_oldest_first() -> None:
 
 
 def test_what_is_removed_is_not_served_and_leaves_no_empty_queue() -> None:
-    queue: RoundRobin[str] = RoundRobin()
+    queue: OwnerQueues[str] = OwnerQueues()
     for item in ("a1", "b1"):
         queue.add(item[0], item)
     queue.remove("a", "a1")
@@ -34,7 +34,7 @@ def test_what_is_removed_is_not_served_and_leaves_no_empty_queue() -> None:
 
 
 def test_an_item_is_added_once() -> None:
-    queue: RoundRobin[str] = RoundRobin()
+    queue: OwnerQueues[str] = OwnerQueues()
     queue.add("a", "a1")
     with pytest.raises(AssertionError):
         queue.add("a", "a1")
@@ -43,7 +43,7 @@ def test_an_item_is_added_once() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
 def test_no_owner_is_served_twice_while_another_waits(steps: list[tuple[int, bool]]) -> None:
     """Whatever is added meanwhile."""
-    queue: RoundRobin[tuple[int, int]] = RoundRobin()
+    queue: OwnerQueues[tuple[int, int]] = OwnerQueues()
     served_since = dict.fromkeys(range(4), 0)
     for number, (owner, pops) in enumerate(steps):
         if pops and queue:
