@@ -50,7 +50,7 @@ from fairhit.engines.sglang.radix.rust_nodes import (
     choose_core,
     is_rust,
 )
-from fairhit.engines.sglang.radix.tree import EngineTree
+from fairhit.engines.sglang.radix.tree import SglangTreeView
 from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 from fairhit.policies.dlpm import DLPM
 
@@ -186,7 +186,7 @@ class Ours(Lane):
 
     def begin(self) -> None:
         self.name = f"dlpm, tree in {self.core}"
-        tree = EngineTree(
+        tree = SglangTreeView(
             self.cache.tree, is_wanted=lambda: len(self.line) > 0, on_clear=lambda: None
         )
         policy = DLPM(cache=tree)  # type: ignore[arg-type]
@@ -197,10 +197,10 @@ class Ours(Lane):
     def client_of(self, req: Req) -> str:
         return str(req.routing_key)
 
-    def has_room(self, adder: object) -> bool:
+    def has_capacity(self, adder: object) -> bool:
         return self.left > 0
 
-    def received(self, client: str) -> Service:
+    def service_of(self, client: str) -> Service:
         return Service()
 
     def arrive(self, req: Req) -> None:
@@ -208,20 +208,20 @@ class Ours(Lane):
 
     def look(self) -> list[Any]:
         self.left = ADMITTED
-        self.line.begin(self.queue)
-        self.line.expect_walk(self)
+        self.line.begin_pass(self.queue)
+        self.line.expect_iteration(self)
         added = []
         cached = round(len(self.prompts[0][1]) * SHARED) if self.is_warm else 0
         for req in self.queue:
             self.left -= 1
             req.full_untruncated_fill_ids, req.prefix_len = req.origin_input_ids, cached
-            self.line.admitted(req)
+            self.line.on_admit(req)
             added.append(req)
         return added
 
     def over(self, added: list[Any], kept: list[Any]) -> None:
         self.queue = SglangWaitingQueue(kept, self.line)
-        self.line.emitted(added)
+        self.line.on_output(added)
 
 
 LIMIT = schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX

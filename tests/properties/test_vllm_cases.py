@@ -40,7 +40,7 @@ def test_what_ends_under_stock_vllm_ends_in_about_as_many_steps(first: int) -> N
         assert (case, left) == (case, "")
         assert fair.steps <= 2 * stock.steps + 50, case
         fair.reached["preemptions"] = len(fair.preempted)
-        fair.reached["turns at LoRA slots"] = fair.scheduler._turns.rotations
+        fair.reached["turns at LoRA slots"] = fair.scheduler._rotation.rotations
         fair.reached["steps run ahead"] = case.sizes["run_ahead"]
         reached.update(["cases", *(what for what, times in fair.reached.items() if times)])
 

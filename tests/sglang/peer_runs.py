@@ -135,7 +135,7 @@ class Runner:
         scheduler.gracefully_exit = False
         scheduler.run_event_loop()
         assert scheduler.flush_cache(), "memory is not free though nobody runs"
-        if (line := getattr(scheduler, "_line", None)) is not None:
+        if (line := getattr(scheduler, "_queue_adapter", None)) is not None:
             assert line.live == 0, line.live
         return found
 

@@ -105,7 +105,7 @@ def test_ours_make_a_fair_scheduler_before_it_is_initialised(stock):
         ({"disaggregation_mode": "decode"}, {}, "--disaggregation-mode decode: cannot be had"),
         ({"dllm_algorithm": "LowConfidence"}, {}, "--dllm-algorithm LowConfidence"),
         ({"lora_drain_wait_threshold": 1.0}, {}, "--lora-drain-wait-threshold 1.0"),
-        ({"pp_size": 2, "enable_lora": True}, {}, "--pp-size 2: LoRA adapters take no turns"),
+        ({"pp_size": 2, "enable_lora": True}, {}, "--pp-size 2: LoRA slots cannot rotate"),
         ({}, {"FAIRHIT_QUANTUM": "much"}, "FAIRHIT_QUANTUM: expected a number"),
         ({}, {"FAIRHIT_QUANTUM": "0"}, "FAIRHIT_QUANTUM: expected a whole number above 0"),
     ],
@@ -167,8 +167,8 @@ def test_a_rank_that_writes_no_metrics_keeps_none():
 
     for writes, kept in ((True, 1), (False, 0)):
         scheduler._writes_metrics = writes
-        scheduler.received(f"{writes}").output_len += 1
-        assert scheduler.received(f"{writes}").output_len == kept
+        scheduler.service_of(f"{writes}").output_len += 1
+        assert scheduler.service_of(f"{writes}").output_len == kept
 
 
 @pytest.mark.parametrize("pp_size", [1, 2])
@@ -200,7 +200,7 @@ def test_a_look_is_at_the_batch_that_sglang_is_about_to_fill():
     """After a prefill into an empty engine its own `running_batch` is still the old, empty one."""
     begun: list[tuple[object, object]] = []
     policy = object.__new__(FairSglangPolicy)
-    policy.line = SimpleNamespace(begin=lambda *given: begun.append(given))
+    policy.queue_adapter = SimpleNamespace(begin_pass=lambda *given: begun.append(given))
     scheduler = object.__new__(FairSglangScheduler)
     scheduler.running_batch, scheduler.chunked_req = SimpleNamespace(reqs=[]), of_batch()
     runs, queue = of_batch(), []
@@ -209,7 +209,7 @@ def test_a_look_is_at_the_batch_that_sglang_is_about_to_fill():
     policy.calc_priority(queue, batch, processed_tokens=0)
 
     assert begun == [(queue, batch)]
-    assert list(scheduler.running(batch)) == [runs, scheduler.chunked_req]
+    assert list(scheduler.running_requests(batch)) == [runs, scheduler.chunked_req]
 
 
 def test_pinned_adapters_are_known_as_sglang_counts_them():
@@ -279,7 +279,7 @@ def test_a_version_that_tells_nobody_of_aborts_is_refused(monkeypatch):
     scheduler = SimpleNamespace(ipc_channels=SimpleNamespace(send_to_tokenizer=object()))
 
     with pytest.raises(ConfigError, match=r"this SGLang has no Scheduler\.send_abort_output;"):
-        versions.hear_aborts(scheduler, lambda _: None)
+        versions.observe_aborts(scheduler, lambda _: None)
 
 
 def of_batch(*, is_over: bool = False, is_retracted: bool = False) -> SimpleNamespace:
@@ -295,8 +295,8 @@ def computed(monkeypatch):
     def process(*reqs: object, admitted: tuple[object, ...] = (), is_prefill: bool = True) -> None:
         scheduler = object.__new__(FairSglangScheduler)
         scheduler.schedule_policy, scheduler._writes_metrics = "dlpm", False
-        scheduler._line = SimpleNamespace(
-            has_admitted=lambda req: any(req is each for each in admitted), emitted=lambda _: None
+        scheduler._queue_adapter = SimpleNamespace(
+            is_charged=lambda req: any(req is each for each in admitted), on_output=lambda _: None
         )
         mode = SimpleNamespace(is_extend=lambda: is_prefill)
         scheduler.process_batch_result(SimpleNamespace(forward_mode=mode, reqs=reqs), None)

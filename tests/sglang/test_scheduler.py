@@ -61,14 +61,14 @@ def test_there_is_room_as_sglang_s_walk_itself_would_find(
         budget_state=lambda: verdict,
     )
 
-    assert (scheduler.has_room(adder), batch.batch_is_full) == (is_room, is_full)
+    assert (scheduler.has_capacity(adder), batch.batch_is_full) == (is_room, is_full)
 
 
 def test_who_is_retracted_first_is_last_in_the_order_and_the_others_stay_in_sglang_s():
     """SGLang pops from the end."""
     scheduler = object.__new__(FairSglangScheduler)
     reqs = [request() for _ in range(5)]
-    scheduler._line = SimpleNamespace(victims=lambda running, _: [running[2], running[0]])
+    scheduler._queue_adapter = SimpleNamespace(victims=lambda running, _: [running[2], running[0]])
 
     assert scheduler._retraction_order(lambda _: [4, 3, 2, 1, 0], reqs) == [4, 3, 1, 0, 2]
 
@@ -81,7 +81,7 @@ def test_an_adapter_s_slot_is_held_by_who_runs_or_was_just_added():
     )
 
     held = [
-        scheduler.holds_slot(adder, request(each))
+        scheduler.holds_lora_slot(adder, request(each))
         for each in ("added", "runs", "ended", "none", None)
     ]
 
@@ -95,8 +95,8 @@ def told(monkeypatch) -> tuple[FairSglangScheduler, list[object]]:
     for name in ("send_abort_output", "process_batch_result"):
         monkeypatch.setattr(StockScheduler, name, lambda *_: heard.append("stock"), raising=False)
     scheduler = object.__new__(FairSglangScheduler)
-    scheduler.__dict__["_line"] = SimpleNamespace(
-        leave=heard.append, emitted=heard.extend, adopt=heard.extend, is_walk_expected=False
+    scheduler.__dict__["_queue_adapter"] = SimpleNamespace(
+        remove=heard.append, on_output=heard.extend, sync=heard.extend, is_iteration_expected=False
     )
     scheduler._writes_metrics = False
     return scheduler, heard
@@ -136,14 +136,14 @@ def test_an_audit_holds_the_records_against_what_waits_and_what_really_runs(told
 
     def differences(waiting: dict[object, None], running: dict[object, None]) -> list[str]:
         shown.append(([*waiting], [*running]))
-        return ["r is gone and has a record"]
+        return ["r has ended and has a record"]
 
-    scheduler._line.differences = differences
+    scheduler._queue_adapter.differences = differences
     scheduler.waiting_queue = [waits]
     scheduler.chunked_req = None
     scheduler.collect_inflight_reqs = lambda: [runs, ended, retracted, waits]
 
-    with pytest.raises(AssertionError, match="audit: r is gone and has a record"):
+    with pytest.raises(AssertionError, match="audit: r has ended and has a record"):
         scheduler._audited_next_batch()
 
     assert shown == [([waits], [runs])]
@@ -154,7 +154,7 @@ def test_only_who_was_added_is_admitted(monkeypatch, is_added):
     """Whatever SGLang's verdict is: a chunk is added with the word that nothing more fits."""
     admitted: list[object] = []
     adder = object.__new__(FairAdder)
-    adder.can_run_list, adder._line = [], SimpleNamespace(admitted=admitted.append)
+    adder.can_run_list, adder._queue_adapter = [], SimpleNamespace(on_admit=admitted.append)
 
     def add_one_req(self: FairAdder, req: object) -> AddReqResult:
         self.can_run_list += [req] * is_added
@@ -188,7 +188,7 @@ def test_of_what_is_sent_to_the_tokenizer_only_aborts_of_requests_are_ends(monke
     scheduler = SimpleNamespace(ipc_channels=SimpleNamespace(send_to_tokenizer=sender))
     req, abort = object.__new__(Req), AbortReq(rid="r")
 
-    versions.hear_aborts(scheduler, ended.append)
+    versions.observe_aborts(scheduler, ended.append)
     told = [(abort, req), (abort, None), ("output", req)]
     for output, of in told:
         sender.send_output(output, of)

@@ -16,7 +16,7 @@ from fairhit.core.waiting.cache_listener import waiting_index
 from fairhit.engines.sglang.radix.prompts import Namespace, to_units
 from fairhit.engines.sglang.radix.python_nodes import PythonNodes
 from fairhit.engines.sglang.radix.rust_nodes import CORE_VARIABLE, OURS, RustNodes, choose_core
-from fairhit.engines.sglang.radix.tree import EngineTree
+from fairhit.engines.sglang.radix.tree import SglangTreeView
 from fairhit.errors import ConfigError
 from tests.sglang.caches import RealCache
 
@@ -30,9 +30,9 @@ def real_cache(kind: str, page_len: int = 1) -> RealCache:
     return RealCache(kind, page_len=page_len)
 
 
-def followed(cache: RealCache, **more: object) -> EngineTree:
+def followed(cache: RealCache, **more: object) -> SglangTreeView:
     settings = {"is_wanted": lambda: True, "on_clear": lambda: None, **more}
-    return EngineTree(cache.tree, **settings)  # type: ignore[arg-type]
+    return SglangTreeView(cache.tree, **settings)  # type: ignore[arg-type]
 
 
 # Few tokens and short stretches of them, so that prompts part at every place there is; pages of four, so
@@ -149,16 +149,16 @@ def test_of_the_tree_in_rust_nothing_is_kept_of_what_has_left_it():
     for first in range(5):
         cache.insert([first, 7, 8])
         cache.insert([first, 7, 9])
-    assert len(tree._nodes._stretches) >= 10
+    assert len(tree._nodes._edges) >= 10
 
     cache.evict(12)
-    assert 0 < len(tree._nodes._stretches) < 10
+    assert 0 < len(tree._nodes._edges) < 10
     cache.evict(1000)
-    assert not tree._nodes._stretches
+    assert not tree._nodes._edges
 
     cache.insert([1, 2, 3])
     cache.tree.reset()
-    assert not tree._nodes._stretches
+    assert not tree._nodes._edges
 
 
 class Node(SimpleNamespace):
@@ -170,7 +170,7 @@ def of_python(**more: object) -> tuple[PythonNodes, SimpleNamespace, list[object
     told: list[object] = []
     tree = SimpleNamespace(
         page_len=1,
-        changes=lambda: True,
+        on_change=lambda: True,
         grew=lambda path: told.append(("grew", path.length)),
         shrank=lambda path, before: told.append(("shrank", path.length, before)),
     )
@@ -264,8 +264,8 @@ def test_a_cache_that_keeps_to_itself_is_refused():
         disable = False
         kv_events = object()
 
-    with pytest.raises(ConfigError, match="does not tell what it stores"):
-        EngineTree(Silent(), is_wanted=lambda: True, on_clear=lambda: None)
+    with pytest.raises(ConfigError, match="does not report what it"):
+        SglangTreeView(Silent(), is_wanted=lambda: True, on_clear=lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_tree_in_rust_that_cannot_be_followed_is_refused(name, value):
     cache = real_cache("rust")
     setattr(cache.tree.tree_core, name, value)
 
-    with pytest.raises(ConfigError, match="rust cannot be followed"):
+    with pytest.raises(ConfigError, match="rust cannot be observed"):
         followed(cache)
 
 
@@ -289,7 +289,7 @@ def test_a_tree_in_rust_with_a_host_cache_is_refused(monkeypatch):
     cache = real_cache("rust")
     monkeypatch.setattr(type(cache.tree.tree_core), "enable_hicache", True)
 
-    with pytest.raises(ConfigError, match="rust cannot be followed"):
+    with pytest.raises(ConfigError, match="rust cannot be observed"):
         followed(cache)
 
 
@@ -326,6 +326,6 @@ def test_a_disabled_cache_matches_nothing_and_needs_no_hook():
         page_size = 1
         disable = True
 
-    tree = EngineTree(Disabled(), is_wanted=lambda: True, on_clear=lambda: None)
+    tree = SglangTreeView(Disabled(), is_wanted=lambda: True, on_clear=lambda: None)
 
     assert tree.match_len(to_units([1, 2], 1, Namespace(None, None))) == 0  # type: ignore[arg-type]

@@ -1,12 +1,12 @@
 """Per-client counters on the engine's own /metrics.
 
-Integration point: the engine's scheduler and its HTTP server are different processes, so this goes
+Integration point: the engine's scheduler and its HTTP server are different processes, so the counters go
 through prometheus_client's multiprocess directory: PROMETHEUS_MULTIPROC_DIR set for the whole server
 makes the engine's /metrics collect what every process wrote there. Empty it between runs.
 
-A label costs memory for ever, so the first MAX_LABELS clients have their own and all later ones
-share `other`. Each write is a write to shared memory: they are summed up and flushed once a second,
-and gauges are written only when they changed.
+A label costs memory for ever, so the first MAX_LABELS clients have labels of their own and all later ones
+share `other`. Each write goes to shared memory: so counts are summed up and flushed once a second, and
+gauges are written only when they changed.
 """
 
 import os
@@ -27,16 +27,16 @@ FLUSH_INTERVAL_S = 1.0
 
 
 class Totals(NamedTuple):
-    """What the whole engine did since it began, for nobody in particular."""
+    """Counts of the whole engine since its start."""
 
     recomputed_len: int
     refill_rounds: int
-    cut_looks: int
-    adapter_turns: int = 0
+    truncated_passes: int
+    slot_rotations: int = 0
 
 
 class _Series(NamedTuple):
-    """One set per process, for a name can be registered only once."""
+    """The metrics of a process, in which a name can be registered only once."""
 
     service: Counter
     extend: Counter
@@ -46,40 +46,41 @@ class _Series(NamedTuple):
     deficit: Gauge
     recomputed: Counter
     refills: Counter
-    cut_looks: Counter
-    adapter_turns: Counter
+    truncated_passes: Counter
+    slot_rotations: Counter
 
 
 @cache
 def _series() -> _Series:
     label = ["client"]
-    # A scheduler's gauges are its own; data-parallel ranks add up, and a dead rank no longer counts.
+    # The gauges of data-parallel ranks are added up; those of a dead rank no longer count.
     gauge = partial(Gauge, labelnames=label, multiprocess_mode="livesum")
     return _Series(
         service=Counter("fairhit_service_tokens", "extend + 2 * output tokens", label),
         extend=Counter("fairhit_extend_tokens", "Prompt tokens computed", label),
         cached=Counter("fairhit_cached_tokens", "Prompt tokens from the prefix cache", label),
-        output=Counter("fairhit_output_tokens", "Tokens emitted", label),
-        waiting=gauge("fairhit_waiting_requests", "Requests not yet running"),
-        deficit=gauge("fairhit_deficit_tokens", "What the client may still receive"),
-        recomputed=Counter("fairhit_recomputed_tokens", "Prefilled again after a preemption"),
-        refills=Counter("fairhit_refill_rounds", "Rounds in which every client got a quantum"),
-        cut_looks=Counter(
-            "fairhit_truncated_passes", "Looks that ended at the limit of skipped requests"
+        output=Counter("fairhit_output_tokens", "Output tokens", label),
+        waiting=gauge("fairhit_waiting_requests", "Waiting requests"),
+        deficit=gauge("fairhit_deficit_tokens", "Service left to the client before a refill"),
+        recomputed=Counter("fairhit_recomputed_tokens", "Tokens recomputed after a preemption"),
+        refills=Counter("fairhit_refill_rounds", "Refills of one quantum to every client"),
+        truncated_passes=Counter(
+            "fairhit_truncated_passes",
+            "Scheduling passes that ended at a limit of skipped requests",
         ),
-        adapter_turns=Counter(
-            "fairhit_lora_slot_rotations", "How often a LoRA adapter gave way for another"
+        slot_rotations=Counter(
+            "fairhit_lora_slot_rotations", "LoRA slots taken from one adapter for another"
         ),
     )
 
 
 def is_collected() -> bool:
-    """Whether somebody gathers what this process counts."""
+    """Return whether the counts of this process are collected."""
     return bool(os.environ.get(MULTIPROC_DIR))
 
 
 class ClientMetrics:
-    """What each client received since the last flush, and how it stands at the flush."""
+    """The service of each client since the last flush, and its gauges at the flush."""
 
     def __init__(
         self,
@@ -90,27 +91,27 @@ class ClientMetrics:
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
         self._pending: dict[ClientId, Service] = {}
-        self._named: dict[ClientId, tuple[int, float]] = {}  # and their gauges, as last written
+        self._gauges: dict[ClientId, tuple[int, float]] = {}  # last written, by client with a label
         self._counted = Totals(0, 0, 0)
         self._flushed_s = self._surveyed_s = time.monotonic()
         self._is_collected = is_collected()
 
     def show(self) -> None:
-        """Write the counters that nobody is named in, as zeros: a gateway knows the plug-in by them."""
+        """Write the counters without a client label as zeros: a gateway detects the plug-in by them."""
         if self._is_collected:
             _series()
 
     def touch(self, client: ClientId) -> Service:
-        """What the client received since the last flush, to be added to. O(1)."""
+        """Return the client's service since the last flush, to be added to. O(1)."""
         if (pending := self._pending.get(client)) is None:
             pending = self._pending[client] = Service()
         return pending
 
     def flush(self, *, is_idle: bool) -> None:
-        """Write out what is pending, once a second and when the engine falls idle. O(clients touched).
+        """Write pending service, once a second and when the engine falls idle. O(clients touched).
 
-        Refills change the deficits of those who were not touched, too: once a second all that have
-        a label are looked at.
+        Refills change the deficits of other clients, too: so once a second the gauges of all clients with a
+        label are updated. O(labels).
         """
         now_s = time.monotonic()
         is_due = now_s - self._flushed_s >= FLUSH_INTERVAL_S
@@ -124,7 +125,7 @@ class ClientMetrics:
             self._write(client, service)
         if now_s - self._surveyed_s >= FLUSH_INTERVAL_S:
             self._surveyed_s = now_s
-            for client in self._named:
+            for client in self._gauges:
                 self._gauge(client)
         self._count()
 
@@ -135,28 +136,33 @@ class ClientMetrics:
         series.extend.labels(label).inc(service.extend_len)
         series.cached.labels(label).inc(service.cached_len)
         series.output.labels(label).inc(service.output_len)
-        if label != OTHER:  # one client's state says nothing about the rest of `other`
+        if label != OTHER:  # the gauges of one client would not be those of all in `other`
             self._gauge(client)
 
     def _gauge(self, client: ClientId) -> None:
-        """How a client that has a label stands now."""
+        """Write the gauges of a client with a label, if they changed."""
         waiting, deficit = now = self._waiting(client), self._deficit(client)
-        if now != self._named[client]:
-            self._named[client] = now
+        if now != self._gauges[client]:
+            self._gauges[client] = now
             _series().waiting.labels(client).set(waiting)
             _series().deficit.labels(client).set(deficit)
 
     def _count(self) -> None:
-        """What the engine as a whole did since the last flush."""
+        """Add the engine's counts since the last flush."""
         before, self._counted = self._counted, self._totals()
         series = _series()
-        counters = (series.recomputed, series.refills, series.cut_looks, series.adapter_turns)
+        counters = (
+            series.recomputed,
+            series.refills,
+            series.truncated_passes,
+            series.slot_rotations,
+        )
         for counter, old, new in zip(counters, before, self._counted, strict=True):
             counter.inc(new - old)
 
     def _label(self, client: ClientId) -> str:
-        if client not in self._named:
-            if len(self._named) >= MAX_LABELS or client == OTHER:
+        if client not in self._gauges:
+            if len(self._gauges) >= MAX_LABELS or client == OTHER:
                 return OTHER
-            self._named[client] = (-1, 0.0)  # as no client stands
+            self._gauges[client] = (-1, 0.0)  # unlike any client's
         return client

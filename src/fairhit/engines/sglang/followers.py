@@ -1,8 +1,9 @@
-"""Requests that want what a prefill under way computes: they wait for it instead of computing it again.
+"""Followers: waiting requests that share a prefix with a prompt being prefilled, and so wait for its result.
 
-The simulator's host `sglang` does the same; SGLang's lpm does it within one batch (its "in-batch prefix
-caching"). Under overlap scheduling a batch is in the tree one step later than the next one is formed: so
-its prompts count until its result is there.
+A follower that waits does not compute the shared prefix again. SGLang's lpm does the same within one batch
+("in-batch prefix caching"), and so does the simulator's profile `sglang`. Under overlap scheduling a batch is
+in the radix tree one step after the next batch is formed: so its prompts count as being prefilled until its
+result is processed.
 """
 
 from collections.abc import Iterator, Set
@@ -13,58 +14,58 @@ from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
 
 if TYPE_CHECKING:
-    from fairhit.engines.sglang.radix.tree import EngineTree
+    from fairhit.engines.sglang.radix.tree import SglangTreeView
 
 # Tokens a follower must save by waiting; SGLang's IN_BATCH_PREFIX_CACHING thresholds.
-MIN_FOLLOW = 32
-# Looks in which a request is held back as a follower, at most: nobody may be kept from running by that.
-MAX_HELD_LOOKS = 8
+MIN_SHARED_LEN = 32
+# Scheduling passes in which a request may be deferred as a follower, so that none is deferred for ever.
+MAX_DEFERRED_PASSES = 8
 
 
 class Followers:
-    """What is being computed, and who has waited for it how often."""
+    """The prompts being prefilled, and how often each waiting request was deferred for them."""
 
-    def __init__(self, tree: "EngineTree") -> None:
+    def __init__(self, tree: "SglangTreeView") -> None:
         self._tree = tree
-        self._computing: dict[Request, Runs] = {}
-        self._wave: RadixTree | None = None  # of them; None: not made yet
-        self._waited: dict[Request, int] = {}
+        self._prefilling: dict[Request, Runs] = {}
+        self._prefill_tree: RadixTree | None = None  # of these prompts; None: to be built
+        self._deferred: dict[Request, int] = {}
 
-    def compute(self, request: Request) -> None:
-        """Its prompt is in a prefill from now on. O(prompt) when somebody asks."""
-        self._waited.pop(request, None)
-        prompt = self._computing[request] = Runs.of(request.prompt)
-        if self._wave is not None:
-            _enter(self._wave, prompt)
+    def on_prefill(self, request: Request) -> None:
+        """Record that a request's prompt is being prefilled. O(1), or O(prompt) if the tree is built."""
+        self._deferred.pop(request, None)
+        prompt = self._prefilling[request] = Runs.of(request.prompt)
+        if self._prefill_tree is not None:
+            _insert(self._prefill_tree, prompt)
 
-    def done(self, request: Request) -> None:
-        """What was computed of it is in the tree, or never will be. O(1)."""
-        self._waited.pop(request, None)
-        if self._computing.pop(request, None) is not None:
-            self._wave = None
+    def remove(self, request: Request) -> None:
+        """Forget a request: its prompt is cached, or will not be computed. O(1)."""
+        self._deferred.pop(request, None)
+        if self._prefilling.pop(request, None) is not None:
+            self._prefill_tree = None
 
-    def follows(self, request: Request) -> bool:
-        """Whether it is worth waiting once more; if so, that is counted. O(prompt)."""
-        waited = self._waited.get(request, 0)
-        if not self._computing or waited >= MAX_HELD_LOOKS:
+    def defers(self, request: Request) -> bool:
+        """Return whether to defer a request to the next pass, and count that if so. O(prompt)."""
+        deferred = self._deferred.get(request, 0)
+        if not self._prefilling or deferred >= MAX_DEFERRED_PASSES:
             return False
-        if self._wave is None:
-            self._wave = RadixTree()
-            for prompt in self._computing.values():
-                _enter(self._wave, prompt)
-        saved = self._wave.match_len(request.prompt) - self._tree.match_len(request.prompt)
-        if saved * self._tree.page_len < MIN_FOLLOW:
+        if self._prefill_tree is None:
+            self._prefill_tree = RadixTree()
+            for prompt in self._prefilling.values():
+                _insert(self._prefill_tree, prompt)
+        saved = self._prefill_tree.match_len(request.prompt) - self._tree.match_len(request.prompt)
+        if saved * self._tree.page_len < MIN_SHARED_LEN:
             return False
-        self._waited[request] = waited + 1
+        self._deferred[request] = deferred + 1
         return True
 
     def differences(self, waiting: Set[Request], running: Set[Request]) -> Iterator[str]:
-        """Each record of a request that is not of these; for audits. O(records)."""
-        for request in self._computing.keys() - running:
-            yield f"{request.id} counts as being computed and does not run"
-        for request in self._waited.keys() - waiting:
+        """Yield each record of a request that is neither waiting nor running; for audits. O(records)."""
+        for request in self._prefilling.keys() - running:
+            yield f"{request.id} counts as being prefilled and does not run"
+        for request in self._deferred.keys() - waiting:
             yield f"{request.id} counts as a follower and does not wait"
 
 
-def _enter(wave: RadixTree, prompt: Runs) -> None:
-    wave.insert(wave.acquire(prompt, 0), prompt, 0)
+def _insert(tree: RadixTree, prompt: Runs) -> None:
+    tree.insert(tree.acquire(prompt, 0), prompt, 0)

@@ -1,9 +1,9 @@
-"""Where SGLang is told of us: the choices of `--schedule-policy`, and its Scheduler as it is made.
+"""The hooks into SGLang: the choices of `--schedule-policy`, and the construction of its Scheduler.
 
 Integration points (SGLang 0.5.23): `HookRegistry.register`; `ServerArgs.add_cli_args(parser)`;
-`GenerateReqInput.__getitem__(index)`; `Scheduler.__init__(server_args, ...)`. What else is used of the
-Scheduler is listed in `scheduler.py`. A policy of SGLang's own is left exactly as it was, only that the
-parts of a request keep its routing key.
+`GenerateReqInput.__getitem__(index)`; `Scheduler.__init__(server_args, ...)`. `scheduler.py` lists what else
+is used of the Scheduler. SGLang's own policies are unchanged, except that the parts of a request keep its
+routing key.
 """
 
 import argparse
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def register() -> None:
-    """Called in every process; only the scheduler's own has the module of the Scheduler by then."""
+    """Register the hooks in this process; only a scheduler process has imported the Scheduler by now."""
     HookRegistry.register("sglang.srt.server_args.ServerArgs.add_cli_args", add_policies)
     HookRegistry.register(PARTS, keep_client, HookType.AFTER)
     if SCHEDULER in sys.modules:
@@ -32,7 +32,7 @@ def register() -> None:
 
 
 def add_policies(_: None, parser: argparse.ArgumentParser) -> None:
-    """Our names are choices, too, if the hooks took. Raises LookupError where there is no such flag."""
+    """Add our policies to the choices, if the hooks took effect. Raises LookupError without such a flag."""
     actions = [each for each in parser._actions if each.dest == "schedule_policy"]
     if len(actions) != 1:
         raise LookupError(f"{len(actions)} flags are called --schedule-policy")
@@ -43,7 +43,7 @@ def add_policies(_: None, parser: argparse.ArgumentParser) -> None:
 
 
 def keep_client(part: Any, whole: Any, *_: object) -> None:
-    """An answer of n > 1 is for whom all are, as a prompt of a list; SGLang copies all fields but this."""
+    """Copy the routing key to a part of a request (n > 1, a list of prompts), which SGLang forgets to do."""
     if getattr(part, "routing_key", None) is None:
         part.routing_key = getattr(whole, "routing_key", None)
 
@@ -51,7 +51,7 @@ def keep_client(part: Any, whole: Any, *_: object) -> None:
 def make_fair(
     original: Callable[..., None], scheduler: Any, server_args: Any, *args: Any, **kwargs: Any
 ) -> None:
-    """What is asked to follow one of our policies is a FairScheduler from the beginning."""
+    """Turn the Scheduler into a fair one before its construction, if one of our policies is asked for."""
     if server_args.schedule_policy in POLICIES:
         try:
             from fairhit.engines.sglang.scheduler import take_over

@@ -1,4 +1,4 @@
-"""Who a request belongs to, once it is inside SGLang.
+"""The client of a request inside SGLang.
 
 Integration points (SGLang 0.5.23): `Req.routing_key`, which the header `x-smg-routing-key` of the
 OpenAI endpoints and the field `routing_key` of /generate become; `Req.sampling_params.custom_params`;
@@ -15,9 +15,9 @@ CLIENT_FIELD = "fair_client"  # of `custom_params`
 
 
 def client_of(req: Any, adapter_name: Callable[[Any], object] | None = None) -> ClientId:
-    """The client of a request; where nobody said, its LoRA adapter's name if `adapter_name` is given.
+    """Return the client of a request; if unnamed, its LoRA adapter's name where `adapter_name` is given.
 
-    `anonymous` is what the gateway writes where nobody was named.
+    The gateway writes `anonymous` for a caller without a name.
     """
     client = ANONYMOUS
     custom = req.sampling_params.custom_params

@@ -1,7 +1,7 @@
-"""LoRA slots in SGLang: who has none and is not asked for, and which adapter gives way to another.
+"""LoRA slots in SGLang: requests skipped for want of a slot, and the slot rotation among adapters.
 
-SGLang computes so many adapters at a time, the model itself being one. A pinned adapter has a slot of its
-own for good: it neither waits for one nor holds one that others could have, and takes no turns.
+SGLang computes a few adapters at a time, of which the model itself is one. A pinned adapter has a slot of its
+own for good: it takes no part in the rotation.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,127 +11,128 @@ from fairhit.core.request import Request, RequestId
 from fairhit.engines.lora_slots import LoraSlotRotation, Taker
 from fairhit.engines.skipped_requests import SkippedRequests
 
-# Set aside in one look, at most. Each is set aside once until its adapter has a slot, so this may be many.
-ASIDE_PER_LOOK = 1000
+# Requests skipped for want of a slot per pass, at most. Each is skipped once until its adapter has a slot.
+MAX_SKIPPED_PER_PASS = 1000
 
 
 class LoraSchedulerView(Protocol):
-    """What is asked of the SGLang scheduler where it has LoRA adapters."""
+    """The LoRA state of the SGLang scheduler."""
 
     def slots(self) -> int:
-        """How many adapters run at once besides those pinned; loading and unloading change it. O(1)."""
+        """Return how many unpinned adapters may run at once; loading and unloading change it. O(1)."""
         ...
 
     def is_pinned(self, req: Any) -> bool:
-        """Whether its adapter has a slot for good. O(1)."""
+        """Return whether the request's adapter has a slot for good. O(1)."""
         ...
 
 
 class SglangLoraSlots:
-    """Those set aside for want of a slot, and the turns. `Any` is SGLang's request, `Request` is ours."""
+    """Requests skipped for want of a LoRA slot, and the rotation. `Any` is SGLang's request."""
 
-    def __init__(self, host: LoraSchedulerView, turns: LoraSlotRotation) -> None:
-        self._host, self._turns = host, turns
+    def __init__(self, engine: LoraSchedulerView, rotation: LoraSlotRotation) -> None:
+        self._engine, self._rotation = engine, rotation
         self._skipped: SkippedRequests[Request] = SkippedRequests()
-        self._full: dict[str | None, None] = {}  # adapters that found no slot in this look
-        self._aside = 0  # set aside in this look
-        self._pinned: dict[
-            str | None, None
-        ] = {}  # adapters set aside though they have a slot for good
-
-    def __len__(self) -> int:
-        """Who is set aside. O(1)."""
-        return len(self._skipped)
+        self._without_slot: dict[str | None, None] = {}  # adapters that found no slot in this pass
+        self._skipped_in_pass = 0
+        # Pinned adapters of skipped requests.
+        self._pinned: dict[str | None, None] = {}
 
     @property
-    def turns(self) -> int:
-        """How often an adapter gave way. O(1)."""
-        return self._turns.rotations
+    def rotations(self) -> int:
+        """How often an adapter was drained for another one. O(1)."""
+        return self._rotation.rotations
 
     @property
-    def is_look_over(self) -> bool:
-        """Whether this look has set aside enough. O(1)."""
-        return self._aside >= ASIDE_PER_LOOK
+    def is_pass_over(self) -> bool:
+        """Whether MAX_SKIPPED_PER_PASS requests were skipped in this pass. O(1)."""
+        return self._skipped_in_pass >= MAX_SKIPPED_PER_PASS
 
     @property
-    def needs_running(self) -> bool:
-        """Whether `begin` is to be told who runs. O(1)."""
-        return self._turns.is_contended
+    def is_contended(self) -> bool:
+        """Whether a request waits for a slot; `begin_pass` then needs the running requests. O(1)."""
+        return self._rotation.is_contended
 
-    def begin(self, running: Iterable[tuple[Request, Any]]) -> list[Request]:
-        """A look begins, perhaps an adapter gives way; whom to try in it: one of each that had no slot."""
-        self._full, self._aside = {}, 0
-        if self._turns.is_contended:
+    def begin_pass(self, running: Iterable[tuple[Request, Any]]) -> list[Request]:
+        """Begin a scheduling pass: rotate slots if contended, and return the skipped requests to retry."""
+        self._without_slot, self._skipped_in_pass = {}, 0
+        if self._rotation.is_contended:
             takers = {
-                ours.id: _taker(ours, req) for ours, req in running if not self._host.is_pinned(req)
+                ours.id: _taker(ours, req)
+                for ours, req in running
+                if not self._engine.is_pinned(req)
             }
-            self._turns.begin_pass(self._host.slots(), takers)
-        awaited = self._turns.reserved  # first, lest they miss the slots that are kept for them
-        first = [request for taker in awaited for request in self._skipped.take_like(taker)]
+            self._rotation.begin_pass(self._engine.slots(), takers)
+        # Requests with a reserved slot come first, so that they use it.
+        first = [
+            request
+            for taker in self._rotation.reserved
+            for request in self._skipped.take_like(taker)
+        ]
         return first + self._skipped.take(self._retry_limit)
 
-    def lacks(self, req: Any) -> bool:
-        """Whether SGLang need not be asked for it: it would be passed over, or is not to have a slot now."""
-        if req.lora_id in self._full:
+    def bars(self, req: Any) -> bool:
+        """Return whether the request's adapter has no slot in this pass, so that SGLang need not be asked."""
+        if req.lora_id in self._without_slot:
             return True
-        return self._turns.forbids(req.lora_id) and not self._host.is_pinned(req)
+        return self._rotation.forbids(req.lora_id) and not self._engine.is_pinned(req)
 
-    def found_none(self, req: Any) -> None:
-        """SGLang passed it over for want of a slot, and would in this look all that want its adapter."""
-        self._full[req.lora_id] = None
-        self._turns.on_no_slot()
+    def on_no_slot(self, req: Any) -> None:
+        """Record that SGLang skipped a request for want of a slot, as it would all others of its adapter."""
+        self._without_slot[req.lora_id] = None
+        self._rotation.on_no_slot()
 
-    def set_aside(self, ours: Request, req: Any, *, is_paid: bool) -> None:
-        """It is out of the look, until one like it is tried. O(1)."""
-        if self._host.is_pinned(req):
+    def skip(self, ours: Request, req: Any, *, is_preempted: bool) -> None:
+        """Keep a request out of the passes until it is retried. O(1)."""
+        if self._engine.is_pinned(req):
             self._pinned[req.lora_id] = None
-        self._skipped.add(ours.id, _taker(ours, req), ours, is_preempted=is_paid)
-        self._aside += 1
+        self._skipped.add(ours.id, _taker(ours, req), ours, is_preempted=is_preempted)
+        self._skipped_in_pass += 1
 
     def _retry_limit(self, taker: Taker) -> int:
         """Return how many of a group to retry in a pass: none while other adapters hold the slots. O(1)."""
-        return int(taker.adapter in self._pinned or not self._turns.forbids(taker.adapter))
+        return int(taker.adapter in self._pinned or not self._rotation.forbids(taker.adapter))
 
-    # -- who comes and goes ---------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
-    def wants(self, ours: Request, req: Any) -> None:
-        """It waits: for the first time, or retracted. O(1)."""
-        if not self._host.is_pinned(req):
-            self._turns.add_waiting(ours.id, _taker(ours, req))
+    def on_arrival(self, ours: Request, req: Any) -> None:
+        """Record that a request waits: for the first time, or retracted. O(1)."""
+        if not self._engine.is_pinned(req):
+            self._rotation.add_waiting(ours.id, _taker(ours, req))
 
-    def admitted(self, ours: Request, req: Any, extend_len: int) -> list[Request]:
-        """It runs and `extend_len` is charged for it; more of its like, to be tried now. O(returned)."""
+    def on_admit(self, ours: Request, req: Any, extend_len: int) -> list[Request]:
+        """Record that a request runs; return skipped requests with the same taker to try now. O(returned)."""
         taker = _taker(ours, req)
-        if not self._host.is_pinned(req):
-            self._turns.on_admit(ours.id, taker, extend_len)
+        if not self._engine.is_pinned(req):
+            self._rotation.on_admit(ours.id, taker, extend_len)
         return self._skipped.take_like(taker)
 
-    def emitted(self, name: RequestId, tokens: int) -> None:
-        """It emitted outputs. O(1)."""
-        if self._turns.is_contended:
-            self._turns.on_output(name, tokens)
+    def on_output(self, name: RequestId, tokens: int) -> None:
+        """Count output tokens of a running request. O(1)."""
+        if self._rotation.is_contended:
+            self._rotation.on_output(name, tokens)
 
-    def ended(self, name: RequestId) -> None:
-        """Remove what is known of a request that ended, waiting or not. O(1)."""
+    def remove(self, name: RequestId) -> None:
+        """Remove every record of a request that ended, waiting or not. O(1)."""
         self._skipped.remove(name)
-        self._turns.remove(name)
+        self._rotation.remove(name)
 
     # -- audits ---------------------------------------------------------------------------------
 
-    def aside(self) -> list[RequestId]:
-        """The names of those set aside. O(returned)."""
+    def skipped(self) -> list[RequestId]:
+        """Return the names of the skipped requests. O(returned)."""
         return self._skipped.names()
 
     def differences(
         self, waiting: Mapping[RequestId, tuple[Request, Any]], live: Collection[RequestId]
     ) -> Iterator[str]:
-        """Each record that contradicts SGLang's; for audits. O(waiting + live)."""
+        """Yield each record that contradicts SGLang's; for audits. O(waiting + live)."""
         takers = {
             name: _taker(ours, req)
             for name, (ours, req) in waiting.items()
-            if not self._host.is_pinned(req)
+            if not self._engine.is_pinned(req)
         }
-        yield from self._turns.differences(takers, perhaps={}, live=live)
+        yield from self._rotation.differences(takers, perhaps={}, live=live)
 
 
 def _taker(ours: Request, req: Any) -> Taker:

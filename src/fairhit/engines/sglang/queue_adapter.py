@@ -1,15 +1,15 @@
-"""All that waits in SGLang, who is next, and what each has paid: SGLang's requests as our scheduler's.
+"""The fair queue of SGLang's requests: which is tried next, and what each client is charged.
 
-SGLang sorts a list and walks it, and the walk ends at the first that does not fit. Here nothing is
-sorted: while it walks, each step asks the scheduler who is next, and is answered before the next one is
-asked (`admitted`, or skipped). So what is admitted is charged before anybody else is chosen, nothing is
-charged that was not, and no refill is granted for a choice that was only imagined.
+SGLang sorts its waiting list, iterates over it and admits until the first request that does not fit. Here
+nothing is sorted: each step of that iteration asks the fair queue for the next request, and learns the
+outcome (admitted or skipped) before it asks again. So an admitted request is charged before another one is
+chosen, nothing else is charged, and no refill runs for a choice that was not made.
 
-    passed over by the walk   held for this look: a prefetch under way
-    no slot for its adapter   set aside with all that want the adapter; in each look one of them is tried
-    retracted                 comes back first, and pays nothing twice
-    refused by SGLang         computed as one token, like any request, and charged nothing in the end
-    the list made anew        SGLang does that after each admission; who is missing then is gone
+    skipped by SGLang         blocked for this scheduling pass: a prefetch is under way, say
+    adapter without a slot    skipped with all requests for the adapter; each pass retries one of them
+    retracted                 retried first, and not charged again
+    refused by SGLang         computed as one token, like any request, and refunded at its end
+    a new list                SGLang makes one after each admission; requests missing in it have ended
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,219 +26,224 @@ from fairhit.engines.sglang.lora_slots import SglangLoraSlots
 from fairhit.errors import QueueFull
 
 if TYPE_CHECKING:
-    from fairhit.engines.sglang.radix.tree import EngineTree
+    from fairhit.engines.sglang.radix.tree import SglangTreeView
 
-# Held requests after which a look ends: it must not cost as much as all that waits.
-HELD_PER_LOOK = 64
+# Requests blocked in one pass after which the pass ends: a pass must not cost O(waiting).
+MAX_BLOCKED_PER_PASS = 64
 
 
 class SglangSchedulerView(Protocol):
-    """What the line asks of the SGLang scheduler it stands in, and tells it."""
+    """The state of the SGLang scheduler that the queue reads, and the service that it adds to."""
 
     def client_of(self, req: Any) -> ClientId:
-        """Whose request it is."""
+        """Return the client of a request."""
         ...
 
-    def has_room(self, adder: Any) -> bool:
-        """Whether one more might be admitted: without room there is no look and no refill."""
+    def has_capacity(self, adder: Any) -> bool:
+        """Return whether one more request might be admitted; if not, none is chosen and no refill runs."""
         ...
 
-    def received(self, client: ClientId) -> Service:
-        """What the client received since its metrics were last written, to be added to."""
+    def service_of(self, client: ClientId) -> Service:
+        """Return the client's service since its metrics were last written, to be added to."""
         ...
 
-    def holds_slot(self, adder: Any, req: Any) -> bool:
-        """Whether what it was passed over for is not a LoRA slot; asked where there are any. O(running)."""
+    def holds_lora_slot(self, adder: Any, req: Any) -> bool:
+        """Return whether a request's adapter runs already. O(running)."""
         ...
 
-    def running(self, batch: Any) -> Iterable[Any]:
-        """SGLang's requests that run, and so hold LoRA slots; `batch` is what `begin` was given."""
+    def running_requests(self, batch: Any) -> Iterable[Any]:
+        """Return the requests that run and so hold LoRA slots; `batch` is the argument of `begin_pass`."""
         ...
 
 
 @dataclass(slots=True)
-class QueuedRequest:
-    """One of SGLang's requests and ours for it."""
+class TrackedRequest:
+    """One of SGLang's requests, with the fair queue's request and what was charged for it."""
 
     req: Any
     ours: Request
-    charged: int = 0  # outputs
-    extend_len: int = 0  # what its prompt was charged for
-    computed: int = 0  # up to where its prompt was, while it had no outputs; a retraction drops it
-    turn: int = 0  # its place in the order of admission
+    charged_output_len: int = 0
+    extend_len: int = 0  # charged prompt tokens
+    computed_len: int = 0  # of the prompt, before the first output; a retraction drops it
+    admission: int = 0  # number in the order of admission
     is_refused: bool = False  # SGLang answers it with an error, after a prefill of one token
 
 
 class SglangQueueAdapter:
-    """From arrival to the end. `Any` is SGLang's request, `Request` is ours. `slots`: None without LoRA."""
+    """SGLang's requests from arrival to end. `Any` is SGLang's request, `Request` the fair queue's.
+
+    `slots` is None without LoRA.
+    """
 
     def __init__(
         self,
         core: FairQueue,
-        tree: "EngineTree",
-        host: SglangSchedulerView,
+        tree: "SglangTreeView",
+        engine: SglangSchedulerView,
         *,
         slots: SglangLoraSlots | None = None,
         weights: Weights | None = None,
     ) -> None:
-        self._core, self._tree, self._host = core, tree, host
+        self._core, self._tree, self._engine = core, tree, engine
         self._slots, self._weights = slots, weights or Weights()
         self._followers = Followers(tree)
-        self._order, self._turn = count(), count()
-        self._places: dict[Any, QueuedRequest] = {}  # by SGLang's request, running ones included
-        self._names: dict[RequestId, QueuedRequest] = {}  # by the name of ours
-        self._held: list[Request] = []
-        self._adder: Any = None  # of the look under way, until its walk begins
-        self._proposed: QueuedRequest | None = None
-        self.cut_looks = 0  # looks that ended at HELD_PER_LOOK or ASIDE_PER_LOOK
+        self._arrivals, self._admissions = count(), count()
+        self._tracked: dict[Any, TrackedRequest] = {}  # by SGLang's request, running ones included
+        self._by_name: dict[RequestId, TrackedRequest] = {}
+        self._blocked: list[Request] = []  # for this pass
+        self._adder: Any = None  # of the pass under way, until its iteration begins
+        self._proposed: TrackedRequest | None = None
+        self.truncated_passes = 0  # ended at MAX_BLOCKED_PER_PASS or MAX_SKIPPED_PER_PASS
 
     def __len__(self) -> int:
-        """Who waits. O(1)."""
+        """Return the number of waiting requests. O(1)."""
         return len(self._core)
 
     @property
-    def adapter_turns(self) -> int:
-        """How often a LoRA adapter gave way. O(1)."""
-        return self._slots.turns if self._slots is not None else 0
+    def slot_rotations(self) -> int:
+        """How often a LoRA adapter was drained for another one. O(1)."""
+        return self._slots.rotations if self._slots is not None else 0
 
     @property
     def live(self) -> int:
-        """Who waits or runs. O(1)."""
-        return len(self._places)
+        """The number of requests that wait or run. O(1)."""
+        return len(self._tracked)
 
-    # -- the look -------------------------------------------------------------------------------
+    # -- the scheduling pass --------------------------------------------------------------------
 
-    def begin(self, reqs: Sequence[Any], batch: Any = None) -> None:
-        """SGLang is about to look for whom to admit: `reqs` is its list, whatever happened to it.
+    def begin_pass(self, reqs: Sequence[Any], batch: Any = None) -> None:
+        """Begin a scheduling pass over SGLang's list `reqs`, after synchronising with it.
 
-        `batch` is what runs by then; the scheduler's own is older.
+        `batch` holds the running requests; the scheduler's own batch is older.
         """
         self._adder = None
-        self.adopt(reqs)
-        held, self._held = self._held, []
-        for ours in held:
+        self.sync(reqs)
+        blocked, self._blocked = self._blocked, []
+        for ours in blocked:
             if ours.id in self._core:
-                self._release(ours)
+                self._unblock(ours)
         if self._slots is not None:
-            running = self._host.running(batch) if self._slots.needs_running else ()
-            places = (place for req in running if (place := self._places.get(req)))
-            for ours in self._slots.begin((place.ours, place.req) for place in places):
-                self._release(ours)
+            running = self._engine.running_requests(batch) if self._slots.is_contended else ()
+            known = (tracked for req in running if (tracked := self._tracked.get(req)))
+            for ours in self._slots.begin_pass((each.ours, each.req) for each in known):
+                self._unblock(ours)
         self._core.begin()
 
-    def expect_walk(self, adder: Any) -> None:
-        """Whoever iterates next over the queue is the one who admits."""
+    def expect_iteration(self, adder: Any) -> None:
+        """Announce that the next iteration over the waiting list is the one that admits."""
         self._adder = adder
 
     @property
-    def is_walk_expected(self) -> bool:
-        """Whether the next iteration is a walk."""
+    def is_iteration_expected(self) -> bool:
+        """Whether the next iteration over the waiting list admits."""
         return self._adder is not None
 
-    def walk(self) -> Iterator[Any]:
-        """Who is next, again and again, until nobody is or SGLang asks no more."""
+    def candidates(self) -> Iterator[Any]:
+        """Yield the request to try next, until none may be admitted or SGLang stops."""
         adder, self._adder = self._adder, None
-        while (place := self._next(adder)) is not None:
-            self._proposed = place
-            yield place.req
-            if self._proposed is place:  # neither admitted nor refused: SGLang went on to the next
-                self._passed_over(adder, place)
+        while (tracked := self._next(adder)) is not None:
+            self._proposed = tracked
+            yield tracked.req
+            if self._proposed is tracked:  # not admitted: SGLang went on to the next request
+                self._on_skipped(adder, tracked)
         self._proposed = None
 
-    def _next(self, adder: Any) -> QueuedRequest | None:
+    def _next(self, adder: Any) -> TrackedRequest | None:
         slots = self._slots
-        while len(self._held) < HELD_PER_LOOK and not (slots is not None and slots.is_look_over):
-            if not len(self._core) or not self._host.has_room(adder):
+        while len(self._blocked) < MAX_BLOCKED_PER_PASS:
+            if slots is not None and slots.is_pass_over:
+                break
+            if not len(self._core) or not self._engine.has_capacity(adder):
                 return None
             if (ours := self._core.propose()) is None:
                 return None
-            place = self._names[ours.id]
-            if slots is not None and slots.lacks(place.req):
-                self._set_aside(place)
+            tracked = self._by_name[ours.id]
+            if slots is not None and slots.bars(tracked.req):
+                self._skip_for_slot(tracked)
                 continue
             is_new = self._core.state(ours) is RequestState.WAITING
-            if not (is_new and self._followers.follows(ours)):
-                return place
-            self._hold(ours)
-        self.cut_looks += 1
+            if not (is_new and self._followers.defers(ours)):
+                return tracked
+            self._block(ours)
+        self.truncated_passes += 1
         return None
 
-    def _passed_over(self, adder: Any, place: QueuedRequest) -> None:
-        """SGLang did not take it. If for want of a LoRA slot, then nobody who wants that adapter."""
-        if self._slots is None or self._host.holds_slot(adder, place.req):
-            self._hold(place.ours)
+    def _on_skipped(self, adder: Any, tracked: TrackedRequest) -> None:
+        """Block a request that SGLang skipped; if for want of a LoRA slot, until its adapter has one."""
+        if self._slots is None or self._engine.holds_lora_slot(adder, tracked.req):
+            self._block(tracked.ours)
             return
-        self._slots.found_none(place.req)
-        self._set_aside(place)
+        self._slots.on_no_slot(tracked.req)
+        self._skip_for_slot(tracked)
 
-    def _set_aside(self, place: QueuedRequest) -> None:
+    def _skip_for_slot(self, tracked: TrackedRequest) -> None:
         assert self._slots is not None
-        is_paid = self._core.state(place.ours) is RequestState.PREEMPTED
-        self._core.hold(place.ours)
-        self._slots.set_aside(place.ours, place.req, is_paid=is_paid)
+        is_preempted = self._core.state(tracked.ours) is RequestState.PREEMPTED
+        self._core.hold(tracked.ours)
+        self._slots.skip(tracked.ours, tracked.req, is_preempted=is_preempted)
 
-    def admitted(self, req: Any) -> None:
-        """It runs; what its cached prefix lacks is charged now, chunks that come later included."""
+    def on_admit(self, req: Any) -> None:
+        """Charge an admitted request for its uncached prompt tokens, those of later chunks included."""
         self._proposed = None
-        if (place := self._places.get(req)) is None:
+        if (tracked := self._tracked.get(req)) is None:
             return
-        ours, length = place.ours, len(req.full_untruncated_fill_ids)
-        place.turn = next(self._turn)
-        is_again = self._core.state(ours) is RequestState.PREEMPTED
+        ours, length = tracked.ours, len(req.full_untruncated_fill_ids)
+        tracked.admission = next(self._admissions)
+        is_readmitted = self._core.state(ours) is RequestState.PREEMPTED
         extend_len = max(1, length - req.prefix_len)
-        if not is_again:
+        if not is_readmitted:
             extend_len = min(extend_len, ours.input_len)
         self._core.admit(ours, extend_len=extend_len)
         if self._slots is not None:
-            is_free = is_again or place.is_refused
-            for more in self._slots.admitted(ours, req, 0 if is_free else extend_len):
-                self._release(more)
-        if is_again:  # paid for before; this is what the system recomputes
+            is_free = is_readmitted or tracked.is_refused
+            for more in self._slots.on_admit(ours, req, 0 if is_free else extend_len):
+                self._unblock(more)
+        if is_readmitted:  # charged before; the system bears the recomputation
             return
-        place.extend_len = extend_len
-        if place.is_refused:  # given back when it ends, which counters of metrics cannot do
-            self._followers.done(ours)
+        tracked.extend_len = extend_len
+        if tracked.is_refused:  # refunded at its end, while counters of metrics can only rise
+            self._followers.remove(ours)
             return
-        self._followers.compute(ours)
-        service = self._host.received(ours.client)
+        self._followers.on_prefill(ours)
+        service = self._engine.service_of(ours.client)
         service.extend_len += extend_len
         service.cached_len += ours.input_len - extend_len
 
-    def has_admitted(self, req: Any) -> bool:
-        """Whether it has been charged, and has not ended. O(1)."""
-        return (place := self._places.get(req)) is not None and place.extend_len > 0
+    def is_charged(self, req: Any) -> bool:
+        """Return whether a request was charged for its prompt and has not ended. O(1)."""
+        return (tracked := self._tracked.get(req)) is not None and tracked.extend_len > 0
 
-    def _hold(self, ours: Request) -> None:
+    def _block(self, ours: Request) -> None:
         self._core.hold(ours)
-        self._held.append(ours)
+        self._blocked.append(ours)
 
-    def _release(self, ours: Request) -> None:
+    def _unblock(self, ours: Request) -> None:
         try:
             self._core.release(ours)
-        except QueueFull:  # its client was forgotten meanwhile, and the table is full
+        except QueueFull:  # the table of clients is full, and has forgotten this one meanwhile
             self._core.cancel(ours)
-            self._followers.done(ours)
-            place = self._names[ours.id]
-            place.ours = replace(ours, client=OTHER)
-            self._core.add(place.ours)
+            self._followers.remove(ours)
+            tracked = self._by_name[ours.id]
+            tracked.ours = replace(ours, client=OTHER)
+            self._core.add(tracked.ours)
             if self._slots is not None:
-                self._slots.wants(place.ours, place.req)
+                self._slots.on_arrival(tracked.ours, tracked.req)
 
-    # -- who comes and goes ---------------------------------------------------------------------
+    # -- arrivals, outputs and ends -------------------------------------------------------------
 
-    def arrive(self, req: Any) -> None:
-        """It waits: for the first time, or again after it was retracted. O(prompt)."""
-        if (place := self._places.get(req)) is not None:
-            if self._core.state(place.ours) is RequestState.RUNNING:
-                self._followers.done(place.ours)
-                self._core.preempt(place.ours)
+    def add(self, req: Any) -> None:
+        """Record that a request waits: for the first time, or again after a retraction. O(prompt)."""
+        if (tracked := self._tracked.get(req)) is not None:
+            if self._core.state(tracked.ours) is RequestState.RUNNING:
+                self._followers.remove(tracked.ours)
+                self._core.preempt(tracked.ours)
                 if self._slots is not None:
-                    self._slots.wants(place.ours, req)
+                    self._slots.on_arrival(tracked.ours, req)
             return
         tokens = req.origin_input_ids
         ours = Request(
-            id=str(order := next(self._order)),
-            client=self._host.client_of(req),
+            id=str(order := next(self._arrivals)),
+            client=self._engine.client_of(req),
             prompt=self._tree.units(tokens, req.extra_key, req.cache_salt),
             input_len=max(1, len(tokens)),
             max_tokens=max(1, req.sampling_params.max_new_tokens or 1),
@@ -246,164 +251,172 @@ class SglangQueueAdapter:
         )
         try:
             self._core.add(ours)
-        except QueueFull:  # an exception here would end the engine: OTHER always has a place
+        except QueueFull:  # an exception would end the engine; OTHER is never refused
             ours = replace(ours, client=OTHER)
             self._core.add(ours)
         is_refused = req.to_finish is not None
-        self._places[req] = self._names[ours.id] = QueuedRequest(req, ours, is_refused=is_refused)
+        self._tracked[req] = self._by_name[ours.id] = TrackedRequest(
+            req, ours, is_refused=is_refused
+        )
         if self._slots is not None:
-            self._slots.wants(ours, req)
+            self._slots.on_arrival(ours, req)
 
-    def adopt(self, reqs: Sequence[Any]) -> None:
-        """SGLang has made its list anew: whoever is not in it waits no more.
+    def sync(self, reqs: Sequence[Any]) -> None:
+        """Add and remove requests until those that wait are `reqs`, SGLang's new list.
 
-        O(1) if as many wait as before, less those admitted: then they are the same.
+        O(1) if `reqs` has the expected length: then it has the expected requests.
         """
         if len(reqs) == len(self._core):
             return
-        there = dict.fromkeys(reqs)
-        for req in there:
-            if req not in self._places:
-                self.arrive(req)
-        waiting = [self._names[ours.id] for ours in self._core]
-        for place in waiting:
-            if place.req not in there:
-                self.leave(place.req)
+        listed = dict.fromkeys(reqs)
+        for req in listed:
+            if req not in self._tracked:
+                self.add(req)
+        waiting = [self._by_name[ours.id] for ours in self._core]
+        for tracked in waiting:
+            if tracked.req not in listed:
+                self.remove(tracked.req)
 
-    def leave(self, req: Any) -> None:
-        """It is gone, from wherever it was; what it consumed stays charged. O(log waiting)."""
-        if place := self._places.get(req):
-            self._forget(place)
-            if place.extend_len and not place.charged:
-                self._give_back(place)
-            self._core.cancel(place.ours)
+    def remove(self, req: Any) -> None:
+        """Remove a request that ended, waiting or running; its service stays charged. O(log waiting)."""
+        if tracked := self._tracked.get(req):
+            self._forget(tracked)
+            if tracked.extend_len and not tracked.charged_output_len:
+                self._refund_uncomputed(tracked)
+            self._core.cancel(tracked.ours)
 
-    def _forget(self, place: QueuedRequest) -> None:
-        """Remove every record of a request but the core's. O(1)."""
-        del self._places[place.req], self._names[place.ours.id]
-        self._followers.done(place.ours)
+    def _forget(self, tracked: TrackedRequest) -> None:
+        """Remove every record of a request but the fair queue's. O(1)."""
+        del self._tracked[tracked.req], self._by_name[tracked.ours.id]
+        self._followers.remove(tracked.ours)
         if self._slots is not None:
-            self._slots.ended(place.ours.id)
+            self._slots.remove(tracked.ours.id)
 
-    def _give_back(self, place: QueuedRequest) -> None:
-        """The chunks of its prompt that it was charged for and will not have computed. O(log clients).
+    def _refund_uncomputed(self, tracked: TrackedRequest) -> None:
+        """Refund the charged chunks of a prompt that will not be computed. O(log clients).
 
-        Not in the metrics, whose counters can only rise.
+        Metrics keep them, as their counters can only rise.
         """
-        if place.is_refused:
-            self._core.correct(place.ours, input_len=0, extend_len=0)
+        if tracked.is_refused:
+            self._core.correct(tracked.ours, input_len=0, extend_len=0)
             return
-        ours, end = place.ours, max(place.computed, place.req.extend_end or 0)
-        if not ours.input_len - place.extend_len < end < ours.input_len:
+        ours, end = tracked.ours, max(tracked.computed_len, tracked.req.extend_end or 0)
+        if not ours.input_len - tracked.extend_len < end < ours.input_len:
             return
         missing = ours.input_len - end
-        self._core.correct(ours, input_len=end, extend_len=place.extend_len - missing)
+        self._core.correct(ours, input_len=end, extend_len=tracked.extend_len - missing)
 
-    def emitted(self, reqs: Iterable[Any]) -> None:
-        """A batch is through: each pays for what it emitted, once; some have ended. O(batch)."""
+    def on_output(self, reqs: Iterable[Any]) -> None:
+        """Charge the new output tokens of a batch, and forget the requests that ended. O(batch)."""
         for req in reqs:
-            if (place := self._places.get(req)) is None:
+            if (tracked := self._tracked.get(req)) is None:
                 continue
-            if place.is_refused:  # what it emitted is nobody's
+            if tracked.is_refused:  # its output is charged to no client
                 if req.finished():
-                    self.leave(req)
+                    self.remove(req)
                 continue
-            tokens = _output_len(req) - place.charged
-            if tokens > 0:  # fewer after a retraction that dropped them
-                place.charged += tokens
-                self._core.decode(place.ours, tokens)
+            tokens = _output_len(req) - tracked.charged_output_len
+            if tokens > 0:  # negative after a retraction that dropped outputs
+                tracked.charged_output_len += tokens
+                self._core.decode(tracked.ours, tokens)
                 if self._slots is not None:
-                    self._slots.emitted(place.ours.id, tokens)
-                self._host.received(place.ours.client).output_len += tokens
-            elif not place.charged:  # a chunk of its prompt
-                place.computed = max(place.computed, req.extend_end or 0)
+                    self._slots.on_output(tracked.ours.id, tokens)
+                self._engine.service_of(tracked.ours.client).output_len += tokens
+            elif not tracked.charged_output_len:  # a chunk of its prompt
+                tracked.computed_len = max(tracked.computed_len, req.extend_end or 0)
             if req.finished():
-                self._forget(place)
-                self._core.finish(place.ours)
+                self._forget(tracked)
+                self._core.finish(tracked.ours)
             elif tokens > 0:
-                self._followers.done(place.ours)
+                self._followers.remove(tracked.ours)
 
-    def least_entitled(self, req: Any) -> Any:
-        """The request to drop where `req` arrives and one too many waits; `req` itself if it is the one.
+    def request_to_drop(self, req: Any) -> Any:
+        """Return the request to drop as `req` arrives at a full queue; possibly `req` itself.
 
-        That is the newest of the client that has most waiting for its weight, `req` included: first of
-        those that never ran. O(clients), and O(requests) where it is another client's.
+        The newest request of the client with the most waiting requests for its weight, `req` included;
+        requests that never ran come first. O(clients), and O(requests) if that is not the client of `req`.
         """
-        place = self._places.get(req)  # of one that was retracted
-        client = place.ours.client if place else self._host.client_of(req)
+        tracked = self._tracked.get(req)  # None unless retracted
+        client = tracked.ours.client if tracked else self._engine.client_of(req)
         shares = {
             each: (count + (each == client)) * WEIGHT_SCALE**2 // self._weights.of(each)
             for each, count in {client: 0, **self._core.waiting_by_client()}.items()
         }
-        # Of several it is the first, its own: two clients shall not drop each other's in turn.
+        # The request's own client wins a tie: so two clients cannot drop each other's requests by turns.
         most = max(shares, key=shares.__getitem__)
-        if most == client and place is None:
+        if most == client and tracked is None:
             return req
-        places = [self._names[ours.id] for ours in self._core if ours.client == most]
-        if most == client and place is not None:
-            places.append(place)
-        return max(places, key=lambda each: (not each.extend_len, each.ours.order)).req
+        droppable = [self._by_name[ours.id] for ours in self._core if ours.client == most]
+        if most == client and tracked is not None:
+            droppable.append(tracked)
+        return max(droppable, key=lambda each: (not each.extend_len, each.ours.order)).req
 
     def rematch(self) -> None:
-        """The cache was emptied under those who wait. O(waiting)."""
+        """Match every waiting prompt again, after the cache was emptied. O(waiting)."""
         waiting = [ours for ours in self._core if self._core.state(ours) is RequestState.WAITING]
         for ours in waiting:
             self._core.hold(ours)
         for ours in waiting:
-            self._release(ours)
+            self._unblock(ours)
 
     def victims(self, running: list[Any], most: int) -> list[Any]:
-        """Whom to retract first, at most so many: the newest of the client owed least. O(running) each."""
-        places = [place for req in running if (place := self._places.get(req))]
-        places.sort(key=lambda place: place.turn)
-        left = [place.ours for place in places]
+        """Return up to `most` requests to retract, each the newest of the client with the least credit.
+
+        O(running) each.
+        """
+        candidates = [tracked for req in running if (tracked := self._tracked.get(req))]
+        candidates.sort(key=lambda tracked: tracked.admission)
+        left = [tracked.ours for tracked in candidates]
         chosen: list[Any] = []
         while len(left) > 1 and len(chosen) < most and (victim := self._core.victim(left)):
             left.remove(victim)
-            chosen.append(self._names[victim.id].req)
+            chosen.append(self._by_name[victim.id].req)
         return chosen
 
+    # -- audits ---------------------------------------------------------------------------------
+
     def differences(self, waiting: Collection[Any], running: Collection[Any]) -> Iterator[str]:
-        """Each record that contradicts SGLang's lists, which `waiting` and `running` are. O(requests)."""
+        """Yield each record that contradicts SGLang's lists `waiting` and `running`. O(requests)."""
         for what, reqs in (("waits", waiting), ("runs", running)):
             for req in reqs:
-                if (place := self._places.get(req)) is None:
+                if (tracked := self._tracked.get(req)) is None:
                     yield f"{req.rid} {what} and has no record"
-                elif (state := self._state(place)) is None:
+                elif (state := self._state(tracked)) is None:
                     yield f"{req.rid} {what} and is not in the core"
                 elif (state is RequestState.RUNNING) != (what == "runs"):
                     yield f"{req.rid} {what}, and is {state.value} in the core"
-        for req in self._places.keys() - {*waiting, *running}:
-            yield f"{req.rid} is gone and has a record"
-        if wrong := {place.ours.id for place in self._places.values()} ^ self._core.known():
+        for req in self._tracked.keys() - {*waiting, *running}:
+            yield f"{req.rid} has ended and has a record"
+        if wrong := {each.ours.id for each in self._tracked.values()} ^ self._core.known():
             yield f"requests {sorted(wrong)} are in the core or have a record, not both"
-        waits = {self._places[req].ours.id: req for req in waiting if req in self._places}
-        runs = {self._places[req].ours for req in running if req in self._places}
+        waits = {self._tracked[req].ours.id: req for req in waiting if req in self._tracked}
+        runs = {self._tracked[req].ours for req in running if req in self._tracked}
         yield from self._followers.differences(
-            {self._places[req].ours for req in waits.values()}, runs
+            {self._tracked[req].ours for req in waits.values()}, runs
         )
-        yield from self._differences_of_held(waits)
+        yield from self._differences_of_blocked(waits)
 
-    def _state(self, place: QueuedRequest) -> RequestState | None:
-        known = place.ours.id in self._core and self._names.get(place.ours.id) is place
-        return self._core.state(place.ours) if known else None
+    def _state(self, tracked: TrackedRequest) -> RequestState | None:
+        name = tracked.ours.id
+        known = name in self._core and self._by_name.get(name) is tracked
+        return self._core.state(tracked.ours) if known else None
 
-    def _differences_of_held(self, waits: dict[RequestId, Any]) -> Iterator[str]:
-        held = [ours.id for ours in self._held if ours.id in waits]
+    def _differences_of_blocked(self, waits: dict[RequestId, Any]) -> Iterator[str]:
+        blocked = [ours.id for ours in self._blocked if ours.id in waits]
         if self._slots is not None:
-            held += self._slots.aside()
-            live = {place.ours.id for place in self._places.values()}
-            owners = {name: (self._names[name].ours, req) for name, req in waits.items()}
+            blocked += self._slots.skipped()
+            live = {tracked.ours.id for tracked in self._tracked.values()}
+            owners = {name: (self._by_name[name].ours, req) for name, req in waits.items()}
             yield from self._slots.differences(owners, live)
-        really = [ours.id for ours in self._core if self._core.state(ours) is RequestState.HELD]
-        if sorted(held) != sorted(really):
-            yield f"requests {sorted(held)} are kept out of a look, and {sorted(really)} are held"
+        in_core = [ours.id for ours in self._core if self._core.state(ours) is RequestState.HELD]
+        if sorted(blocked) != sorted(in_core):
+            yield f"requests {sorted(blocked)} are blocked or skipped, {sorted(in_core)} in the core"
 
 
 def _output_len(req: Any) -> int:
-    """Tokens emitted for a request, in all of its beams.
+    """Return the number of tokens emitted for a request, in all of its beams.
 
-    What one step emits, by speculation say, may go on behind the end of the answer.
+    A step may emit tokens behind the end of the answer, by speculation say; those do not count.
     """
     finished_len = getattr(req, "finished_len", None)
     length = len(req.output_ids) if finished_len is None else finished_len

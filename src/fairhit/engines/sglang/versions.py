@@ -1,7 +1,7 @@
-"""What SGLang 0.5.20 to 0.5.22 do otherwise than 0.5.23, found by looking, never by a version's number.
+"""Differences of SGLang 0.5.20 to 0.5.22 from 0.5.23, detected by feature, never by version number.
 
-0.5.22   no `Scheduler.send_abort_output`: what it sends is heard instead; a row that a request held
-         before counts as taken (`num_held_rows`)
+0.5.22   no `Scheduler.send_abort_output`: the messages to the tokenizer are observed instead; a row that a
+         request held before counts as taken (`num_held_rows`)
 0.5.21   no `get_prefill_adder_class`: the name in the scheduler's module is replaced; `prefix_len` and
          `extend_end` of a request are the length of `prefix_indices` and the end of `extend_range`
 """
@@ -17,14 +17,14 @@ from sglang.srt.mem_cache.radix_cache import RadixKey
 
 from fairhit.errors import ConfigError
 
-# Arguments that came later than the plug-ins, and become attributes which are read at each request.
+# Constructor arguments newer than the plug-in registry; their attributes are read at each request.
 _ARGUMENTS = ((Req, "routing_key"), (Req, "cache_salt"), (RadixKey, "cache_salt"))
 _METHODS = ((RadixKey, "child_key_at"), (RadixKey, "match_at"))
 _COUNTS_HELD = "num_held_rows" in signature(module.Scheduler.get_num_allocatable_reqs).parameters
 
 
 def missing() -> list[str]:
-    """Names without which the first request would end the engine."""
+    """Return the names that this SGLang lacks and without which the first request would end the engine."""
     lacks = [
         (owner, name)
         for owner, name in _ARGUMENTS
@@ -39,7 +39,7 @@ def missing() -> list[str]:
 
 
 def lacking(name: str) -> str:
-    """What is said of a version without `name`."""
+    """Return the error message for a version without `name`."""
     return (
         f"--schedule-policy: this SGLang has no {name}; see the versions that the plug-in "
         "was tested with"
@@ -47,14 +47,14 @@ def lacking(name: str) -> str:
 
 
 def adapt_requests() -> None:
-    """Give SGLang's requests the names that the line knows. Once a process does."""
+    """Give requests of older versions the attributes of 0.5.23. Once per process."""
     if hasattr(Req, "set_extend_range") and not hasattr(Req, "extend_end"):
         Req.prefix_len = property(lambda req: len(req.prefix_indices))
         Req.extend_end = property(lambda req: getattr(req.extend_range, "end", None))
 
 
 def free_rows(scheduler: Any, adder: Any) -> int:
-    """How many requests may run besides those of the batch."""
+    """Return how many requests may run besides those of the batch."""
     more = {}
     if _COUNTS_HELD:
         more["num_held_rows"] = sum(req.kv.holds_kv for req in adder.can_run_list)
@@ -63,15 +63,15 @@ def free_rows(scheduler: Any, adder: Any) -> int:
 
 
 def use_adder(make: Callable[..., Any]) -> None:
-    """Have the scheduler admit by what `make` makes, where it does not ask a method of its own for that."""
+    """Replace the adder's class by `make` in versions without `get_prefill_adder_class`."""
     if not hasattr(module.Scheduler, "get_prefill_adder_class"):
         module.PrefillAdder = make
 
 
-def hear_aborts(scheduler: Any, ended: Callable[[Any], None]) -> None:
-    """Be told of requests that end outside a batch, where the scheduler has no method for that.
+def observe_aborts(scheduler: Any, on_abort: Callable[[Any], None]) -> None:
+    """Call `on_abort` for requests that end outside a batch, in versions without `send_abort_output`.
 
-    Raises ConfigError where there is nothing to hear it by.
+    Raises ConfigError if the messages to the tokenizer cannot be observed either.
     """
     if hasattr(module.Scheduler, "send_abort_output"):
         return
@@ -82,6 +82,6 @@ def hear_aborts(scheduler: Any, ended: Callable[[Any], None]) -> None:
     def send_output(output: Any, of: Any = None) -> None:
         stock(output, of)
         if isinstance(output, AbortReq) and isinstance(of, Req):
-            ended(of)
+            on_abort(of)
 
     sender.send_output = send_output

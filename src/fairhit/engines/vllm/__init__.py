@@ -1,6 +1,6 @@
 """fairhit inside vLLM: the names for `--scheduler-cls` and `--middleware`.
 
-Loaded on demand: the HTTP server needs no scheduler and the engine process no middleware.
+Each is imported on demand: the HTTP server needs no scheduler and the engine process no middleware.
 """
 
 import os
@@ -23,8 +23,8 @@ def __getattr__(name: str) -> Any:
     if name == "ClientIdentity":
         from fairhit.engines.vllm.middleware import ClientIdentity, read_keys
 
-        # vLLM makes its middleware when it already serves, where an error is one line of the log and
-        # then status 500 for everyone. So wrong keys stop the server here, when it asks for the name.
+        # vLLM constructs its middleware when it already serves: an error there is one line of the log
+        # and then status 500 for every request. So wrong keys stop the server here, at the import.
         try:
             read_keys(os.environ)
         except ConfigError as error:

@@ -1,9 +1,9 @@
-"""vLLM's map of cached blocks, followed block by block: matching costs nothing per waiting request.
+"""A view of vLLM's map of cached blocks that reports each change, so that no prompt is matched twice.
 
 Integration points (vLLM 0.15 to 0.33): `BlockPool.cached_block_hash_to_block`, a `BlockHashToBlockMap`
 with `insert` and `pop` over a dictionary `_cache`; `make_block_hash_with_group_id`, which forms its
-keys; `Request.block_hashes`. We put a subclass in the map's place that reports what appears and what
-goes. `reset_prefix_cache()` makes a map of its own again; `VllmBlockView.hook` puts ours back.
+keys; `Request.block_hashes`. A subclass that records changes replaces the map. `reset_prefix_cache()` makes
+a stock map again; `VllmBlockView.hook` replaces it.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from fairhit.core.request import Unit
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KVGroup:
-    """The KV group whose cached blocks stand for the whole prefix cache.
+    """The KV group whose cached blocks are taken for the whole prefix cache.
 
-    Prompts are looked up by the map's own keys, a block's hash and its group: so the map can report
-    keys as they are, and those of other groups concern nobody.
+    Prompts are matched by the map's own keys, a block's hash and its group: so the map can report its keys
+    unchanged, and keys of other groups match no prompt.
     """
 
     index: int
-    suffix: bytes  # what a block's hash is followed by in the map's keys
+    suffix: bytes  # follows a block's hash in the map's keys
     block_size: int  # in tokens
-    hash_block_size: int  # what `Request.block_hashes` counts in
+    hash_block_size: int  # tokens per entry of `Request.block_hashes`
     is_cached: bool
     is_alone: bool  # the model has no other group, and this one attends to everything
-    said: str  # how good the stand-in is, for the log
+    accuracy: str  # of matches, for the log
 
     @classmethod
     def of(cls, scheduler: Any) -> "KVGroup":
-        """The first full-attention group: what it does not hold, no group can help with."""
+        """Return the first full-attention group: a block missing there is a miss for the whole model."""
         groups = scheduler.kv_cache_config.kv_cache_groups
         full = [
             i
@@ -49,11 +49,13 @@ class KVGroup:
         if len(groups) > 1:
             block_size = groups[index].kv_cache_spec.block_size
         if not is_cached:
-            said = "prefix caching is off, so every prompt counts in full"
+            accuracy = "prefix caching is off, so every prompt is charged in full"
         elif len(groups) == 1 and full:
-            said = "matching is exact"
+            accuracy = "matching is exact"
         else:
-            said = f"hybrid KV cache: the order goes by group {index} alone; charges are exact"
+            accuracy = (
+                f"hybrid KV cache: requests are ordered by group {index} alone; charges are exact"
+            )
         return cls(
             index=index,
             suffix=make_block_hash_with_group_id(b"", index),
@@ -61,11 +63,11 @@ class KVGroup:
             hash_block_size=getattr(scheduler, "hash_block_size", block_size),
             is_cached=is_cached,
             is_alone=len(groups) == 1 and bool(full),
-            said=said,
+            accuracy=accuracy,
         )
 
     def prompt_units(self, request: Any) -> tuple[Unit, ...]:
-        """The keys of the full blocks a hit may cover: the last prompt token is always computed."""
+        """Return the keys of the full blocks that a hit may cover; it never covers the last token."""
         # Some requests need every position computed: for its log-probability, or for pooling.
         if not self.is_cached or request.skip_reading_prefix_cache:
             return ()
@@ -77,26 +79,26 @@ class KVGroup:
 
 
 class ReportingBlockMap(BlockHashToBlockMap):  # type: ignore[misc]  # vLLM is untyped here
-    """The engine's own map; it also writes down which keys appear and go, of whatever KV group.
+    """The engine's own map; also records which keys are inserted and evicted, of all KV groups.
 
-    Called for every block that fills or is evicted, about ten times per admission: no step is spare.
+    Hot: called for every block that is filled or evicted, about ten times per admission.
     """
 
-    def __init__(self, news: list[tuple[bytes, bool]]) -> None:
+    def __init__(self, events: list[tuple[bytes, bool]]) -> None:
         super().__init__()
-        self._news = news
+        self._events = events
 
     def insert(self, key: bytes, block: Any) -> None:
-        """A block is full. One key can have several blocks; only the first is news. O(1)."""
+        """Insert a full block; record its key unless another block has it. O(1)."""
         if key not in self._cache:
-            self._news.append((key, True))
+            self._events.append((key, True))
         _stock_insert(self, key, block)
 
     def pop(self, key: bytes, block_id: int) -> Any:
-        """A block is evicted; its key is gone once no block has it. O(1)."""
+        """Remove an evicted block; record its key once no block has it. O(1)."""
         block = _stock_pop(self, key, block_id)
         if block is not None and key not in self._cache:
-            self._news.append((key, False))
+            self._events.append((key, False))
         return block
 
 
@@ -104,22 +106,22 @@ _stock_insert, _stock_pop = BlockHashToBlockMap.insert, BlockHashToBlockMap.pop
 
 
 class VllmBlockView:
-    """The reading half of a `BlockCache` over the engine's own map, without a copy of it.
+    """The read-only half of a `BlockCache`, over the engine's own map.
 
-    Between looks the news wait: most are of the request being admitted, which no longer waits by
-    the time anybody asks, so that its own blocks move nothing. A listener may find a key in the set
-    before it hears of it; it hears of everything in order, and `catch_up` comes before any look.
+    Changes stay pending until `notify_listeners`, which is called before each choice: most of them are blocks
+    of the request being admitted, which does not wait any more by then, so that they move no waiting request.
+    A listener may find a key in the set before its notification; notifications come in order.
     """
 
     def __init__(self, pool: Any, group: KVGroup) -> None:
         self.block_size = group.block_size
         self._pool, self._group = pool, group
-        self._news: list[tuple[bytes, bool]] = []
-        self._keys: dict[bytes, Any] = {}  # of the engine's map
+        self._events: list[tuple[bytes, bool]] = []  # pending: key, is cached
+        self._keys: dict[bytes, Any] = {}  # the engine's map
         self._listeners: list[BlockListener] = []
 
     def listen(self, listener: BlockListener) -> None:
-        """From now on `listener` hears of every change; for the first one the map is replaced."""
+        """Notify `listener` of every change from now on; the first listener makes `hook` replace the map."""
         self._listeners.append(listener)
         self.hook()
 
@@ -128,39 +130,39 @@ class VllmBlockView:
         return self._group.prompt_units(request) if self._listeners else ()
 
     def hook(self) -> None:
-        """Make the pool report here; again after a reset, when it has a new and empty map. O(blocks)."""
+        """Replace the pool's map if there is a listener, and again after each reset. O(blocks)."""
         stock = self._pool.cached_block_hash_to_block
         if not self._listeners or isinstance(stock, ReportingBlockMap):
             return
-        self.catch_up()
-        gone, ours = self._keys, ReportingBlockMap(self._news)
+        self.notify_listeners()
+        evicted, ours = self._keys, ReportingBlockMap(self._events)
         self._pool.cached_block_hash_to_block, self._keys = ours, ours._cache
-        for key in gone:
+        for key in evicted:
             for listener in self._listeners:
                 listener.evicted(key)
 
-    def catch_up(self) -> None:
-        """Tell the listeners what happened since the last look. O(news)."""
-        if not self._news:
+    def notify_listeners(self) -> None:
+        """Notify the listeners of all pending changes, in order. O(changes)."""
+        if not self._events:
             return
         for listener in self._listeners:
             inserted, evicted = listener.inserted, listener.evicted
-            for key, is_cached in self._news:
+            for key, is_cached in self._events:
                 if is_cached:
                     inserted(key)
                 else:
                     evicted(key)
-        self._news.clear()
+        self._events.clear()
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
 
     def __len__(self) -> int:
-        """Distinct cached blocks, of every KV group."""
+        """Return the number of distinct cached blocks, of all KV groups."""
         return len(self._keys)
 
     def match_len(self, keys: Sequence[Unit], /) -> int:
-        """How many leading blocks are cached. Pure. O(match)."""
+        """Return how many leading blocks are cached. Pure. O(match)."""
         for length, key in enumerate(keys):
             if key not in self._keys:
                 return length

@@ -1,7 +1,7 @@
-"""Who a request belongs to, once it is inside vLLM.
+"""The client of a request inside vLLM.
 
 Integration points: `Request.sampling_params.extra_args` (what a body's `vllm_xargs` becomes, vLLM
-0.11 to 0.32) and `Request.lora_request.lora_name`. Nothing else of a caller survives to the engine.
+0.11 to 0.32) and `Request.lora_request.lora_name`. No other data of a caller reaches the engine.
 """
 
 from typing import Any
@@ -18,9 +18,9 @@ def adapter_of(request: Any) -> str | None:
 
 
 def client_of(request: Any, *, names_adapters: bool = True) -> ClientId:
-    """The client of a vLLM request: what the gateway or middleware wrote, else its LoRA adapter.
+    """Return the client of a request: the name from the gateway or middleware, else its LoRA adapter.
 
-    `anonymous` is what they write where nobody was named.
+    Both write `anonymous` for a caller without a name.
     """
     extra_args = getattr(request.sampling_params, "extra_args", None) or {}
     value = extra_args.get(CLIENT_FIELD)

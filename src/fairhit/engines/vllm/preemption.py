@@ -1,9 +1,9 @@
-"""Who is preempted when memory runs out: the newest request of the client that is owed least.
+"""Preemption order when memory runs out: the newest request of the client with the least credit first.
 
 Integration points (vLLM 0.15 to 0.33): under `fcfs` the stock `schedule()` preempts `running[-1]`,
-so the order of `running` is the choice; `block_pool.get_num_free_blocks()`; `Request.num_tokens`,
-`num_computed_tokens`, `num_prompt_tokens`, `num_preemptions`. Nothing but token budgets depends on
-that order otherwise.
+so the plug-in reorders `running`; `block_pool.get_num_free_blocks()`; `Request.num_tokens`,
+`num_computed_tokens`, `num_prompt_tokens`, `num_preemptions`. Otherwise only token budgets depend on that
+order.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
 from fairhit.engines.vllm.waiting_queue import VllmWaitingQueue
 
-# More are hardly ever preempted in one step; the choice costs O(running) for each.
+# Victims chosen per step; more are hardly ever preempted, and each choice is O(running).
 MAX_VICTIMS = 4
 
 
 def order_victims(scheduler: Any, core: FairQueue, queue: VllmWaitingQueue) -> None:
-    """Put whom to preempt at the end of `running`, if this step may run out of blocks. O(running).
+    """Move the requests to preempt to the end of `running`, if this step may run out of blocks. O(running).
 
-    Where nobody may be preempted again so soon, or the need was underestimated, the stock choice
-    stands: the newest.
+    If all requests were preempted a short time ago, or the need was underestimated, vLLM's own choice
+    remains: the newest request.
     """
     running = scheduler.running
     missing = -scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
@@ -38,17 +38,17 @@ def order_victims(scheduler: Any, core: FairQueue, queue: VllmWaitingQueue) -> N
             break
         chosen.append(ours.pop(victim))
         missing -= chosen[-1].num_computed_tokens // scheduler.block_size
-    for request in reversed(chosen):  # the first choice is last in line
+    for request in reversed(chosen):  # the first choice comes last
         running.remove(request)
         running.append(request)
 
 
 def _wanted_blocks(scheduler: Any, *, spare: int) -> int:
-    """How many blocks the running requests take in this step, at most.
+    """Return an upper bound of the blocks that the running requests take in this step.
 
-    A decoding request takes one when its last block is full, but for what it may draft; what still
-    prefills takes its prompt's, within the step's budget. Below `spare` the rough bound will do, which
-    asks nobody.
+    A decoding request takes a block when its last one is full, counting draft tokens; requests in prefill
+    take the blocks of their prompts, within the step's budget. A rough bound that reads no request is
+    returned if it is at most `spare`.
     """
     size, budget = scheduler.block_size, scheduler.max_num_scheduled_tokens
     ahead = 1 + scheduler.num_lookahead_tokens + scheduler.num_spec_tokens
@@ -56,7 +56,7 @@ def _wanted_blocks(scheduler: Any, *, spare: int) -> int:
     rough = -(-budget // size) + len(scheduler.running) * each
     if rough <= spare:
         return int(rough)
-    # Only attributes in what is asked of everyone: this runs in every step while memory is scarce.
+    # Only attributes are read of each request: this runs in every step while memory is scarce.
     full = [-request.num_computed_tokens % size < ahead for request in scheduler.running]
     missing = [
         request.num_tokens - request.num_computed_tokens

@@ -1,4 +1,4 @@
-"""FairScheduler: stock vLLM's scheduler with a fair waiting queue. `schedule()` itself is never copied.
+"""FairScheduler: vLLM's own scheduler with a fair waiting queue. `schedule()` itself is never copied.
 
     --scheduler-cls fairhit.engines.vllm.FairScheduler
     --additional-config '{"fairhit": {"scheduler": "dlpm", "quantum": 4096}}'
@@ -6,16 +6,16 @@
 Integration points (vLLM 0.15 to 0.33), each found by feature, not by version:
 
     Scheduler.__init__            super(), then `waiting` is replaced (and `skipped_waiting`, 0.20 to 0.26)
-    schedule                      brackets a step; picks who would be preempted (`victims.py`)
-    _update_request_as_session    streaming input: the next turn's tokens are charged
+    schedule                      one step; orders the requests to preempt (`victims.py`)
+    _update_request_as_session    streaming input: the tokens of the next input are charged
     update_from_output            each `EngineCoreOutput.new_token_ids` is charged, after stops are trimmed
     finish_requests               aborts, of running requests too
-    reset_prefix_cache            puts our block map back (`blocks.py`)
-    kv_cache_manager.block_pool   whose map of cached blocks is mirrored; `kv_cache_config.kv_cache_groups`
+    reset_prefix_cache            our block map replaces vLLM's again (`blocks.py`)
+    kv_cache_manager.block_pool   its map of cached blocks is observed; `kv_cache_config.kv_cache_groups`
     vllm_config                   scheduler_config.async_scheduling, .policy; additional_config
 
 Exact for a model with one full-attention KV group. With several groups the index follows the first
-full-attention group, so the order goes by an upper bound of the match; charges are exact always.
+full-attention group, so requests are ordered by an upper bound of the match; charges are always exact.
 """
 
 import os
@@ -50,7 +50,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     """The scheduler to name in `--scheduler-cls`; its base follows the engine's async setting."""
 
     def __new__(cls, vllm_config: Any, *_: Any, **__: Any) -> "FairScheduler":
-        """Under async scheduling the engine runs ahead of the outputs, which needs the async base."""
+        """Make an AsyncFairScheduler under async scheduling, where the engine runs ahead of the outputs."""
         is_async = vllm_config.scheduler_config.async_scheduling
         made = AsyncFairScheduler if cls is FairScheduler and is_async else cls
         return super().__new__(made)  # type: ignore[no-any-return]
@@ -65,12 +65,12 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             )
             if vllm_config.scheduler_config.policy != "fcfs":
                 raise ConfigError(
-                    "--scheduling-policy: expected fcfs with FairScheduler, which decides alone"
+                    "--scheduling-policy: expected fcfs with FairScheduler, which orders requests itself"
                 )
             self._set_up(settings)
         except ConfigError as error:
-            # The engine process prints a traceback around any exception but this one, which says
-            # its one line and exits with status 1; the server then stops, too.
+            # The engine process prints a traceback around any exception but this one, which prints
+            # one line and exits with status 1; the server then stops, too.
             raise SystemExit(f"fairhit: {error}") from None
 
     def _set_up(self, settings: Settings) -> None:
@@ -82,18 +82,20 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         )
         self._metrics.show()
         if not is_collected():
-            logger.info("fairhit: per-client metrics are off; set %s to have them", MULTIPROC_DIR)
-        # 0.32 has a queue of its own for what holds blocks, and counts paused sessions as running.
+            logger.info(
+                "fairhit: per-client metrics are off; set %s to turn them on", MULTIPROC_DIR
+            )
+        # 0.32 has a queue for requests that hold blocks, and counts paused sessions as running.
         self._counts_paused = hasattr(self, "kv_holding_waiting")
-        self._turns = settings.turns()
+        self._rotation = settings.turns()
         self._queue = VllmWaitingQueue(
             self._fair,
             self,
             self._blocks,
-            turns=self._turns,
+            rotation=self._rotation,
             keeps_loading=not self._counts_paused,
             names_adapters=settings.names_adapters,
-            received=self._metrics.touch,
+            service_of=self._metrics.touch,
             on_removed=self._cancel,
         )
         self.waiting = self._queue
@@ -101,36 +103,36 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             self.skipped_waiting = SkippedQueue(self._queue)
         limit: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
         self._slots = int(limit)
-        # Where all are owed alike the newest request goes, which is what stock vLLM does.
+        # Policies without credit preempt the newest request, as stock vLLM does.
         self._picks_victims = settings.scheduler not in OWED_ALIKE
         self._ending: dict[RequestId, Request] | None = None
         self._is_aborting = False
         self._is_audited = bool(settings.audit)
-        logger.info("fairhit: %s; %s", settings, self._group.said)
+        logger.info("fairhit: %s; %s", settings, self._group.accuracy)
         self._check_size()
 
     def _check_size(self) -> None:
-        """A request that can never fit would wait for ever, in front of all others: ConfigError.
+        """Raises ConfigError if the KV cache cannot hold one request, which would block all others for ever.
 
-        0.20 and later refuse that themselves; 0.15 lets an overridden number of blocks pass. All let
-        pass what lacks no more than the one block that the pool keeps for itself, as a length that
-        vLLM fitted to the memory may: that is worth a warning.
+        0.20 and later check that themselves; 0.15 accepts an overridden number of blocks. All accept a cache
+        short of no more than the one block that the pool keeps for itself, as with a length that vLLM fitted
+        to the memory: then a warning is logged.
         """
         blocks, size = self.kv_cache_config.num_blocks, self._group.block_size
         if not self._group.is_alone or (blocks - 1) * size >= self.max_model_len:
             return
-        said = (
+        problem = (
             f"the KV cache holds {(blocks - 1) * size} tokens, one request may have "
             f"{self.max_model_len}, and one that never fits would block all others: lower --max-model-len"
         )
         if blocks * size < self.max_model_len:
-            raise ConfigError(said)
-        logger.warning("fairhit: %s", said)
+            raise ConfigError(problem)
+        logger.warning("fairhit: %s", problem)
 
     # -- vLLM's methods, around the stock ones --------------------------------------------------
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """One step: the stock schedule, between the beginning and the end of a look."""
+        """Plan one step by the stock method, between `begin_step` and `end_step` of the waiting queue."""
         self._queue.begin_step()
         if self._picks_victims:
             order_victims(self, self._fair, self._queue)
@@ -140,7 +142,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        """Charge what each request emitted, then forget those that ended. O(outputs)."""
+        """Charge the output of each request, then forget the requests that ended. O(outputs)."""
         self._ending = {}
         try:
             outputs = super().update_from_output(scheduler_output, model_runner_output)
@@ -155,7 +157,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return outputs
 
     def _charge(self, answers: Iterable[Any]) -> None:
-        """What each request emitted. Called for every token: no step is spare. O(outputs)."""
+        """Charge the output of each request. Hot: called for every token. O(outputs)."""
         live, decode = self._queue.live, self._fair.decode
         emitted: dict[ClientId, int] = {}
         for answer in answers:
@@ -164,23 +166,23 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
                 if tokens and (request := live.get(output.request_id)):
                     decode(request, tokens)
                     emitted[request.client] = emitted.get(request.client, 0) + tokens
-                    if self._turns.is_contended:
-                        self._turns.on_output(output.request_id, tokens)
+                    if self._rotation.is_contended:
+                        self._rotation.on_output(output.request_id, tokens)
         for client, tokens in emitted.items():
             self._metrics.touch(client).output_len += tokens
 
     def _forget_finished(self, answers: Iterable[Any], ending: Collection[RequestId]) -> None:
-        """Those that ended by themselves; `ending` were aborted while their output was in flight."""
+        """Forget finished requests, but for `ending`, which were aborted while their output was in flight."""
         for answer in answers:
             for output in answer.outputs:
                 name = output.request_id
                 if output.finish_reason is not None and name not in ending and self._is_over(name):
-                    # Else it is streaming input, whose next turn may come.
+                    # A streaming session that is not over may get its next input.
                     if request := self._queue.end(name):
                         self._fair.finish(request)
 
     def finish_requests(self, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        """Aborts: what waits is dropped through the queue, what runs here."""
+        """Abort requests: waiting ones are removed through the waiting queue, running ones here."""
         if request_ids is None:
             names = list(self.requests)
         else:
@@ -200,38 +202,38 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return finished
 
     def reset_prefix_cache(self, *args: Any, **kwargs: Any) -> Any:
-        """The pool makes a new map of blocks; ours takes its place before anything is matched."""
+        """Reset the cache by the stock method, which makes a new map of blocks, and replace that map."""
         try:
             return super().reset_prefix_cache(*args, **kwargs)
-        finally:  # a connector may raise when the map was replaced already
+        finally:  # a connector may raise after the reset made a new map
             self._blocks.hook()
 
     def _update_request_as_session(self, session: Any, update: Any) -> None:
-        """The next turn of streaming input came: charged at once, since paid sessions go first."""
+        """Charge the next input of a streaming session at once, since charged sessions are admitted first."""
         super()._update_request_as_session(session, update)
         tokens = len(update.prompt_token_ids or ())
         if tokens and (request := self._queue.live.get(session.request_id)):
             self._fair.extend(request, tokens)
             self._metrics.touch(request.client).extend_len += tokens
 
-    # -- what the queue asks and tells ----------------------------------------------------------
+    # -- VllmSchedulerView ----------------------------------------------------------------------
 
     def has_free_slot(self) -> bool:
-        """As `schedule()` itself counts: paused streaming sessions keep their slot in later versions."""
+        """Count as `schedule()` does: paused streaming sessions keep their slot in later versions."""
         taken: int = len(self.running)
         if self._counts_paused:
             taken += self.num_waiting_for_streaming_input
         return taken < self._slots
 
     def promote(self, request: Any) -> bool:
-        """Ask vLLM's own promotion; 0.15 has none, and looks again when it is offered the request."""
+        """Call vLLM's own promotion; 0.15 has none, and checks a request when it is offered."""
         for name in PROMOTIONS:
             if method := getattr(self, name, None):
                 return bool(method(request))
         return True
 
-    def adapters(self) -> tuple[int, dict[RequestId, Taker]]:
-        """As `schedule()` counts them: who runs has a slot."""
+    def lora_slots(self) -> tuple[int, dict[RequestId, Taker]]:
+        """Count as `schedule()` does: each adapter of a running request has a slot."""
         live = self._queue.live
         running = {
             name: Taker(live[name].client, adapter)
@@ -240,8 +242,8 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         }
         return self.lora_config.max_loras if self.lora_config else 0, running
 
-    def holding(self) -> list[Any]:
-        """Requests with an adapter in the queue that vLLM (from 0.32) has for what holds blocks. O(those)."""
+    def kv_holding_with_adapter(self) -> list[Any]:
+        """Return the requests with an adapter in `kv_holding_waiting` (from 0.32). O(returned)."""
         if not self.lora_config or not self._counts_paused:
             return []
         known = self._queue.live
@@ -249,10 +251,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             one for one in self.kv_holding_waiting if one.lora_request and one.request_id in known
         ]
 
-    def goes_on(self, request: Any) -> bool:
-        """Whether vLLM removes from the queue a streaming session that is only between two turns.
+    def is_between_inputs(self, request: Any) -> bool:
+        """Return whether a streaming session that vLLM removes is only between two of its inputs.
 
-        It does so with each preempted request of which an output in flight turns out to be the last.
+        vLLM removes each preempted request for which an output in flight turns out to be the last.
         """
         return self._ending is not None and not self._is_aborting and not request.is_finished()
 
@@ -266,7 +268,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
     def _audit(self) -> None:
         if self._is_audited:
-            audit(self, core=self._fair, queue=self._queue, turns=self._turns)
+            audit(self, core=self._fair, queue=self._queue, rotation=self._rotation)
 
     def _is_over(self, name: RequestId) -> bool:
         known = self.requests.get(name)
@@ -275,7 +277,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
     def _totals(self) -> Totals:
         rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
         return Totals(
-            self._fair.recomputed_len, rounds, self._queue.cut_looks, self._turns.rotations
+            self._fair.recomputed_len,
+            rounds,
+            self._queue.truncated_passes,
+            self._rotation.rotations,
         )
 
     def _deficit_of(self, client: ClientId) -> float:
@@ -283,9 +288,9 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
 
 
 class AsyncFairScheduler(FairScheduler, AsyncScheduler):  # type: ignore[misc]
-    """The same over vLLM's `AsyncScheduler`."""
+    """FairScheduler over vLLM's `AsyncScheduler`."""
 
 
 def _section(additional_config: object) -> object:
-    """Our part of what vLLM hands on, whatever it is."""
+    """Return our section of `--additional-config`, empty if there is none."""
     return additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}

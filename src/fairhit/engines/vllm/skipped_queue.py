@@ -1,7 +1,7 @@
-"""The queue of skipped requests that vLLM 0.20 to 0.26 keep beside the waiting one: a view of ours.
+"""The `skipped_waiting` queue of vLLM 0.20 to 0.26, redirected to the fair queue.
 
-Integration point: `Scheduler.skipped_waiting`, which those versions drain before `waiting`: a way
-around fairness for whoever is skipped once. Other versions have no such attribute.
+Integration point: `Scheduler.skipped_waiting`, which those versions drain before `waiting`: a request that
+was skipped once would bypass fairness. Other versions have no such attribute.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,36 +13,33 @@ from fairhit.engines.vllm.waiting_queue import VllmWaitingQueue
 
 
 class SkippedQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
-    """Stands for `skipped_waiting` of vLLM 0.20 to 0.26, which that drains before all others.
-
-    Whatever is put here is held by the one fair queue, so that being skipped is no way around it.
-    """
+    """An always empty queue: each request added to it is added to the waiting queue instead."""
 
     def __init__(self, queue: VllmWaitingQueue) -> None:
         self._queue = queue
 
     def add_request(self, request: Any) -> None:
-        """A request that arrives blocked."""
+        """Add a request that arrives blocked."""
         self._queue.add_request(request)
 
     def prepend_request(self, request: Any) -> None:
-        """A skipped one comes back."""
+        """Take back a skipped request."""
         self._queue.prepend_request(request)
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
-        """All that were skipped in this step."""
+        """Take back all requests skipped in this step."""
         self._queue.prepend_requests(requests)
 
     def remove_request(self, request: Any) -> None:
-        """It is gone."""
+        """Remove a request that ended."""
         self._queue.remove_request(request)
 
     def remove_requests(self, requests: Iterable[Any]) -> None:
-        """vLLM names the same ones to both queues."""
+        """Remove requests that ended; vLLM passes the same ones to both queues."""
         self._queue.remove_requests(requests)
 
     def peek_request(self) -> Any:
-        """Never asked, as it is never true."""
+        """Raise IndexError; vLLM never peeks into an empty queue."""
         raise IndexError("skipped requests wait in the fair queue")
 
     pop_request = peek_request
@@ -51,10 +48,10 @@ class SkippedQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped here
         return False
 
     def __len__(self) -> int:
-        return 0  # the fair queue counts them
+        return 0  # the waiting queue counts them
 
     def __iter__(self) -> Iterator[Any]:
-        """Where vLLM looks for requests whose remote KV did not arrive."""
+        """Yield all waiting requests: vLLM searches here for requests whose remote KV did not arrive."""
         return iter(self._queue)
 
     def __reversed__(self) -> Iterator[Any]:

@@ -114,13 +114,13 @@ class Engine:
     def client_of(self, req: Req) -> str:
         return req.client
 
-    def has_room(self, adder: object) -> bool:
+    def has_capacity(self, adder: object) -> bool:
         return self.left > 0
 
-    def received(self, client: str) -> Service:
+    def service_of(self, client: str) -> Service:
         return self.written[client]
 
-    def running(self, batch: list[Req]) -> list[Req]:
+    def running_requests(self, batch: list[Req]) -> list[Req]:
         return batch
 
     def slots(self) -> int:
@@ -129,7 +129,7 @@ class Engine:
     def is_pinned(self, req: Req) -> bool:
         return req.lora_id in self.pinned
 
-    def holds_slot(self, adder: object, req: Req) -> bool:
+    def holds_lora_slot(self, adder: object, req: Req) -> bool:
         return any(each.lora_id == req.lora_id for each in self.batch)
 
     def has_slot(self, req: Req) -> bool:
@@ -142,13 +142,13 @@ class Engine:
         for req in reqs:
             req.is_over = True
             self.batch.remove(req)
-        self.line.emitted(reqs)
+        self.line.on_output(reqs)
         self.audit()
 
     def abort(self, req: Req) -> None:
         """It ran, and ends outside a batch."""
         self.batch.remove(req)
-        self.line.leave(req)
+        self.line.remove(req)
 
     def send(self, client: str, *tokens: int, **more: Any) -> Req:
         req = Req(client, list(tokens), **more)
@@ -158,8 +158,8 @@ class Engine:
     def enqueue(self, req: Req) -> None:
         """It arrives, or is retracted: `_add_request_to_queue`, with a full queue as the plug-in has it."""
         if len(self.queue) == self.most_waiting:
-            self.refused.append(dropped := self.line.least_entitled(req))
-            self.line.leave(dropped)
+            self.refused.append(dropped := self.line.request_to_drop(req))
+            self.line.remove(dropped)
             if dropped is req:
                 return
             self.queue.remove(dropped)
@@ -170,8 +170,8 @@ class Engine:
     ) -> list[Req]:
         """One pass of SGLang's; whom it added, in its order."""
         self.left = self.room if room is None else room
-        self.line.begin(self.queue, self.batch)
-        self.line.expect_walk(self)
+        self.line.begin_pass(self.queue, self.batch)
+        self.line.expect_iteration(self)
         added: list[Req] = []
         for req in self.queue:
             self.asked += 1
@@ -184,7 +184,7 @@ class Engine:
             if extend_len > self.left:
                 break
             self.left -= extend_len
-            self.line.admitted(req)
+            self.line.on_admit(req)
             added.append(req)
             self.batch.append(req)
         if added:
@@ -205,7 +205,7 @@ class Engine:
         for req in reqs:
             self.cache.put(req.tokens)
             req.output_ids.append(0)
-        self.line.emitted(reqs)
+        self.line.on_output(reqs)
 
     def owed(self, client: str) -> int:
         """The client's deficit in tokens."""

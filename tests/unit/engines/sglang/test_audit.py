@@ -32,28 +32,28 @@ def engine() -> Engine:
 
 
 def of(engine: Engine, req: Req) -> Request:
-    return engine.line._places[req].ours
+    return engine.line._tracked[req].ours
 
 
 FAULTS: dict[str, Callable[[Engine], object]] = {
     "waits and has no record": lambda engine: list.append(engine.queue, Req("new", [1])),
     "runs and has no record": lambda engine: engine.batch.append(Req("new", [1])),
-    "is gone and has a record": lambda engine: engine.batch.clear(),
+    "has ended and has a record": lambda engine: engine.batch.clear(),
     "waits, and is running in the core": lambda engine: list.append(
         engine.queue, engine.batch.pop()
     ),
     "runs, and is held in the core": lambda engine: engine.batch.append(list.pop(engine.queue)),
-    "in the core or have a record": lambda engine: engine.line._places.pop(engine.batch.pop()),
-    "counts as being computed": lambda engine: engine.line._followers.compute(
+    "in the core or have a record": lambda engine: engine.line._tracked.pop(engine.batch.pop()),
+    "counts as being prefilled": lambda engine: engine.line._followers.on_prefill(
         of(engine, engine.queue[0])
     ),
-    "counts as a follower": lambda engine: engine.line._followers._waited.update(
+    "counts as a follower": lambda engine: engine.line._followers._deferred.update(
         {of(engine, engine.batch[0]): 1}
     ),
-    "kept out of a look": lambda engine: engine.line._slots._skipped.remove(
+    "are blocked or skipped": lambda engine: engine.line._slots._skipped.remove(
         of(engine, engine.queue[0]).id
     ),
-    "waits for a slot as": lambda engine: engine.line._slots._turns.add_waiting(
+    "waits for a slot as": lambda engine: engine.line._slots._rotation.add_waiting(
         "ghost", Taker("gone", "wanted")
     ),
 }

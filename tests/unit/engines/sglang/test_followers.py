@@ -4,9 +4,9 @@ import pytest
 from tests.unit.engines.sglang.sglang_loop import Cache, Engine, Req
 
 from fairhit.core.request import Request
-from fairhit.engines.sglang.followers import MIN_FOLLOW, Followers
+from fairhit.engines.sglang.followers import MIN_SHARED_LEN, Followers
 
-SHARED = tuple(range(100, 100 + MIN_FOLLOW))
+SHARED = tuple(range(100, 100 + MIN_SHARED_LEN))
 
 
 def request(number: int, *prompt: int) -> Request:
@@ -18,42 +18,42 @@ def request(number: int, *prompt: int) -> Request:
 @pytest.mark.parametrize(
     ("page_len", "units", "is_worth_it"),
     [
-        (1, MIN_FOLLOW, True),
-        (1, MIN_FOLLOW - 1, False),
-        (16, MIN_FOLLOW // 16, True),
-        (16, MIN_FOLLOW // 16 - 1, False),
+        (1, MIN_SHARED_LEN, True),
+        (1, MIN_SHARED_LEN - 1, False),
+        (16, MIN_SHARED_LEN // 16, True),
+        (16, MIN_SHARED_LEN // 16 - 1, False),
     ],
 )
 def test_it_is_worth_waiting_for_so_many_tokens_in_pages_of_any_size(page_len, units, is_worth_it):
     cache = Cache()
     cache.page_len = page_len
     followers = Followers(cache)
-    followers.compute(request(0, *SHARED))
+    followers.on_prefill(request(0, *SHARED))
 
-    assert followers.follows(request(1, *SHARED[:units], 1)) == is_worth_it
+    assert followers.defers(request(1, *SHARED[:units], 1)) == is_worth_it
 
 
 def test_what_is_cached_already_is_not_waited_for():
     cache = Cache()
     followers = Followers(cache)
-    followers.compute(request(0, *SHARED))
+    followers.on_prefill(request(0, *SHARED))
     cache.put(SHARED[:1])
 
-    assert not followers.follows(request(1, *SHARED, 1))
+    assert not followers.defers(request(1, *SHARED, 1))
 
 
 def test_each_that_is_computed_is_waited_for_until_it_is_done():
     followers = Followers(Cache())
     first, second = request(0, 1, *SHARED), request(1, 2, *SHARED)
     like = [request(2 + number, 1 + number, *SHARED, 7) for number in range(2)]
-    followers.compute(first)
-    assert [followers.follows(each) for each in like] == [True, False]
+    followers.on_prefill(first)
+    assert [followers.defers(each) for each in like] == [True, False]
 
-    followers.compute(second)
-    assert [followers.follows(each) for each in like] == [True, True]
+    followers.on_prefill(second)
+    assert [followers.defers(each) for each in like] == [True, True]
 
-    followers.done(first)
-    assert [followers.follows(each) for each in like] == [False, True]
+    followers.remove(first)
+    assert [followers.defers(each) for each in like] == [False, True]
 
 
 @pytest.fixture

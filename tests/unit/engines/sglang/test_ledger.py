@@ -43,13 +43,13 @@ def test_who_waits_has_not_been_admitted():
     """So that one which SGLang runs all the same is noticed."""
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2)
-    assert not engine.line.has_admitted(req)
+    assert not engine.line.is_charged(req)
 
     engine.look()
-    assert engine.line.has_admitted(req)
+    assert engine.line.is_charged(req)
 
     engine.end(req)
-    assert not engine.line.has_admitted(req)
+    assert not engine.line.is_charged(req)
 
 
 def test_whoever_is_in_the_list_waits_however_it_came_there():
@@ -89,12 +89,12 @@ def test_a_look_that_was_begun_anew_expects_no_walk():
     engine = Engine(quantum=100)
     reqs = [engine.send(name, *range(3)) for name in "ba"]
     engine.cache.put(range(3))
-    engine.line.expect_walk(engine)
+    engine.line.expect_iteration(engine)
 
-    engine.line.begin(engine.queue)
+    engine.line.begin_pass(engine.queue)
 
     assert list(engine.queue) == reqs
-    assert engine.line.is_walk_expected is False
+    assert engine.line.is_iteration_expected is False
 
 
 def test_who_is_aborted_while_it_is_held_is_gone():
@@ -143,7 +143,7 @@ def test_what_is_refused_pays_nothing_if_it_is_gone_before_its_prefill_is_throug
     refused = engine.send("a", 0, to_finish="too long")
     engine.look()
 
-    engine.line.leave(refused)
+    engine.line.remove(refused)
 
     assert engine.owed("a") == 10
     assert engine.line.live == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairhit.client_names import client_name
 from fairhit.engines.sglang.identity import client_of
-from fairhit.engines.sglang.radix.prompts import NOWHERE, Namespace, to_tokens, to_units
+from fairhit.engines.sglang.radix.prompts import NO_NAMESPACE, Namespace, to_tokens, to_units
 
 # Tokens of a vocabulary, and what stands for the patches of an image.
 TOKENS = st.lists(st.integers(0, 300_000) | st.integers(-(1 << 60), 1 << 60), max_size=20)
@@ -25,14 +25,14 @@ def test_units_are_whole_pages_and_tell_their_tokens(tokens, page_len, extra_key
 
     whole = len(tokens) // page_len * page_len
     assert len(units) * page_len == whole
-    told = namespace if units else NOWHERE
+    told = namespace if units else NO_NAMESPACE
     assert to_tokens(units) == (array("q", tokens[:whole]), told)
 
 
 def test_prompts_of_two_namespaces_share_nothing():
     """A LoRA adapter's cache is no other's, though the tokens are the same."""
     tokens = array("q", [1, 2, 3])
-    spaces = [NOWHERE, Namespace("a", None), Namespace("b", None), Namespace(None, "a")]
+    spaces = [NO_NAMESPACE, Namespace("a", None), Namespace("b", None), Namespace(None, "a")]
 
     firsts = [to_units(tokens, 1, space)[0] for space in spaces]
 
@@ -43,14 +43,14 @@ def test_a_waiting_prompt_is_sglang_s_own_array():
     """20,000 tokens are 160 KB, and not 160 more here: a thousand such prompts may wait."""
     tokens = array("q", [70_000, 70_001])
 
-    units = to_units(tokens, 1, NOWHERE)
+    units = to_units(tokens, 1, NO_NAMESPACE)
 
     assert units.units() is tokens
     assert to_tokens(units)[0] is tokens
 
 
 def test_older_versions_keep_lists():
-    assert to_units([1, 2, 3], 1, NOWHERE) == to_units(array("q", [1, 2, 3]), 1, NOWHERE)
+    assert to_units([1, 2, 3], 1, NO_NAMESPACE) == to_units(array("q", [1, 2, 3]), 1, NO_NAMESPACE)
 
 
 def req(**fields: Any) -> SimpleNamespace:

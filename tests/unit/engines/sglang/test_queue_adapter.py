@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from tests.unit.engines.sglang.sglang_loop import Engine, Req, clients
 
-from fairhit.engines.sglang.queue_adapter import HELD_PER_LOOK
+from fairhit.engines.sglang.queue_adapter import MAX_BLOCKED_PER_PASS
 from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 
 
@@ -67,15 +67,15 @@ def test_what_sglang_skips_is_held_for_that_look_only():
 
 def test_a_look_does_not_skip_through_all_that_waits():
     engine = Engine(quantum=1000)
-    for number in range(HELD_PER_LOOK + 10):
+    for number in range(MAX_BLOCKED_PER_PASS + 10):
         engine.send("a", number)
     asked: list[Req] = []
 
     engine.look(skip=lambda req: asked.append(req) is None)
 
-    assert len(asked) == HELD_PER_LOOK
-    assert engine.line.cut_looks == 1
-    assert len(engine.look()) == HELD_PER_LOOK + 10
+    assert len(asked) == MAX_BLOCKED_PER_PASS
+    assert engine.line.truncated_passes == 1
+    assert len(engine.look()) == MAX_BLOCKED_PER_PASS + 10
 
 
 def test_a_prefix_that_is_being_computed_is_waited_for():
@@ -103,7 +103,7 @@ def test_a_prefix_of_which_a_chunk_is_computed_is_waited_for_until_the_last_one_
     engine.cache.put(shared[:40])
 
     first.extend_end = 40
-    engine.line.emitted([first])  # no output yet
+    engine.line.on_output([first])  # no output yet
     assert engine.look() == []
     engine.through([first])
 
@@ -194,7 +194,7 @@ def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
     assert engine.owed("a") == 100 - 12
 
     req.extend_end = 8
-    engine.line.leave(req)
+    engine.line.remove(req)
 
     assert engine.owed("a") == 100 - 4
     assert engine.fair.service("a").extend_len == 4
@@ -207,7 +207,7 @@ def in_chunks(engine: Engine, end: int) -> Req:
     engine.look()
     assert engine.owed("a") == 100 - 12
     req.extend_end = end
-    engine.line.emitted([req])  # a chunk is through, and no output
+    engine.line.on_output([req])  # a chunk is through, and no output
     return req
 
 
@@ -229,7 +229,7 @@ def test_who_has_emitted_gets_nothing_back_though_it_is_computed_again_in_chunks
     req.extend_end = 8
     before = engine.owed("a")
 
-    engine.line.leave(req)
+    engine.line.remove(req)
 
     assert engine.owed("a") == before
     assert engine.fair.service("a").extend_len == 12
@@ -245,7 +245,7 @@ def test_who_is_retracted_in_mid_chunk_and_hung_up_on_pays_for_the_chunks_it_had
             assert engine.look() == [req]
             req.extend_end = 6
 
-        engine.line.leave(req)
+        engine.line.remove(req)
 
         assert engine.owed("a") == 100 - 8
         assert engine.line.live == 0
@@ -269,7 +269,7 @@ def test_the_victim_is_the_newest_of_the_client_owed_least():
     running = engine.look()
     assert set(running) == {*poor, rich}
     for _ in range(4):  # who was admitted a moment ago may be retracted, who came back may not
-        engine.line.begin(engine.queue)
+        engine.line.begin_pass(engine.queue)
 
     assert engine.line.victims(running, 1) == [running[[*running].index(poor[1])]]
 
@@ -296,7 +296,7 @@ def test_what_was_speculated_behind_the_end_is_not_charged():
 
     req.output_ids += [0] * 5
     req.finished_len, req.is_over = 2, True
-    engine.line.emitted([req])
+    engine.line.on_output([req])
 
     assert before - engine.owed("a") == 2 * 2
 
@@ -311,6 +311,6 @@ def test_each_beam_is_charged():
 
     for _ in range(3):
         req.output_ids.append(0)
-        engine.line.emitted([req])
+        engine.line.on_output([req])
 
     assert before - engine.owed("a") == 2 * 4 * 3

@@ -8,7 +8,7 @@ from tests.unit.engines.sglang.sglang_loop import Engine, Req, clients
 
 from fairhit.core.request import Request
 from fairhit.engines.lora_slots import Taker
-from fairhit.engines.sglang.lora_slots import ASIDE_PER_LOOK
+from fairhit.engines.sglang.lora_slots import MAX_SKIPPED_PER_PASS
 from fairhit.engines.skipped_requests import (
     RETRIES_PER_ADMISSION,
     RETRIES_PER_PASS,
@@ -47,7 +47,7 @@ def test_from_then_on_a_look_asks_for_one_of_them(engine):
         engine.look()
 
     assert engine.asked == 20
-    assert engine.line.cut_looks == 0
+    assert engine.line.truncated_passes == 0
 
 
 def test_those_set_aside_keep_no_refill_from_others(engine):
@@ -82,12 +82,12 @@ def test_a_look_sets_aside_no_more_than_so_many():
     engine = Engine(quantum=10_000, room=1000, slots=1)
     engine.send("holder", 1, lora_id="held")
     engine.look()
-    for number in range(ASIDE_PER_LOOK + 5):
+    for number in range(MAX_SKIPPED_PER_PASS + 5):
         engine.send("crowd", 2, number, lora_id="wanted")
     engine.send("other", 3, 4, lora_id="held")
 
     assert clients(engine.look()) == ""
-    assert engine.line.cut_looks == 1
+    assert engine.line.truncated_passes == 1
     assert clients(engine.look()) == "other"
 
 
@@ -116,7 +116,7 @@ def test_who_is_aborted_while_set_aside_is_forgotten(engine):
 
     assert engine.look() == []
     assert engine.line.live == 0
-    assert len(engine.line._slots) == 0
+    assert not engine.line._slots.skipped()
 
 
 def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
@@ -181,7 +181,7 @@ def test_a_flood_on_one_adapter_gives_way_after_a_turn():
     engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
 
     assert "other" in flood_until_another(engine)
-    assert engine.line.adapter_turns == 1
+    assert engine.line.slot_rotations == 1
 
 
 def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_the_same():
@@ -193,7 +193,7 @@ def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_t
     engine.pinned.add("pinned")
 
     assert "other" in flood_until_another(engine)
-    assert engine.line.adapter_turns == 1
+    assert engine.line.slot_rotations == 1
 
 
 def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn():
@@ -208,13 +208,13 @@ def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn
     for _ in range(30):
         engine.through(engine.look())
     assert clients(engine.batch) == "floodrich"
-    assert engine.line.adapter_turns == 0
+    assert engine.line.slot_rotations == 0
 
     engine.through([engine.batch[0]] * 50)
     for _ in range(20):
         engine.through([engine.batch[0]])
         engine.look()
-    assert engine.line.adapter_turns == 1
+    assert engine.line.slot_rotations == 1
     engine.send("flood", 3, lora_id="a")
     engine.send("rich", 4, lora_id="pinned")
     assert clients(engine.look()) == "rich"
@@ -274,7 +274,7 @@ def test_nobody_gives_way_to_a_request_that_is_gone():
         engine.through([holder])
         engine.look()
 
-    assert engine.line.adapter_turns == 0
+    assert engine.line.slot_rotations == 0
 
 
 def looks_of_a_turn(*, is_retracted: bool) -> int:
@@ -286,7 +286,7 @@ def looks_of_a_turn(*, is_retracted: bool) -> int:
     engine.send("other", 99, lora_id="b")
     engine.look()
     looks = 0
-    while not engine.line.adapter_turns:
+    while not engine.line.slot_rotations:
         looks += 1
         if is_retracted and looks == 5:
             engine.cache.evict(1000)
@@ -314,10 +314,10 @@ def test_who_runs_is_what_sglang_counts_in_this_look():
     engine.send("other", 2, lora_id="b")
     engine.look()
     asked: list[object] = []
-    engine.running = lambda batch: asked.append(batch) or batch
+    engine.running_requests = lambda batch: asked.append(batch) or batch
     of_this_look = engine.batch[:]
 
-    engine.line.begin(engine.queue, of_this_look)
+    engine.line.begin_pass(engine.queue, of_this_look)
 
     assert asked and all(batch is of_this_look for batch in asked)
 
@@ -335,7 +335,7 @@ def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(
     for _ in range(40):
         engine.through([flood])
         engine.look()
-    assert engine.line.adapter_turns == 1
+    assert engine.line.slot_rotations == 1
     for _ in range(looks):
         engine.look()
     engine.end(flood)

@@ -119,9 +119,9 @@ def test_who_needs_no_slot_is_admitted_while_an_adapter_gives_way():
     ask(trace, "b", tokens=5)
     trace.step()
     ask(trace, "c")
-    while not trace.scheduler._turns.reserved:
+    while not trace.scheduler._rotation.reserved:
         flood(trace, "b", steps=1)
-    assert trace.scheduler._turns.forbids("a") != trace.scheduler._turns.forbids("b")
+    assert trace.scheduler._rotation.forbids("a") != trace.scheduler._rotation.forbids("b")
 
     plain = ask(trace, None, client="plain")
     for _ in range(12):
@@ -136,7 +136,7 @@ def test_with_many_adapters_the_one_whose_turn_it_is_has_its_slot_at_once():
     flood(trace, "a", steps=2)
     for number in range(200):
         ask(trace, f"other {number}")
-    turns = trace.scheduler._turns
+    turns = trace.scheduler._rotation
     while not turns.reserved:
         flood(trace, "a", steps=1)
     name = turns.reserved[0].adapter
@@ -152,7 +152,7 @@ def test_an_aborted_request_is_waited_for_no_more():
     trace = with_slots(adapter_turn=100)
     flood(trace, "a", steps=2)
     late = ask(trace, "b")
-    while not trace.scheduler._turns.reserved:
+    while not trace.scheduler._rotation.reserved:
         flood(trace, "a", steps=1)
 
     trace.scheduler.finish_requests(late, RequestStatus.FINISHED_ABORTED)
@@ -160,7 +160,7 @@ def test_an_aborted_request_is_waited_for_no_more():
     flood(trace, "a", steps=40)
 
     assert received(trace, "a") - before > 400
-    assert not trace.scheduler._turns.is_contended
+    assert not trace.scheduler._rotation.is_contended
 
 
 def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch):
@@ -254,12 +254,12 @@ def test_no_slot_is_kept_for_who_waits_for_a_grammar():
     flood(trace, "a", steps=2)
     blocked = ask(trace, "b", blocked=True)
     ready = ask(trace, "c")
-    while not trace.scheduler._turns.reserved:
+    while not trace.scheduler._rotation.reserved:
         flood(trace, "a", steps=1)
 
-    assert [taker.adapter for taker in trace.scheduler._turns.reserved] == ["c"]
+    assert [taker.adapter for taker in trace.scheduler._rotation.reserved] == ["c"]
     while ready not in trace.finished:
         flood(trace, "a", steps=1)
     flood(trace, "a", steps=40)
-    assert trace.scheduler._turns.rotations == 1
+    assert trace.scheduler._rotation.rotations == 1
     assert blocked not in trace.finished

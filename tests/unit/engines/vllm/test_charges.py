@@ -200,7 +200,7 @@ def test_a_hybrid_model_orders_by_its_full_attention_and_charges_exactly():
 
     trace.run()
 
-    assert "charges are exact" in trace.scheduler._group.said
+    assert "charges are exact" in trace.scheduler._group.accuracy
     assert_exact(trace, inputs)
     assert service(trace, "a").cached_len > 0
 

@@ -16,7 +16,7 @@ from tests.unit.engines.vllm.test_adapters import ask, flood, with_slots  # noqa
 def test_who_has_loaded_remote_kv_waits_for_a_slot_as_others_do(keeps_loading):
     """It has paid and holds blocks, and vLLM offers it first: in 0.32 without asking the queue."""
     trace = with_slots(adapter_turn=100)
-    turns, queue = trace.scheduler._turns, trace.scheduler._queue
+    turns, queue = trace.scheduler._rotation, trace.scheduler._queue
     name = ask(trace, "b")
     queue._keeps_loading = keeps_loading
     queue.begin_step()

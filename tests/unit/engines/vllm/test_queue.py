@@ -1,4 +1,4 @@
-"""FairQueue asked as vLLM asks: remote KV and streaming input, which a bare Scheduler alone cannot show."""
+"""VllmWaitingQueue called as vLLM calls it: remote KV and streaming input, which a bare Scheduler lacks."""
 
 from types import SimpleNamespace
 
@@ -38,15 +38,15 @@ class Engine:
     def __init__(self, *, keeps_loading: bool, max_clients: int = 100) -> None:
         cache = BlockCache(block_size=16)
         self.core = FairQueue(make_policy("dlpm", cache=cache, max_clients=max_clients))
-        mirror = SimpleNamespace(catch_up=lambda: None, prompt_units=lambda _: ())
+        mirror = SimpleNamespace(notify_listeners=lambda: None, prompt_units=lambda _: ())
         self.queue = VllmWaitingQueue(
             self.core,
             self,
             mirror,
-            turns=LoraSlotRotation(tenure_len=0),
+            rotation=LoraSlotRotation(tenure_len=0),
             keeps_loading=keeps_loading,
             names_adapters=True,
-            received=lambda _: Service(),
+            service_of=lambda _: Service(),
             on_removed=self.cancel,
         )
         self.loaded: set[str] = set()  # whose remote KV is there
@@ -60,10 +60,10 @@ class Engine:
             one.status = RequestStatus.WAITING
         return one.status == RequestStatus.WAITING
 
-    def holding(self):
+    def kv_holding_with_adapter(self):
         return ()
 
-    def goes_on(self, one):
+    def is_between_inputs(self, one):
         return False
 
     def cancel(self, ours):

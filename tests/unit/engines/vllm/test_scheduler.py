@@ -172,7 +172,7 @@ def test_what_came_through_remote_kv_counts_when_memory_runs_short():
     [
         ({"scheduler": "dlmp"}, "additional_config.fairhit.scheduler: expected one of"),
         ({"quantum": "4096"}, "additional_config.fairhit.quantum: expected a whole number"),
-        ({"weights": {"gold": 0}}, "additional_config.fairhit.weights.gold: expected a positive"),
+        ({"weights": {"gold": 0}}, "fairhit.weights: weight of client 'gold': expected a positive"),
         ({"quantm": 1}, "additional_config.fairhit.quantm: unknown; expected one of scheduler"),
         ({"scheduler": "fcfs", "quantum": 1}, "scheduler fcfs has no setting 'quantum'"),
     ],

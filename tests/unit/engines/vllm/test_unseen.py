@@ -110,7 +110,9 @@ def test_a_request_that_loaded_its_kv_is_waited_for_no_more_once_it_ended(ends, 
 
     serves_a_and_b(engine)
 
-    assert not engine.scheduler._turns._waiting_takers and not engine.scheduler._turns._running
+    assert (
+        not engine.scheduler._rotation._waiting_takers and not engine.scheduler._rotation._running
+    )
 
 
 @pytest.mark.parametrize("run_ahead", [False, True])
@@ -128,7 +130,9 @@ def test_a_session_is_waited_for_no_more_once_its_last_turn_ended(run_ahead):
 
     serves_a_and_b(engine)
 
-    assert not engine.scheduler._turns._waiting_takers and not engine.scheduler._turns._running
+    assert (
+        not engine.scheduler._rotation._waiting_takers and not engine.scheduler._rotation._running
+    )
 
 
 def test_no_slot_is_kept_for_requests_that_wait_for_their_connector():
@@ -188,11 +192,11 @@ def test_a_session_preempted_as_its_turn_ended_is_kept():
 def test_the_audit_names_a_request_that_is_gone_and_one_that_is_not_known():
     engine = Engine()
     engine.ask("m", tokens=9)
-    engine.scheduler._turns.add_waiting("ghost", Taker("c", "x"))
+    engine.scheduler._rotation.add_waiting("ghost", Taker("c", "x"))
     with pytest.raises(AuditFailed, match=r"ghost waits for a slot as Taker.* not None"):
         engine.step()
 
-    engine.scheduler._turns.remove_waiting("ghost")
+    engine.scheduler._rotation.remove_waiting("ghost")
     engine.scheduler._queue.end("m0")
     with pytest.raises(AuditFailed, match=r"m0 is live and not in the records of the queue"):
         engine.step()
@@ -218,7 +222,7 @@ def queue_what_ended(engine: Engine) -> None:
 
 
 def leave_an_adapter_giving_way(engine: Engine) -> None:
-    engine.scheduler._turns._draining["x"] = None
+    engine.scheduler._rotation._draining["x"] = None
 
 
 @pytest.mark.parametrize(
@@ -227,14 +231,14 @@ def leave_an_adapter_giving_way(engine: Engine) -> None:
         (queue_again, "m0 is in running and in ready"),
         (queue_what_runs, "m0 is in ready, and running in the core"),
         (stop_what_runs, "m0 has status WAITING in running"),
-        (queue_what_ended, "m9 is gone and in the containers"),
+        (queue_what_ended, "m9 has ended and is in the containers"),
         (lambda engine: engine.scheduler.running.clear(), "m0 is live and not in the containers"),
         (
             lambda engine: engine.scheduler._fair.cancel(engine.scheduler._queue.live["m0"]),
             "m0 is live and not in the core",
         ),
         (
-            lambda engine: engine.scheduler._turns._running.update(m9=Taker("c", "x")),
+            lambda engine: engine.scheduler._rotation._running.update(m9=Taker("c", "x")),
             "m9 has ended and holds an adapter's slot",
         ),
         (leave_an_adapter_giving_way, r"adapters \['x'\] are drained and have no slot"),

@@ -1,9 +1,9 @@
-"""The nodes of SGLang's tree in Python, which say by themselves what is stored and evicted.
+"""The nodes of SGLang's tree in Python, which report by themselves what is stored and evicted.
 
 Integration points (SGLang 0.5.23), of `RadixCache` and of `UnifiedTreeCore`:
 
-    kv_events     `record_store`, `record_remove` and `record_all_cleared`, called for each node that comes
-                  and goes, whether or not anybody wants KV events
+    kv_events     `record_store`, `record_remove` and `record_all_cleared`, called for each node that is
+                  stored or evicted, even with KV events off
     root_node     nodes with `children`, `parent`, `key` (a `RadixKey`) and `evicted`
     RadixKey      `token_ids`, `extra_key`, `cache_salt`, `is_bigram`, `child_key_at`, `match_at`
 """
@@ -15,46 +15,46 @@ from fairhit.core.cache.token_runs import Runs
 from fairhit.engines.sglang.radix.prompts import Namespace, to_units
 from fairhit.errors import ConfigError
 
-# Where a KV event says that something is on the device; SGLang's StorageMedium.GPU, or nothing.
+# The media of KV events that mean the device; SGLang's StorageMedium.GPU, or none given.
 _ON_DEVICE = (None, "GPU")
 
 
-class Tree(Protocol):
-    """Who is told: see `EngineTree`."""
+class TreeChanges(Protocol):
+    """The receiver of a tree's changes: `SglangTreeView`."""
 
     page_len: int
 
-    def changes(self) -> bool:
-        """Whether anybody wants to know what."""
+    def on_change(self) -> bool:
+        """Note that the tree has changed; return whether details of the change are wanted."""
         ...
 
     def grew(self, path: Runs) -> None:
-        """All of it is cached."""
+        """Report that all of `path` is cached."""
         ...
 
     def shrank(self, path: Runs, before: int) -> None:
-        """No more than that is."""
+        """Report that of `path` no more than `before` units are cached."""
         ...
 
     def cleared(self) -> None:
-        """Nothing is."""
+        """Report that the cache is empty."""
         ...
 
 
 class PythonNodes:
-    """No copy of them: a path is read when somebody wants it."""
+    """The nodes, read in place: a path is built only if its change is wanted."""
 
-    def __init__(self, core: Any, tree: Tree) -> None:
+    def __init__(self, core: Any, tree: TreeChanges) -> None:
         self._core, self._tree = core, tree
         self._hook(core.kv_events)
 
     @property
     def is_exact(self) -> bool:
-        """See `EngineTree`."""
+        """Whether a match equals the hit: one kind of attention, no pairs of tokens."""
         return len(getattr(self._core, "components", (None,))) == 1 and not self._core.is_eagle
 
     def match_len(self, key: Any) -> int:
-        """Tokens of it that are on the device, in whole pages. O(match)."""
+        """Return how many tokens of a key are on the device, in whole pages. O(match)."""
         node, at, page = self._core.root_node, 0, self._tree.page_len
         if getattr(self._core, "is_eagle", False):
             key.is_bigram = True
@@ -70,17 +70,17 @@ class PythonNodes:
         return at
 
     def _hook(self, events: Any) -> None:
-        """Be told what the engine's own recorder is told, before it decides whether it cares."""
+        """Wrap the methods of the engine's KV event recorder, which are called with KV events off, too."""
         store, remove, clear = self._stock(events)
 
         def record_store(node: Any, medium: Any = None, **more: Any) -> None:
             if _is_on_device(medium):
-                self._stored(node)
+                self._on_stored(node)
             store(node, medium, **more)
 
         def record_remove(node: Any, medium: Any = None) -> None:
             if _is_on_device(medium):
-                self._removed(node)
+                self._on_removed(node)
             remove(node, medium)
 
         def record_all_cleared() -> None:
@@ -91,39 +91,39 @@ class PythonNodes:
         events.record_all_cleared = record_all_cleared
 
     def _stock(self, events: Any) -> tuple[Any, Any, Any]:
-        """The recorder's methods. Raises ConfigError for a tree that does not say what it does."""
+        """Return the recorder's methods. Raises ConfigError for a tree that does not report its changes."""
         found = [
             getattr(events, name, None)
             for name in ("record_store", "record_remove", "record_all_cleared")
         ]
         if None in found or not hasattr(self._core, "root_node"):
             raise ConfigError(
-                f"--schedule-policy: the cache {type(self._core).__name__} does not tell what it stores "
-                "and evicts; take SGLang's own radix cache, or --disable-radix-cache"
+                f"--schedule-policy: the cache {type(self._core).__name__} does not report what it "
+                "stores and evicts; use SGLang's own radix cache, or --disable-radix-cache"
             )
         return found[0], found[1], found[2]
 
-    def _stored(self, node: Any) -> None:
-        """All up to the end of `node` is cached. O(path) if anybody waits."""
-        if self._tree.changes():
+    def _on_stored(self, node: Any) -> None:
+        """Report that the path up to the end of `node` is cached. O(path) if a request waits."""
+        if self._tree.on_change():
             self._tree.grew(self._path(node))
 
-    def _removed(self, node: Any) -> None:
-        """Of what led to the end of `node` only what is before it is cached. O(path) if anybody waits."""
-        if self._tree.changes():
+    def _on_removed(self, node: Any) -> None:
+        """Report that of the path to `node` only what is before `node` is cached. O(path) if one waits."""
+        if self._tree.on_change():
             path = self._path(node)
             self._tree.shrank(path, path.length - len(node.key) // self._tree.page_len)
 
     def _path(self, node: Any) -> Runs:
-        """From the root to the end of `node`, which its later splits do not change. O(path)."""
-        stretches = []
+        """Return the path from the root to the end of `node`, which later splits do not change. O(path)."""
+        edges = []
         key = node.key
         while node.parent is not None:
             ids = node.key.token_ids[: len(node.key)]  # of pairs, the last one's second is left out
-            stretches.append(ids)
+            edges.append(ids)
             node = node.parent
         tokens = array("q")
-        for ids in reversed(stretches):
+        for ids in reversed(edges):
             tokens += ids
         return to_units(tokens, self._tree.page_len, Namespace(key.extra_key, key.cache_salt))
 
