@@ -17,7 +17,7 @@ from fairhit.core.request import Unit
 _LONG_KEY = 64
 
 
-class TrieNode(Protocol):
+class PrefixNode(Protocol):
     """A node as the trie sees it; each owner has a class of its own, with its own attributes beside these."""
 
     parent: Any  # a node of the owner's class; None: the root, or removed
@@ -28,7 +28,7 @@ class TrieNode(Protocol):
     children: dict[Unit, Any] | None  # None is the same as empty: most nodes are leaves
 
 
-Node = TypeVar("Node", bound=TrieNode)
+Node = TypeVar("Node", bound=PrefixNode)
 
 
 def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
@@ -64,7 +64,7 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
     return node, at
 
 
-def add_leaf(leaf: TrieNode) -> None:
+def add_leaf(leaf: PrefixNode) -> None:
     """Enter a new leaf in its parent's children. O(1)."""
     parent = leaf.parent
     if parent.children is None:
@@ -73,7 +73,7 @@ def add_leaf(leaf: TrieNode) -> None:
     parent.children[leaf.first] = leaf
 
 
-def insert_above(upper: TrieNode, node: TrieNode) -> None:
+def insert_above(upper: PrefixNode, node: PrefixNode) -> None:
     """Split the edge of `node` where the new node `upper`, made with the same start, ends. O(1).
 
     `node` stays the lower half, so that every path to it keeps its end.
@@ -106,7 +106,7 @@ def remove_leaf(leaf: Node) -> Node:
     return parent  # type: ignore[no-any-return]
 
 
-def shorten_keys(node: TrieNode, key: Runs) -> None:
+def shorten_keys(node: PrefixNode, key: Runs) -> None:
     """Give `node` and its ancestors that need less than half of `key` a copy of their part. O(depth).
 
     Otherwise a node of a few tokens would keep a prompt of many in memory.
@@ -114,7 +114,7 @@ def shorten_keys(node: TrieNode, key: Runs) -> None:
     if key.bulk <= _LONG_KEY or 2 * node.end >= key.length:
         return
     kept = key
-    above: TrieNode | None = node
+    above: PrefixNode | None = node
     while above is not None and above.key is key:
         if 2 * above.end < kept.length:
             kept = key[: above.end]

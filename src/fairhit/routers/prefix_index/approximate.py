@@ -1,11 +1,10 @@
-"""Which worker has probably cached how much of a text: a prefix index over hashed chunks.
+"""Approximate prefix index: hashed chunks of text per worker, for engines that report no KV events.
 
-The gateway's stand-in for the engines' caches where nobody tells it their contents: approximate,
-least recently used first, never confirmed (DESIGN 3.4). A text is cut at fixed positions, and each
-chunk stands for the text up to its end: its depth, and a checksum that is chained from chunk to chunk.
-Two texts that collide send a request to an engine that has less of it cached than thought, and where
-engines do not report what they had, it is charged less; no answer depends on it. By chance that is
-rare; whoever must not do it on purpose may not know the `seed` of the first checksum.
+Entries are made at dispatch, evicted least recently used first and never confirmed (DESIGN 3.4). A text is
+cut at fixed positions; the key of a chunk is its depth and a checksum of the text up to its end, chained
+from chunk to chunk. Two texts whose checksums collide send a request to an engine that has cached less of
+it than estimated; no answer depends on that. Callers cannot provoke it without the `seed` of the first
+checksum.
 """
 
 from bisect import bisect_right
@@ -19,32 +18,31 @@ from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.request import Unit, WorkerId
 from fairhit.routers.prefix_index.worker_bitmaps import WorkerBitmaps
 
-# Bytes in the chunks of a text, from its beginning: small where short prompts part, larger behind,
-# so that a match is known to within a quarter and 80 KB are 41 chunks. What comes after 16 MiB no
-# longer counts: no prompt is that long.
+# Bytes of the chunks of a text, from its beginning: small where short prompts part, larger behind, so that
+# the error of a match is below a quarter and 80 KB are 41 chunks. Text beyond 16 MiB is ignored.
 _SIZES: Final = [256] * 4 + [512] * 6 + [1024] * 16 + [4096] * 4091
 _ENDS: Final = tuple(accumulate(_SIZES))
-# Depth in the high bits, where a chunk begins, where it ends.
+# Bits of the checksum in a key; the depth is above them. Of each chunk: the depth, its begin and its end.
 _SUM_BITS: Final = 64
 _CUTS: Final = tuple((n << _SUM_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
-# From here on a slice that is a view costs less than a copy.
+# Bytes from which a memoryview costs less than copies of the chunks.
 _LONG: Final = 8192
 
-# Of a piece, begun with the checksum of what is before it; 64 bits at most.
+# Checksum of some bytes given that of all bytes before them; 64 bits at most.
 Checksum: TypeAlias = Callable[[bytes | memoryview, int], int]
 
 
 class ChunkedText(NamedTuple):
-    """A text as its full chunks, and the bytes that fill none yet.
+    """A text as the keys of its full chunks, and the bytes of the last chunk if it is not full.
 
-    The chunks of a prefix are a prefix of the chunks.
+    The keys of a prefix are a prefix of the keys.
     """
 
     chunks: tuple[int, ...] = ()
     tail: bytes = b""
 
     def extended(self, more: bytes, checksum: Checksum = crc32, *, seed: int = 0) -> "ChunkedText":
-        """The text with `more` after it, by the same `checksum` and `seed` as ever. O(more)."""
+        """Return the text followed by `more`; `checksum` and `seed` must be those used before. O(more)."""
         text = self.tail + more if self.tail else more
         known = self.chunks
         begin = _ENDS[len(known) - 1] if known else 0
@@ -61,74 +59,74 @@ class ChunkedText(NamedTuple):
 
 
 def chunks_len(chunks: int) -> int:
-    """How many bytes the first `chunks` chunks of a text cover."""
+    """Return the length in bytes of the first `chunks` chunks of a text."""
     return _ENDS[chunks - 1] if chunks else 0
 
 
 class Follower(Protocol):
-    """Hears of what an index has forgotten, after it has."""
+    """Receives the evictions of an index, after each happened."""
 
     def evicted(self, worker: WorkerId, chunk: Unit) -> None:
-        """`worker` had this chunk longest unused, and is over its capacity."""
+        """Receive an eviction: `worker` is over its capacity, and used this chunk least recently."""
         ...
 
 
 class ApproximatePrefixIndex:
-    """The chunks each worker has seen lately, at most `capacity` of them per worker."""
+    """The chunks sent to each worker last, at most `capacity` per worker."""
 
     def __init__(self, *, capacity: int = 32_768) -> None:
         assert capacity >= 1, capacity
         self._capacity = capacity
-        self._holders = WorkerBitmaps()
+        self._bitmaps = WorkerBitmaps()
         self._recency: dict[WorkerId, OrderedDict[Unit, None]] = {}  # oldest first
         self._bits: dict[WorkerId, int] = {}
         self._followers: list[Follower] = []
 
     def follow(self, follower: Follower) -> None:
-        """From now on `follower` hears of every eviction; not of a worker that is dropped."""
+        """Call `follower` for every eviction from now on; not when a worker is dropped."""
         self._followers.append(follower)
 
     def add_worker(self, worker: WorkerId) -> None:
-        """`worker` is up with an empty cache. O(1)."""
-        self._bits[worker] = self._holders.add_worker(worker)
+        """Add `worker` with an empty cache. O(1)."""
+        self._bits[worker] = self._bitmaps.add_worker(worker)
         self._recency[worker] = OrderedDict()
 
     def drop_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone with all it had. O(its chunks)."""
-        self._holders.drop_worker(worker)
+        """Remove `worker` and all its chunks. O(its chunks)."""
+        self._bitmaps.drop_worker(worker)
         bit = self._bits.pop(worker)
         for chunk in self._recency.pop(worker):
-            self._holders.release(chunk, bit)
+            self._bitmaps.release(chunk, bit)
 
     def covered(self, chunks: int) -> int:
-        """Bytes of text in the first so many chunks. O(1)."""
+        """Return the length in bytes of the first `chunks` chunks of a text. O(1)."""
         return chunks_len(chunks)
 
     def match(self, chunks: Sequence[Unit]) -> PrefixMatches:
-        """How many leading chunks each worker holds. Changes no answer. O(longest match)."""
-        return self._holders.match(chunks)
+        """Find how many leading chunks each worker holds. Pure. O(longest match)."""
+        return self._bitmaps.match(chunks)
 
     def insert(self, worker: WorkerId, chunks: Sequence[Unit]) -> int:
-        """`worker` has these chunks now; how many leading ones fit. O(chunks).
+        """Enter the chunks of a text sent to `worker`; return how many leading ones fit. O(chunks).
 
-        The deepest is touched first, so that the tail of a text is evicted before its head.
+        The last chunk is touched first, so that the end of a text is evicted before its beginning.
         """
-        bit, recency, holders = self._bits[worker], self._recency[worker], self._holders.bits
+        bit, recency, bits = self._bits[worker], self._recency[worker], self._bitmaps.bits
         for chunk in reversed(chunks):
             if chunk in recency:
                 recency.move_to_end(chunk)
             else:
                 recency[chunk] = None
-                holders[chunk] = holders.get(chunk, 0) | bit
+                bits[chunk] = bits.get(chunk, 0) | bit
         while len(recency) > self._capacity:
             oldest, _ = recency.popitem(last=False)
-            self._holders.release(oldest, bit)
+            self._bitmaps.release(oldest, bit)
             for follower in self._followers:
                 follower.evicted(worker, oldest)
         return min(len(chunks), self._capacity)
 
     def size(self, worker: WorkerId) -> int:
-        """How many chunks `worker` holds. O(1)."""
+        """Return the number of chunks of `worker`. O(1)."""
         return len(self._recency[worker])
 
     def check(self) -> None:
@@ -138,4 +136,4 @@ class ApproximatePrefixIndex:
             assert len(recency) <= self._capacity, worker
             for chunk in recency:
                 expected[chunk] = expected.get(chunk, 0) | self._bits[worker]
-        assert expected == self._holders.bits
+        assert expected == self._bitmaps.bits

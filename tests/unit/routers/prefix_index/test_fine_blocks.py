@@ -5,8 +5,7 @@ from array import array
 import pytest
 
 from fairhit.core.cache.token_blocks import BlockedTokens
-from fairhit.routers.prefix_index.fine_blocks import FineBlocks
-from fairhit.routers.prefix_index.kv_event_mirror import KVEventMirror, Stored
+from fairhit.routers.prefix_index.kv_event_mirror import FineBlocks, KVEventMirror, Stored
 from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 
 OURS = 16
@@ -128,9 +127,9 @@ def test_what_is_stored_again_is_not_computed_again(monkeypatch: pytest.MonkeyPa
     first = list(range(300))
     engine.store(first[:200])
     asked: list[object] = []
-    place = FineBlocks.place
+    place = FineBlocks.end_of
     monkeypatch.setattr(
-        FineBlocks, "place", lambda blocks, one: asked.append(one) or place(blocks, one)
+        FineBlocks, "end_of", lambda blocks, one: asked.append(one) or place(blocks, one)
     )
     engine.store(first[:200])
     assert not asked

@@ -128,7 +128,7 @@ class Feed:
 
     def unplaced(self) -> int:
         """Blocks that could not be placed, for want of a beginning or of room."""
-        return sum(blocks.unplaced + blocks.beyond for blocks in self._ranks.values())
+        return sum(blocks.orphaned + blocks.beyond for blocks in self._ranks.values())
 
     def _reset(self) -> None:
         self.following = self._last_digest = None
@@ -185,10 +185,10 @@ class Feed:
         stored = event.blocks
         if stored.block_len > self.block_len:
             self.index.set_stride(self.worker, stored.block_len // self.block_len)
-        before = blocks.unplaced + blocks.beyond
+        before = blocks.orphaned + blocks.beyond
         try:
             blocks.stored(stored)
         except ValueError as error:
             self._could_not_read(str(error))
-        if blocks.unplaced + blocks.beyond > before:
+        if blocks.orphaned + blocks.beyond > before:
             self._know(Knowledge.PARTIAL)  # it has what we cannot tell
