@@ -12,7 +12,7 @@ from random import Random
 
 from fairhit.core.cache.token_runs import Runs
 from fairhit.errors import EngineFailed
-from fairhit.local.demo.closed_loop import Connection, StreamedAnswer, now_us
+from fairhit.local.demo.closed_loop import Connection, StreamedResponse, now_us
 from fairhit_lab.events import Admit, Decode, Dispatch, Enqueue, Event, Finish, FirstToken
 from fairhit_lab.metrics.series import Series
 from fairhit_lab.metrics.summary.summary import Summary
@@ -81,7 +81,7 @@ class Heard:
     cached_len: int
 
 
-class Streamed(StreamedAnswer):
+class StreamFormat(StreamedResponse):
     """An answer of which everything is kept."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Streamed(StreamedAnswer):
         ]
 
 
-def heard(row: TraceRow, sent_us: int, answer: Streamed) -> tuple[Heard, list[int]]:
+def heard(row: TraceRow, sent_us: int, answer: StreamFormat) -> tuple[Heard, list[int]]:
     """What an answer says, and the ids of its tokens. Raises EngineFailed where something is missing."""
     pieces, said = [], list[int]()
     usage: Mapping[str, object] = {}
@@ -184,14 +184,14 @@ class Replay:
         body = self._body(row)
         sent_us = now_us()
         answer = await self._answer(row, body)
-        assert isinstance(answer, Streamed)
+        assert isinstance(answer, StreamFormat)
         known, said = heard(row, sent_us, answer)
         if row.output is not None:
             self._tokens.learn(row.output, said)
         self.finished.append(known)
         ended[row.id].set_result(None)
 
-    async def _answer(self, row: TraceRow, body: bytes) -> StreamedAnswer:
+    async def _answer(self, row: TraceRow, body: bytes) -> StreamedResponse:
         """Over an idle connection, unless the engine has hung up on all of them meanwhile."""
         self._idle = [each for each in self._idle if each.is_open]
         connection = self._idle.pop() if self._idle else await self._connect()
@@ -206,7 +206,7 @@ class Replay:
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(
-                lambda: Connection(self._host, PATH, Streamed), self._host, self._port
+                lambda: Connection(self._host, PATH, StreamFormat), self._host, self._port
             )
         except OSError as error:
             raise EngineFailed(f"cannot connect: {error}") from None

@@ -22,7 +22,7 @@ from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
 from fairhit import built
 from fairhit.cli.parser import OneLineParser
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import EngineConnection
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import make
@@ -81,7 +81,7 @@ class Rig:
             connection.connection_made(wire)
             self.connections[wire] = connection
             engine.give_back(connection)
-        self.caller = CallerConnection(gateway)
+        self.caller = ClientConnection(gateway)
         self.caller.connection_made(Nowhere(self.used))
         gateway.turns._left = 1 << 60  # the loop does not turn here, and nothing has to wait for it
 

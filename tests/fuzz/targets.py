@@ -11,20 +11,20 @@ from collections.abc import Callable
 import orjson
 
 from fairhit.errors import FairhitError
-from fairhit.gateway.api.endpoints import SURFACES
-from fairhit.gateway.api.injected_fields import Additions
-from fairhit.gateway.api.request_body import Call, read_call
-from fairhit.gateway.api.response_body import StreamedAnswer, read_whole
+from fairhit.gateway.api.endpoints import ENDPOINTS
+from fairhit.gateway.api.injected_fields import FieldInjector
+from fairhit.gateway.api.request_body import ParsedBody, parse_body
+from fairhit.gateway.api.response_body import StreamedResponse, read_whole
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.request_parser import RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.http.request_parser import RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 from tests.wire.hearing import LINE, Hearing
 
 SEED_LEN = 4
 MAX_BODY = 300
 _WARM = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
-_ADDITIONS = Additions(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
+_ADDITIONS = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
 # The last where a stream has both.
 _CUT_EVENTS = (rb"\n\n", rb"\r\n\r\n", rb"[\r\n]{2,}")
 
@@ -36,12 +36,12 @@ def cut(data: bytes) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
 
-class _Forgetful(RequestReader):
+class _Forgetful(RequestParser):
     def _learn(self, data: bytes) -> None:
         """Remembers nothing: the parser reads it all."""
 
 
-def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]:
+def _requests_of(kind: type[RequestParser], pieces: list[bytes]) -> list[object]:
     arrived, heads = BodyBudget(), HeadCache[RequestHead]()
     warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, head_cache=heads)
     warm.feed(_WARM % (5, b"hello"))
@@ -66,7 +66,7 @@ def _requests_of(kind: type[RequestReader], pieces: list[bytes]) -> list[object]
     return seen
 
 
-def check_forwarded(request: Incoming) -> None:
+def check_forwarded(request: IncomingRequest) -> None:
     """What would be written to an engine is one request, whoever reads it."""
     assert len(request.body) <= MAX_BODY
     assert re.fullmatch(rb"[!-~]+", request.head.target), request.head.target
@@ -86,7 +86,7 @@ def check_forwarded(request: Incoming) -> None:
 def requests(data: bytes) -> None:
     """Neither a request more nor one less than the parser alone would see, nor another one."""
     pieces = cut(data)
-    assert _requests_of(RequestReader, pieces) == _requests_of(_Forgetful, pieces)
+    assert _requests_of(RequestParser, pieces) == _requests_of(_Forgetful, pieces)
 
 
 _ANSWERS = (
@@ -113,16 +113,18 @@ def streams(data: bytes) -> None:
     """
     pieces = cut(data)
     whole = b"".join(pieces)
-    for surface in SURFACES.values():
+    for endpoint in ENDPOINTS.values():
         for hide in (False, True):
-            answer = StreamedAnswer(surface, hide_usage=hide)
+            answer = StreamedResponse(endpoint, hide_usage=hide)
             said = b"".join(map(answer.feed, pieces)) + answer.rest()
-            greets = surface.streamed.greets
-            if said or greets is None or not greets(whole):  # a greeting alone is no answer
+            is_preamble = endpoint.stream_format.is_preamble
+            if (
+                said or is_preamble is None or not is_preamble(whole)
+            ):  # a greeting alone is no answer
                 assert said == whole if not hide else is_within(said, whole)
             assert answer.output_len >= 0
             answer.text()
-        read_whole(surface, whole)
+        read_whole(endpoint, whole)
 
 
 def is_within(part: bytes, whole: bytes) -> bool:
@@ -137,9 +139,9 @@ def is_within(part: bytes, whole: bytes) -> bool:
 def bodies(data: bytes) -> None:
     """Any body is refused in our words, or goes on saying what it said, and who asks."""
     body = data[SEED_LEN:]
-    for surface in SURFACES.values():
+    for endpoint in ENDPOINTS.values():
         try:
-            call = read_call(body, surface)
+            call = parse_body(body, endpoint)
             _ADDITIONS.isolate(call, "alice")
             asks = _ADDITIONS.asks_usage(call)
             fields = _ADDITIONS.to(call, "alice", ask_usage=asks)
@@ -149,7 +151,7 @@ def bodies(data: bytes) -> None:
         check_sent(orjson.loads(sent), call)
 
 
-def check_sent(sent: dict[str, object], call: Call) -> None:
+def check_sent(sent: dict[str, object], call: ParsedBody) -> None:
     """Ours is in it, and the rest is theirs, but for a claim to be somebody to an engine of another make."""
     ours = {"vllm_xargs", "cache_salt", "stream_options"}
     claim = call.document.get("custom_params")
@@ -157,10 +159,10 @@ def check_sent(sent: dict[str, object], call: Call) -> None:
         claim.pop("fair_client", None)
     before = {name: value for name, value in call.document.items() if name not in ours}
     assert json.dumps({k: v for k, v in sent.items() if k not in ours}) == json.dumps(before)
-    if call.surface.identity:
+    if call.endpoint.identity:
         xargs = sent["vllm_xargs"]
         assert isinstance(xargs, dict) and xargs["fair_client"] == "alice"
-    if call.surface.charged:
+    if call.endpoint.charged:
         assert sent["cache_salt"] == call.salt
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
-from fairhit.gateway.api.injected_fields import Additions
-from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.api.injected_fields import FieldInjector
+from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.settings import GatewaySettings
 
 OURS = {"fair_client": "alice"}
@@ -102,16 +102,16 @@ PRETENDING = st.builds(
 )
 
 
-NAMING = Additions(GatewaySettings())
-NAMELESS = Additions(GatewaySettings(identity_field="none"))
-FOR_SGLANG = Additions(GatewaySettings(identity_field="sglang"))
+NAMING = FieldInjector(GatewaySettings())
+NAMELESS = FieldInjector(GatewaySettings(identity_field="none"))
+FOR_SGLANG = FieldInjector(GatewaySettings(identity_field="sglang"))
 
 
-FOR_BOTH = Additions(GatewaySettings(identity_field="both"))
+FOR_BOTH = FieldInjector(GatewaySettings(identity_field="both"))
 
 
-def sent(body: bytes, additions: Additions = NAMING) -> bytes:
-    call = read_call(body, COMPLETIONS)
+def sent(body: bytes, additions: FieldInjector = NAMING) -> bytes:
+    call = parse_body(body, COMPLETIONS)
     pieces = additions.to(call, "alice", ask_usage=False).added_to(body, call.document)
     return b"".join(bytes(piece) for piece in pieces)
 
@@ -181,7 +181,7 @@ def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
         return
     assert sent(body, NAMELESS) == body
     embedded = body.replace(b'"prompt"', b'"input"')
-    call = read_call(embedded, EMBEDDINGS)
+    call = parse_body(embedded, EMBEDDINGS)
     pieces = NAMING.to(call, "alice", ask_usage=False)
     assert b"".join(pieces.added_to(embedded, call.document)) == embedded
 
@@ -189,7 +189,7 @@ def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
 @pytest.mark.parametrize("additions", [NAMING, NAMELESS, FOR_SGLANG, FOR_BOTH])
 @settings(max_examples=30, deadline=None)
 @given(body=PRETENDING)
-def test_no_engine_hears_who_a_caller_says_it_is(additions: Additions, body: bytes) -> None:
+def test_no_engine_hears_who_a_caller_says_it_is(additions: FieldInjector, body: bytes) -> None:
     """Whichever field an engine reads, and whichever the gateway writes, or none: there may be a plug-in.
 
     Nor in the first of two equal names, for readers that believe that.
@@ -198,7 +198,7 @@ def test_no_engine_hears_who_a_caller_says_it_is(additions: Additions, body: byt
     assert found <= {"alice"}
 
     embedded = body.replace(b'"prompt"', b'"input"')
-    call = read_call(embedded, EMBEDDINGS)
+    call = parse_body(embedded, EMBEDDINGS)
     pieces = additions.to(call, "alice", ask_usage=False).added_to(embedded, call.document)
     whole = b"".join(map(bytes, pieces))
     assert json.loads(whole, object_pairs_hook=said_of_clients) == set()
@@ -232,7 +232,7 @@ def test_what_is_read_is_what_the_standard_library_reads(body: bytes) -> None:
     document, ours = json.loads(body), orjson.loads(body)
 
     assert list(document) == list(ours)
-    assert read_call(body, COMPLETIONS).parts == [document["prompt"]]
+    assert parse_body(body, COMPLETIONS).parts == [document["prompt"]]
 
 
 def test_what_no_engine_could_hold_is_refused() -> None:
@@ -240,4 +240,4 @@ def test_what_no_engine_could_hold_is_refused() -> None:
     for body in (b'{"prompt":"hi","x":"\\ud83d"}', b'{"prompt":"hi","x":1e400}'):
         assert json.loads(body)
         with pytest.raises(BadRequest, match="not valid JSON"):
-            read_call(body, COMPLETIONS)
+            parse_body(body, COMPLETIONS)

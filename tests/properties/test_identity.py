@@ -7,10 +7,10 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairhit.gateway.api.request_body import Fields
+from fairhit.gateway.api.request_body import InjectedFields
 from fairhit.gateway.auth.identity import TENANT_HEADERS, Identity
-from fairhit.gateway.http.request_parser import RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming
+from fairhit.gateway.http.request_parser import RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest
 
 OURS = {"vllm_xargs": {"fair_client": "alice"}}
 SAID = [
@@ -40,8 +40,8 @@ NAMES = st.sampled_from([*SAID[:4], "x-other", "x_other"]).flatmap(spelt)
 HEADERS = st.tuples(NAMES, st.tuples(BLANKS, VALUES, BLANKS).map("".join))
 
 
-def read(headers: list[tuple[str, str]]) -> Incoming:
-    reader = RequestReader(max_body_len=99, admit=lambda request: True, arrived=BodyBudget())  # noqa: ARG005
+def read(headers: list[tuple[str, str]]) -> IncomingRequest:
+    reader = RequestParser(max_body_len=99, admit=lambda request: True, arrived=BodyBudget())  # noqa: ARG005
     lines = "".join(f"{name}:{value}\r\n" for name, value in headers)
     head = f"POST /v1/completions HTTP/1.1\r\nhost: a\r\n{lines}content-length: 2\r\n\r\n"
     reader.feed(head.encode() + b"{}")
@@ -104,7 +104,7 @@ def claims(draw: st.DrawFn) -> str:
 def test_what_a_body_says_about_its_sender_is_replaced(fields: list[str]) -> None:
     """Escaped, twice, nested, of another type: an engine reads one client, and that is ours."""
     body = ("{" + ",".join(fields) + "}").encode()
-    sent = json.loads(b"".join(Fields(OURS).added_to(body, orjson.loads(body))))
+    sent = json.loads(b"".join(InjectedFields(OURS).added_to(body, orjson.loads(body))))
 
     assert sent["vllm_xargs"]["fair_client"] == "alice"
     before = json.loads(body)
@@ -119,5 +119,5 @@ def test_what_a_body_says_about_its_sender_is_replaced(fields: list[str]) -> Non
 def test_other_fields_of_scheduling_are_the_engines_business(fields: dict[str, int]) -> None:
     body = json.dumps(fields).encode()
 
-    sent = b"".join(Fields(OURS).added_to(body, fields))
+    sent = b"".join(InjectedFields(OURS).added_to(body, fields))
     assert sent == body[:-1] + b',"vllm_xargs":{"fair_client":"alice"}}'

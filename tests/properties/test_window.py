@@ -19,10 +19,12 @@ class Modelled:
         rng: random.Random,
         *,
         streams: float,
-        greets: bool = False,
+        is_preamble: bool = False,
     ) -> None:
         self.window, self.slots, self.rng, self.streams = window, slots, rng, streams
-        self.greets = greets  # the first byte comes when a request is sent, whether it runs or not
+        self.is_preamble = (
+            is_preamble  # the first byte comes when a request is sent, whether it runs or not
+        )
         self.queue: list[tuple[int, bool]] = []
         self.running: list[list[int]] = []  # number, steps left
         self.idle = 0  # slots that nobody had been sent for
@@ -31,7 +33,7 @@ class Modelled:
         while self.window.has_room:
             streams = self.rng.random() < self.streams
             self.queue.append((self.window.sent(streams=streams), streams))
-            if self.greets:
+            if self.is_preamble:
                 self.window.started(self.queue[-1][0])
             assert len(self.queue) < 1000, "a window without an end"
         self.window.turn_away()
@@ -39,7 +41,7 @@ class Modelled:
         while self.queue and len(self.running) < self.slots:
             number, streams = self.queue.pop(0)
             self.running.append([number, self.rng.randint(1, 20)])
-            started += [number] if streams and not self.greets else []
+            started += [number] if streams and not self.is_preamble else []
         self.idle = self.slots - len(self.running)
         if look:
             self.look()
@@ -105,7 +107,7 @@ def test_first_bytes_alone_do_nearly_as_well(seed: int, slots: int) -> None:
 @given(seed=st.integers(0, 2**32), slots=st.sampled_from([1, 3, 20, 100]))
 def test_first_bytes_that_say_nothing_open_it_only_so_far(seed: int, slots: int) -> None:
     """An engine whose answers all begin at once, queue or not: its numbers are what counts."""
-    engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=1.0, greets=True)
+    engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=1.0, is_preamble=True)
     engine.look()
     number = 0
     while number < 120 or len(engine.queue) > TARGET:  # what came before the first looks has to run

@@ -20,11 +20,11 @@ from fairhit.gateway.http.accept import descriptors
 from fairhit.gateway.http.accept.connections import TICK_GROUPS, Connections
 from fairhit.gateway.http.accept.descriptors import Descriptors
 from fairhit.gateway.http.accept.listeners import Listeners
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import Turns
+from fairhit.gateway.http.read_budget import ReadBudget
 from fairhit.gateway.http.response_head import date_line
-from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.log_exceptions import log_exceptions
 from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
 from fairhit.gateway.observability.metrics.gateway_metrics import ConnectionMetrics, GatewayMetrics
 from fairhit.gateway.observability.observability import Observability
@@ -38,7 +38,7 @@ from fairhit.gateway.process.reload import changed_while_running
 from fairhit.gateway.process.sharing.ledger_exchange import Exchanging
 from fairhit.gateway.proxy.admission import Admission
 from fairhit.gateway.proxy.exchange import Exchange
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.proxy.interfaces import OngoingRequest
 from fairhit.gateway.settings import GatewaySettings, parse_worker_url
 
@@ -58,7 +58,7 @@ class Gateway:
         self.settings = settings
         self.port = settings.port  # if that is 0, known once it listens
         self._set_limits(settings)
-        self.connections: Connections[CallerConnection] = Connections(
+        self.connections: Connections[ClientConnection] = Connections(
             limit=self._places, address_limit=lambda: self.settings.max_address_connections
         )
         self.descriptors = Descriptors(
@@ -71,7 +71,7 @@ class Gateway:
         self.head_cache: HeadCache[RequestHead] = HeadCache()
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
-        self.turns = Turns()
+        self.turns = ReadBudget()
         self.date = date_line()
         self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
@@ -180,7 +180,7 @@ class Gateway:
             self.pool.add(url, model=model)
         try:
             self.port, self.metrics_port = await self._listeners.open(
-                lambda: CallerConnection(self),
+                lambda: ClientConnection(self),
                 self._observability.exposition,
                 self.connections,
                 on_error=self._on_shortage,
@@ -280,12 +280,12 @@ class Gateway:
             await asyncio.sleep(min(1.0, self.client_timeout_s / 2) / TICK_GROUPS)
             now = self._loop.time()
             for connection in self.connections.tick_group(number):
-                guarded(connection.tick, now)
+                log_exceptions(connection.tick, now)
             if number == 0:
                 self.date = date_line()
-                guarded(self._retries.budget.tick, now, self._intake.count)
-                guarded(self.pool.tick, now)
-                guarded(self._seeing.tick)
+                log_exceptions(self._retries.budget.tick, now, self._intake.count)
+                log_exceptions(self.pool.tick, now)
+                log_exceptions(self._seeing.tick)
                 self._listeners.tick(now)
 
     # -- for the callers' connections
@@ -300,28 +300,34 @@ class Gateway:
         self.connections.turned_away["descriptors"] += 1
         self.descriptors.free_one()
 
-    def admit(self, request: Incoming) -> bool:
+    def admit(self, request: IncomingRequest) -> bool:
         return self._admission.admit(request)
 
-    def handle(self, connection: CallerConnection, request: Incoming) -> OngoingRequest | None:
+    def handle(
+        self, connection: ClientConnection, request: IncomingRequest
+    ) -> OngoingRequest | None:
         head = request.head
-        if head.surface is None:
+        if head.endpoint is None:
             self._answer_admin(connection, request, path_of(head.target))
             return None
         if head.method != b"POST":
             self._answer_other(connection, request, "POST")
             return None
         self.dispatcher.check_limit()  # before its body is parsed
-        return self._intake.begin(connection, request, head.surface)
+        return self._intake.begin(connection, request, head.endpoint)
 
-    def _answer_other(self, connection: CallerConnection, request: Incoming, allow: str) -> None:
+    def _answer_other(
+        self, connection: ClientConnection, request: IncomingRequest, allow: str
+    ) -> None:
         """Browsers ask whether they may ask; nobody else uses another method."""
         lines = self._marks.preflight(request) if self._marks is not None else None
         if lines is None:
             raise MethodNotAllowed(allow)
         connection.write_body(b"", b"text/plain", lines=lines)
 
-    def _answer_admin(self, connection: CallerConnection, request: Incoming, path: bytes) -> None:
+    def _answer_admin(
+        self, connection: ClientConnection, request: IncomingRequest, path: bytes
+    ) -> None:
         if path in PATHS:
             self.control.authorize(request, connection.peer())
             changed = self.control.answer(request, path)
@@ -349,7 +355,7 @@ class Gateway:
 
     def _send(self, ticket: Ticket) -> None:
         """An engine has room for one that waited."""
-        guarded(self.exchanges[ticket].send)
+        log_exceptions(self.exchanges[ticket].send)
 
     def _is_adapter(self, model: str) -> bool:
         """Engines list an adapter with the model it belongs to."""

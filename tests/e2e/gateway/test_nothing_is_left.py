@@ -3,13 +3,13 @@
 import gc
 from collections import Counter
 
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import EngineConnection
-from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.http.request_parser import RequestParser
 from tests.e2e.gateway.scripts import Received, chat, good
 from tests.e2e.gateway.world import CHAT, World, eventually, play
 
-CLOSED = (CallerConnection, RequestReader, EngineConnection)
+CLOSED = (ClientConnection, RequestParser, EngineConnection)
 
 
 def test_closed_connections_need_no_collector() -> None:

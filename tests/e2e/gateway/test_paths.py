@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fairhit.gateway.api.endpoints import SURFACES
+from fairhit.gateway.api.endpoints import ENDPOINTS
 from tests.e2e.gateway.path_scripts import PATHS, STREAMS, any_path, path_of
 from tests.e2e.gateway.scripts import Received, begin_stream, chat, chunk, good, whole
 from tests.e2e.gateway.world import CHAT, World, play
@@ -18,7 +18,7 @@ def test_every_path_is_tried_here() -> None:
     tried = {path.partition("?")[0] for path in PATHS}
     spelt_otherwise = {"/v2/rerank", "/rerank"}
 
-    assert {path.decode() for path in SURFACES} == tried | spelt_otherwise
+    assert {path.decode() for path in ENDPOINTS} == tried | spelt_otherwise
 
 
 # What no JSON library would write: it must arrive as it was sent.

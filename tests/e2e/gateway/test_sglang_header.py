@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from fairhit.client_names import client_name
-from fairhit.gateway.api.endpoints import SURFACES
-from fairhit.gateway.api.injected_fields import Additions
-from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.api.endpoints import ENDPOINTS
+from fairhit.gateway.api.injected_fields import FieldInjector
+from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.path_scripts import PATHS, any_path
 from tests.e2e.gateway.world import World, play
@@ -39,9 +39,9 @@ def test_the_page_of_paths_says_where_an_engine_takes_the_client() -> None:
     page = (Path(__file__).parents[3] / "docs/reference/paths.md").read_text()
     rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `POST /v1/")]
     for path, vllm, sglang in rows:
-        surface = SURFACES[path.split("`")[1].removeprefix("POST ").encode()]
-        assert surface.identity == (vllm.strip() == "yes"), path
-        assert surface.named_by_header == (sglang.strip() == "by header"), path
+        endpoint = ENDPOINTS[path.split("`")[1].removeprefix("POST ").encode()]
+        assert endpoint.identity == (vllm.strip() == "yes"), path
+        assert endpoint.named_by_header == (sglang.strip() == "by header"), path
     assert len(rows) >= 6
 
 
@@ -63,9 +63,9 @@ def test_engines_of_another_make_get_no_such_header(identity_field: str) -> None
 )
 def test_a_client_is_one_by_header_and_by_field(name: str) -> None:
     """The plug-in writes a name it finds in a field like that; in a header blanks would be cut off."""
-    additions = Additions(GatewaySettings(identity_field="sglang"))
+    additions = FieldInjector(GatewaySettings(identity_field="sglang"))
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
-    call = read_call(json.dumps(body).encode(), SURFACES[b"/v1/messages"])
+    call = parse_body(json.dumps(body).encode(), ENDPOINTS[b"/v1/messages"])
 
     lines = additions.lines_to(b"a: b\r\n", call, name).decode("ascii")
     told = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()

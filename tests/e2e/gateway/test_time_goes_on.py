@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairhit.gateway.http.client_connection import CallerConnection
-from fairhit.gateway.proxy.incoming_request import Incoming
+from fairhit.gateway.http.client_connection import ClientConnection
+from fairhit.gateway.proxy.incoming_request import IncomingRequest
 from tests.e2e.gateway.scripts import hang
 from tests.e2e.gateway.world import World, eventually, play
 
@@ -60,13 +60,13 @@ def test_a_caller_whose_work_cannot_begin_is_told(caplog: pytest.LogCaptureFixtu
 
     async def story(world: World) -> None:
         gateway = world.gateway
-        made: list[CallerConnection] = []
+        made: list[ClientConnection] = []
 
         class Before:
             deadline = 1e9
             on_disconnect = tick = stop = pause = resume = fails
 
-        def handle(connection: CallerConnection, request: Incoming) -> Any:
+        def handle(connection: ClientConnection, request: IncomingRequest) -> Any:
             made.append(connection)
             return Before()
 

@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from fairhit.core.cache.token_blocks import BLOCK_LEN, BlockedTokens
-from fairhit.gateway.api.request_body import Call
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.api.request_body import ParsedBody
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.proxy.admission import PendingRequest
 from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
@@ -37,12 +37,12 @@ def asking(*contents: str) -> bytes:
     return chat(messages=messages, stream=True)
 
 
-def hold_tokenizer(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Call], threading.Event]:
+def hold_tokenizer(monkeypatch: pytest.MonkeyPatch) -> tuple[list[ParsedBody], threading.Event]:
     """What its threads have begun with, and what lets them go on."""
-    begun: list[Call] = []
+    begun: list[ParsedBody] = []
     go_on, made = threading.Event(), Tokenizer.prompt
 
-    def prompt(self: Tokenizer, call: Call) -> BlockedTokens:
+    def prompt(self: Tokenizer, call: ParsedBody) -> BlockedTokens:
         begun.append(call)
         assert go_on.wait(PATIENCE_S)
         return made(self, call)
@@ -125,7 +125,7 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
     async def story() -> None:
         released: list[str] = []
         encoding: asyncio.Future[BlockedTokens] = asyncio.get_running_loop().create_future()
-        connection = cast("CallerConnection", object())
+        connection = cast("ClientConnection", object())
         waiting = PendingRequest(
             connection, encoding, deadline=0, release=lambda: released.append("a")
         )
@@ -140,7 +140,7 @@ def test_who_leaves_just_as_its_prompt_is_tokenized_has_left() -> None:
 def test_a_tokenizer_that_fails_is_an_error_of_ours(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(self: Tokenizer, call: Call) -> BlockedTokens:
+    def fails(self: Tokenizer, call: ParsedBody) -> BlockedTokens:
         raise ValueError("no")
 
     async def story(world: World) -> None:

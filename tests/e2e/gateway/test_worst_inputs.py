@@ -15,9 +15,9 @@ import pytest
 
 from fairhit.gateway.api import request_body as openai
 from fairhit.gateway.api import response_body as answers
-from fairhit.gateway.api.response_body import StreamedAnswer
+from fairhit.gateway.api.response_body import StreamedResponse
 from fairhit.gateway.http.read_budget import ITERATION, STEP
-from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.http.request_parser import RequestParser
 from fairhit.gateway.http.response_parser import ResponseParser
 from tests.e2e.gateway.scripts import Received, Script, begin_stream, chat, chunk, whole
 from tests.e2e.gateway.world import World, play
@@ -61,10 +61,10 @@ class Work:
     def counted(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """Note what readers, searches and parsers are given."""
         for where, name, kind in (
-            (RequestReader, "feed", "requests"),
+            (RequestParser, "feed", "requests"),
             (ResponseParser, "feed", "answers"),
-            (StreamedAnswer, "feed", "streams"),
-            (StreamedAnswer, "_read", "events"),
+            (StreamedResponse, "feed", "streams"),
+            (StreamedResponse, "_read", "events"),
         ):
             monkeypatch.setattr(where, name, self._noting(getattr(where, name), kind))
         for module in (answers, openai):

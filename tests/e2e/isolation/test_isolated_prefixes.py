@@ -15,9 +15,9 @@ if importlib.util.find_spec("vllm") is None:
     pytest.skip("vllm is not installed", allow_module_level=True)
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
-from fairhit.gateway.api.endpoints import SURFACES  # noqa: E402
-from fairhit.gateway.api.prefix_isolation import Isolation  # noqa: E402
-from fairhit.gateway.api.request_body import read_call  # noqa: E402
+from fairhit.gateway.api.endpoints import ENDPOINTS  # noqa: E402
+from fairhit.gateway.api.prefix_isolation import PrefixIsolation  # noqa: E402
+from fairhit.gateway.api.request_body import parse_body  # noqa: E402
 from fairhit.gateway.api.response_body import read_whole  # noqa: E402
 from fairhit.local.engine_process import HOST  # noqa: E402
 from fairhit.routers.prefix_index.precise import Knowledge  # noqa: E402
@@ -71,7 +71,7 @@ def ask(pair: Pair, client: str, path: str, fields: dict[str, Any]) -> int:
     body = answer.read()
     assert answer.status == 200, body
     connection.close()
-    usage, _ = read_whole(SURFACES[path.encode()], body)
+    usage, _ = read_whole(ENDPOINTS[path.encode()], body)
     assert usage is not None, body
     return usage.cached_len or 0
 
@@ -110,6 +110,6 @@ def matched(pair: Pair, client: str, fields: dict[str, Any]) -> int:
     tokenizer = pair.gateway._caches.tokenizer
     assert tokenizer is not None
     body = json.dumps({"model": "demo", **fields}).encode()
-    call = read_call(body, SURFACES[COMPLETIONS.encode()])
-    call.salt = Isolation(SECRET).salt(client, "")
+    call = parse_body(body, ENDPOINTS[COMPLETIONS.encode()])
+    call.salt = PrefixIsolation(SECRET).salt(client, "")
     return pair.index.match(tokenizer.prompt(call).reusable).of(pair.engine.url) * BLOCK_LEN

@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fairhit.gateway.api.endpoints import SURFACES
-from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.api.endpoints import ENDPOINTS
+from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
@@ -148,7 +148,7 @@ class Pair:
 
     def expected(self, path: str, body: dict[str, Any]) -> int:
         """How many tokens of the prompt the gateway thinks the engine has."""
-        call = read_call(json.dumps({"model": "demo", **body}).encode(), SURFACES[path.encode()])
+        call = parse_body(json.dumps({"model": "demo", **body}).encode(), ENDPOINTS[path.encode()])
         tokenizer = self.gateway._caches.tokenizer
         assert tokenizer is not None
         prompt = tokenizer.prompt(call)

@@ -81,11 +81,11 @@ def test_responses_whole_and_streamed(by_openai: openai.OpenAI):
         model=WRITES, input="hello", max_output_tokens=5, temperature=0
     ) as stream:
         kinds = [event.type for event in stream]
-        streamed = stream.get_final_response()
+        stream_format = stream.get_final_response()
 
-    assert streamed.output_text == whole.output_text
-    assert streamed.usage is not None
-    assert streamed.usage.output_tokens == 5
+    assert stream_format.output_text == whole.output_text
+    assert stream_format.usage is not None
+    assert stream_format.usage.output_tokens == 5
     assert kinds[0] == "response.created"
     with pytest.raises(openai.BadRequestError, match="previous_response_id"):
         by_openai.responses.create(model=WRITES, input="x", previous_response_id=whole.id)
@@ -100,10 +100,10 @@ def test_messages_whole_streamed_and_counted(by_anthropic: anthropic.Anthropic):
         model=WRITES, max_tokens=5, messages=asked, extra_body=GREEDY
     ) as stream:
         text = "".join(stream.text_stream)
-        streamed = stream.get_final_message()
+        stream_format = stream.get_final_message()
 
-    assert whole.content[0].text == text == streamed.content[0].text
-    assert streamed.usage.output_tokens == 5
+    assert whole.content[0].text == text == stream_format.content[0].text
+    assert stream_format.usage.output_tokens == 5
     counted = by_anthropic.messages.count_tokens(model=WRITES, messages=asked)
     assert counted.input_tokens == whole.usage.input_tokens
 

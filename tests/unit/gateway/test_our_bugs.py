@@ -10,8 +10,8 @@ from tests.wire.hearing import Wire
 from fairhit.core.request import WorkerId
 from fairhit.dispatch import Ticket, TicketState
 from fairhit.gateway.api.endpoints import Endpoint
-from fairhit.gateway.api.request_body import Call
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.api.request_body import ParsedBody
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
 from fairhit.gateway.proxy import admission as intake
 from fairhit.gateway.server import Gateway
@@ -64,7 +64,7 @@ class Played:
             connection.connection_made(Wire())
             engine.give_back(connection)
         self.wire = CallerWire()
-        self.caller = CallerConnection(self.gateway)
+        self.caller = ClientConnection(self.gateway)
         self.caller.connection_made(self.wire)
 
     def send(self, *bodies: bytes) -> None:
@@ -113,16 +113,16 @@ def fails(*_: Any, **__: Any) -> None:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """What is done as a request is read that says SECRET, of which then a bug is raised."""
-    reads, done = intake.read_call, list[Callable[[], None]]()
+    reads, done = intake.parse_body, list[Callable[[], None]]()
 
-    def read_call(given: bytes, surface: Endpoint) -> Call:
+    def parse_body(given: bytes, endpoint: Endpoint) -> ParsedBody:
         if SECRET.encode() in given:
             for each in done:
                 each()
             raise KeyError(given)
-        return reads(given, surface)
+        return reads(given, endpoint)
 
-    monkeypatch.setattr(intake, "read_call", read_call)
+    monkeypatch.setattr(intake, "parse_body", parse_body)
     return done
 
 
@@ -219,7 +219,7 @@ def test_an_answer_that_cannot_be_given_is_settled(
 ) -> None:
     async def test(played: Played) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(CallerConnection, broken, fails)
+            patched.setattr(ClientConnection, broken, fails)
             played.send(body(stream=stream))
             await played.answer(answer)
         played.check_settled()

@@ -27,7 +27,7 @@ from fairhit.errors import (
 from fairhit.gateway.api.endpoints import path_of
 from fairhit.gateway.pool.engine_pool import EnginePool
 from fairhit.gateway.pool.watched_engine import WatchedEngine
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings, parse_worker_url
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Control:
         self._workers = workers
         self._policy = settings.router()
         # Sends a change and its subject to the other processes of this gateway.
-        self.on_change: Callable[[Incoming, str], None] = _ignore
+        self.on_change: Callable[[IncomingRequest, str], None] = _ignore
         self.change(settings)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -76,7 +76,7 @@ class Control:
             if not hmac.compare_digest(_hashed(shown), self._key):
                 raise Unauthorized("missing or invalid admin key")
 
-    def authorize(self, request: Incoming, peer: str | None) -> None:
+    def authorize(self, request: IncomingRequest, peer: str | None) -> None:
         """Whether this caller may. Raises Unauthorized or Forbidden."""
         self.check_key(request.head)
         if self._key is None and not (
@@ -86,18 +86,18 @@ class Control:
         if self._key is None and self._has_proxy and request.head.method not in {b"GET", b"HEAD"}:
             raise Forbidden("--trust-tenant-header: behind a proxy this takes an --admin-api-key")
 
-    def answer(self, request: Incoming, path: bytes) -> AdminAnswer:
+    def answer(self, request: IncomingRequest, path: bytes) -> AdminAnswer:
         """Do what is asked, and tell of it. Raises CallerError."""
         answer = self._answer(request, path)
         if request.head.method not in {b"GET", b"HEAD"}:
             self.on_change(request, _about(request, path))
         return answer
 
-    def repeat(self, request: Incoming) -> None:
+    def repeat(self, request: IncomingRequest) -> None:
         """Do what was asked of another process. Raises CallerError."""
         self._answer(request, path_of(request.head.target))
 
-    def _answer(self, request: Incoming, path: bytes) -> AdminAnswer:
+    def _answer(self, request: IncomingRequest, path: bytes) -> AdminAnswer:
         method = b"GET" if request.head.method == b"HEAD" else request.head.method
         if method not in PATHS[path]:
             raise MethodNotAllowed(allowed(PATHS[path]))
@@ -160,7 +160,7 @@ class Control:
         return {"policy": self._policy, "workers": [_described(*known) for known in watches]}
 
 
-def _ignore(request: Incoming, subject: str) -> None:
+def _ignore(request: IncomingRequest, subject: str) -> None:
     """Do nothing: there is one process."""
 
 
@@ -225,7 +225,7 @@ def _comes_through_others(head: RequestHead) -> bool:
     return head.http10 or any(line.startswith(_THROUGH_OTHERS) for line in lines)
 
 
-def _document(request: Incoming, fields: set[str]) -> dict[str, Any]:
+def _document(request: IncomingRequest, fields: set[str]) -> dict[str, Any]:
     """The body's fields. Raises BadRequest."""
     try:
         document = orjson.loads(request.body)
@@ -239,7 +239,7 @@ def _document(request: Incoming, fields: set[str]) -> dict[str, Any]:
     return document
 
 
-def _asked(request: Incoming) -> dict[str, Any]:
+def _asked(request: IncomingRequest) -> dict[str, Any]:
     """`?url=...`, or the same in a body."""
     query = parse_qs(urlsplit(request.head.target.decode("ascii", "replace")).query)
     if "url" in query:
@@ -249,7 +249,7 @@ def _asked(request: Incoming) -> dict[str, Any]:
     return _document(request, {"url"}) if request.body else {}
 
 
-def _about(request: Incoming, path: bytes) -> str:
+def _about(request: IncomingRequest, path: bytes) -> str:
     """The engine's URL, if it is about one."""
     if path == b"/scheduler":
         return ""

@@ -17,7 +17,7 @@ _READY = 4096
 _SECRET_LEN = 32
 
 
-class Isolation:
+class PrefixIsolation:
     """Makes the salts. `secret` None: one of its own, so that others and restarts have other salts."""
 
     def __init__(self, secret: str | None) -> None:

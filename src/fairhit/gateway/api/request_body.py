@@ -36,10 +36,10 @@ _CLIENT = "fair_client"
 
 
 @dataclass(slots=True)
-class Call:
+class ParsedBody:
     """What is read of one request's body."""
 
-    surface: Endpoint
+    endpoint: Endpoint
     document: dict[str, Any]
     salt: str  # what splits an engine's cache beside the model
     parts: list[str]  # the prompt in canonical form: a prefix of it is a prefix of the prompt
@@ -65,7 +65,7 @@ class Call:
         return _SEPARATOR.join((self.head, *self.parts)).encode()
 
 
-def read_call(body: Body, surface: Endpoint) -> Call:
+def parse_body(body: Body, endpoint: Endpoint) -> ParsedBody:
     """The fields the gateway needs; what else is wrong the engine will say. Raises BadRequest."""
     try:
         document = orjson.loads(body)
@@ -82,12 +82,12 @@ def read_call(body: Body, surface: Endpoint) -> Call:
         raise _wrong("user", "a string")
     if stream is not None and not isinstance(stream, bool):
         raise _wrong("stream", "true or false")
-    parts, tokens, prompts = surface.read_prompt(document)
+    parts, tokens, prompts = endpoint.read_prompt(document)
     choices = document.get("n")
     if choices is not None:
         prompts *= _choices(choices)
-    return Call(  # in order: names would cost as much as all the reading
-        surface,
+    return ParsedBody(  # in order: names would cost as much as all the reading
+        endpoint,
         document,
         str(document.get("cache_salt") or ""),
         parts,
@@ -95,16 +95,16 @@ def read_call(body: Body, surface: Endpoint) -> Call:
         prompts,
         model,
         bool(stream),
-        not surface.usage_option or _asks_usage(document),
+        not endpoint.usage_option or _asks_usage(document),
         user,
-        _max_tokens(document, surface),
+        _max_tokens(document, endpoint),
     )
 
 
-def read_long_call(body: Body, outline: Outline, surface: Endpoint) -> Call:
+def parse_long_body(body: Body, outline: Outline, endpoint: Endpoint) -> ParsedBody:
     """The same of a long body: as much of each field as there is time to read. Raises BadRequest."""
     short = outline.shortened(body)
-    call = read_call(short, surface)
+    call = parse_body(short, endpoint)
     call.outline = outline
     call.unread = max(0, len(body) - len(short)) / len(short)
     return call
@@ -115,13 +115,13 @@ def answer_parts(answer: str) -> list[str]:
     return ["assistant", answer]
 
 
-def answer_text(answer: str, surface: Endpoint) -> bytes:
+def answer_text(answer: str, endpoint: Endpoint) -> bytes:
     """What the next turn's prompt has after this one's, as bytes."""
-    text = _SEPARATOR.join(("", *answer_parts(answer))) if surface.turns else answer
+    text = _SEPARATOR.join(("", *answer_parts(answer))) if endpoint.turns else answer
     return text.encode("utf-8", "surrogatepass")
 
 
-class Fields:
+class InjectedFields:
     """What the gateway adds to a body; made once for many requests.
 
     What a caller says in it about who it is, for whichever engine, is taken out, even if nothing is added.
@@ -251,8 +251,8 @@ def _choices(value: object) -> int:
     return min(max(1, _whole(value) or 1), _MAX_CHOICES)
 
 
-def _max_tokens(document: dict[str, Any], surface: Endpoint) -> int:
-    for name in surface.limits:
+def _max_tokens(document: dict[str, Any], endpoint: Endpoint) -> int:
+    for name in endpoint.limits:
         value = document.get(name)
         if value is None:
             continue
@@ -260,4 +260,4 @@ def _max_tokens(document: dict[str, Any], surface: Endpoint) -> int:
         if number is None or number < 0:
             raise _wrong(name, "a whole number, 0 or more")
         return max(1, number)
-    return surface.default_limit
+    return endpoint.default_limit

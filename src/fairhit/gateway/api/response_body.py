@@ -41,20 +41,37 @@ _MAX_LOOKS = 6
 _SEVERAL = 2
 
 
-class StreamedAnswer:
+class StreamedResponse:
     """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
 
     __slots__ = (
-        "_after", "_before", "_begin", "_end", "_find", "_greets", "_held", "_hide_usage", "_is_long",
-        "_long_len", "_looks", "_other_len", "_pieces", "_said", "_surface", "_tail", "_text_len",
-        "_thoughts", "_used", "output_len",
+        "_after",
+        "_before",
+        "_begin",
+        "_end",
+        "_endpoint",
+        "_find",
+        "_greets",
+        "_held",
+        "_hide_usage",
+        "_is_long",
+        "_long_len",
+        "_looks",
+        "_other_len",
+        "_pieces",
+        "_said",
+        "_tail",
+        "_text_len",
+        "_thoughts",
+        "_used",
+        "output_len",
     )  # fmt: skip
 
-    def __init__(self, surface: Endpoint, *, hide_usage: bool) -> None:
-        self._surface = surface
-        self._find = surface.streamed.find
-        self._said = surface.streamed.said
-        self._greets = surface.streamed.greets  # None: it has said more than that
+    def __init__(self, endpoint: Endpoint, *, hide_usage: bool) -> None:
+        self._endpoint = endpoint
+        self._find = endpoint.stream_format.find
+        self._said = endpoint.stream_format.answer_kinds
+        self._greets = endpoint.stream_format.is_preamble  # None: it has said more than that
         self._held = b""  # while it greets
         self._hide_usage = hide_usage
         self._tail = bytearray()  # the beginning of an event, or the end so far of one that is long
@@ -240,7 +257,7 @@ class StreamedAnswer:
 
     def _is_repeated(self, name: bytes) -> bool:
         """Some versions of vLLM write each thought twice, under its old and its new name."""
-        if name not in self._surface.streamed.thoughts:
+        if name not in self._endpoint.stream_format.reasoning_kinds:
             return False
         self._thoughts = self._thoughts or name
         return name != self._thoughts
@@ -258,7 +275,7 @@ class StreamedAnswer:
 
     def _use(self, document: dict[str, Any]) -> bool:
         """Whether the event says what was used; it is kept."""
-        used = self._surface.read_usage(document)
+        used = self._endpoint.read_usage(document)
         if used is None:
             return False
         self._used = used if used.prompt_len else _after(self._used, used)
@@ -267,7 +284,7 @@ class StreamedAnswer:
         return True
 
 
-class WholeAnswer:
+class WholeResponse:
     """An answer in one piece. It is held back until it is complete, so that it can be retried."""
 
     __slots__ = ("_joined", "_pieces", "length")
@@ -294,20 +311,20 @@ class WholeAnswer:
         return self._joined + self._pieces
 
 
-def read_whole(surface: Endpoint, body: bytes) -> tuple[Usage | None, str | None]:
+def read_whole(endpoint: Endpoint, body: bytes) -> tuple[Usage | None, str | None]:
     """Usage and text of a completed answer; None where it does not say."""
     try:
-        if surface.scan_usage is not None:
-            return surface.scan_usage(body), None
+        if endpoint.scan_usage is not None:
+            return endpoint.scan_usage(body), None
         document = _loads(body)
-        text = surface.read_text(document) if surface.read_text is not None else None
-        return surface.read_usage(document), text
+        text = endpoint.read_text(document) if endpoint.read_text is not None else None
+        return endpoint.read_usage(document), text
     except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
         _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
         return None, None
 
 
-def read_end(surface: Endpoint, pieces: list[bytes]) -> Usage | None:
+def read_end(endpoint: Endpoint, pieces: list[bytes]) -> Usage | None:
     """Usage of a long answer, if it is in the last mebibyte; no more is read. O(ITERATION)."""
     length = 0
     end: list[bytes] = []
@@ -317,7 +334,7 @@ def read_end(surface: Endpoint, pieces: list[bytes]) -> Usage | None:
         end.append(piece)
         length += len(piece)
     try:
-        return surface.read_usage({"usage": last_usage(b"".join(reversed(end)))})
+        return endpoint.read_usage({"usage": last_usage(b"".join(reversed(end)))})
     except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
         _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
         return None

@@ -8,7 +8,7 @@ from fairhit.gateway.admin.control import PATHS
 from fairhit.gateway.api.endpoints import path_of
 from fairhit.gateway.auth.header_options import HeaderOptions, Marked
 from fairhit.gateway.auth.identity import Identity
-from fairhit.gateway.proxy.incoming_request import AdmittedHead, Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import AdmittedHead, IncomingRequest, RequestHead
 
 
 def _unmarked(head: RequestHead) -> Marked:
@@ -32,7 +32,7 @@ class AccessControl:
         self._marks = marks
         self._passes_key = passes_key  # callers' keys are the engines' business
 
-    def admit(self, request: Incoming) -> bool:
+    def admit(self, request: IncomingRequest) -> bool:
         """Whether its body is wanted: who has no key is told so before its body is in memory.
 
         Raises FairhitError. O(head), and O(1) for one that was let in before.
@@ -72,7 +72,7 @@ class AccessControl:
         )
 
     def _client_of(self, head: RequestHead, marked: Marked) -> ClientId | None:
-        if head.surface is None and not path_of(head.target).startswith(b"/v1/models"):
+        if head.endpoint is None and not path_of(head.target).startswith(b"/v1/models"):
             return None
         if marked.tenant_twice and self._identity.trusts_header:
             raise BadRequest("a tenant header came more than once")
@@ -82,7 +82,7 @@ class AccessControl:
         if path_of(head.target) in PATHS:
             self._check_operator(head)
             return head.method in {b"POST", b"DELETE"}
-        return head.surface is not None
+        return head.endpoint is not None
 
     def _keys(self, head: RequestHead) -> bytes:
         lines = b""

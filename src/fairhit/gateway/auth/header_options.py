@@ -9,7 +9,7 @@ from itertools import count
 from typing import NamedTuple, Self
 
 from fairhit.gateway.auth.identity import TENANT_HEADERS
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 
 # An id goes into logs and headers; who sends a longer or a stranger one gets one of ours.
@@ -90,13 +90,13 @@ class HeaderOptions:
             asks_whether=allowed and head.method == b"OPTIONS",
         )
 
-    def name(self, request: Incoming) -> None:
+    def name(self, request: IncomingRequest) -> None:
         """Give it an id of ours, which its engine and its caller are told."""
         line = self._id_line(b"%b-%d" % (self._prefix, next(self._numbers)))
         request.lines += line
         request.echo = line + request.echo
 
-    def preflight(self, request: Incoming) -> tuple[bytes, ...] | None:
+    def preflight(self, request: IncomingRequest) -> tuple[bytes, ...] | None:
         """Headers that tell a browser that the page may ask; None if that is not its question."""
         if request.head.method != b"OPTIONS" or b"access-control-allow-origin" not in request.echo:
             return None

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
 from fairhit.errors import BadRequest, FairhitError, GatewayFull, MethodNotAllowed
-from fairhit.gateway.api.endpoints import path_of, surface_of
+from fairhit.gateway.api.endpoints import endpoint_of, path_of
 from fairhit.gateway.api.endpoints.errors import openai_error, retry_after, status_of
 from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import SHORT, Reads, Turns
-from fairhit.gateway.http.request_parser import RequestReader
+from fairhit.gateway.http.read_budget import SHORT, BudgetedReads, ReadBudget
+from fairhit.gateway.http.request_parser import RequestParser
 from fairhit.gateway.http.response_head import BODILESS, REASONS, ResponseHead, without_names
-from fairhit.gateway.observability.log_exceptions import told
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.observability.log_exceptions import as_client_error
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.proxy.interfaces import OngoingRequest
 
 # Paths that are answered on connections beyond the limit: for probes and for finding the cause.
@@ -43,17 +43,19 @@ class Site(Protocol):
 
     max_payload_size: int
     client_timeout_s: float
-    connections: "Connections[CallerConnection]"
+    connections: "Connections[ClientConnection]"
     arrived: BodyBudget
     head_cache: HeadCache[RequestHead]
-    turns: Turns
+    turns: ReadBudget
     date: bytes  # the Date header, a second old at most
 
-    def admit(self, request: Incoming) -> bool:
+    def admit(self, request: IncomingRequest) -> bool:
         """Check a request whose head is complete: True if its body is wanted. Raises FairhitError."""
         ...
 
-    def handle(self, connection: "CallerConnection", request: Incoming) -> OngoingRequest | None:
+    def handle(
+        self, connection: "ClientConnection", request: IncomingRequest
+    ) -> OngoingRequest | None:
         """Respond now and return None, or begin the request and return it. Raises FairhitError."""
         ...
 
@@ -61,7 +63,7 @@ class Site(Protocol):
         """Count a response with this status."""
         ...
 
-    def refused(self, request: Incoming, status: int) -> None:
+    def refused(self, request: IncomingRequest, status: int) -> None:
         """Log a request that is refused with this status before any engine received it."""
         ...
 
@@ -86,26 +88,26 @@ class SlowReaderTimer:
         return now - self._since
 
 
-class CallerConnection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """Reads requests, has the site handle one at a time, and frames the responses."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = RequestReader(
+        self._reader = RequestParser(
             max_body_len=site.max_payload_size,
             admit=site.admit,
             arrived=site.arrived,
             head_cache=site.head_cache,
         )
-        self._reads = Reads(site.turns, self.data_received)
+        self._reads = BudgetedReads(site.turns, self.data_received)
         self._late = self._reads.late
         self._since = 0.0  # start of the request being received, of idleness, or of silence
         self._lingers_since = 0.0  # start of lingering after the last response; 0: not lingering
         self._discarded_len = 0
         self._stopping = False  # the gateway shuts down
-        self._current = Incoming(RequestHead())  # the request being answered
+        self._current = IncomingRequest(RequestHead())  # the request being answered
         self._ongoing: OngoingRequest | None = None
         self._streaming = False
         self._paused = False
@@ -127,7 +129,7 @@ class CallerConnection(asyncio.Protocol):
         if reader.stopped:
             self._discard(len(data))
             return
-        if (len(data) > SHORT or self._late) and self._reads.put_off(data):
+        if (len(data) > SHORT or self._late) and self._reads.defer(data):
             return
         was_receiving = reader.receiving
         reader.feed(data)
@@ -217,12 +219,12 @@ class CallerConnection(asyncio.Protocol):
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
         """Write `error` in the shape of the path's API; as the last event where a stream has begun."""
         status = status or status_of(error)
-        surface = surface_of(self._current.head.target)
+        endpoint = endpoint_of(self._current.head.target)
         if self._streaming:
-            assert surface is not None, "only engines stream"
-            self.end_stream(surface.error_event(error, status))
+            assert endpoint is not None, "only engines stream"
+            self.end_stream(endpoint.error_event(error, status))
             return
-        body = (surface.error_body if surface else openai_error)(error, status)
+        body = (endpoint.error_body if endpoint else openai_error)(error, status)
         retry_after_s = retry_after(error, status)
         lines = (b"retry-after: %d\r\n" % retry_after_s,) if retry_after_s else ()
         if isinstance(error, MethodNotAllowed):
@@ -314,7 +316,7 @@ class CallerConnection(asyncio.Protocol):
         if reader.stopped or not (self._is_new or reader.receiving):
             self.close()
             return
-        self._current = Incoming(RequestHead())
+        self._current = IncomingRequest(RequestHead())
         self._current.keep_alive = False
         self.write_error(error)
         if not self._reader.receiving:
@@ -355,9 +357,9 @@ class CallerConnection(asyncio.Protocol):
         try:
             self._ongoing = begin()
         except Exception as error:  # noqa: BLE001 - a bug included, as in `_advance`
-            self.refuse(told(error))
+            self.refuse(as_client_error(error))
 
-    def _admit_probe(self, request: Incoming) -> bool:
+    def _admit_probe(self, request: IncomingRequest) -> bool:
         """Admit nothing but one request for health or metrics. Raises FairhitError."""
         request.keep_alive = False
         if path_of(request.head.target) not in PROBES:
@@ -376,7 +378,7 @@ class CallerConnection(asyncio.Protocol):
                 self._ongoing = self._site.handle(self, request)
             # A bug included: this request and those behind it must be answered.
             except Exception as error:  # noqa: BLE001
-                self.refuse(told(error))
+                self.refuse(as_client_error(error))
 
     def _continue(self) -> None:
         """Write the 100 Continue that the client waits for before it sends the body."""

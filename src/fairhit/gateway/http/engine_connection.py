@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from fairhit.core.request import WorkerId
 from fairhit.gateway.http.accept.descriptors import Descriptors
-from fairhit.gateway.http.read_budget import SHORT, Reads, Turns
+from fairhit.gateway.http.read_budget import SHORT, BudgetedReads, ReadBudget
 from fairhit.gateway.http.response_parser import ResponseListener, ResponseParser
-from fairhit.gateway.observability.log_exceptions import told
+from fairhit.gateway.observability.log_exceptions import as_client_error
 from fairhit.gateway.pool.circuit_breaker import BreakerRules, CircuitBreaker
 
 # vLLM and SGLang serve with uvicorn, which closes an idle connection after 5 s.
@@ -55,7 +55,7 @@ class EngineConnection(asyncio.Protocol):
 
     def __init__(self, engine: "EngineConnections") -> None:
         self._engine = engine
-        self._reads = Reads(engine.turns, self.data_received)
+        self._reads = BudgetedReads(engine.turns, self.data_received)
         self._late = self._reads.late
         self._response = ResponseParser()
         self._transport: asyncio.Transport | None = None
@@ -127,7 +127,7 @@ class EngineConnection(asyncio.Protocol):
         self._reads.connected(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        if (len(data) > SHORT or self._late) and self._reads.put_off(data):
+        if (len(data) > SHORT or self._late) and self._reads.defer(data):
             return
         response = self._response
         if response.listener is None:  # bytes that no request asked for
@@ -170,7 +170,7 @@ class EngineConnection(asyncio.Protocol):
         try:
             listener.on_end()
         except Exception as error:  # noqa: BLE001 - the connection may serve another request by now
-            told(error)
+            as_client_error(error)
 
     def _lose(self) -> None:
         response = self._response
@@ -192,7 +192,7 @@ class EngineConnections:
         breaker: CircuitBreaker | None = None,
         connect_timeout_s: float = 5.0,
         tls: SSLContext | None = None,
-        turns: Turns | None = None,
+        turns: ReadBudget | None = None,
         unknown: Callable[[], object] = lambda: None,
         descriptors: Descriptors | None = None,
     ) -> None:
@@ -201,7 +201,7 @@ class EngineConnections:
         self.unknown = unknown
         self.breaker = breaker or CircuitBreaker(BreakerRules())
         self.connect_timeout_s = connect_timeout_s
-        self.turns = turns or Turns()
+        self.turns = turns or ReadBudget()
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         self.url = url

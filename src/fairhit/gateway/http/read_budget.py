@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Final, TypeVar
 
 from fairhit.gateway.http.round_robin import OwnerQueues
-from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.log_exceptions import log_exceptions
 
 # Bytes of one step. uvloop reads no more from a socket at once. The worst JSON takes 160 ns a byte, and a
 # step of it 40 ms; text takes 2 to 20 ns a byte.
@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 Steps = Generator[int, None, Result]
 
 
-class Turns:
+class ReadBudget:
     """Budget of bytes per event loop iteration, and the steps that wait for it."""
 
     __slots__ = ("_is_counting", "_left", "_waiting")
@@ -83,12 +83,12 @@ class Turns:
         while self._waiting and self._left > 0:
             length, step = self._waiting.pop()
             self._left -= length
-            guarded(step)
+            log_exceptions(step)
         if self._left < ITERATION:
             self._renew_later()
 
 
-class Reads:
+class BudgetedReads:
     """Data received by one connection: passed on at once, or when the budget allows.
 
     `late` is the deferred data. The connection calls `put_off` for data longer than `SHORT` and for all
@@ -97,7 +97,7 @@ class Reads:
 
     __slots__ = ("_is_passing_on", "_paused", "_receive", "_transport", "_turns", "late")
 
-    def __init__(self, turns: Turns, receive: Callable[[bytes], None]) -> None:
+    def __init__(self, turns: ReadBudget, receive: Callable[[bytes], None]) -> None:
         self._turns = turns
         self._receive = receive
         self.late: deque[bytes] = deque()
@@ -109,7 +109,7 @@ class Reads:
         """Set the transport that is paused and resumed."""
         self._transport = transport
 
-    def put_off(self, data: bytes) -> bool:
+    def defer(self, data: bytes) -> bool:
         """Defer `data` and pause the connection if the budget is spent; False: to be read now. O(1)."""
         if self._is_passing_on:
             return False

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import httptools
 
 from fairhit.errors import BadRequest, FairhitError, TooLarge
-from fairhit.gateway.api.endpoints import surface_of
+from fairhit.gateway.api.endpoints import endpoint_of
 from fairhit.gateway.http.head_cache import HeadCache
 from fairhit.gateway.http.head_reader import HeadReader, check_host, too_long
 from fairhit.gateway.http.read_budget import STEP
-from fairhit.gateway.proxy.incoming_request import Body, BodyBudget, Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import Body, BodyBudget, IncomingRequest, RequestHead
 
 # As uvicorn and nginx: generous for keys and traces, small enough to hold ten thousand heads.
 MAX_HEAD = 64 << 10
@@ -28,7 +28,7 @@ _MAX_AHEAD = 32
 _MAX_PIECES = 64
 
 
-class RequestReader:
+class RequestParser:
     """Turns bytes into requests, in order; `ready` holds the complete ones that are not taken yet.
 
     `admit` is called with each request whose head is complete: True if its body is wanted, or a
@@ -39,11 +39,11 @@ class RequestReader:
         self,
         *,
         max_body_len: int,
-        admit: Callable[[Incoming], bool],
+        admit: Callable[[IncomingRequest], bool],
         arrived: BodyBudget,
         head_cache: HeadCache[RequestHead] | None = None,
     ) -> None:
-        self.ready: deque[Incoming] = deque()
+        self.ready: deque[IncomingRequest] = deque()
         self.receiving = False  # a request has begun and is not complete
         self.stopped = False  # nothing is read any more
         self.has_discarded = False  # bytes were received after that
@@ -53,7 +53,7 @@ class RequestReader:
         self._admit = admit
         self._arrived = arrived
         self._parser = httptools.HttpRequestParser(self)
-        self._incoming = self._taken = Incoming(RequestHead())
+        self._incoming = self._taken = IncomingRequest(RequestHead())
         self._heading: HeadReader | None = None  # of the head being received
         self._is_reparsed = False  # the parser reads the framing of a head that was read before
         self._keeps_body = False
@@ -72,7 +72,7 @@ class RequestReader:
         """True if a request is being received whose head is complete."""
         return self.receiving and self._heading is None
 
-    def admit_by(self, admit: Callable[[Incoming], bool]) -> None:
+    def admit_by(self, admit: Callable[[IncomingRequest], bool]) -> None:
         """Call `admit` for heads from now on."""
         self._admit = admit
 
@@ -89,7 +89,7 @@ class RequestReader:
             data = self._begin_cached(*cached, data)
         self.has_discarded |= bool(data)
 
-    def take(self) -> Incoming:
+    def take(self) -> IncomingRequest:
         """Remove and return the oldest complete request; its body counts until `release`."""
         request = self._taken = self.ready.popleft()
         self._ahead_len -= len(request.body)
@@ -125,10 +125,10 @@ class RequestReader:
             return
         self.stopped = True
         if not self.receiving:  # the malformed bytes follow a good request
-            self._incoming = Incoming(RequestHead())
+            self._incoming = IncomingRequest(RequestHead())
         elif self._heading is not None:
             head = self._heading.finish()
-            self._incoming.lines, head.surface = head.lines, surface_of(head.target)
+            self._incoming.lines, head.endpoint = head.lines, endpoint_of(head.target)
         self._incoming.refusal = error.with_traceback(None)  # whose frames refer to this object
         self._incoming.status = status
         self._incoming.keep_alive = False
@@ -141,7 +141,7 @@ class RequestReader:
 
     def _begin_cached(self, head: RequestHead, body_at: int, length: int, data: bytes) -> bytes:
         """Begin a request whose head is cached; returns what follows it in `data`."""
-        incoming = self._incoming = Incoming(head)
+        incoming = self._incoming = IncomingRequest(head)
         self.receiving = True
         try:
             self._keeps_body = self._admit(incoming)
@@ -213,7 +213,7 @@ class RequestReader:
             return
         self._begun += 1
         self._heading = HeadReader(self._max_body_len)
-        self._incoming = Incoming(self._heading.head)
+        self._incoming = IncomingRequest(self._heading.head)
         self.receiving = True
         self._pieces.clear()
         self._body_len = 0
@@ -257,7 +257,7 @@ class RequestReader:
             self.refuse(BadRequest(wrong))
             return
         self._is_reparsed = self._parser.should_upgrade()
-        head.surface = surface_of(head.target)
+        head.endpoint = endpoint_of(head.target)
         try:
             self._keeps_body = self._admit(incoming)
         except FairhitError as error:
@@ -342,7 +342,7 @@ class RequestReader:
             if full is not None:
                 self.refuse(full)
 
-    def _free(self, request: Incoming) -> None:
+    def _free(self, request: IncomingRequest) -> None:
         """Stop counting the body of `request`."""
         if request.held:
             self._arrived.remove(request.client, request.held)

@@ -15,7 +15,7 @@ import orjson
 from fairhit.errors import ConfigError, in_words
 from fairhit.gateway.observability.outbox import Outbox
 from fairhit.gateway.proxy.exchange import Exchange
-from fairhit.gateway.proxy.incoming_request import Incoming
+from fairhit.gateway.proxy.incoming_request import IncomingRequest
 
 # Header of the request id, unless configured.
 _DEFAULT_ID = ("x-request-id",)
@@ -93,7 +93,7 @@ class AccessLog:
             time_s,
             ticket.request.id,
             exchange.lines,
-            exchange.surface.name,
+            exchange.endpoint.name,
             ticket.request.client,
             ticket.model,
             ticket.worker,
@@ -105,10 +105,10 @@ class AccessLog:
         )
         self.outbox.add(entry)
 
-    def record_refused(self, request: Incoming, status: int, *, time_s: float) -> None:
+    def record_refused(self, request: IncomingRequest, status: int, *, time_s: float) -> None:
         """Add a request that was refused before an engine was chosen."""
-        surface = request.head.surface
-        path = surface.name if surface is not None else ""
+        endpoint = request.head.endpoint
+        path = endpoint.name if endpoint is not None else ""
         lines = request.echo + request.lines  # an id of the gateway is only in the echoed lines
         entry = LogEntry(
             time_s, "", lines, path, request.client, None, "", status, (0, 0, 0), None, None, None

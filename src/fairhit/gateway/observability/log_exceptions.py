@@ -1,4 +1,4 @@
-"""A bug of ours in one part ends nothing else: it is said in one line, and the rest goes on."""
+"""Bugs of one part end nothing else: each is logged in one line, and the rest goes on."""
 
 import logging
 from collections.abc import Callable
@@ -11,23 +11,23 @@ _log = logging.getLogger(__name__)
 Given = ParamSpec("Given")
 
 
-def guarded(part: Callable[Given, object], *args: Given.args, **named: Given.kwargs) -> None:
-    """Call `part`; what it raises is a bug of ours, is said in one line, and ends nothing else."""
+def log_exceptions(part: Callable[Given, object], *args: Given.args, **named: Given.kwargs) -> None:
+    """Call `part`, and log every exception, which is a bug, in one line instead of raising it."""
     try:
         part(*args, **named)
-    except Exception as error:  # noqa: BLE001 - all time limits end by this one clock
+    except Exception as error:  # noqa: BLE001 - one clock enforces all time limits
         name = getattr(part, "__qualname__", repr(part))
         _log.error("%s: %s: %s", name, type(error).__name__, error)
 
 
-def told(error: Exception) -> FairhitError:
-    """What a caller is told of `error`: of a bug of ours only that there is one, and 500.
+def as_client_error(error: Exception) -> FairhitError:
+    """The error to respond with: `error` itself, or a plain 500 for a bug, which is logged.
 
-    The log has its kind and its place, and not its words: they may be the prompt's.
+    The log has the kind and place of a bug, and not its message, which may contain the prompt.
     """
     if isinstance(error, FairhitError):
         return error
-    place, trace = "somewhere", error.__traceback__
+    place, trace = "unknown", error.__traceback__
     while trace is not None:
         place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next

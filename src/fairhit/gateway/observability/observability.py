@@ -14,7 +14,7 @@ from fairhit.gateway.observability.metrics.recorder import Recorder
 from fairhit.gateway.observability.page.dashboard import SampleHistory
 from fairhit.gateway.observability.page.snapshot import SnapshotTaker, Watches
 from fairhit.gateway.proxy.exchange import Exchange
-from fairhit.gateway.proxy.incoming_request import Incoming
+from fairhit.gateway.proxy.incoming_request import IncomingRequest
 from fairhit.gateway.proxy.trace import Trace
 from fairhit.gateway.settings import GatewaySettings
 from fairhit.installing import install_command
@@ -63,14 +63,14 @@ class Observability:
         if self._traces is not None and exchange.trace is not None:
             self._traces.record(exchange.trace, exchange, status, time_s=time.time(), now_s=now_s)
 
-    def record_refused(self, request: Incoming, status: int) -> None:
+    def record_refused(self, request: IncomingRequest, status: int) -> None:
         """Record a request that was refused before an engine was chosen. O(1)."""
-        if request.head.surface is not None:
+        if request.head.endpoint is not None:
             self.recorder.record_refused(status)
             if self._log is not None:
                 self._log.record_refused(request, status, time_s=time.time())
 
-    def trace(self, request: Incoming) -> Trace | None:
+    def trace(self, request: IncomingRequest) -> Trace | None:
         """Begin the request's trace, and set the header for its engine; None if it is not sampled."""
         if self._traces is None:
             return None

@@ -6,7 +6,7 @@ import logging
 INTERVAL_S = 60.0
 
 
-class Rarely:
+class RateLimitedLog:
     """Logs one kind of warning at once, and then at most once a minute, with the count since."""
 
     def __init__(self, log: logging.Logger) -> None:

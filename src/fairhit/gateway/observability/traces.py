@@ -82,7 +82,7 @@ class Traces:
         """Add a finished request, which has been charged."""
         ticket = exchange.ticket
         attributes: dict[str, str | int] = {
-            "gen_ai.operation.name": exchange.surface.name,
+            "gen_ai.operation.name": exchange.endpoint.name,
             "gen_ai.request.model": ticket.model or "",
             "gen_ai.usage.input_tokens": ticket.settled_len
             and ticket.settled_len + ticket.matched_len,

@@ -15,7 +15,7 @@ from fairhit.errors import ConfigError
 from fairhit.gateway.http.accept.descriptors import Descriptors
 from fairhit.gateway.http.accept.tls import trusting
 from fairhit.gateway.http.engine_connection import EngineConnections, Fault
-from fairhit.gateway.http.read_budget import Turns
+from fairhit.gateway.http.read_budget import ReadBudget
 from fairhit.gateway.pool import health_probe as probe
 from fairhit.gateway.pool.circuit_breaker import CircuitBreaker, Phase
 from fairhit.gateway.pool.health_checks import HealthChecks
@@ -39,12 +39,12 @@ class EnginePool:
         move: Callable[[Ticket], None],
         settings: GatewaySettings,
         descriptors: Descriptors | None = None,
-        turns: Turns | None = None,
+        turns: ReadBudget | None = None,
         is_own: Callable[[WorkerId], bool] = lambda _: False,
     ) -> None:
         self._is_own = is_own
         self._descriptors = descriptors
-        self._turns = turns or Turns()
+        self._turns = turns or ReadBudget()
         self._dispatcher = dispatcher
         self._move = move
         self._settings = settings

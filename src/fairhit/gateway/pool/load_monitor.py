@@ -18,7 +18,7 @@ from fairhit.core.request import WorkerId
 from fairhit.dispatch import Dispatcher, Engine
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
-from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.log_exceptions import log_exceptions
 from fairhit.gateway.pool import health_probe as probe
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class LoadMonitor:
 
     async def _tick(self) -> None:
         while True:
-            guarded(self._ask_due)
+            log_exceptions(self._ask_due)
             await asyncio.sleep(self._interval_s)
 
     def _ask_due(self) -> None:

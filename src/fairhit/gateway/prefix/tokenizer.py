@@ -18,7 +18,7 @@ from zlib import crc32
 from fairhit.core.cache.token_blocks import BLOCK_LEN, BlockedTokens, chain_start
 from fairhit.core.request import ClientId
 from fairhit.errors import ConfigError
-from fairhit.gateway.api.request_body import Call
+from fairhit.gateway.api.request_body import ParsedBody
 from fairhit.gateway.prefix.chat_template import ChatTemplate
 from fairhit.gateway.prefix.fair_threads import FairThreads
 from fairhit.gateway.prefix.segments import PieceCache, cut, is_cuttable
@@ -68,7 +68,7 @@ class Tokenizer:
         self._lock = Lock()
         self._threads = FairThreads(_THREADS, name="tokenizer")
 
-    def prompt(self, call: Call) -> BlockedTokens:
+    def prompt(self, call: ParsedBody) -> BlockedTokens:
         """The tokens of the call's prompt. O(text), less what was encoded before."""
         began_s = time.thread_time()
         tokens, exact = self._tokens(call)
@@ -104,7 +104,7 @@ class Tokenizer:
 
     # -- inside
 
-    def _start(self, call: Call, *, exact: bool) -> BlockedTokens:
+    def _start(self, call: ParsedBody, *, exact: bool) -> BlockedTokens:
         if exact:
             adapter = call.model if call.model and self._is_adapter(call.model) else ""
             crc = chain_start(adapter, call.salt)
@@ -112,17 +112,17 @@ class Tokenizer:
             crc = crc32(call.head.encode("utf-8", "surrogatepass"))
         return BlockedTokens(crc=crc, block_len=self._block_len, exact=exact)
 
-    def _tokens(self, call: Call) -> tuple[bytes, bool]:
+    def _tokens(self, call: ParsedBody) -> tuple[bytes, bool]:
         """The prompt's tokens, and whether they are what the engine will see."""
         document = call.document
-        if call.surface.name == "completions":
+        if call.endpoint.name == "completions":
             prompt, changed = document.get("prompt"), any(map(document.get, _OTHER_PROMPT))
             if call.tokens is not None:
                 batch = isinstance(prompt, list) and isinstance(prompt[0], list) and len(prompt) > 1
                 return call.tokens, not (batch or changed)
             if len(call.parts) == 1 and not changed:
                 return self._text(call.parts[0], document), True
-        elif call.surface.name == "chat" and self._template is not None:
+        elif call.endpoint.name == "chat" and self._template is not None:
             text = self._template.render(document)
             if text is not None:
                 special = document.get("add_special_tokens", False)

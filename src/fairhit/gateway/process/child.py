@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fairhit.errors import CallerError, NotFound
 from fairhit.gateway.admin.control import Control
 from fairhit.gateway.process.supervisor import ALIVE, ENDING, READY, ChildContext, OperatorChange
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class SupervisorLink:
         return in_order
 
     def _apply(self, change: OperatorChange) -> None:
-        request = Incoming(RequestHead())
+        request = IncomingRequest(RequestHead())
         request.head.method, request.head.target = change.method.encode(), change.target.encode()
         request.body = change.body.encode()
         try:
@@ -97,7 +97,7 @@ class SupervisorLink:
                 change.method, change.target, error,
             )  # fmt: skip
 
-    def _publish(self, request: Incoming, subject: str) -> None:
+    def _publish(self, request: IncomingRequest, subject: str) -> None:
         """Send a change made at this child to the supervisor."""
         parts = (request.head.method, request.head.target, request.body)
         message = OperatorChange(os.getpid(), subject, *[part.decode() for part in parts]).encode()

@@ -14,16 +14,16 @@ from fairhit.core.request import ClientId, Request, WorkerId
 from fairhit.dispatch import Dispatcher, TicketState
 from fairhit.errors import EngineFailed, FairhitError
 from fairhit.gateway.api.endpoints import Endpoint
-from fairhit.gateway.api.injected_fields import Additions
+from fairhit.gateway.api.injected_fields import FieldInjector
 from fairhit.gateway.api.long_body import is_short, outline
-from fairhit.gateway.api.request_body import Call, answer_text, read_call, read_long_call
+from fairhit.gateway.api.request_body import ParsedBody, answer_text, parse_body, parse_long_body
 from fairhit.gateway.auth.identity import Identity
 from fairhit.gateway.auth.routing_key import RoutingKey
-from fairhit.gateway.http.client_connection import CallerConnection
-from fairhit.gateway.http.read_budget import ITERATION, SHORT, Steps, Turns
+from fairhit.gateway.http.client_connection import ClientConnection
+from fairhit.gateway.http.read_budget import ITERATION, SHORT, ReadBudget, Steps
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.proxy.exchange import Exchange, ProxyServices
-from fairhit.gateway.proxy.incoming_request import Body, Incoming
+from fairhit.gateway.proxy.incoming_request import Body, IncomingRequest
 from fairhit.gateway.proxy.interfaces import OngoingRequest
 from fairhit.gateway.settings import GatewaySettings
 from fairhit.routers.prefix_index.approximate import ChunkedText
@@ -45,14 +45,14 @@ class PendingRequest:
 
     def __init__(
         self,
-        connection: CallerConnection,
+        connection: ClientConnection,
         awaited: "asyncio.Future[Any]",
         *,
         deadline: float,
         release: Callable[[], None],
     ) -> None:
         self.deadline = deadline
-        self._connection: CallerConnection | None = connection
+        self._connection: ClientConnection | None = connection
         self._release = release
         self._awaited = awaited
 
@@ -76,7 +76,7 @@ class PendingRequest:
     def stop(self, error: FairhitError, *, status: int) -> None:
         self._end().refuse(error, status=status)
 
-    def _end(self) -> CallerConnection:
+    def _end(self) -> ClientConnection:
         connection, self._connection = self._connection, None
         assert connection is not None, "a pending request ends once"
         self._awaited.cancel()  # without effect if it is done
@@ -99,7 +99,7 @@ class _Read(NamedTuple):
     text_len: int
 
     @classmethod
-    def of(cls, prompt: BlockedTokens, call: Call) -> "_Read":
+    def of(cls, prompt: BlockedTokens, call: ParsedBody) -> "_Read":
         return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * call.unread), 0)
 
 
@@ -114,7 +114,7 @@ class Admission:
         identity: Identity,
         settings: GatewaySettings,
         list_again: Callable[[], "asyncio.Future[None]"],
-        turns: Turns,
+        turns: ReadBudget,
         tokenizer: Tokenizer | None = None,
         index: PrecisePrefixIndex | None = None,
     ) -> None:
@@ -127,14 +127,14 @@ class Admission:
         self._list_again = list_again
         self._tokenizer = tokenizer
         self._index = index
-        self._additions = Additions(settings)
+        self._injector = FieldInjector(settings)
         self._timeout_s = settings.request_timeout_secs
         self._queue_timeout_s = settings.queue_timeout_secs
         self._routing_key = RoutingKey.wanted(settings)
         self._order = 0
 
     def begin(
-        self, connection: CallerConnection, request: Incoming, surface: Endpoint
+        self, connection: ClientConnection, request: IncomingRequest, endpoint: Endpoint
     ) -> OngoingRequest:
         """Parse a request and send it to an engine, or have it tokenized first; a long body in steps.
 
@@ -143,22 +143,26 @@ class Admission:
         body = request.body
         if len(body) > SHORT:
             if not (is_short(body) and self._turns.take(_PARSED * len(body))):
-                return self._read_in_steps(connection, request, surface)
-        return self._called(connection, request, read_call(body, surface))
+                return self._read_in_steps(connection, request, endpoint)
+        return self._called(connection, request, parse_body(body, endpoint))
 
     def _called(
-        self, connection: CallerConnection, request: Incoming, call: Call
+        self, connection: ClientConnection, request: IncomingRequest, call: ParsedBody
     ) -> OngoingRequest:
         client = self._identity.client_of(request.client, call.user)
-        self._additions.isolate(call, client)
+        self._injector.isolate(call, client)
         if not self._dispatcher.fleet.is_listed(call.model):
             return self._look_for_model(connection, request, call, client)
         return self._begin(connection, request, call, client)
 
     def _begin(
-        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+        self,
+        connection: ClientConnection,
+        request: IncomingRequest,
+        call: ParsedBody,
+        client: ClientId,
     ) -> OngoingRequest:
-        if self._tokenizer is None or not call.surface.cached:
+        if self._tokenizer is None or not call.endpoint.cached:
             return self._send(connection, request, call, client, self._chunked(call))
         if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
             prompt = self._tokenizer.prompt(call)
@@ -178,10 +182,10 @@ class Admission:
                 self._dispatcher.remember(worker, added)
 
         if isinstance(prompt, ChunkedText):
-            text = answer_text(answer, exchange.surface)
+            text = answer_text(answer, exchange.endpoint)
             insert(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
         # The text of a completion and of its prompt may meet within a token.
-        elif exchange.surface.turns and not self._has_events(worker, prompt):
+        elif exchange.endpoint.turns and not self._has_events(worker, prompt):
             assert self._tokenizer is not None, "only a tokenizer makes blocks of tokens"
             self._tokenizer.submit(
                 exchange.ticket.request.client,
@@ -207,12 +211,12 @@ class Admission:
             self._tokenizer.close()
 
     def _read_in_steps(
-        self, connection: CallerConnection, request: Incoming, surface: Endpoint
+        self, connection: ClientConnection, request: IncomingRequest, endpoint: Endpoint
     ) -> PendingRequest:
         """Parse a long body in steps. The client is the one that the head names, until then."""
         client = self._identity.client_of(request.client, None)
         self._dispatcher.reserve(client)
-        reading = self._turns.run(_steps(request.body, surface), owner=client)
+        reading = self._turns.run(_steps(request.body, endpoint), owner=client)
         waiting = PendingRequest(
             connection,
             reading,
@@ -220,7 +224,7 @@ class Admission:
             release=partial(self._dispatcher.release, client),
         )
 
-        def then(done: "asyncio.Future[Call]") -> None:
+        def then(done: "asyncio.Future[ParsedBody]") -> None:
             if not done.cancelled():
                 waiting.done(lambda: self._called(connection, request, done.result()))
 
@@ -228,7 +232,11 @@ class Admission:
         return waiting
 
     def _look_for_model(
-        self, connection: CallerConnection, request: Incoming, call: Call, client: ClientId
+        self,
+        connection: ClientConnection,
+        request: IncomingRequest,
+        call: ParsedBody,
+        client: ClientId,
     ) -> PendingRequest:
         """Have engines list their models again: one may have loaded this one since."""
         self._dispatcher.reserve(client)
@@ -249,9 +257,9 @@ class Admission:
     def _tokenize(
         self,
         tokenizer: Tokenizer,
-        connection: CallerConnection,
-        request: Incoming,
-        call: Call,
+        connection: ClientConnection,
+        request: IncomingRequest,
+        call: ParsedBody,
         client: ClientId,
     ) -> PendingRequest:
         self._dispatcher.reserve(client)
@@ -274,18 +282,18 @@ class Admission:
 
     def _send(
         self,
-        connection: CallerConnection,
-        request: Incoming,
-        call: Call,
+        connection: ClientConnection,
+        request: IncomingRequest,
+        call: ParsedBody,
         client: ClientId,
         read: _Read,
     ) -> Exchange:
-        hide_usage = self._additions.asks_usage(call)
-        fields = self._additions.to(call, client, ask_usage=hide_usage)
+        hide_usage = self._injector.asks_usage(call)
+        fields = self._injector.to(call, client, ask_usage=hide_usage)
         # Before a ticket is made: a request that is refused must leave none behind.
         trace = self._services.trace(request)
         body = fields.added_to(request.body, call.document, call.outline)
-        lines = self._additions.lines_to(request.lines, call, client)
+        lines = self._injector.lines_to(request.lines, call, client)
         self._order += 1
         ticket = self._dispatcher.arrive(
             Request(
@@ -300,7 +308,7 @@ class Admission:
             model=call.model,
             text_len=read.text_len,
             streams=call.stream,
-            answers=call.answers if call.surface.limits else 0,
+            answers=call.answers if call.endpoint.limits else 0,
         )
         exchange = Exchange(
             services=self._services,
@@ -311,7 +319,7 @@ class Admission:
             body=body,
             hide_usage=hide_usage,
             prompt=read.prompt,
-            surface=call.surface,
+            endpoint=call.endpoint,
             remembers=call.answers == 1 and not call.unread,
             streams=call.stream,
             deadline=self._deadline(),
@@ -327,10 +335,10 @@ class Admission:
                 raise
         return exchange
 
-    def _chunked(self, call: Call) -> _Read:
+    def _chunked(self, call: ParsedBody) -> _Read:
         text = call.text()
         prompt = _EMPTY
-        if call.surface.cached:
+        if call.endpoint.cached:
             prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
         length = len(text) + int(len(text) * call.unread)
         if call.tokens is not None:
@@ -348,11 +356,11 @@ class Admission:
         return monotonic() + self._timeout_s
 
 
-def _steps(body: Body, surface: Endpoint) -> Steps[Call]:
+def _steps(body: Body, endpoint: Endpoint) -> Steps[ParsedBody]:
     """Parse a body in steps. Raises BadRequest."""
     if is_short(body):
         yield _PARSED * len(body)
-        return read_call(body, surface)
+        return parse_body(body, endpoint)
     found = yield from outline(body)
     yield ITERATION
-    return read_long_call(body, found, surface)
+    return parse_long_body(body, found, endpoint)

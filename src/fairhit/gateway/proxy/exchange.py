@@ -24,7 +24,7 @@ from fairhit.errors import (
 from fairhit.gateway.api.endpoints import Endpoint
 from fairhit.gateway.api.endpoints.errors import status_of
 from fairhit.gateway.api.request_body import Buffer
-from fairhit.gateway.api.response_body import StreamedAnswer, WholeAnswer, read_end, read_whole
+from fairhit.gateway.api.response_body import StreamedResponse, WholeResponse, read_end, read_whole
 from fairhit.gateway.http.engine_connection import (
     ENGINE_FAULTS,
     EngineConnection,
@@ -35,9 +35,9 @@ from fairhit.gateway.http.engine_connection import (
 )
 from fairhit.gateway.http.read_budget import ITERATION
 from fairhit.gateway.http.response_head import ResponseHead
-from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.log_exceptions import log_exceptions
 from fairhit.gateway.pool.engine_pool import EnginePool
-from fairhit.gateway.proxy.incoming_request import Incoming
+from fairhit.gateway.proxy.incoming_request import IncomingRequest
 from fairhit.gateway.proxy.interfaces import ResponseWriter
 from fairhit.gateway.proxy.trace import Trace
 from fairhit.routers.prefix_index.approximate import ChunkedText
@@ -67,7 +67,7 @@ class ProxyServices(Protocol):
         """Call `send` after the backoff of the next retry."""
         ...
 
-    def trace(self, request: Incoming) -> Trace | None:
+    def trace(self, request: IncomingRequest) -> Trace | None:
         """Begin the trace of a request, None if it is not sampled; its headers for the engine change."""
         ...
 
@@ -86,8 +86,8 @@ class Exchange:
     __slots__ = (
         "_answer", "_body", "_caller", "_connection", "_engine", "_has_data", "_head", "_hide_usage",
         "_paused", "_queue_timeout_s", "_queue_until", "_services", "_silent_since", "_streams",
-        "_target", "_timer", "arrived_s", "deadline", "first_s", "lines", "prompt", "remembers", "sent_s",
-        "surface", "ticket", "trace",
+        "_target", "_timer", "arrived_s", "deadline", "endpoint", "first_s", "lines", "prompt",
+        "remembers", "sent_s", "ticket", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -101,7 +101,7 @@ class Exchange:
         body: Sequence[Buffer],
         hide_usage: bool,
         prompt: ChunkedText | BlockedTokens,
-        surface: Endpoint,
+        endpoint: Endpoint,
         remembers: bool,
         streams: bool,
         deadline: float,
@@ -123,7 +123,7 @@ class Exchange:
         self._body = body
         self._hide_usage = hide_usage
         self.prompt = prompt
-        self.surface = surface
+        self.endpoint = endpoint
         self.trace = trace
         self.remembers = remembers  # the next prompt of a conversation can begin with the answer
         self._streams = streams
@@ -134,7 +134,7 @@ class Exchange:
         self._has_data = False  # the engine sent something since the last tick
         self._silent_since = 0.0
         self._head: ResponseHead | None = None
-        self._answer: StreamedAnswer | WholeAnswer | None = None
+        self._answer: StreamedResponse | WholeResponse | None = None
 
     def ran_us(self) -> int:
         """Microseconds since the request was sent to its engine; at least 1."""
@@ -209,14 +209,14 @@ class Exchange:
             return
         self._head = head
         if head.status == 200 and head.content_type.startswith(b"text/event-stream"):
-            self._answer = StreamedAnswer(self.surface, hide_usage=self._hide_usage)
+            self._answer = StreamedResponse(self.endpoint, hide_usage=self._hide_usage)
         else:
-            self._answer = WholeAnswer()
+            self._answer = WholeResponse()
 
     def on_data(self, data: bytes) -> None:
         self._has_data = True
         answer = self._answer
-        if isinstance(answer, StreamedAnswer):
+        if isinstance(answer, StreamedResponse):
             data = answer.feed(data)
             if self.ticket.state is TicketState.STARTED and self._caller is not None:
                 if data:
@@ -230,7 +230,7 @@ class Exchange:
         answer.feed(data)
         if answer.length > _MAX_WHOLE and self._head is not None:  # as it would be elsewhere
             self._drop()
-            guarded(self._true_up_dropped, self._head.status, answer.length)
+            log_exceptions(self._true_up_dropped, self._head.status, answer.length)
             less = "ask for less at once, or for a stream"
             self._end(502).write_error(
                 EngineFailed(f"the answer is over {_MAX_WHOLE} bytes: {less}")
@@ -240,7 +240,7 @@ class Exchange:
         self._connection = None
         answer, head = self._answer, self._head
         assert answer is not None and head is not None
-        if isinstance(answer, StreamedAnswer):
+        if isinstance(answer, StreamedResponse):
             self._end_stream(answer)
             return
         if answer.length > ITERATION:
@@ -250,8 +250,8 @@ class Exchange:
         try:
             self._finish().write_whole(head, body)  # before accounting, which takes time
         finally:
-            counts = head.status == 200 and self.surface.charged
-            self._true_up(head.status, read_whole(self.surface, body) if counts else (None, None))
+            counts = head.status == 200 and self.endpoint.charged
+            self._true_up(head.status, read_whole(self.endpoint, body) if counts else (None, None))
 
     def on_lost(self, *, stale: bool) -> None:
         self._connection = None
@@ -316,7 +316,7 @@ class Exchange:
             self._body = ()  # it will not be sent again
         self._caller.write_stream(head, data)
 
-    def _end_stream(self, answer: StreamedAnswer) -> None:
+    def _end_stream(self, answer: StreamedResponse) -> None:
         self._stream(answer.rest())
         if self.ticket.state is TicketState.WAITING:
             self._services.pool.count_fault(self.ticket.worker, Fault.BROKEN)
@@ -328,16 +328,16 @@ class Exchange:
             self._count(answer)
             self._true_up(200, (answer.usage, answer.text() if self.remembers else None))
 
-    def _end_long(self, answer: WholeAnswer, head: ResponseHead) -> None:
+    def _end_long(self, answer: WholeResponse, head: ResponseHead) -> None:
         """End a response that is too long to be joined or parsed: either takes as long as 1,000 requests."""
         pieces, ticket, dispatcher = answer.pieces(), self.ticket, self._services.dispatcher
         try:
             self._finish().write_whole(head, pieces[0], pieces[1:])
         finally:
             usage = None
-            if head.status == 200 and self.surface.charged:
-                usage = read_end(self.surface, pieces)
-                if usage is None and self.surface.limits:
+            if head.status == 200 and self.endpoint.charged:
+                usage = read_end(self.endpoint, pieces)
+                if usage is None and self.endpoint.limits:
                     by_length = dispatcher.scale.tokens(answer.length)
                     ticket.output_len = min(by_length, ticket.request.max_tokens)
             self._true_up(head.status, (usage, None))
@@ -351,7 +351,7 @@ class Exchange:
         try:
             if status not in ENGINE_FAULTS:
                 self._engine.breaker.succeeded()
-            if status == 200 and self.surface.charged:
+            if status == 200 and self.endpoint.charged:
                 dispatcher.finished(self.ticket, usage, ran_us=ran_us)
             else:
                 dispatcher.refused(self.ticket)
@@ -366,19 +366,19 @@ class Exchange:
         A path with outputs is charged for as many as text of that length has, up to the limit asked for.
         """
         dispatcher, ticket = self._services.dispatcher, self.ticket
-        if status != 200 or not self.surface.charged:
+        if status != 200 or not self.endpoint.charged:
             dispatcher.refused(ticket)
             return
-        if self.surface.limits:
+        if self.endpoint.limits:
             ticket.output_len = min(dispatcher.scale.tokens(length), ticket.request.max_tokens)
         dispatcher.finished(ticket, None, ran_us=self.ran_us())
 
     def _abandon(self, status: int) -> ResponseWriter:
         """End the exchange without a response of the engine."""
-        asked = self._connection is not None and self.surface.charged
+        asked = self._connection is not None and self.endpoint.charged
         ran_us = self.ran_us() if asked else 0
         self._drop()
-        guarded(self._services.dispatcher.gone, self.ticket, ran_us=ran_us)
+        log_exceptions(self._services.dispatcher.gone, self.ticket, ran_us=ran_us)
         return self._end(status)
 
     def _silence_limit_s(self) -> float:
@@ -415,7 +415,7 @@ class Exchange:
             self.ticket.state is TicketState.WAITING
         ):  # if it is queued again, its time limit begins anew
             self._queue_until = monotonic() + self._queue_timeout_s
-        if isinstance(self._answer, StreamedAnswer):
+        if isinstance(self._answer, StreamedResponse):
             self._count(self._answer)
         if dispatcher.can_retry(self.ticket) and not self._may_retry(spends=False):
             dispatcher.refused(self.ticket)
@@ -441,10 +441,10 @@ class Exchange:
         if self._connection is not None:
             self._connection.cancel(self)
             self._connection = None
-        if isinstance(self._answer, StreamedAnswer):
+        if isinstance(self._answer, StreamedResponse):
             self._count(self._answer)
 
-    def _count(self, answer: StreamedAnswer) -> None:
+    def _count(self, answer: StreamedResponse) -> None:
         """Estimate the outputs of a stream that has ended without usage."""
         most = self.ticket.request.max_tokens
         self.ticket.output_len = answer.counted(self._services.dispatcher.scale, most=most)
@@ -452,7 +452,7 @@ class Exchange:
     def _end(self, status: int) -> ResponseWriter:
         """End the exchange, whose charges are trued up, with a response of the gateway's own."""
         caller = self._finish()
-        guarded(self._services.on_finished, self, status)
+        log_exceptions(self._services.on_finished, self, status)
         return caller
 
     def _finish(self) -> ResponseWriter:

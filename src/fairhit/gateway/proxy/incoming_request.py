@@ -33,8 +33,8 @@ class RequestHead:
     """
 
     __slots__ = (
-        "_shown", "admitted", "api_key", "authorization", "framing", "has_host", "host", "http10",
-        "lines", "method", "surface", "target", "tenants",
+        "_shown", "admitted", "api_key", "authorization", "endpoint", "framing", "has_host", "host", "http10",
+        "lines", "method", "target", "tenants",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class RequestHead:
         self.authorization = self.api_key = b""
         self._shown: bytes | None = None
         self.tenants: dict[bytes, list[bytes]] = {}  # values of each tenant header
-        self.surface: Endpoint | None = None  # of the path, if requests to it go to an engine
+        self.endpoint: Endpoint | None = None  # of the path, if requests to it go to an engine
         self.framing = b""  # the header that determines the end of the body
         self.host = b""
         self.has_host = False
@@ -63,7 +63,7 @@ class RequestHead:
         return self._shown
 
 
-class Incoming:
+class IncomingRequest:
     """One request; one with a `refusal` is answered with that error."""
 
     __slots__ = (

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from fairhit.errors import CallerError
-from fairhit.gateway.api.endpoints import SURFACES
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.api.endpoints import ENDPOINTS
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.proxy.exchange import Exchange
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
 
@@ -60,10 +60,10 @@ def document(rng: random.Random) -> dict[str, Any]:
     return made
 
 
-def asked(path: bytes, body: bytes) -> Incoming:
+def asked(path: bytes, body: bytes) -> IncomingRequest:
     head = RequestHead()
-    head.method, head.target, head.surface = b"POST", path, SURFACES[path]
-    request = Incoming(head)
+    head.method, head.target, head.endpoint = b"POST", path, ENDPOINTS[path]
+    request = IncomingRequest(head)
     request.body = body
     return request
 
@@ -77,10 +77,10 @@ def test_any_document_is_sent_or_refused_with_the_reason(
         GatewaySettings(worker_urls=(), identity_field="both", isolate_prefixes=isolated)
     )
     gateway.dispatcher.worker_up(ENGINE)
-    nobody = cast("CallerConnection", SimpleNamespace())
+    nobody = cast("ClientConnection", SimpleNamespace())
     rng, sent = random.Random(5), 0
     for _ in range(2000):
-        path, body = rng.choice(list(SURFACES)), orjson.dumps(document(rng))
+        path, body = rng.choice(list(ENDPOINTS)), orjson.dumps(document(rng))
         try:
             work = gateway.handle(nobody, asked(path, body))
         except CallerError:

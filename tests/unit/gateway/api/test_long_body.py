@@ -13,7 +13,7 @@ from fairhit.gateway.api import long_body as long_bodies
 from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.long_body import Outline, _cut, is_short, outline
-from fairhit.gateway.api.request_body import Fields, read_long_call
+from fairhit.gateway.api.request_body import InjectedFields, parse_long_body
 from fairhit.gateway.http.read_budget import ITERATION, STEP
 
 TEXT = st.text(st.sampled_from('ab"\\{}[],:é😀\n\u2028 '), max_size=12)
@@ -178,7 +178,7 @@ def test_short_is_what_is_parsed_soon() -> None:
 
 def test_a_long_prompt_is_read_as_far_as_there_is_time_and_counts_in_full() -> None:
     body = WORST["text"]
-    call = read_long_call(body, outlined(body)[0], CHAT)
+    call = parse_long_body(body, outlined(body)[0], CHAT)
 
     assert call.model == "m"
     assert call.parts[0] == "user"
@@ -194,7 +194,7 @@ def test_ours_replaces_what_a_long_body_claims(given: object) -> None:
     rest = b'"prompt":"%b"' % (b"p" * 50)
     claim = b'"vllm_xar\\u0067s": %b' % json.dumps(given).encode()
     for body in (b"{%b,%b}" % (claim, rest), b"{%b , %b, %b }\n" % (claim, rest, claim)):
-        fields = Fields({"vllm_xargs": {"fair_client": "me"}, "cache_salt": "s"})
+        fields = InjectedFields({"vllm_xargs": {"fair_client": "me"}, "cache_salt": "s"})
         found, _ = outlined(body)
         whole = b"".join(fields.added_to(body, {}, found))
         sent = json.loads(whole)
@@ -207,23 +207,25 @@ def test_ours_replaces_what_a_long_body_claims(given: object) -> None:
 
 def test_a_claim_is_taken_out_where_nothing_is_added() -> None:
     body = b'{"custom_params":{"fair_client":"x","k":1},"prompt":"p"}'
-    assert json.loads(b"".join(Fields({}).added_to(body, {}, outlined(body)[0]))) == {
+    assert json.loads(b"".join(InjectedFields({}).added_to(body, {}, outlined(body)[0]))) == {
         "custom_params": {"k": 1}, "prompt": "p",
     }  # fmt: skip
     plain = b'{ "prompt":"p" }'
-    assert b"".join(Fields({}).added_to(plain, {}, outlined(plain)[0])) == plain
-    assert b"".join(Fields({"a": 1}).added_to(b"{ }", {}, outlined(b"{ }")[0])) == b'{ "a":1}'
+    assert b"".join(InjectedFields({}).added_to(plain, {}, outlined(plain)[0])) == plain
+    assert (
+        b"".join(InjectedFields({"a": 1}).added_to(b"{ }", {}, outlined(b"{ }")[0])) == b'{ "a":1}'
+    )
 
 
 def test_a_field_too_long_to_be_written_anew_is_refused() -> None:
     body = b'{"vllm_xargs":{"a":"%b"}}' % (b"x" * STEP)
     with pytest.raises(BadRequest, match="vllm_xargs may have"):
-        Fields({}).added_to(body, {}, outlined(body)[0])
+        InjectedFields({}).added_to(body, {}, outlined(body)[0])
 
 
 def test_a_batch_of_tokens_counts_all_of_them() -> None:
     body = WORST["tokens"]
-    call = read_long_call(body, outlined(body)[0], COMPLETIONS)
+    call = parse_long_body(body, outlined(body)[0], COMPLETIONS)
 
     assert call.tokens is not None
     assert abs(len(call.tokens) // 4 * (1 + call.unread) - (8 << 20)) < 1_000

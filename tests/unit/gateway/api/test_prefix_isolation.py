@@ -5,17 +5,19 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhit.gateway.api.endpoints import SURFACES
-from fairhit.gateway.api.injected_fields import Additions
-from fairhit.gateway.api.prefix_isolation import Isolation
-from fairhit.gateway.api.request_body import Call, read_call
+from fairhit.gateway.api.endpoints import ENDPOINTS
+from fairhit.gateway.api.injected_fields import FieldInjector
+from fairhit.gateway.api.prefix_isolation import PrefixIsolation
+from fairhit.gateway.api.request_body import ParsedBody, parse_body
 from fairhit.gateway.settings import GatewaySettings
 
 CHAT = b'{"model":"m","messages":[{"role":"user","content":"hi"}]%b}'
 
 
-def sent(additions: Additions, client: str, body: bytes) -> tuple[Call, dict[str, object]]:
-    call = read_call(body, SURFACES[b"/v1/chat/completions"])
+def sent(
+    additions: FieldInjector, client: str, body: bytes
+) -> tuple[ParsedBody, dict[str, object]]:
+    call = parse_body(body, ENDPOINTS[b"/v1/chat/completions"])
     additions.isolate(call, client)
     fields = additions.to(call, client, ask_usage=False)
     return call, json.loads(b"".join(fields.added_to(body, call.document)))
@@ -24,21 +26,21 @@ def sent(additions: Additions, client: str, body: bytes) -> tuple[Call, dict[str
 @given(pairs=st.lists(st.tuples(st.text(min_size=1), st.text()), unique=True, max_size=6))
 def test_no_two_clients_or_wishes_have_one_salt(pairs: list[tuple[str, str]]) -> None:
     pairs = [(client.replace("\0", "0") + str(at), own) for at, (client, own) in enumerate(pairs)]
-    isolation = Isolation("secret")
+    isolation = PrefixIsolation("secret")
 
     salts = [isolation.salt(client, own) for client, own in pairs]
     assert len(set(salts)) == len(pairs)
-    assert salts == [Isolation("secret").salt(client, own) for client, own in pairs]
-    assert not set(salts) & {Isolation("other").salt(client, own) for client, own in pairs}
+    assert salts == [PrefixIsolation("secret").salt(client, own) for client, own in pairs]
+    assert not set(salts) & {PrefixIsolation("other").salt(client, own) for client, own in pairs}
 
 
 def test_without_a_secret_each_gateway_has_its_own() -> None:
-    assert Isolation(None).salt("a", "") != Isolation(None).salt("a", "")
+    assert PrefixIsolation(None).salt("a", "") != PrefixIsolation(None).salt("a", "")
 
 
 def test_engine_and_index_are_split_alike() -> None:
     """The gateway must not take another client's prompt for a match that the engine will not find."""
-    additions = Additions(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
+    additions = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
     own = b',"cache_salt":"mine"'
     (first, body), (second, other), (third, split) = (
         sent(additions, "alice", CHAT % b""),
@@ -54,8 +56,8 @@ def test_engine_and_index_are_split_alike() -> None:
 
 
 def test_nobody_can_put_in_a_salt_of_its_choice() -> None:
-    additions = Additions(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
-    victim = Isolation("s").salt("alice", "")
+    additions = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
+    victim = PrefixIsolation("s").salt("alice", "")
     claims = (b"\\u0063ache_salt", b'cache_salt":"x","cache_salt')
     for claim in (b"cache_salt", *claims):
         body = CHAT % (b',"%b":"%b"' % (claim, victim.encode()))
@@ -65,7 +67,7 @@ def test_nobody_can_put_in_a_salt_of_its_choice() -> None:
 
 
 def test_unless_it_is_asked_for_a_callers_salt_stays() -> None:
-    additions = Additions(GatewaySettings())
+    additions = FieldInjector(GatewaySettings())
     call, document = sent(additions, "alice", CHAT % b',"cache_salt":"mine"')
 
     assert (call.salt, document["cache_salt"]) == ("mine", "mine")

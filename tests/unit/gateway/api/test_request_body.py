@@ -8,7 +8,7 @@ from fairhit.errors import BadRequest, NotFound, QueueFull
 from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.endpoints.errors import openai_error
-from fairhit.gateway.api.request_body import answer_text, read_call
+from fairhit.gateway.api.request_body import answer_text, parse_body
 
 
 def chat(**fields: object) -> bytes:
@@ -16,7 +16,7 @@ def chat(**fields: object) -> bytes:
 
 
 def test_the_few_fields_of_a_chat_request() -> None:
-    call = read_call(
+    call = parse_body(
         chat(
             model="m", stream=True, max_tokens=7, user="u", stream_options={"include_usage": True}
         ),
@@ -39,7 +39,7 @@ def test_the_few_fields_of_a_chat_request() -> None:
     ],
 )
 def test_when_usage_is_the_callers_business(options: object, shown: bool) -> None:
-    call = read_call(chat(stream=True, stream_options=options), CHAT)
+    call = parse_body(chat(stream=True, stream_options=options), CHAT)
 
     assert call.asks_usage is shown
 
@@ -47,9 +47,9 @@ def test_when_usage_is_the_callers_business(options: object, shown: bool) -> Non
 def test_the_next_turn_begins_with_this_one_and_its_answer() -> None:
     """Otherwise a conversation would not find the engine that has it cached."""
     first = {"role": "user", "content": "What is a fairhit?"}
-    turn = read_call(chat(messages=[first]), CHAT)
+    turn = parse_body(chat(messages=[first]), CHAT)
     answer = {"role": "assistant", "content": "A ring that guides a rope."}
-    follow_up = read_call(chat(messages=[first, answer, {"role": "user", "content": "?"}]), CHAT)
+    follow_up = parse_body(chat(messages=[first, answer, {"role": "user", "content": "?"}]), CHAT)
 
     said = turn.text() + answer_text(str(answer["content"]), CHAT)
     assert follow_up.text().startswith(said + b"\0user\0")
@@ -57,7 +57,7 @@ def test_the_next_turn_begins_with_this_one_and_its_answer() -> None:
 
 def test_what_splits_the_engines_cache_splits_ours() -> None:
     texts = {
-        read_call(chat(**fields), CHAT).text()
+        parse_body(chat(**fields), CHAT).text()
         for fields in (
             {},
             {"model": "adapter"},
@@ -75,19 +75,19 @@ def test_parts_of_text_are_text() -> None:
     parts = [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]
     split = chat(messages=[{"role": "user", "content": parts}])
 
-    assert read_call(split, CHAT).text() == read_call(chat(), CHAT).text()
+    assert parse_body(split, CHAT).text() == parse_body(chat(), CHAT).text()
 
 
 def test_a_prompt_with_an_image_begins_with_what_came_before_it() -> None:
     """Follow-ups send the image again, and must find the engine that has it cached."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     seen = {"role": "user", "content": [{"type": "text", "text": "h"}, image]}
-    turn = read_call(chat(messages=[seen]), CHAT)
-    follow_up = read_call(chat(messages=[seen, {"role": "user", "content": "?"}]), CHAT)
+    turn = parse_body(chat(messages=[seen]), CHAT)
+    follow_up = parse_body(chat(messages=[seen, {"role": "user", "content": "?"}]), CHAT)
     other = {"role": "user", "content": [{"type": "text", "text": "h"}, {**image, "x": 1}]}
 
     assert follow_up.text().startswith(turn.text())
-    assert read_call(chat(messages=[other]), CHAT).text() != turn.text()
+    assert parse_body(chat(messages=[other]), CHAT).text() != turn.text()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_prompt_with_an_image_begins_with_what_came_before_it() -> None:
     [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)],
 )
 def test_every_form_of_a_prompt(prompt: object, tokens: int | None) -> None:
-    call = read_call(orjson.dumps({"prompt": prompt}), COMPLETIONS)
+    call = parse_body(orjson.dumps({"prompt": prompt}), COMPLETIONS)
 
     assert (call.tokens and len(call.tokens) // 4) == tokens
     assert call.max_tokens == 16
@@ -108,7 +108,7 @@ def test_a_whole_number_is_read_as_the_engines_read_it(limit: object) -> None:
     class Lax(BaseModel):
         max_tokens: int
 
-    call = read_call(chat(max_tokens=limit, n=limit), CHAT)
+    call = parse_body(chat(max_tokens=limit, n=limit), CHAT)
 
     assert Lax.model_validate({"max_tokens": limit}).max_tokens == call.max_tokens == 5
     assert call.answers == 5
@@ -153,7 +153,7 @@ def test_a_whole_number_is_read_as_the_engines_read_it(limit: object) -> None:
 )
 def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str | None) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_call(body, CHAT)
+        parse_body(body, CHAT)
 
     assert refused.value.param == param
     assert "\n" not in str(refused.value)
@@ -165,7 +165,7 @@ def test_bad_chat_bodies_are_refused_and_the_field_named(body: bytes, param: str
 )
 def test_bad_prompts_are_refused(prompt: object) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_call(orjson.dumps({"prompt": prompt}), COMPLETIONS)
+        parse_body(orjson.dumps({"prompt": prompt}), COMPLETIONS)
 
     assert refused.value.param == "prompt"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairhit.dispatch import Usage
 from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.response_body import StreamedAnswer, read_whole
+from fairhit.gateway.api.response_body import StreamedResponse, read_whole
 
 USAGE = {
     "prompt_tokens": 50,
@@ -42,7 +42,7 @@ def test_any_cut_of_a_stream_reads_the_same(cuts: list[int], hide: bool) -> None
     TCP cuts where it likes. The caller gets what it would get from the engine, without the usage
     event if it did not ask for one.
     """
-    answer = StreamedAnswer(CHAT, hide_usage=hide)
+    answer = StreamedResponse(CHAT, hide_usage=hide)
     sent = b"".join(answer.feed(piece) for piece in pieces(stream(), cuts)) + answer.rest()
 
     assert sent == stream(usage=not hide)
@@ -54,7 +54,7 @@ def test_any_cut_of_a_stream_reads_the_same(cuts: list[int], hide: bool) -> None
 def test_usage_in_a_last_event_with_choices_is_not_hidden() -> None:
     """Some engines put the usage beside the last token; that token belongs to the caller."""
     last = event(choices=[{"index": 0, "delta": {"content": "x"}}], usage=USAGE)
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
 
     assert answer.feed(last) == last
     assert answer.usage is not None
@@ -62,7 +62,7 @@ def test_usage_in_a_last_event_with_choices_is_not_hidden() -> None:
 
 def test_other_line_ends_pass_through() -> None:
     data = b'data: {"choices":[{"text":"a"}]}\r\n\r\n'
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
 
     assert answer.feed(data[:10]) + answer.feed(data[10:]) == data
 
@@ -71,7 +71,7 @@ def test_the_usage_is_hidden_alone_where_lines_end_in_two_ways() -> None:
     """The end of the event before it is not taken along."""
     said, used = event(choices=[{"delta": {"content": "a"}}]), event(choices=[], usage=USAGE)
     before = said.replace(b"\n\n", b"\r\n\r\n")
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
 
     assert answer.feed(before + used + said + used) == before + said
 
@@ -83,7 +83,7 @@ def test_blanks_and_line_ends_are_the_engines_to_choose(end: bytes) -> None:
     shown = [b"data: " + json.dumps(one).encode() + end for one in said]
     used = b"data: " + json.dumps({"choices": [], "usage": USAGE}).encode() + end
     done = b"data: [DONE]" + end
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
 
     assert answer.feed(b"".join([*shown, used, done])) == b"".join([*shown, done])
     assert answer.usage == Usage(50, 3, 32)
@@ -100,7 +100,7 @@ def test_thoughts_and_the_arguments_of_tools_are_output_too() -> None:
         {"content": "yes"},
         {"tool_calls": [call]},
     ]
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
     for delta in deltas:
         answer.feed(event(choices=[{"index": 0, "delta": delta}]))
 
@@ -108,7 +108,7 @@ def test_thoughts_and_the_arguments_of_tools_are_output_too() -> None:
 
 
 def test_what_every_event_reports_counts_for_who_leaves() -> None:
-    answer = StreamedAnswer(CHAT, hide_usage=False)
+    answer = StreamedResponse(CHAT, hide_usage=False)
     for number in (4, 9):  # several tokens in an event
         usage = {"prompt_tokens": 50, "completion_tokens": number}
         answer.feed(event(choices=[{"delta": {"content": "abcd"}}], usage=usage))
@@ -181,7 +181,7 @@ def test_events_of_a_known_shape_say_what_a_search_finds(
     """The short cut of most events and the search of all come to the same, nonsense included."""
     made = [b"data: " + shape.replace("%s", said).encode() + b"\n\n" for shape, said in events]
     data = made if whole or not made else pieces(b"".join(made), cuts)
-    short, searched = (StreamedAnswer(CHAT, hide_usage=hide) for _ in range(2))
+    short, searched = (StreamedResponse(CHAT, hide_usage=hide) for _ in range(2))
     searched._looks = 0
 
     assert [short.feed(piece) for piece in data] == [searched.feed(piece) for piece in data]
@@ -193,7 +193,7 @@ def test_events_of_a_known_shape_say_what_a_search_finds(
 
 def test_an_event_shorter_than_the_shape_it_has_says_nothing() -> None:
     """Its one quote is both the end of what comes before a text and the beginning of what follows."""
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
     usual = event(choices=[{"index": 0, "delta": {"content": "so"}}])
     cut = usual.replace(b'"so"', b'"')
 
@@ -202,7 +202,7 @@ def test_an_event_shorter_than_the_shape_it_has_says_nothing() -> None:
 
 
 def test_most_events_are_not_searched() -> None:
-    answer = StreamedAnswer(CHAT, hide_usage=True)
+    answer = StreamedResponse(CHAT, hide_usage=True)
     answer.feed(event(choices=[{"index": 0, "delta": {"content": "one"}}]))
     answer._find = lambda _: []  # type: ignore[assignment]
     answer.feed(event(choices=[{"index": 0, "delta": {"content": " two"}}]))

@@ -7,8 +7,8 @@ from fairhit.gateway.auth.access_control import AccessControl
 from fairhit.gateway.auth.header_options import HeaderOptions
 from fairhit.gateway.auth.identity import Identity
 from fairhit.gateway.auth.keys import digest_of
-from fairhit.gateway.http.request_parser import RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.http.request_parser import RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 
 HEAD = b"POST %b HTTP/1.1\r\nhost: a\r\n%bauthorization: Bearer %b\r\ncontent-length: 0\r\n\r\n"
@@ -16,7 +16,7 @@ CHAT = b"/v1/chat/completions"
 
 
 def head(target: bytes = CHAT, *, lines: bytes = b"", key: bytes = b"key") -> RequestHead:
-    reader = RequestReader(max_body_len=9, admit=lambda _: False, arrived=BodyBudget())
+    reader = RequestParser(max_body_len=9, admit=lambda _: False, arrived=BodyBudget())
     reader.feed(HEAD % (target, lines, key))
     return reader.take().head
 
@@ -44,9 +44,9 @@ def admission(
     )
 
 
-def admit(by: AccessControl, shared: RequestHead) -> Incoming:
-    request = Incoming(shared)
-    assert by.admit(request) is (shared.surface is not None)
+def admit(by: AccessControl, shared: RequestHead) -> IncomingRequest:
+    request = IncomingRequest(shared)
+    assert by.admit(request) is (shared.endpoint is not None)
     return request
 
 
@@ -60,7 +60,7 @@ def test_what_was_found_out_of_a_head_is_believed_until_keys_are_read_again() ->
     refusals = []
     for _ in range(2):
         with pytest.raises(Unauthorized) as refusal:
-            revoked.admit(Incoming(shared))
+            revoked.admit(IncomingRequest(shared))
         refusals.append(refusal.value)
     assert refusals[0] is not refusals[1], "an error that is raised again grows by its traceback"
     assert admit(first, shared).client == "alice"
@@ -68,10 +68,10 @@ def test_what_was_found_out_of_a_head_is_believed_until_keys_are_read_again() ->
 
 def test_operators_are_asked_for_their_key_whatever_was_found_before() -> None:
     shared = head(b"/workers")
-    assert admission({}).admit(Incoming(shared))
+    assert admission({}).admit(IncomingRequest(shared))
     for _ in range(2):
         with pytest.raises(Unauthorized, match="no operator"):
-            admission({}, operators=b"secret").admit(Incoming(shared))
+            admission({}, operators=b"secret").admit(IncomingRequest(shared))
 
 
 @pytest.mark.parametrize(

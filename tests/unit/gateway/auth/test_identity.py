@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairhit.errors import BadRequest, ConfigError, Unauthorized
-from fairhit.gateway.api.request_body import Fields
+from fairhit.gateway.api.request_body import InjectedFields
 from fairhit.gateway.auth.identity import Identity
 from fairhit.gateway.auth.keys import digest_of, hashed_line, parse_tenant_key, shown_digest
 
@@ -16,7 +16,7 @@ FIELDS = {"vllm_xargs": {"fair_client": "alice"}}
 
 
 def added(body: bytes) -> bytes:
-    return b"".join(Fields(FIELDS).added_to(body, orjson.loads(body)))
+    return b"".join(InjectedFields(FIELDS).added_to(body, orjson.loads(body)))
 
 
 def digests(keys: dict[str, str]) -> dict[bytes, str]:

@@ -7,8 +7,8 @@ gateway refuses it, or takes the length and passes on other headers only.
 import pytest
 from tests.fuzz.targets import check_forwarded
 
-from fairhit.gateway.http.request_parser import RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming
+from fairhit.gateway.http.request_parser import RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest
 
 HIDDEN = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n{}"
 PLACES = {
@@ -31,12 +31,12 @@ PLACES = {
 HARMLESS = {"before the name", "in the name", "after the name", "after another's value"}
 
 
-def admit(request: Incoming) -> bool:
+def admit(request: IncomingRequest) -> bool:
     return True
 
 
-def read(data: bytes, *, piece: int) -> list[Incoming]:
-    reader = RequestReader(max_body_len=1000, admit=admit, arrived=BodyBudget())
+def read(data: bytes, *, piece: int) -> list[IncomingRequest]:
+    reader = RequestParser(max_body_len=1000, admit=admit, arrived=BodyBudget())
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
     return list(reader.ready)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.wire.parsing import Parsing
 
 from fairhit.gateway.http.head_cache import HeadCache, is_cacheable, split_length
-from fairhit.gateway.http.request_parser import RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.http.request_parser import RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nContent-Length: %b\r\nAccept: */*\r\n\r\n"
 
@@ -26,11 +26,11 @@ def read(pieces: list[bytes], *, remembers: bool = True, max_body_len: int = 400
     arrived, heads = BodyBudget(), HeadCache[RequestHead]()
     admitted: list[bytes] = []
 
-    def admit(request: Incoming) -> bool:
+    def admit(request: IncomingRequest) -> bool:
         admitted.append(request.head.target)
         return True
 
-    reader = RequestReader(
+    reader = RequestParser(
         max_body_len=max_body_len, admit=admit, arrived=arrived, head_cache=heads
     )
     for piece in pieces:
@@ -132,7 +132,7 @@ class Counted:
 
 def test_the_second_request_of_a_connection_is_not_parsed() -> None:
     """Or the memory would be of no use, and no other test would notice."""
-    reader = RequestReader(max_body_len=400, admit=lambda _: True, arrived=BodyBudget())
+    reader = RequestParser(max_body_len=400, admit=lambda _: True, arrived=BodyBudget())
     parsing = reader._parser = Parsing(reader._parser)
 
     for piece in (post(b"hello"), post(b"other one"), post(b"x" * 200)[:150]):

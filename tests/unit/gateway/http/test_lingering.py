@@ -8,7 +8,7 @@ from tests.wire.hearing import Wire
 
 from fairhit.gateway.http import client_connection as caller_module
 from fairhit.gateway.http.accept.listeners import MetricsPage
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 
 LAST = b"GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 TOO_LONG = b"POST /health HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n"
@@ -31,7 +31,7 @@ class Lingering:
     def __init__(self, data: bytes, *, half_closes: bool = True) -> None:
         self.wire, self.clock = Wire(), Clock()
         self.wire.half_closes = half_closes
-        self.caller = CallerConnection(MetricsPage(lambda: b"", client_timeout_s=60))
+        self.caller = ClientConnection(MetricsPage(lambda: b"", client_timeout_s=60))
         self.caller._loop = self.clock  # type: ignore[assignment]
         self.caller.connection_made(self.wire)
         self.caller.data_received(data)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from fairhit.gateway.http.read_budget import ITERATION, SHORT, STEP, Reads, Steps, Turns
+from fairhit.gateway.http.read_budget import (
+    ITERATION,
+    SHORT,
+    STEP,
+    BudgetedReads,
+    ReadBudget,
+    Steps,
+)
 
 
 def on_a_loop(story: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -40,7 +47,7 @@ class Wire(asyncio.Transport):
 
 @on_a_loop
 async def test_a_turn_grants_so_many_bytes_and_the_next_as_many_again() -> None:
-    turns = Turns()
+    turns = ReadBudget()
     for _ in range(3):
         assert [turns.take(STEP) for _ in range(5)] == [True] * 4 + [False]
         await asyncio.sleep(0)
@@ -50,7 +57,7 @@ async def test_a_turn_grants_so_many_bytes_and_the_next_as_many_again() -> None:
 @on_a_loop
 async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
     """Sixty-four connections with a read each: four a turn, and a health check between any two turns."""
-    turns, ran = Turns(), list[int]()
+    turns, ran = ReadBudget(), list[int]()
     for number in range(64):
         turns.wait(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
     lengths = []
@@ -66,7 +73,7 @@ async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
 
 @on_a_loop
 async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
-    turns, ran = Turns(), list[str]()
+    turns, ran = ReadBudget(), list[str]()
 
     def steps(name: str, *, fails: bool = False) -> Steps[str]:
         for _ in range(6):
@@ -86,7 +93,7 @@ async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
 @on_a_loop
 async def test_one_owner_with_many_steps_holds_up_no_other() -> None:
     """A hundred long bodies of one client: another's is read beside them, not behind them."""
-    turns, ran = Turns(), list[str]()
+    turns, ran = ReadBudget(), list[str]()
 
     def steps(name: str) -> Steps[None]:
         for _ in range(3):
@@ -106,7 +113,7 @@ async def test_one_owner_with_many_steps_holds_up_no_other() -> None:
 
 @on_a_loop
 async def test_who_cancels_ends_the_steps() -> None:
-    turns, ended = Turns(), list[bool]()
+    turns, ended = ReadBudget(), list[bool]()
 
     def steps() -> Steps[None]:
         try:
@@ -127,16 +134,16 @@ async def test_who_cancels_ends_the_steps() -> None:
 @on_a_loop
 async def test_data_waits_with_its_connection_paused_and_keeps_its_order() -> None:
     """Short data behind long data waits, too, or an answer would be read in another order."""
-    turns, read, wire = Turns(), list[bytes](), Wire()
-    reads = Reads(turns, read.append)
+    turns, read, wire = ReadBudget(), list[bytes](), Wire()
+    reads = BudgetedReads(turns, read.append)
     reads.connected(wire)
     long, short = b"l" * STEP, b"s" * SHORT
     for _ in range(ITERATION // STEP):
-        assert not reads.put_off(long)
+        assert not reads.defer(long)
     assert wire.reads
-    assert reads.put_off(long)
+    assert reads.defer(long)
     assert not wire.reads
-    assert reads.put_off(short)
+    assert reads.defer(short)
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -147,11 +154,11 @@ async def test_data_waits_with_its_connection_paused_and_keeps_its_order() -> No
 
 @on_a_loop
 async def test_a_caller_that_reads_slowly_holds_its_engine_whatever_waits() -> None:
-    turns, read, wire = Turns(), list[bytes](), Wire()
-    reads = Reads(turns, read.append)
+    turns, read, wire = ReadBudget(), list[bytes](), Wire()
+    reads = BudgetedReads(turns, read.append)
     reads.connected(wire)
     reads.hold()
-    while not reads.put_off(b"x" * STEP):
+    while not reads.defer(b"x" * STEP):
         pass
     reads.hold()
     for _ in range(3):
@@ -168,10 +175,10 @@ def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None
     """An engine's last words are heard, before the loss of its connection is."""
 
     async def story() -> None:
-        turns, read = Turns(), list[bytes]()
-        reads = Reads(turns, read.append)
+        turns, read = ReadBudget(), list[bytes]()
+        reads = BudgetedReads(turns, read.append)
         reads.connected(Wire())
-        while not reads.put_off(b"x" * STEP):
+        while not reads.defer(b"x" * STEP):
             pass
         reads.lost(hand_on=hand_on)
         assert len(read) == hand_on
@@ -184,14 +191,14 @@ def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None
 
 @on_a_loop
 async def test_a_bug_of_ours_closes_the_connection_it_was_met_on() -> None:
-    turns, wire = Turns(), Wire()
+    turns, wire = ReadBudget(), Wire()
 
     def broken(data: bytes) -> None:
         raise RuntimeError(len(data))
 
-    reads = Reads(turns, broken)
+    reads = BudgetedReads(turns, broken)
     reads.connected(wire)
-    while not reads.put_off(b"x" * STEP):
+    while not reads.defer(b"x" * STEP):
         pass
     for _ in range(3):
         await asyncio.sleep(0)

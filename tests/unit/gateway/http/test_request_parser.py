@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairhit.errors import Unauthorized
-from fairhit.gateway.http.request_parser import MAX_HEAD, RequestReader
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming
+from fairhit.gateway.http.request_parser import MAX_HEAD, RequestParser
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest
 
 PIPELINED = (
     b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nAuthorization: Bearer k\r\n"
@@ -23,7 +23,7 @@ PIPELINED = (
 CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def admit(request: Incoming) -> bool:
+def admit(request: IncomingRequest) -> bool:
     if request.head.authorization == b"Bearer wrong":
         raise Unauthorized("no")
     request.client = request.head.authorization.decode()
@@ -32,8 +32,8 @@ def admit(request: Incoming) -> bool:
 
 def read(
     pieces: list[bytes], *, max_body_len: int = 1000, arrived: BodyBudget | None = None
-) -> RequestReader:
-    reader = RequestReader(max_body_len=max_body_len, admit=admit, arrived=arrived or BodyBudget())
+) -> RequestParser:
+    reader = RequestParser(max_body_len=max_body_len, admit=admit, arrived=arrived or BodyBudget())
     for piece in pieces:
         reader.feed(piece)
     return reader
@@ -222,10 +222,10 @@ def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
     arrived = BodyBudget(limit=8000)
     head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
 
-    def ask(client: bytes) -> RequestReader:
+    def ask(client: bytes) -> RequestParser:
         return read([head % client, b"x" * 1000], arrived=arrived)
 
-    def refusal(reader: RequestReader) -> int | None:
+    def refusal(reader: RequestParser) -> int | None:
         return getattr(reader.take().refusal, "status", None)
 
     many = [ask(b"a") for _ in range(5)]

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from fairhit.dispatch.accounting.estimate_errors import EstimateErrors
 from fairhit.errors import ConfigError
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
 from fairhit.gateway.prefix.engine_caches import Caches
 from fairhit.gateway.settings import GatewaySettings
@@ -63,7 +63,7 @@ def test_the_cost_of_the_tokenizer_stands_apart(folder: Path) -> None:
     assert caches.tokenizer is not None
     for prompt in ("a", ["a", "a"]):
         body = json.dumps({"model": "m", "prompt": prompt}).encode()
-        caches.tokenizer.prompt(read_call(body, COMPLETIONS))
+        caches.tokenizer.prompt(parse_body(body, COMPLETIONS))
 
     value = registry.get_sample_value
     assert value("fairhit_tokenizer_prompts_total", {"exact": "yes"}) == 1

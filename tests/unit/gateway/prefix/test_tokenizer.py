@@ -11,7 +11,7 @@ from fairhit.core.cache.token_blocks import TOKEN_BYTES, BlockedTokens, chain_st
 from fairhit.errors import ConfigError
 from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.request_body import Call, read_call
+from fairhit.gateway.api.request_body import ParsedBody, parse_body
 from fairhit.gateway.prefix.engine_caches import Caches
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.settings import GatewaySettings
@@ -45,13 +45,13 @@ def tokenizer(tmp_path: Path) -> Tokenizer:
     return Tokenizer(folder_with(tmp_path, TEMPLATE), block_len=1)
 
 
-def chat(*messages: tuple[str, Any], **fields: Any) -> Call:
+def chat(*messages: tuple[str, Any], **fields: Any) -> ParsedBody:
     turns = [{"role": role, "content": content} for role, content in messages]
-    return read_call(json.dumps({"model": "m", "messages": turns, **fields}).encode(), CHAT)
+    return parse_body(json.dumps({"model": "m", "messages": turns, **fields}).encode(), CHAT)
 
 
-def completion(prompt: Any, **fields: Any) -> Call:
-    return read_call(json.dumps({"model": "m", "prompt": prompt, **fields}).encode(), COMPLETIONS)
+def completion(prompt: Any, **fields: Any) -> ParsedBody:
+    return parse_body(json.dumps({"model": "m", "prompt": prompt, **fields}).encode(), COMPLETIONS)
 
 
 def blocks(*tokens: int, start: int | None = None) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def test_salt_and_adapter_split_the_cache_and_a_models_name_does_not(tmp_path: P
     ],
 )
 def test_what_only_the_engine_can_make_is_in_a_name_space_of_its_own(
-    tokenizer: Tokenizer, call: Call
+    tokenizer: Tokenizer, call: ParsedBody
 ) -> None:
     prompt = tokenizer.prompt(call)
     assert not prompt.exact
@@ -152,7 +152,7 @@ def test_prompts_and_index_have_blocks_of_the_length_that_is_set(tmp_path: Path)
             GatewaySettings(tokenizer=folder, block_size=block_len), is_adapter=lambda _: False
         )
         assert caches.tokenizer is not None
-        call = read_call(b'{"model": "m", "prompt": [%b1]}' % (b"0, " * 64), COMPLETIONS)
+        call = parse_body(b'{"model": "m", "prompt": [%b1]}' % (b"0, " * 64), COMPLETIONS)
         prompt = caches.tokenizer.prompt(call)
         assert len(prompt.chunks) == 65 // block_len
         assert caches.index.covered(len(prompt.chunks)) == 64 * TOKEN_BYTES

@@ -10,7 +10,7 @@ from fairhit.errors import NotFound
 from fairhit.gateway.admin.control import Control
 from fairhit.gateway.process.child import SupervisorLink
 from fairhit.gateway.process.supervisor import ENDING, READY, ChildContext, OperatorChange
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 
 OURS, THEIRS = "http://ours:1", "http://theirs:1"
@@ -22,7 +22,7 @@ class Recorded(Control):
     def __init__(self) -> None:
         self.repeated: list[str] = []
 
-    def repeat(self, request: Incoming) -> None:
+    def repeat(self, request: IncomingRequest) -> None:
         self.repeated.append(request.body.decode())
         if request.head.method == b"DELETE":
             raise NotFound("there is no engine")
@@ -41,7 +41,7 @@ class World:
 
     def make(self, body: str) -> bytes:
         """An operator's change here, as the parent hears of it."""
-        request = Incoming(RequestHead())
+        request = IncomingRequest(RequestHead())
         request.head.method, request.head.target = b"POST", b"/workers"
         request.body = body.encode()
         self.control.on_change(request, OURS)

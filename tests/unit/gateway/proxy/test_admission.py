@@ -4,10 +4,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from fairhit.gateway.api.endpoints import surface_of
-from fairhit.gateway.api.request_body import read_call
+from fairhit.gateway.api.endpoints import endpoint_of
+from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.http.read_budget import ITERATION
-from fairhit.gateway.proxy.incoming_request import Incoming, RequestHead
+from fairhit.gateway.proxy.incoming_request import IncomingRequest, RequestHead
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
 
@@ -15,9 +15,9 @@ TEXT = b"a" * 300
 
 
 def chunks(gateway: Gateway) -> tuple[int, ...]:
-    surface = surface_of(b"/v1/completions")
-    assert surface is not None
-    call = read_call(b'{"model": "m", "prompt": "%b"}' % TEXT, surface)
+    endpoint = endpoint_of(b"/v1/completions")
+    assert endpoint is not None
+    call = parse_body(b'{"model": "m", "prompt": "%b"}' % TEXT, endpoint)
     return gateway._intake._chunked(call).prompt.chunks
 
 
@@ -32,17 +32,17 @@ def test_each_gateway_sums_prompts_as_nobody_else_can() -> None:
 
 def test_long_bodies_are_read_a_step_of_each_client_in_turn() -> None:
     """Thirty of one client's before another's: the latter waits for three of them at most."""
-    surface, read = surface_of(b"/v1/completions"), list[str]()
-    assert surface is not None
+    endpoint, read = endpoint_of(b"/v1/completions"), list[str]()
+    assert endpoint is not None
 
     async def story() -> None:
         gateway = Gateway(GatewaySettings(worker_urls=("http://127.0.0.1:1",)))
         for client in ("many",) * 30 + ("one",):
-            request = Incoming(RequestHead())
+            request = IncomingRequest(RequestHead())
             request.client = client
             request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * ITERATION)
             connection: Any = SimpleNamespace(proceed=lambda _, name=client: read.append(name))
-            gateway._intake.begin(connection, request, surface)
+            gateway._intake.begin(connection, request, endpoint)
         while len(read) < 31:
             await asyncio.sleep(0)
 

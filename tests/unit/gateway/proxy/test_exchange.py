@@ -12,13 +12,13 @@ from tests.wire.hearing import Wire
 
 from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState
-from fairhit.gateway.api.endpoints import Endpoint, surface_of
-from fairhit.gateway.api.response_body import WholeAnswer
+from fairhit.gateway.api.endpoints import Endpoint, endpoint_of
+from fairhit.gateway.api.response_body import WholeResponse
 from fairhit.gateway.http.accept.connections import Connections
-from fairhit.gateway.http.client_connection import CallerConnection, Site
+from fairhit.gateway.http.client_connection import ClientConnection, Site
 from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import ITERATION, Turns
+from fairhit.gateway.http.read_budget import ITERATION, ReadBudget
 from fairhit.gateway.http.response_head import ResponseHead
 from fairhit.gateway.proxy.exchange import Exchange, ProxyServices
 from fairhit.gateway.proxy.incoming_request import BodyBudget, RequestHead
@@ -95,8 +95,8 @@ class Played:
         return self.dispatcher.arrive(request, model=None, text_len=400, streams=streams)
 
     def exchange(self, *, streams: bool, changed: Endpoint | None = None) -> Exchange:
-        surface = surface_of(b"/v1/chat/completions")
-        assert surface is not None
+        endpoint = endpoint_of(b"/v1/chat/completions")
+        assert endpoint is not None
         exchange = Exchange(
             services=cast("ProxyServices", self),
             caller=self,
@@ -106,7 +106,7 @@ class Played:
             body=(b"{}",),
             hide_usage=False,
             prompt=ChunkedText(),
-            surface=changed or surface,
+            endpoint=changed or endpoint,
             remembers=True,
             streams=streams,
             deadline=1e9,
@@ -141,7 +141,7 @@ def test_what_greets_is_not_an_answer_begun(clock: Clock) -> None:
     played = Played("http://v", "http://w")
     written: list[tuple[object, bytes]] = []
     played.write_stream = lambda *said: written.append(said)  # type: ignore[attr-defined]
-    exchange = played.exchange(streams=True, changed=surface_of(b"/v1/responses"))
+    exchange = played.exchange(streams=True, changed=endpoint_of(b"/v1/responses"))
     exchange.send()
     first, began = exchange.ticket.worker, head(b"text/event-stream")
     exchange.on_head(began)
@@ -230,10 +230,10 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         site = SimpleNamespace(
             date=b"",
             max_payload_size=1000, arrived=BodyBudget(), head_cache=HeadCache[RequestHead](),
-            connections=Connections[CallerConnection](limit=lambda: 1),
-            admit=lambda _: True, handle=lambda *_: exchange, turns=Turns(),
+            connections=Connections[ClientConnection](limit=lambda: 1),
+            admit=lambda _: True, handle=lambda *_: exchange, turns=ReadBudget(),
         )  # fmt: skip
-        connection = CallerConnection(cast("Site", site))
+        connection = ClientConnection(cast("Site", site))
         connection.connection_made(Wire())
         connection.data_received(
             b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
@@ -255,9 +255,9 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
         raise KeyError("usage")
 
     played = Played()
-    surface = surface_of(b"/v1/chat/completions")
-    assert surface is not None
-    exchange = played.exchange(streams=False, changed=replace(surface, read_usage=broken))
+    endpoint = endpoint_of(b"/v1/chat/completions")
+    assert endpoint is not None
+    exchange = played.exchange(streams=False, changed=replace(endpoint, read_usage=broken))
     exchange.send()
     exchange.on_head(head(b"application/json"))
     exchange.on_data(b"{}")
@@ -365,7 +365,7 @@ def test_a_long_answer_is_charged_by_its_usage_or_by_its_length(end: bytes, outp
 
 def test_a_long_answer_reaches_its_caller_in_the_pieces_it_came_in() -> None:
     """A body of small pieces is joined now and then: a list of them would cost more than they do."""
-    answer = WholeAnswer()
+    answer = WholeResponse()
     for number in range(1000):
         answer.feed(b"%d," % number)
 

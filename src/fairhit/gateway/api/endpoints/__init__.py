@@ -9,7 +9,7 @@ from fairhit.gateway.api.endpoints.messages import MESSAGES
 from fairhit.gateway.api.endpoints.responses import RESPONSES
 from fairhit.gateway.api.endpoints.scoring import SCORING
 
-SURFACES: dict[bytes, Endpoint] = {
+ENDPOINTS: dict[bytes, Endpoint] = {
     b"/v1/chat/completions": CHAT,
     b"/v1/completions": COMPLETIONS,
     b"/v1/embeddings": EMBEDDINGS,
@@ -27,9 +27,9 @@ def path_of(target: bytes) -> bytes:
     return target.partition(b"?")[0] if b"?" in target else target
 
 
-def surface_of(target: bytes) -> Endpoint | None:
+def endpoint_of(target: bytes) -> Endpoint | None:
     """The path's surface, None if it goes to no engine. O(1)."""
-    return SURFACES.get(path_of(target))
+    return ENDPOINTS.get(path_of(target))
 
 
-__all__ = ["SURFACES", "Endpoint", "path_of", "surface_of"]
+__all__ = ["ENDPOINTS", "Endpoint", "endpoint_of", "path_of"]

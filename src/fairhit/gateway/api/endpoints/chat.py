@@ -2,18 +2,18 @@
 
 import re
 
-from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, StreamFormat
 from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
 from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
 from fairhit.gateway.api.endpoints.usage import completion_usage
 
 # What a chat delta or a completion brings: text, thoughts, a tool's arguments.
-STREAMED = Streamed(
+STREAMED = StreamFormat(
     find=re.compile(
         rb'"(content|text|reasoning_content|reasoning|arguments)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
     ).findall,
-    said=frozenset((b"content", b"text")),
-    thoughts=frozenset((b"reasoning_content", b"reasoning")),
+    answer_kinds=frozenset((b"content", b"text")),
+    reasoning_kinds=frozenset((b"reasoning_content", b"reasoning")),
 )
 
 
@@ -36,7 +36,7 @@ CHAT = Endpoint(
     read_prompt=read_prompt,
     limits=("max_completion_tokens", "max_tokens"),
     usage_option=True,
-    streamed=STREAMED,
+    stream_format=STREAMED,
     read_usage=completion_usage,
     read_text=_read_text,
     error_body=openai_error,

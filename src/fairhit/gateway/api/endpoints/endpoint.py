@@ -21,7 +21,7 @@ UNLIMITED = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Streamed:
+class StreamFormat:
     """How text is found in events, without parsing them.
 
     `find` gives the kind and the text of each piece, still escaped as in JSON. Inside a JSON string
@@ -30,15 +30,17 @@ class Streamed:
     """
 
     find: Callable[[bytes], list[tuple[bytes, bytes]]]
-    said: frozenset[bytes]  # kinds that the next turn of the conversation repeats
-    thoughts: frozenset[bytes]  # kinds that some engines write twice, under two names
+    answer_kinds: frozenset[bytes]  # kinds that the next turn of the conversation repeats
+    reasoning_kinds: frozenset[bytes]  # kinds that some engines write twice, under two names
     # Whether whole events, any number of them, say no more than that the request has come. Engines send
     # these before they take it in. None: no event does.
-    greets: Callable[[bytes], object] | None = None
+    is_preamble: Callable[[bytes], object] | None = None
 
 
 # Of a path that has no streams, or none with text.
-SILENT = Streamed(find=re.compile(rb"(?!)()()").findall, said=frozenset(), thoughts=frozenset())
+SILENT = StreamFormat(
+    find=re.compile(rb"(?!)()()").findall, answer_kinds=frozenset(), reasoning_kinds=frozenset()
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -54,7 +56,7 @@ class Endpoint:
     usage_option: bool = False  # ... and `stream_options.include_usage`
     cached: bool = True  # prompts stay in the engines' prefix caches
     charged: bool = True  # a model runs
-    streamed: Streamed = SILENT
+    stream_format: StreamFormat = SILENT
     # Usage in an answer or an event; a prompt of no tokens stands for one that it does not report.
     read_usage: Callable[[Document], Usage | None]
     # Where answers are too long to be parsed for the little they say.

@@ -7,15 +7,15 @@ import re
 from typing import Any
 
 from fairhit.errors import BadRequest
-from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, StreamFormat
 from fairhit.gateway.api.endpoints.errors import anthropic_error, anthropic_event
 from fairhit.gateway.api.endpoints.prompts import check_count, dumped, tools_first
 from fairhit.gateway.api.endpoints.usage import message_usage
 
-_STREAMED = Streamed(
+_STREAMED = StreamFormat(
     find=re.compile(rb'"(text|thinking|partial_json)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"').findall,
-    said=frozenset((b"text",)),
-    thoughts=frozenset((b"thinking",)),
+    answer_kinds=frozenset((b"text",)),
+    reasoning_kinds=frozenset((b"thinking",)),
 )
 
 
@@ -73,7 +73,7 @@ MESSAGES = Endpoint(
     read_prompt=_read_prompt,
     named_by_header=True,
     limits=("max_tokens",),
-    streamed=_STREAMED,
+    stream_format=_STREAMED,
     read_usage=message_usage,
     read_text=_read_text,
     error_body=anthropic_error,

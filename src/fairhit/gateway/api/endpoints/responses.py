@@ -7,7 +7,7 @@ and work in the background would be charged to nobody.
 import re
 
 from fairhit.errors import BadRequest
-from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, Streamed
+from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, StreamFormat
 from fairhit.gateway.api.endpoints.errors import openai_error, responses_event
 from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
 from fairhit.gateway.api.endpoints.usage import response_usage
@@ -18,15 +18,15 @@ _INCIDENTAL = frozenset(("id", "status", "type", "phase"))
 _OF_ONE_ENGINE = ("previous_response_id", "conversation")
 
 # The name of an event says what its delta is. Summaries of thoughts come beside the thoughts.
-_STREAMED = Streamed(
+_STREAMED = StreamFormat(
     find=re.compile(
         rb"event: *response\.([a-z_]+)\.delta\r?\n"
         rb'data:[^\r\n]*?"delta": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
     ).findall,
-    said=frozenset((b"output_text",)),
-    thoughts=frozenset((b"reasoning_text", b"reasoning", b"reasoning_summary_text")),
+    answer_kinds=frozenset((b"output_text",)),
+    reasoning_kinds=frozenset((b"reasoning_text", b"reasoning", b"reasoning_summary_text")),
     # vLLM and SGLang send the first two before the request is added to the engine's queue.
-    greets=re.compile(
+    is_preamble=re.compile(
         rb"(?:event: *response\.(?:created|in_progress|queued)"
         rb"(?:\ndata:[^\r\n]*\n\n|\r\ndata:[^\r\n]*\r\n\r\n))*"
     ).fullmatch,
@@ -75,7 +75,7 @@ RESPONSES = Endpoint(
     name="responses",
     read_prompt=_read_prompt,
     limits=("max_output_tokens",),
-    streamed=_STREAMED,
+    stream_format=_STREAMED,
     read_usage=response_usage,
     read_text=_read_text,
     error_body=openai_error,

@@ -15,7 +15,7 @@ from ssl import SSLContext
 from fairhit.errors import GatewayFull
 from fairhit.gateway.api.endpoints.errors import openai_error, retry_after
 from fairhit.gateway.http.accept.connections import Connections
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 
 # Connections in the system's queue.
 _BACKLOG = 1024
@@ -37,8 +37,8 @@ class AcceptLoop:
         self,
         server: asyncio.Server,
         *,
-        protocol: Callable[[], CallerConnection],
-        connections: Connections[CallerConnection],
+        protocol: Callable[[], ClientConnection],
+        connections: Connections[ClientConnection],
         tls: SSLContext | None,
         timeout_s: float,
         on_error: Callable[[OSError], object],
@@ -129,7 +129,7 @@ class AcceptLoop:
                 # Unread bytes would reset the connection, and the response would be lost.
                 accepted.recv(_DISCARDED_LEN)
 
-    async def _shake_hands(self, accepted: socket.socket, connection: CallerConnection) -> None:
+    async def _shake_hands(self, accepted: socket.socket, connection: ClientConnection) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from fairhit.errors import FairhitError, GatewayFull
-from fairhit.gateway.observability.rate_limited_log import Rarely
+from fairhit.gateway.observability.rate_limited_log import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Connections(Generic[Connection]):
         self._of_address: dict[str, int] = {}
         self._new_of_address: dict[str, OrderedDict[Connection, float]] = {}
         self._tick_groups = tuple(dict[Connection, None]() for _ in range(TICK_GROUPS))
-        self._warnings = Rarely(_log)
+        self._warnings = RateLimitedLog(_log)
         self.turned_away = dict.fromkeys(_REASONS, 0)
 
     def __len__(self) -> int:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from fairhit.errors import ConfigError
-from fairhit.gateway.observability.rate_limited_log import Rarely
+from fairhit.gateway.observability.rate_limited_log import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Descriptors:
         self._callers = callers
         self._close_one = close_one
         self._close_idle = close_idle
-        self._said = Rarely(_log)
+        self._said = RateLimitedLog(_log)
         self.engines = 0  # connections to engines, open or being made
 
     def places(self, max_connections: int) -> int:

@@ -9,12 +9,12 @@ from fairhit.gateway.api.endpoints import path_of
 from fairhit.gateway.http.accept.accept_loop import AcceptLoop
 from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.accept.tls import OwnCertificate
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.head_cache import HeadCache
-from fairhit.gateway.http.read_budget import Turns
+from fairhit.gateway.http.read_budget import ReadBudget
 from fairhit.gateway.http.response_head import date_line
-from fairhit.gateway.observability.log_exceptions import guarded
-from fairhit.gateway.proxy.incoming_request import BodyBudget, Incoming, RequestHead
+from fairhit.gateway.observability.log_exceptions import log_exceptions
+from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
 
 # Connections to the port for metrics: scrapers and probes.
@@ -37,9 +37,9 @@ class Listeners:
 
     async def open(
         self,
-        protocol: Callable[[], CallerConnection],
+        protocol: Callable[[], ClientConnection],
         metrics: Callable[[], bytes],
-        connections: Connections[CallerConnection],
+        connections: Connections[ClientConnection],
         *,
         on_error: Callable[[OSError], object] = lambda _: None,
     ) -> tuple[int, int | None]:
@@ -57,7 +57,7 @@ class Listeners:
         page = self._page = MetricsPage(metrics, client_timeout_s=settings.client_timeout_secs)
         host = settings.prometheus_host or settings.host
         metrics_port = await self._listen(
-            "--prometheus-port", host, settings.prometheus_port, lambda: CallerConnection(page),
+            "--prometheus-port", host, settings.prometheus_port, lambda: ClientConnection(page),
             connections=page.connections, on_error=on_error,
         )  # fmt: skip
         return port, metrics_port
@@ -72,7 +72,7 @@ class Listeners:
         if self._page is not None:
             self._page.date = date_line()
             for connection in list(self._page.connections):
-                guarded(connection.tick, now)
+                log_exceptions(connection.tick, now)
 
     async def close(self) -> None:
         """Accept no more connections, and close those to the port for metrics.
@@ -95,9 +95,9 @@ class Listeners:
         flag: str,
         host: str,
         port: int,
-        protocol: Callable[[], CallerConnection],
+        protocol: Callable[[], ClientConnection],
         *,
-        connections: Connections[CallerConnection],
+        connections: Connections[ClientConnection],
         on_error: Callable[[OSError], object],
         is_main: bool = False,
     ) -> int:
@@ -130,23 +130,23 @@ class MetricsPage:
         self.client_timeout_s = client_timeout_s
         self.arrived = BodyBudget()
         self.head_cache: HeadCache[RequestHead] = HeadCache()
-        self.turns = Turns()
+        self.turns = ReadBudget()
         self.date = date_line()
         self._metrics = metrics
-        self.connections: Connections[CallerConnection] = Connections(
+        self.connections: Connections[ClientConnection] = Connections(
             limit=lambda: _MAX_SCRAPERS, setting="the port for metrics"
         )
 
-    def refused(self, request: Incoming, status: int) -> None:
+    def refused(self, request: IncomingRequest, status: int) -> None:
         """Not logged: this is no request of a client's."""
 
     def count(self, status: int) -> None:
         """Not counted: this is no response to a client."""
 
-    def admit(self, request: Incoming) -> bool:
+    def admit(self, request: IncomingRequest) -> bool:
         return False
 
-    def handle(self, connection: CallerConnection, request: Incoming) -> None:
+    def handle(self, connection: ClientConnection, request: IncomingRequest) -> None:
         path = path_of(request.head.target)
         if path not in {b"/metrics", b"/health"}:
             raise NotFound("this port has /metrics")

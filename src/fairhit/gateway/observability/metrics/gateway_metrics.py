@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from fairhit.core.service import UNITS_PER_TOKEN
 from fairhit.dispatch import Dispatcher
 from fairhit.gateway.http.accept.connections import Connections
-from fairhit.gateway.http.client_connection import CallerConnection
+from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import Fault
 from fairhit.gateway.observability.metrics.histogram import TIMES_US, Histogram
 from fairhit.gateway.observability.metrics.recorder import Recorder
@@ -314,7 +314,7 @@ class ConnectionMetrics(Collector):
     """Client connections by state, and connections closed or refused for want of capacity."""
 
     def __init__(
-        self, connections: Connections[CallerConnection], limit: Callable[[], int]
+        self, connections: Connections[ClientConnection], limit: Callable[[], int]
     ) -> None:
         self._connections = connections
         self._limit = limit

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import zmq
 
 from fairhit.core.request import WorkerId
-from fairhit.gateway.observability.log_exceptions import guarded
+from fairhit.gateway.observability.log_exceptions import log_exceptions
 from fairhit.gateway.prefix.kv_events.feed import Counts, Feed
 from fairhit.gateway.prefix.kv_events.subscription import Subscription
 from fairhit.gateway.prefix.kv_events.wire import Sockets
@@ -142,7 +142,7 @@ class CacheWatch:
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        guarded(self._index.advance, int(self._loop.time() * 1_000_000))
+        log_exceptions(self._index.advance, int(self._loop.time() * 1_000_000))
 
 
 class CacheCounts(NamedTuple):

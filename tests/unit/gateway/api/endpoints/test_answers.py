@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from fairhit.dispatch import Usage
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.errors import BadRequest, EngineFailed, NoEngine, QueueFull, Unauthorized
-from fairhit.gateway.api.endpoints import SURFACES, Endpoint, surface_of
+from fairhit.gateway.api.endpoints import ENDPOINTS, Endpoint, endpoint_of
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.endpoints.counting import COUNT_TOKENS, TOKENIZE
 from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
 from fairhit.gateway.api.endpoints.endpoint import UNLIMITED
 from fairhit.gateway.api.endpoints.messages import MESSAGES
 from fairhit.gateway.api.endpoints.responses import RESPONSES
-from fairhit.gateway.api.response_body import StreamedAnswer, read_whole
+from fairhit.gateway.api.response_body import StreamedResponse, read_whole
 
 
 def named(name: str, data: dict[str, Any], end: bytes = b"\n\n") -> bytes:
@@ -77,14 +77,14 @@ def message_stream(*, last: dict[str, Any] | None = None) -> bytes:
 
 @settings(max_examples=40)
 @given(cuts=st.lists(st.integers(0, 1 << 16), max_size=12), crlf=st.booleans())
-@pytest.mark.parametrize("surface", [RESPONSES, MESSAGES], ids=lambda one: one.name)
+@pytest.mark.parametrize("endpoint", [RESPONSES, MESSAGES], ids=lambda one: one.name)
 def test_any_cut_of_a_stream_of_named_events_reads_the_same(
-    surface: Endpoint, cuts: list[int], crlf: bool
+    endpoint: Endpoint, cuts: list[int], crlf: bool
 ) -> None:
-    data = response_stream() if surface is RESPONSES else message_stream()
+    data = response_stream() if endpoint is RESPONSES else message_stream()
     data = data.replace(b"\n", b"\r\n") if crlf else data
     at = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
-    answer = StreamedAnswer(surface, hide_usage=False)
+    answer = StreamedResponse(endpoint, hide_usage=False)
     sent = b"".join(answer.feed(data[a:b]) for a, b in pairwise(at)) + answer.rest()
 
     assert sent == data
@@ -113,7 +113,7 @@ def test_a_greeting_is_held_until_something_else_is_said(cuts: list[int], crlf: 
         part.replace(b"\n", b"\r\n") if crlf else part for part in (quoted, more)
     )  # fmt: skip
     at = sorted({0, len(first), *(cut % len(first) for cut in cuts)})
-    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer = StreamedResponse(RESPONSES, hide_usage=False)
 
     assert [answer.feed(first[a:b]) for a, b in pairwise(at)] == [b""] * (len(at) - 1)
     assert answer.feed(rest) == first + rest
@@ -122,13 +122,13 @@ def test_a_greeting_is_held_until_something_else_is_said(cuts: list[int], crlf: 
 
 def test_a_greeting_alone_is_no_answer() -> None:
     """A stream that ends with it failed before it began: another engine can be asked."""
-    answer, cut = (StreamedAnswer(RESPONSES, hide_usage=False) for _ in range(2))
+    answer, cut = (StreamedResponse(RESPONSES, hide_usage=False) for _ in range(2))
     assert answer.feed(greeting()) + answer.rest() == b""
     assert cut.feed(greeting() + b"event: resp") + cut.rest() == greeting() + b"event: resp"
 
 
 def test_no_more_than_a_mebibyte_of_greetings_is_held() -> None:
-    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer = StreamedResponse(RESPONSES, hide_usage=False)
     long = greeting(instructions="x" * 300_000)
     held = 0
     while not (passed := answer.feed(long)):
@@ -140,9 +140,9 @@ def test_no_more_than_a_mebibyte_of_greetings_is_held() -> None:
 
 def test_only_responses_greet() -> None:
     """vLLM 0.32 and SGLang 0.5.23 begin a message, and say who speaks in a chat, with the first output."""
-    for surface in SURFACES.values():
-        assert (surface.streamed.greets is not None) is (surface is RESPONSES)
-    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    for endpoint in ENDPOINTS.values():
+        assert (endpoint.stream_format.is_preamble is not None) is (endpoint is RESPONSES)
+    answer = StreamedResponse(MESSAGES, hide_usage=False)
     first = named("message_start", {"message": {"id": "m", "content": []}})
 
     assert answer.feed(first) == first
@@ -151,7 +151,7 @@ def test_only_responses_greet() -> None:
 def test_who_leaves_pays_for_the_deltas_it_got() -> None:
     """Thoughts count once, under whichever name they come; the text at the end not again."""
     without_end = response_stream().rpartition(b"event: response.completed")[0]
-    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer = StreamedResponse(RESPONSES, hide_usage=False)
     answer.feed(without_end)
 
     assert (answer.usage, answer.output_len) == (None, 4)
@@ -173,7 +173,7 @@ def test_who_leaves_pays_for_the_deltas_it_got() -> None:
 def test_an_event_of_several_tokens_counts_as_several_unless_the_engine_says(
     event: bytes, usage: bytes | None, outputs: int
 ) -> None:
-    answer = StreamedAnswer(RESPONSES, hide_usage=False)
+    answer = StreamedResponse(RESPONSES, hide_usage=False)
     answer.feed(event)
     answer.feed(usage or b"")
 
@@ -193,17 +193,17 @@ def test_an_event_of_several_tokens_counts_as_several_unless_the_engine_says(
 def test_the_end_of_a_message_completes_its_beginning(
     last: dict[str, Any], expected: Usage
 ) -> None:
-    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    answer = StreamedResponse(MESSAGES, hide_usage=False)
     answer.feed(message_stream(last=last))
 
     assert answer.usage == expected
 
 
 def test_arguments_of_tools_are_output() -> None:
-    answer = StreamedAnswer(MESSAGES, hide_usage=False)
+    answer = StreamedResponse(MESSAGES, hide_usage=False)
     delta = {"type": "input_json_delta", "partial_json": '{"text":"no"}'}
     answer.feed(named("content_block_delta", {"delta": delta}))
-    response = StreamedAnswer(RESPONSES, hide_usage=False)
+    response = StreamedResponse(RESPONSES, hide_usage=False)
     response.feed(named("response.function_call_arguments.delta", {"delta": '{"a":'}))
 
     assert (answer.output_len, answer.text()) == (1, "")
@@ -211,7 +211,7 @@ def test_arguments_of_tools_are_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("surface", "document", "expected"),
+    ("endpoint", "document", "expected"),
     [
         (
             RESPONSES,
@@ -245,17 +245,17 @@ def test_arguments_of_tools_are_output() -> None:
          (Usage(5, 0, None), "hi")),
     ],
 )  # fmt: skip
-def test_whole_answers(surface: Endpoint, document: dict[str, Any], expected: object) -> None:
-    assert read_whole(surface, orjson.dumps(document)) == expected
+def test_whole_answers(endpoint: Endpoint, document: dict[str, Any], expected: object) -> None:
+    assert read_whole(endpoint, orjson.dumps(document)) == expected
 
 
-@pytest.mark.parametrize("surface", SURFACES.values(), ids=lambda one: one.name)
+@pytest.mark.parametrize("endpoint", ENDPOINTS.values(), ids=lambda one: one.name)
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html>", b"[]", b'{"usage":5}', b'{"usage":{"a":[}', b'"usage"', b'{"output":[5]}'],
 )
-def test_nonsense_has_no_usage(surface: Endpoint, body: bytes) -> None:
-    assert read_whole(surface, body) == (None, None)
+def test_nonsense_has_no_usage(endpoint: Endpoint, body: bytes) -> None:
+    assert read_whole(endpoint, body) == (None, None)
 
 
 def test_vectors_are_not_parsed_for_their_usage() -> None:
@@ -306,7 +306,7 @@ def test_an_error_in_a_responses_stream_is_an_event_of_its_own() -> None:
 
 
 def test_a_path_is_found_without_its_query() -> None:
-    assert surface_of(b"/v1/messages?beta=true") is MESSAGES
-    assert surface_of(b"/v1/messages/count_tokens") is COUNT_TOKENS
-    assert surface_of(b"/v1/messages/") is None
-    assert surface_of(b"/v1/audio/transcriptions") is None
+    assert endpoint_of(b"/v1/messages?beta=true") is MESSAGES
+    assert endpoint_of(b"/v1/messages/count_tokens") is COUNT_TOKENS
+    assert endpoint_of(b"/v1/messages/") is None
+    assert endpoint_of(b"/v1/audio/transcriptions") is None

@@ -13,13 +13,13 @@ from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
 from fairhit.gateway.api.endpoints.messages import MESSAGES
 from fairhit.gateway.api.endpoints.responses import RESPONSES
 from fairhit.gateway.api.endpoints.scoring import SCORING
-from fairhit.gateway.api.request_body import answer_text, read_call
+from fairhit.gateway.api.request_body import answer_text, parse_body
 
 ASKED, SAID = "What is a fairhit?", "A ring that guides a rope."
 
 
-def text_of(surface: Endpoint, **fields: Any) -> bytes:
-    return read_call(orjson.dumps(fields), surface).text()
+def text_of(endpoint: Endpoint, **fields: Any) -> bytes:
+    return parse_body(orjson.dumps(fields), endpoint).text()
 
 
 def test_a_conversation_is_the_same_by_whichever_path_it_comes() -> None:
@@ -45,15 +45,15 @@ def test_a_conversation_is_the_same_by_whichever_path_it_comes() -> None:
     assert text_of(MESSAGES, system=blocks, messages=turns) == by_chat
 
 
-@pytest.mark.parametrize("surface", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
-def test_the_next_turn_begins_with_this_one_and_its_answer(surface: Endpoint) -> None:
-    field = "input" if surface is RESPONSES else "messages"
+@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
+def test_the_next_turn_begins_with_this_one_and_its_answer(endpoint: Endpoint) -> None:
+    field = "input" if endpoint is RESPONSES else "messages"
     first = {"role": "user", "content": ASKED}
     answer = {"role": "assistant", "content": SAID}
-    turn = text_of(surface, **{field: [first]})
-    follow_up = text_of(surface, **{field: [first, answer, first]})
+    turn = text_of(endpoint, **{field: [first]})
+    follow_up = text_of(endpoint, **{field: [first, answer, first]})
 
-    assert follow_up.startswith(turn + answer_text(SAID, surface) + b"\0user\0")
+    assert follow_up.startswith(turn + answer_text(SAID, endpoint) + b"\0user\0")
 
 
 def test_a_continued_completion_begins_with_its_prompt_and_text() -> None:
@@ -84,7 +84,7 @@ def test_items_that_are_no_messages_are_part_of_a_prompt() -> None:
     ("given", "tokens"), [("text", None), (["a", "b"], None), ([1, 2, 3], 3), ([[1, 2], [3]], 3)]
 )
 def test_every_form_of_what_is_embedded(given: object, tokens: int | None) -> None:
-    call = read_call(orjson.dumps({"input": given}), EMBEDDINGS)
+    call = parse_body(orjson.dumps({"input": given}), EMBEDDINGS)
 
     assert (call.tokens and len(call.tokens) // 4) == tokens
     assert call.max_tokens == 1
@@ -98,13 +98,13 @@ def test_everything_that_is_scored_counts() -> None:
     assert pairs.endswith(b"ab\0cd\0ef")
 
 
-@pytest.mark.parametrize("surface", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
+@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES], ids=lambda one: one.name)
 @pytest.mark.parametrize("kind", [{}, [], ["text"], 5, None])
-def test_a_part_of_any_type_is_the_engines_to_refuse(surface: Endpoint, kind: object) -> None:
+def test_a_part_of_any_type_is_the_engines_to_refuse(endpoint: Endpoint, kind: object) -> None:
     part = {"type": kind, "text": ASKED}
-    field = "input" if surface is RESPONSES else "messages"
+    field = "input" if endpoint is RESPONSES else "messages"
 
-    text = text_of(surface, **{field: [{"role": "user", "content": [part]}]})
+    text = text_of(endpoint, **{field: [{"role": "user", "content": [part]}]})
     assert orjson.dumps([part]) in text
 
 
@@ -123,11 +123,11 @@ def test_a_part_of_any_type_is_the_engines_to_refuse(surface: Endpoint, kind: ob
     ],
 )
 def test_how_many_answers_are_asked_for(fields: dict[str, Any], answers: int) -> None:
-    assert read_call(orjson.dumps(fields), COMPLETIONS).answers == answers
+    assert parse_body(orjson.dumps(fields), COMPLETIONS).answers == answers
 
 
 @pytest.mark.parametrize(
-    ("surface", "fields", "param"),
+    ("endpoint", "fields", "param"),
     [
         (RESPONSES, {}, "input"),
         (RESPONSES, {"input": []}, "input"),
@@ -152,18 +152,18 @@ def test_how_many_answers_are_asked_for(fields: dict[str, Any], answers: int) ->
     ],
 )
 def test_what_is_refused_and_the_field_named(
-    surface: Endpoint, fields: dict[str, Any], param: str
+    endpoint: Endpoint, fields: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(BadRequest) as refused:
-        read_call(orjson.dumps(fields), surface)
+        parse_body(orjson.dumps(fields), endpoint)
 
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize("surface", [RESPONSES, MESSAGES, EMBEDDINGS], ids=lambda one: one.name)
-def test_only_where_it_exists_is_usage_asked_for(surface: Endpoint) -> None:
+@pytest.mark.parametrize("endpoint", [RESPONSES, MESSAGES, EMBEDDINGS], ids=lambda one: one.name)
+def test_only_where_it_exists_is_usage_asked_for(endpoint: Endpoint) -> None:
     """`stream_options` is another thing in responses, and nothing elsewhere."""
     given = [{"role": "user", "content": "x"}]
     fields = {"input": "x", "messages": given, "stream": True, "stream_options": 5}
 
-    assert read_call(orjson.dumps(fields), surface).asks_usage
+    assert parse_body(orjson.dumps(fields), endpoint).asks_usage

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from fairhit.gateway.http.accept.connections import RESERVE, TICK_GROUPS, Connections, owner_of
-from fairhit.gateway.http.client_connection import CallerConnection, SlowReaderTimer
+from fairhit.gateway.http.client_connection import ClientConnection, SlowReaderTimer
 
 
 def enter(connections: Connections[Any], connection: Mock, peer: str = "10.0.0.1") -> bool:
@@ -18,7 +18,7 @@ def enter(connections: Connections[Any], connection: Mock, peer: str = "10.0.0.1
 
 def came(connections: Connections[Any], number: int, peer: str, *, asks: bool = True) -> list[Mock]:
     """So many from `peer`, none of them between two requests."""
-    made = [Mock(CallerConnection, is_spare=False, is_slow=False) for _ in range(number)]
+    made = [Mock(ClientConnection, is_spare=False, is_slow=False) for _ in range(number)]
     for one in made:
         assert enter(connections, one, peer)
         if asks:
@@ -52,7 +52,7 @@ def test_each_has_its_turn_once_a_round_while_others_come_and_go() -> None:
     connections: Connections[Any] = Connections(limit=lambda: 1000)
     rng, last, had = random.Random(1), dict[Mock, int](), set[Mock]()
     for step in range(20 * TICK_GROUPS):
-        for connection in [Mock(CallerConnection) for _ in range(rng.randrange(4))]:
+        for connection in [Mock(ClientConnection) for _ in range(rng.randrange(4))]:
             enter(connections, connection)
             last[connection] = step
         for connection in rng.sample(list(last), k=min(len(last), rng.randrange(3))):
@@ -72,7 +72,7 @@ def test_no_turn_is_long_whoever_leaves() -> None:
     connections: Connections[Any] = Connections(limit=lambda: 1000)
     for _ in range(5):
         for _ in range(1000 - len(connections)):
-            enter(connections, Mock(CallerConnection))
+            enter(connections, Mock(ClientConnection))
         stay = connections.tick_group(5)
         for connection in connections:
             if connection not in stay:
@@ -146,7 +146,7 @@ def test_beyond_the_limit_probes_find_a_place_whoever_else_comes() -> None:
     """All have a request under way: who comes may ask for /health, and gives way to who comes after."""
     connections: Connections[Any] = Connections(limit=lambda: 3)
     busy = came(connections, 3, "10.0.0.1")
-    more = [Mock(CallerConnection) for _ in range(RESERVE + 5)]
+    more = [Mock(ClientConnection) for _ in range(RESERVE + 5)]
 
     assert not any(enter(connections, one) for one in more)
     assert told_to_go(*more) == [True] * 5 + [False] * RESERVE
@@ -163,10 +163,10 @@ def test_who_has_just_come_is_not_closed_for_the_next_before_it_can_ask(clock: C
     came(connections, 15, "10.0.0.1")
     (probe,) = came(connections, 1, "10.0.0.2", asks=False)
 
-    assert not enter(connections, Mock(CallerConnection), "10.0.0.1"), "no place but in the reserve"
+    assert not enter(connections, Mock(ClientConnection), "10.0.0.1"), "no place but in the reserve"
     assert told_to_go(probe) == [False]
     clock.now += 3.0
-    assert enter(connections, Mock(CallerConnection), "10.0.0.1")
+    assert enter(connections, Mock(ClientConnection), "10.0.0.1")
     assert told_to_go(probe) == [True], "it has had its time"
 
 
@@ -174,7 +174,7 @@ def test_there_are_never_many_more_than_the_limit_however_slowly_they_leave() ->
     connections: Connections[Any] = Connections(limit=lambda: 10)
     came(connections, 10, "10.0.0.1")
     for _ in range(500):
-        one = Mock(CallerConnection)
+        one = Mock(ClientConnection)
         if connections.enter(one, "10.0.0.2", lambda: None):
             connections.add(one)
             one.abort.side_effect = lambda one=one: connections.discard(one)
@@ -186,9 +186,9 @@ def test_in_the_reserve_who_has_been_answered_is_closed_before_who_has_yet_to_as
     """A crowd that is refused and stays would else push out the probe that has just connected."""
     connections: Connections[Any] = Connections(limit=lambda: 3)
     came(connections, 3, "10.0.0.1")
-    probe = Mock(CallerConnection)
+    probe = Mock(ClientConnection)
     assert not enter(connections, probe)
-    crowd = [Mock(CallerConnection) for _ in range(3 * RESERVE)]
+    crowd = [Mock(ClientConnection) for _ in range(3 * RESERVE)]
     for one in crowd:
         assert not enter(connections, one)
         connections.on_request(one)
@@ -202,10 +202,10 @@ def test_in_the_reserve_who_has_been_answered_is_closed_before_who_has_yet_to_as
 def test_all_that_come_in_one_turn_of_the_loop_find_a_place() -> None:
     """What is aborted is closed in the next turn only: each arrival aborts another one."""
     connections: Connections[Any] = Connections(limit=lambda: 10)
-    leaving = [Mock(CallerConnection) for _ in range(10 + RESERVE)]
+    leaving = [Mock(ClientConnection) for _ in range(10 + RESERVE)]
     for one in leaving:
         assert enter(connections, one, "10.0.0.1")
-    in_one_turn = [Mock(CallerConnection) for _ in range(16)]
+    in_one_turn = [Mock(ClientConnection) for _ in range(16)]
 
     assert all(enter(connections, one, "10.0.0.2") for one in in_one_turn)
     assert sum(one.abort.called for one in leaving) == 16
@@ -233,10 +233,10 @@ def test_a_proxy_may_have_all_places(clock: Clock) -> None:
 def test_an_address_with_a_limit_of_its_own_has_no_more() -> None:
     connections: Connections[Any] = Connections(limit=lambda: 40, address_limit=lambda: 2)
     first, second = came(connections, 2, "10.0.0.1")
-    assert not enter(connections, Mock(CallerConnection), "10.0.0.1")
-    assert enter(connections, Mock(CallerConnection), "10.0.0.2")
+    assert not enter(connections, Mock(ClientConnection), "10.0.0.1")
+    assert enter(connections, Mock(ClientConnection), "10.0.0.2")
     connections.discard(first)
-    assert enter(connections, Mock(CallerConnection), "10.0.0.1")
+    assert enter(connections, Mock(ClientConnection), "10.0.0.1")
     assert connections.turned_away["address"] == 1
     assert told_to_go(second) == [False]
 
@@ -248,7 +248,7 @@ def test_the_limit_is_said_at_once_and_then_once_a_minute(
     came(connections, 1, "10.0.0.1")
     for moment in (5.0, 6.0, 64.9, 65.0):
         clock.now = moment
-        enter(connections, Mock(CallerConnection))
+        enter(connections, Mock(ClientConnection))
 
     assert ["limit 1 (--max-connections)" in line for line in caplog.messages] == [True, True]
     assert "(3 times since the last line)" in caplog.messages[1]
