@@ -28,7 +28,7 @@ from fairhit.errors import ConfigError, FairhitError
 from fairhit.local import engine_process as local
 from fairhit.local import provenance
 from fairhit.local.supervision import Child
-from fairhit_lab.runner.output import require_writable, write_table
+from fairhit_lab.report.study_files import require_writable, write_table
 from fairhit_lab.sim.hardware.models import MODELS, TransformerModel
 from fairhit_lab.studies.dlpm.fig7 import RATES
 from fairhit_lab.studies.shared import measures

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from fairhit.errors import ConfigError, in_words
+from fairhit_lab.report.study_files import ABOUT, FIGURES, ROWS, SERIES, VERDICT_COLUMNS, VERDICTS
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Cell, ResultRow, Results
 from fairhit_lab.studies.shared.study import Holds, Study, Verdict
 
 HOLDS: tuple[Holds, ...] = get_args(Holds)
-VERDICT_COLUMNS = ("claim", "paper", "ours", "holds", "why")
 SERIES_COLUMNS = ("seed", "time_s", "client", "metric", "value")
 # Of the rows, besides labels and measures.
 ABOUT_THE_RUN = ("study", "seed", "config", "commit")
@@ -64,7 +64,7 @@ def read_folders(root: Path, studies: Mapping[str, Study]) -> list[Finished | Mi
     found = [_one(root, name, study, name in folders) for name, study in studies.items()]
     for name in folders:
         # What is no result (a cache, say) has no rows.
-        if name not in studies and (root / name / "rows.csv").exists():
+        if name not in studies and (root / name / ROWS).exists():
             reason = f"{root / name}: there is no study of that name"
             found.append(MissingStudy(name=name, study=None, reason=reason, damaged=True))
     return found
@@ -83,7 +83,7 @@ def _one(root: Path, name: str, study: Study, is_there: bool) -> Finished | Miss
 
 def read_folder(folder: Path, name: str, study: Study) -> Finished:
     """One study's results. Raises ConfigError: file, line, what is wrong."""
-    path = folder / "rows.csv"
+    path = folder / ROWS
     rows = _rows(path)
     columns = tuple(rows[0])
     for column in ("seed", *study.measures):
@@ -92,7 +92,7 @@ def read_folder(folder: Path, name: str, study: Study) -> Finished:
     labels = tuple(
         each for each in columns if each not in ABOUT_THE_RUN and each not in study.measures
     )
-    series = _series(folder / "series.csv")
+    series = _series(folder / SERIES)
     for panel in study.panels:
         _require_columns(panel, path, columns)
     return Finished(
@@ -100,10 +100,10 @@ def read_folder(folder: Path, name: str, study: Study) -> Finished:
         study=study,
         results=Results(rows, series),
         labels=labels,
-        verdicts=_verdicts(folder / "verdicts.csv"),
-        about=_about(folder / "about.json"),
+        verdicts=_verdicts(folder / VERDICTS),
+        about=_about(folder / ABOUT),
         csv=_bytes(path),
-        figure=_figure(folder / "figure.svg"),
+        figure=_figure(folder / FIGURES[0]),
     )
 
 
@@ -178,8 +178,9 @@ def _series(path: Path) -> list[ResultRow]:
 
 def _verdicts(path: Path) -> list[Verdict]:
     heading, lines = _table(path)
-    if tuple(each for each in heading if each in VERDICT_COLUMNS) != VERDICT_COLUMNS:
-        raise ConfigError(f"{path}:1: expected the columns {','.join(VERDICT_COLUMNS)}")
+    wanted = VERDICT_COLUMNS[1:]  # an older file has no study's name
+    if tuple(each for each in heading if each in wanted) != wanted:
+        raise ConfigError(f"{path}:1: expected the columns {','.join(wanted)}")
     found = []
     for number, line in enumerate(lines, 2):
         of = dict(zip(heading, line, strict=True))

@@ -7,8 +7,7 @@ from typing import Any
 
 from fairhit_lab.report.figures.drawn import lines_of, short, table_of
 from fairhit_lab.report.folders import Finished, MissingStudy
-from fairhit_lab.report.markup import Markup, tag
-from fairhit_lab.report.picture import address_of
+from fairhit_lab.report.markup import Markup, address_of, tag
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Verdict

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from fairhit.errors import ConfigError
-from fairhit_lab.runner.output import require_writable
-from fairhit_lab.runner.registry import OTHERS, data_folder, module_of
+from fairhit_lab.report.study_files import require_writable
+from fairhit_lab.runner.registry import OTHERS, module_of
 from fairhit_lab.runner.study_command import add_arguments as add_study_arguments
 from fairhit_lab.runner.study_command import out_of, run_studies
 from fairhit_lab.studies import STUDIES, study_of
+from fairhit_lab.studies.shared.data_folder import data_folder
 from fairhit_lab.studies.shared.study import Study
 
 

@@ -26,7 +26,7 @@ SOURCES = Path(fairhit.__file__).parent.parent
 # Of them: what an outcome depends on. Figures and commands may change without a new run.
 PARTS = (
     "fairhit/core", "fairhit/policies", "fairhit/routers", "fairhit_lab/baselines", "fairhit_lab/sim",
-    "fairhit_lab/traces", "fairhit_lab/workloads", "fairhit_lab/metrics",
+    "fairhit_lab/events.py", "fairhit_lab/traces", "fairhit_lab/workloads", "fairhit_lab/metrics",
 )  # fmt: skip
 # Of the studies: those that a case imports, directly or not, but for what only reads outcomes.
 HERE = "fairhit_lab.studies"
@@ -134,7 +134,8 @@ def code_digest() -> str:
     """Of every file in the parts of the package that an outcome depends on. Some milliseconds."""
     whole = hashlib.sha256()
     for part in PARTS:
-        for path in sorted((SOURCES / part).rglob("*")):
+        of = SOURCES / part
+        for path in [of] if of.is_file() else sorted(of.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 whole.update(f"{path.relative_to(SOURCES)} {_sha256(path.read_bytes())}\n".encode())
     return whole.hexdigest()

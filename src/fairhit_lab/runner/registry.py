@@ -6,18 +6,13 @@ imported when it is asked for, as some need what others do without.
 
 import argparse
 import importlib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
 
-from fairhit.errors import ConfigError
 from fairhit_lab.studies import STUDIES, study_of
-
-DATA_VARIABLE = "FAIRHIT_DATA"
 
 
 class Module(Protocol):
@@ -57,7 +52,7 @@ OTHERS: dict[str, Experiment] = {
     "report": Experiment(
         summary="one page with the figures, curves and verdicts of all studies that ran",
         takes="half a minute",
-        module="report",
+        module="runner.report_command",
         alone=True,
     ),
     "vtc-calibration": Experiment(
@@ -100,23 +95,3 @@ def module_of(name: str) -> Module:
         return StudyCommand(name)
     module: Module = importlib.import_module(f"fairhit_lab.{OTHERS[name].module}")
     return module
-
-
-def data_folder(
-    given: str | None, needed: str, environment: Mapping[str, str] | None = None
-) -> Path:
-    """The folder of workload data, in which there is `needed`. Raises ConfigError.
-
-    It is `given` (--data), else FAIRHIT_DATA.
-    """
-    environment = os.environ if environment is None else environment
-    text = given or environment.get(DATA_VARIABLE)
-    if not text:
-        raise ConfigError(
-            f"--data: needed, or {DATA_VARIABLE}: the folder of workload data that holds {needed}"
-        )
-    folder = Path(text)
-    if not (folder / needed).exists():
-        name = "--data" if given else DATA_VARIABLE
-        raise ConfigError(f"{name}: {folder} has no {needed}")
-    return folder

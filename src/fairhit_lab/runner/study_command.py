@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from fairhit.errors import ConfigError, FairhitError
 from fairhit.local import provenance
-from fairhit_lab.runner.cache import Cache, default_folder
-from fairhit_lab.runner.output import (
+from fairhit_lab.report.study_files import (
     FIGURES,
     holds_full_run,
     replacing,
     require_writable,
     write_study,
 )
-from fairhit_lab.runner.plan import Gathered, gathered
+from fairhit_lab.runner.cache import Cache, default_folder
 from fairhit_lab.runner.record import configs_of
-from fairhit_lab.runner.registry import data_folder
-from fairhit_lab.runner.running import run_all
-from fairhit_lab.runner.verdict_table import show_verdicts
+from fairhit_lab.runner.running import Gathered, gathered, run_all
 from fairhit_lab.studies import study_of
-from fairhit_lab.studies.shared.study import Study, Verdict
+from fairhit_lab.studies.shared.data_folder import data_folder
+from fairhit_lab.studies.shared.study import Holds, Study, Verdict
 
 INTERRUPTED = 130
 OUT, QUICK_OUT = Path("results") / "experiments", Path("results") / "quick"
@@ -230,3 +230,28 @@ def _raise_problems(studies: Sequence[Gathered], notes: Console) -> None:
         if not isinstance(study.problem, FairhitError):
             study.problem.add_note(f"in study {study.name}")
         raise study.problem
+
+
+STYLES: dict[Holds, str] = {
+    "holds": "green",
+    "holds only if": "yellow",
+    "does not hold": "red",
+    "not comparable": "dim",
+}
+MAX_WIDTH = 100
+
+
+def show_verdicts(name: str, study: Study, verdicts: Sequence[Verdict], console: Console) -> None:
+    """At most 100 columns; the reason stands below its claim."""
+    table = Table(title=Text(f"{name}: {study.title}"), title_justify="left", box=None, expand=True)
+    table.add_column("claim", ratio=5)
+    table.add_column("paper", ratio=2)
+    table.add_column("ours", ratio=2)
+    table.add_column("", ratio=2)
+    for verdict in verdicts:
+        claim = Text(verdict.claim)
+        if verdict.why:
+            claim.append(f"\n{verdict.why}", style="dim")
+        holds = Text(verdict.holds, style=STYLES[verdict.holds])
+        table.add_row(claim, Text(verdict.paper), Text(verdict.ours), holds)
+    console.print(table, width=min(console.width, MAX_WIDTH))

@@ -9,8 +9,8 @@ from fairhit_lab.studies.shared.study import Study
 
 STUDIES: dict[str, str] = {
     "dlpm-fig1": "dlpm.fig1",
-    "dlpm-fig4a": "dlpm.fig4a",
-    "dlpm-fig4b": "dlpm.fig4b",
+    "dlpm-fig4a": "dlpm.central",
+    "dlpm-fig4b": "dlpm.central",
     "dlpm-fig7": "dlpm.fig7",
     "dlpm-fig9": "dlpm.fig9",
     "dlpm-fig8": "dlpm.fig8",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairhit_lab.report.figures.plot import save_figure
-from fairhit_lab.runner.output import write_study
+from fairhit_lab.report.study_files import write_study
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Study, Verdict

@@ -245,7 +245,8 @@ def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
     )
     copy = tmp_path / "fairhit"
     for part in (*record.PARTS, "fairhit_lab/studies", "fairhit_lab/report"):
-        for path in (record.SOURCES / part).rglob("*"):
+        whole = record.SOURCES / part
+        for path in [whole] if whole.is_file() else whole.rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
                 target = copy / path.relative_to(record.SOURCES)
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from fairhit_lab.metrics.series import SeriesPoint
 from fairhit_lab.studies import study_of
 from fairhit_lab.studies.dlpm.fig7_claims import judge
 from fairhit_lab.studies.dlpm.fig7_table import FEWEST, Fig7Point, Fig7Table
-from fairhit_lab.studies.dlpm.varied import STATED
+from fairhit_lab.studies.dlpm.shared import STATED
 from fairhit_lab.studies.shared.claims import (
     Claim,
     above,
@@ -18,8 +18,7 @@ from fairhit_lab.studies.shared.claims import (
     within,
     words,
 )
-from fairhit_lab.studies.shared.dlpm_measures import lead_of, response_peak, slow_share
-from fairhit_lab.studies.shared.measures import fewest_programs
+from fairhit_lab.studies.shared.measures import fewest_programs, lead_of, response_peak, slow_share
 from fairhit_lab.studies.shared.results import Results, interval_of
 from fairhit_lab.studies.shared.study import Outcome
 

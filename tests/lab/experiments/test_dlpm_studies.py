@@ -2,10 +2,10 @@
 
 import pytest
 
-from fairhit_lab.studies.dlpm import fig8, fig9_claims, fig10
+from fairhit_lab.studies.dlpm import fig8, fig9, fig10
 from fairhit_lab.studies.dlpm.fig7_table import Fig7Point, by_workload
-from fairhit_lab.studies.dlpm.varied import STATED, ratios, spelled
-from fairhit_lab.studies.shared.dlpm_measures import longest_ttft
+from fairhit_lab.studies.dlpm.shared import STATED, ratios, spelled
+from fairhit_lab.studies.shared.measures import longest_ttft
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Outcome
 
@@ -97,13 +97,13 @@ def case_study(**preble):
     }
     return [
         {"system": system, "variant": variant, "seed": 0, **numbers}
-        for variant in (STATED, fig9_claims.ONE_PREFIX, fig9_claims.APART)
+        for variant in (STATED, fig9.ONE_PREFIX, fig9.APART)
         for system, numbers in by_system.items()
     ]
 
 
 def test_figure_9_holds_as_printed():
-    verdicts = verdicts_of(fig9_claims.judge, case_study())
+    verdicts = verdicts_of(fig9.judge, case_study())
 
     assert set(verdicts.values()) == {"holds"}
 
@@ -113,7 +113,7 @@ def test_a_wait_of_some_seconds_is_not_600(peak_s, holds):
     """
     The direction holds at either: D2LPM's clients wait for 20 s.
     """
-    verdicts = verdicts_of(fig9_claims.judge, case_study(peak_response_s=peak_s))
+    verdicts = verdicts_of(fig9.judge, case_study(peak_response_s=peak_s))
 
     assert held(verdicts, "up to 600 s") == holds
     assert held(verdicts, "Preble makes clients 1 and 2 wait longer") == "holds"

@@ -14,11 +14,10 @@ from rich.console import Console
 from tests.lab.experiments.report_sample import HOSTILE, STUDIES, VERDICTS, write_sample
 
 from fairhit.errors import ConfigError
-from fairhit_lab import report
 from fairhit_lab.report.folders import Finished, MissingStudy, read_folders
-from fairhit_lab.report.markup import Markup, tag
+from fairhit_lab.report.markup import Markup, address_of, tag
 from fairhit_lab.report.page import page_of
-from fairhit_lab.report.picture import address_of
+from fairhit_lab.runner import report_command as report
 
 
 class Elements(HTMLParser):

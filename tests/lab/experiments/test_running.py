@@ -11,9 +11,9 @@ import pytest
 from tests.lab.experiments.synthetic import Drawn, drawn, run, study
 
 from fairhit.errors import ConfigError, WorkerLost
+from fairhit_lab.report import study_files as output
 from fairhit_lab.report.figures import plot
 from fairhit_lab.report.folders import read_folder
-from fairhit_lab.runner import output
 from fairhit_lab.studies.shared.study import Measured
 
 ROOT = Path(__file__).resolve().parents[3]

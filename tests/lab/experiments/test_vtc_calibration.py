@@ -10,11 +10,11 @@ from tests.lab.traces.public_data import DATA, needs_data
 
 from fairhit.cli import main
 from fairhit.errors import ConfigError
-from fairhit_lab.runner.registry import EXPERIMENTS, data_folder
+from fairhit_lab.runner.registry import EXPERIMENTS
+from fairhit_lab.studies.shared.data_folder import data_folder
 from fairhit_lab.studies.vtc_artifact import calibration as vtc_calibration
 from fairhit_lab.studies.vtc_artifact.case import AsMeasured
-from fairhit_lab.studies.vtc_artifact.compared import numbers_of
-from fairhit_lab.studies.vtc_artifact.report import markdown, sentence
+from fairhit_lab.studies.vtc_artifact.comparison import markdown, numbers_of, sentence
 from fairhit_lab.studies.vtc_artifact.runs import COLUMNS, REQUESTS, read_runs
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.systems import ON_A10G, ON_A10G_8B
-from fairhit_lab.studies.dlpm.varied import spelled
+from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B, spelled
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged
-from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
 from fairhit_lab.studies.shared.measures import (
     hit_rate,
     jain_client,
     jain_system,
     program_wait,
+    requests_per_s,
     throughput,
 )
 from fairhit_lab.studies.shared.panel import Panel

@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
-from fairhit_lab.studies.dlpm.varied import spelled
+from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, NAMES, ON_A10G, spelled
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
-from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
-from fairhit_lab.studies.shared.measures import hit_rate, jain_client, jain_system, throughput
+from fairhit_lab.studies.shared.measures import (
+    hit_rate,
+    jain_client,
+    jain_system,
+    requests_per_s,
+    throughput,
+)
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fairhit_lab.studies.dlpm.systems import ON_A10G
-from fairhit_lab.studies.dlpm.varied import STATED
+from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED
 from fairhit_lab.studies.shared.claims import Rule, above, judged, within
-from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
-from fairhit_lab.studies.shared.measures import hit_rate, throughput
+from fairhit_lab.studies.shared.measures import hit_rate, requests_per_s, throughput
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.over_time import over_time
-from fairhit_lab.studies.dlpm.systems import ON_A10G
-from fairhit_lab.studies.dlpm.varied import STATED, Run, ratios, spelled
+from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED, Run, over_time, ratios, spelled
 from fairhit_lab.studies.shared.claims import above, judged
 from fairhit_lab.studies.shared.measures import (
     hit_rate,

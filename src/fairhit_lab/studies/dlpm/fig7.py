@@ -5,15 +5,14 @@ from typing import Any
 
 from fairhit_lab.studies.dlpm.fig7_claims import SCARCE, judge
 from fairhit_lab.studies.dlpm.fig7_table import FEWEST
-from fairhit_lab.studies.dlpm.systems import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD
-from fairhit_lab.studies.dlpm.varied import STATED
-from fairhit_lab.studies.shared.dlpm_measures import requests_per_s
+from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD, STATED
 from fairhit_lab.studies.shared.measures import (
     fewest_programs,
     hit_rate,
     jain_client,
     jain_system,
     program_wait,
+    requests_per_s,
     throughput,
     wait,
 )

@@ -11,7 +11,7 @@ from fairhit_lab.studies.dlpm.fig7_table import (
     named,
     over_points,
 )
-from fairhit_lab.studies.dlpm.varied import STATED, Run, spelled
+from fairhit_lab.studies.dlpm.shared import STATED, Run, spelled
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Verdict

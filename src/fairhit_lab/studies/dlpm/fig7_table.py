@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from fairhit_lab.studies.dlpm.varied import STATED
+from fairhit_lab.studies.dlpm.shared import STATED
 from fairhit_lab.studies.shared.results import Interval, Label, ResultRow, interval_of
 
 STATED_THERE = "stated, D = 4 alone"  # where all else is varied

@@ -3,12 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.over_time import over_time
-from fairhit_lab.studies.dlpm.systems import DLPM_SYSTEMS, NAMES, ON_A10G
-from fairhit_lab.studies.dlpm.varied import STATED, ratios, spelled
+from fairhit_lab.studies.dlpm.shared import (
+    DLPM_SYSTEMS,
+    NAMES,
+    ON_A10G,
+    STATED,
+    over_time,
+    ratios,
+    spelled,
+)
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
-from fairhit_lab.studies.shared.dlpm_measures import longest_ttft, requests_per_s
-from fairhit_lab.studies.shared.measures import hit_rate, makespan_s, throughput, ttft
+from fairhit_lab.studies.shared.measures import (
+    hit_rate,
+    longest_ttft,
+    makespan_s,
+    requests_per_s,
+    throughput,
+    ttft,
+)
 from fairhit_lab.studies.shared.results import Interval, Label, Results
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 

@@ -1,27 +1,250 @@
-"""DLPM Figure 9: three clients' trees of thought on four GPUs, one of them with ten times the prefix."""
+"""DLPM's Figure 9: three clients' trees of thought on four GPUs, one of them with ten times the prefix."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.fig9_claims import APART, ONE_PREFIX, judge
-from fairhit_lab.studies.dlpm.over_time import over_time
-from fairhit_lab.studies.dlpm.systems import (
+from fairhit_lab.studies.dlpm.shared import (
     DLPM_SYSTEMS,
+    NAMES,
     ON_A10G,
     PREBLE_BY_THRESHOLD,
+    STATED,
+    over_time,
+    spelled,
 )
-from fairhit_lab.studies.dlpm.varied import STATED
-from fairhit_lab.studies.shared.dlpm_measures import lead_of, response_peak, slow_share
+from fairhit_lab.studies.shared.claims import Rule, above, below, judged
 from fairhit_lab.studies.shared.measures import (
     hit_rate,
     jain_client,
     jain_system,
+    lead_of,
     makespan_s,
+    response_peak,
+    slow_share,
     throughput,
     ttft,
 )
 from fairhit_lab.studies.shared.panel import Panel
-from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study
+from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
+from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
+
+ONE_PREFIX = "one prefix"
+APART = "no in-batch sharing"
+BY_THRESHOLD = "a threshold without balancing and one prefix for all of client 0's trees"
+EQUAL = 0.98  # Jain's index of an equal share, a choice of ours
+PEAK = "the highest mean wait of a minute"
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """Who ends when, who gets what, who waits, and how much of the cluster is at work."""
+    made = [*_ends_first(results), *_shares(results), *_waits(results)]
+    if APART in results.labels("variant"):  # quick runs are over before queues grow
+        made += [_twice(results), *_seconds(results), *_collapse(results)]
+    return made
+
+
+def _run(system: str, variant: str = STATED) -> dict[str, Label]:
+    return {"system": system, "variant": variant}
+
+
+def _runs(*systems: str) -> dict[str, dict[str, Label]]:
+    """By the names that people read, as stated."""
+    return {NAMES[system]: _run(system) for system in systems}
+
+
+def _over_d2lpm(results: Results, metric: str, system: str, variant: str = STATED) -> Interval:
+    return results.ratio(metric, _run(system, variant), _run("d2lpm", variant))
+
+
+def _varied(results: Results, metric: str, system: str) -> dict[str, Interval]:
+    """The same in the settings in which that system was run, too; Preble also as this paper tells it."""
+    found = {
+        name: _over_d2lpm(results, metric, system, name)
+        for name in map(str, results.labels("variant"))
+        if name not in {STATED, ONE_PREFIX} and results.values(metric, **_run(system, name))
+    }
+    if system == "preble":
+        found[BY_THRESHOLD] = _over_d2lpm(results, metric, "threshold", ONE_PREFIX)
+    return found
+
+
+def _ends_first(results: Results) -> list[Verdict]:
+    """The direction."""
+    return [
+        judged(
+            claim=f"D2LPM ends first: {NAMES[system]}'s time from end to end in D2LPM's is above 1",
+            paper="first of all",
+            ours=_over_d2lpm(results, "makespan_s", system),
+            unit="x",
+            rule=above(1),
+            why=_hit_rates(results, system),
+            elsewhere=_varied(results, "makespan_s", system),
+        )
+        for system in ("vtc", "preble", "rr+lpm")
+    ]
+
+
+def _hit_rates(results: Results, system: str) -> str:
+    """As stated, and without what makes siblings find their parent's text under every policy."""
+    text = f"hit rates {spelled(results, 'hit_rate', _runs('d2lpm', system))}"
+    apart = {name: {**of, "variant": APART} for name, of in _runs("d2lpm", system).items()}
+    if all(results.values("hit_rate", **of) for of in apart.values()):
+        text += f"; with {APART} {spelled(results, 'hit_rate', apart)}"
+    return text
+
+
+def _twice(results: Results) -> Verdict:
+    """The size: of VTC and Preble the one that takes longer."""
+    by_setting = [
+        {STATED: _over_d2lpm(results, "makespan_s", system)}
+        | _varied(results, "makespan_s", system)
+        for system in ("vtc", "preble")
+    ]
+    longest = {
+        name: max((of[name] for of in by_setting if name in of), key=lambda ratio: ratio.median)
+        for name in {**by_setting[0], **by_setting[1]}
+    }
+    return judged(
+        claim="D2LPM is up to twice as fast as VTC and Preble: the longer of their times in D2LPM's is 1.5x "
+        "or more",
+        paper="up to 2x",
+        ours=longest.pop(STATED),
+        unit="x",
+        rule=Rule(low=1.5),
+        why=f"from end to end {spelled(results, 'makespan_s', _runs('d2lpm', 'vtc', 'preble'), ' s')}",
+        elsewhere=longest,
+    )
+
+
+def _shares(results: Results) -> list[Verdict]:
+    """Of actual service, while all three are active; and client 0's lead in what clients see."""
+    told = {BY_THRESHOLD: results.interval("jain_system", **_run("threshold", ONE_PREFIX))}
+    made = [
+        judged(
+            claim=f"{NAMES[system]} shares actual service {how} {EQUAL}",
+            paper=paper,
+            ours=results.interval("jain_system", **_run(system)),
+            rule=rule,
+            why="Jain's index of what clients see: "
+            + spelled(results, "jain_client", _runs("vtc", "d2lpm", "preble", "rr+lpm")),
+            elsewhere=told if system == "preble" else None,
+        )
+        for systems, how, paper, rule in (
+            (
+                ("vtc", "d2lpm"),
+                "equally: Jain's index, system view, is at least",
+                "ideal sharing",
+                Rule(low=EQUAL),
+            ),
+            (
+                ("preble", "rr+lpm"),
+                "unequally: Jain's index, system view, is below",
+                "significant unfairness",
+                below(EQUAL),
+            ),
+        )
+        for system in systems
+    ]
+    lead = results.interval("lead_system", **_run("d2lpm"))
+    made.append(
+        judged(
+            claim="under D2LPM client 0's client-view service is above the others' in the first half of the "
+            "run, by the factor",
+            paper="above 1: its longer prefix makes its tokens cheaper",
+            ours=results.interval("lead_client", **_run("d2lpm")),
+            unit="x",
+            rule=above(1),
+            why=f"its actual service in that half is {lead} of theirs",
+        )
+    )
+    return made
+
+
+def _waits(results: Results) -> list[Verdict]:
+    """The directions. The mean is over the clients, the peak over clients 1 and 2."""
+    printed = (
+        (
+            "under VTC requests wait longer for their first token than under D2LPM, in the mean",
+            "D2LPM's response times are lower throughout",
+            ("ttft_mean_s", "vtc"),
+        ),
+        *(
+            (
+                f"{NAMES[system]} makes clients 1 and 2 wait longer than D2LPM does: {PEAK}",
+                "excessively high, as client 0 goes first",
+                ("peak_response_s", system),
+            )
+            for system in ("preble", "rr+lpm")
+        ),
+    )
+    return [
+        judged(
+            claim=claim,
+            paper=paper,
+            ours=_over_d2lpm(results, metric, system),
+            unit="x",
+            rule=above(1),
+            why=f"as stated {spelled(results, metric, _runs(system, 'd2lpm'), ' s')}",
+            elsewhere=_varied(results, metric, system),
+        )
+        for claim, paper, (metric, system) in printed
+    ]
+
+
+def _seconds(results: Results) -> list[Verdict]:
+    """The sizes: three quarters of what is printed, and what may still be called tens of seconds."""
+    threshold = _run("threshold", ONE_PREFIX)
+    lasts = spelled(results, "makespan_s", {**_runs("preble"), "by a threshold": threshold}, " s")
+    return [
+        judged(
+            claim=f"under Preble clients 1 and 2 wait for up to 600 s: {PEAK} is 450 s or more",
+            paper="up to 600 s",
+            ours=results.interval("peak_response_s", **_run("preble")),
+            unit=" s",
+            rule=Rule(low=450),
+            why=f"the whole run takes {lasts}; a longer list of programs was not run",
+            elsewhere={BY_THRESHOLD: results.interval("peak_response_s", **threshold)},
+        ),
+        judged(
+            claim=f"under D2LPM they wait for tens of seconds: {PEAK} is below 100 s",
+            paper="far below that; no number is printed",
+            ours=results.interval("peak_response_s", **_run("d2lpm")),
+            unit=" s",
+            rule=below(100),
+        ),
+    ]
+
+
+def _collapse(results: Results) -> list[Verdict]:
+    """A quarter of the capacity: a share of minutes at less than 40 % of the best one."""
+    excess = {
+        "E2 with a text of its own for each tree": _excess(results, "preble", STATED),
+        "E2 with one prefix for all of client 0's trees": _excess(results, "preble", ONE_PREFIX),
+        BY_THRESHOLD: _excess(results, "threshold", ONE_PREFIX),
+    }
+    first, *rest = excess
+    runs = {**_runs("preble"), "by a threshold": _run("threshold", ONE_PREFIX)}
+    return [
+        judged(
+            claim=f"Preble {claim}: the share of its minutes below 40 % of the best one, less D2LPM's",
+            paper="1/4 of the capacity from 300 to 600 s, of a run of 700 s or more",
+            ours=excess[first],
+            rule=rule,
+            why=f"hit rates {spelled(results, 'hit_rate', runs)}",
+            elsewhere={name: excess[name] for name in rest},
+        )
+        for claim, rule in (
+            ("falls to 1/4 of the capacity for a quarter of the run or more", Rule(low=0.25)),
+            ("leaves capacity idle for longer than D2LPM", above(0)),
+        )
+    ]
+
+
+def _excess(results: Results, system: str, variant: str) -> Interval:
+    theirs = results.values("slow_share", **_run(system, variant))
+    own = results.values("slow_share", **_run("d2lpm", variant))
+    return interval_of(theirs[seed] - own[seed] for seed in theirs if seed in own)
+
 
 # Client 0's ten times 59 tokens: a question of its own each time, or one text before all of them.
 OWN = {"question": (590, 59)}

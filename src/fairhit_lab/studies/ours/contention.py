@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairhit_lab.studies.dlpm.systems import ON_A10G, ON_A10G_8B
+from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B
 from fairhit_lab.studies.shared.measures import wait
 from fairhit_lab.studies.shared.results import Label
 from fairhit_lab.studies.shared.study import Generated, Imported, Outcome, Simulated

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from fairhit_lab.studies.dlpm.systems import ON_A10G_8B
+from fairhit_lab.studies.dlpm.shared import ON_A10G_8B
 from fairhit_lab.studies.ours.contention import MAX_MISFITS
 from fairhit_lab.studies.shared.measures import hit_rate, jain_system, throughput, wait
 from fairhit_lab.studies.shared.panel import Panel

@@ -13,8 +13,8 @@ from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
 from fairhit_lab.studies.shared.study import Case, Generated, Imported, Measure, Study
 from fairhit_lab.studies.vtc_artifact.case import AsMeasured, AsPrinted, Replayed
-from fairhit_lab.studies.vtc_artifact.engine import ON_A10G
 from fairhit_lab.studies.vtc_artifact.measures import TABLE
+from fairhit_lab.studies.vtc_artifact.replay import ON_A10G
 
 PAPER = "VTC (arXiv:2401.00588v2)"
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).

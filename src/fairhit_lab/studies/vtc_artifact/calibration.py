@@ -15,13 +15,17 @@ from rich.console import Console
 from fairhit.errors import ConfigError
 from fairhit.local import provenance
 from fairhit_lab.metrics.vtc_table import Row
-from fairhit_lab.runner.registry import data_folder
 from fairhit_lab.sim.config import SimConfig
-from fairhit_lab.studies.vtc_artifact.compared import Comparison, agreement, numbers_of
-from fairhit_lab.studies.vtc_artifact.engine import ENGINE, JITTER, ON_A10G
+from fairhit_lab.studies.shared.data_folder import data_folder
+from fairhit_lab.studies.vtc_artifact.comparison import (
+    Comparison,
+    agreement,
+    numbers_of,
+    show,
+    write,
+)
 from fairhit_lab.studies.vtc_artifact.figure import RAMP, save_figure
-from fairhit_lab.studies.vtc_artifact.replay import US_PER_S, replayed
-from fairhit_lab.studies.vtc_artifact.report import show, write
+from fairhit_lab.studies.vtc_artifact.replay import ENGINE, JITTER, ON_A10G, US_PER_S, replayed
 from fairhit_lab.studies.vtc_artifact.runs import REQUESTS, MeasuredRun, read_runs
 from fairhit_lab.traces.importers.format import lengths_only
 

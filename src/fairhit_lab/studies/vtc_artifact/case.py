@@ -26,9 +26,10 @@ from fairhit_lab.metrics.vtc_table import (
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.studies.shared.results import Label
 from fairhit_lab.studies.shared.study import Generated, Imported, Outcome
-from fairhit_lab.studies.vtc_artifact.engine import ENGINE, JITTER
 from fairhit_lab.studies.vtc_artifact.replay import (
+    ENGINE,
     FROM_ENGINE_US,
+    JITTER,
     PROMPT_EXTRA,
     TO_ENGINE_US,
     replayed,

@@ -1,14 +1,27 @@
-"""Requests through the VTC artifact's engine, simulated, as their callers would have seen them."""
+"""The VTC artifact's engine as settings of the simulator, and requests through it as callers see them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from fairhit_lab.events import Event, Finish, FirstToken
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.sim.engines.vtc_artifact import MAX_RUNNING
 from fairhit_lab.traces.rows import runs
 from fairhit_lab.traces.trace import TraceRow
+
+ENGINE: Mapping[str, Any] = {
+    "host": "artifact",
+    "router": "round-robin",
+    "max_running": MAX_RUNNING,
+}
+ON_A10G: Mapping[str, Any] = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
+# Of each pass's time, where a seed is to tell something: the engine has no randomness, and the real
+# trace has none. The first seed goes without.
+JITTER = 0.05
+
 
 # The prompts are "Hello " n times over, which Llama's tokenizer makes n + 2 tokens: one to begin
 # with, and one for the last space.

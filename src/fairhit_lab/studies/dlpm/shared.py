@@ -1,0 +1,93 @@
+"""The DLPM paper's systems and GPUs, runs as stated and varied, and the clients' curves over time.
+
+The label `variant` tells runs as a study states them from those in which one thing is varied that the paper
+leaves unstated.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Interval, Label, Results
+
+# In the figures' order. VTC and LPM are one engine's schedulers; in front of several, clients are
+# spread one by one (VTC) or requests are (LPM, SGLang's default then).
+DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
+    "d2lpm": {"scheduler": "dlpm", "router": "d2lpm"},
+    "rr+lpm": {"scheduler": "lpm", "router": "round-robin"},
+    "preble": {"scheduler": "preble-groups", "router": "preble"},
+    "vtc": {"scheduler": "vtc", "router": "client-round-robin"},
+}
+
+NAMES = {"d2lpm": "D2LPM", "rr+lpm": "RR+LPM", "preble": "Preble", "vtc": "VTC"}
+
+# Preble as the DLPM paper tells it (section 7.1): to the longest match above a threshold, whatever waits
+# there, else to who has least; no weighing of loads, no moving of prefixes.
+PREBLE_BY_THRESHOLD: Mapping[str, Any] = {
+    "scheduler": "preble-groups",
+    "router": "d2lpm",
+    "worker_quantum": 10**9,
+}
+
+# GPUs and models of the paper's figures. An A10G has 129,000 tokens of KV beside the smaller model and
+# 39,000 beside the larger one, where prefixes push each other out.
+ON_A10G = {"step_time": "a10g:llama-3.2-3b"}
+ON_A10G_8B = {"step_time": "a10g:llama-3.1-8b"}
+ON_A100 = {"step_time": "a100:llama-3.1-8b"}
+
+
+STATED = "stated"
+Run = Mapping[str, Label]
+
+
+def ratios(
+    results: Results, metric: str, over: Run, under: Run, variants: Iterable[str]
+) -> dict[str, Interval]:
+    """One run's number in the other's by setting, where at least one of them has that setting.
+
+    The other is then as stated: what is varied does not concern it.
+    """
+    found = {}
+    for variant in variants:
+        sides = [_in_setting(results, of, variant) for of in (over, under)]
+        if any(side["variant"] == variant for side in sides):
+            found[variant] = results.ratio(metric, *sides)
+    return found
+
+
+def _in_setting(results: Results, of: Run, variant: str) -> dict[str, Label]:
+    own: dict[str, Label] = {**of, "variant": variant}
+    has = any(all(row[name] == label for name, label in own.items()) for row in results.rows)
+    return own if has else {**own, "variant": STATED}
+
+
+def spelled(results: Results, metric: str, runs: Mapping[str, Run], unit: str = "") -> str:
+    """Each run's number behind its name, for the reason of a verdict: "D2LPM 0.88, VTC 0.63"."""
+    return ", ".join(f"{name} {results.interval(metric, **of)}{unit}" for name, of in runs.items())
+
+
+# Of docs/reference/summary.md's series: title and label with its unit.
+CURVES = {
+    "response_time": ("Response time", "seconds to the first token"),
+    "service_system": ("Actual service", "extend + 2 x output, tokens/s"),
+    "service_client": ("Service", "input + 2 x output, tokens/s"),
+}
+
+
+def over_time(metrics: Iterable[str], systems: Mapping[str, Mapping[str, Label]]) -> list[Panel]:
+    """`systems`: the labels of the run that is shown, by the name above the panel."""
+    return [
+        Panel(
+            title=f"{CURVES[metric][0]}: {system}",
+            form="lines",
+            of="series",
+            x="time_s",
+            y=metric,
+            hue="client",
+            where=labels,
+            x_label="time, s",
+            y_label=CURVES[metric][1],
+        )
+        for metric in metrics
+        for system, labels in systems.items()
+    ]
