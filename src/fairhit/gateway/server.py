@@ -107,7 +107,7 @@ class Gateway:
         self._stopping = False
         self._listeners = Listeners(settings)
         self.metrics_port: int | None = None  # known once it listens, where it is one of its own
-        self._marks = HeaderOptions.wanted(settings)
+        self._options = HeaderOptions.wanted(settings)
         self._admission = self._make_admission()
         self._ticker: asyncio.Task[None] | None = None
 
@@ -165,7 +165,7 @@ class Gateway:
         return AccessControl(
             identity=identity,
             check_operator=self.control.check_key,
-            marks=self._marks,
+            options=self._options,
             passes_key=passes_key,
         )
 
@@ -320,7 +320,7 @@ class Gateway:
         self, connection: ClientConnection, request: IncomingRequest, allow: str
     ) -> None:
         """Browsers ask whether they may ask; nobody else uses another method."""
-        lines = self._marks.preflight(request) if self._marks is not None else None
+        lines = self._options.preflight(request) if self._options is not None else None
         if lines is None:
             raise MethodNotAllowed(allow)
         connection.write_body(b"", b"text/plain", lines=lines)

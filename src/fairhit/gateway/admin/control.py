@@ -1,8 +1,8 @@
-"""What an operator may look at and change while it runs: the engines, the scheduler.
+"""Admin API: operators list, add, drain and remove engines, and switch the scheduler.
 
-Who may: whoever has the admin key; where none is set, only who calls from this machine, and neither
-through a proxy nor from a web page, since either speaks for somebody else. Where a proxy is known to
-be in front, which need not say that it is one, nobody changes anything without a key.
+Access needs the admin key. Without a configured key only callers on this machine have access, but not
+through a proxy or from a web page, which act for others. If a proxy is known to be in front (it may not
+identify itself), changes always need a key.
 """
 
 import hmac
@@ -32,25 +32,25 @@ from fairhit.gateway.settings import GatewaySettings, parse_worker_url
 
 _log = logging.getLogger(__name__)
 
-# A list of methods for each path; HEAD goes with GET.
+# Methods of each path; GET includes HEAD.
 PATHS: dict[bytes, tuple[bytes, ...]] = {
     b"/workers": (b"GET", b"POST", b"DELETE"),
     b"/workers/drain": (b"POST",),
     b"/scheduler": (b"GET", b"POST"),
 }
-# Headers that say that somebody else is behind the peer.
-_THROUGH_OTHERS = (b"forwarded:", b"x-forwarded-", b"x-real-ip:", b"via:", b"origin:")
+# Headers of requests that the peer forwards for another caller.
+_FORWARDED = (b"forwarded:", b"x-forwarded-", b"x-real-ip:", b"via:", b"origin:")
 
 
 class AdminAnswer(NamedTuple):
-    """What goes back, as JSON."""
+    """A JSON response."""
 
     status: int
     body: bytes
 
 
 class Control:
-    """Answers requests about `PATHS`."""
+    """Answers requests to `PATHS`."""
 
     def __init__(
         self, *, dispatcher: Dispatcher, workers: EnginePool, settings: GatewaySettings
@@ -63,13 +63,13 @@ class Control:
         self.change(settings)
 
     def change(self, settings: GatewaySettings) -> None:
-        """Go on by other settings, of which key and proxy matter."""
+        """Apply reloaded settings: the admin key, and whether a proxy is in front."""
         key = settings.admin_api_key
         self._key = _hashed(b"Bearer " + key.encode()) if key else None
         self._has_proxy = settings.trust_tenant_header
 
     def check_key(self, head: RequestHead) -> None:
-        """Whether it shows the key, if there is one. Raises Unauthorized."""
+        """Raise Unauthorized if an admin key is configured and `head` lacks it."""
         if self._key is not None:
             scheme, _, key = head.authorization.partition(b" ")
             shown = b"Bearer " + key.strip() if scheme.lower() == b"bearer" else b""
@@ -77,24 +77,24 @@ class Control:
                 raise Unauthorized("missing or invalid admin key")
 
     def authorize(self, request: IncomingRequest, peer: str | None) -> None:
-        """Whether this caller may. Raises Unauthorized or Forbidden."""
+        """Raise Unauthorized or Forbidden if the caller has no access."""
         self.check_key(request.head)
         if self._key is None and not (
-            _is_here(peer) and _names_here(request.head) and not _comes_through_others(request.head)
+            _is_here(peer) and _is_for_here(request.head) and not _is_forwarded(request.head)
         ):
             raise Forbidden("only from this machine, as no --admin-api-key is set")
         if self._key is None and self._has_proxy and request.head.method not in {b"GET", b"HEAD"}:
             raise Forbidden("--trust-tenant-header: behind a proxy this takes an --admin-api-key")
 
     def answer(self, request: IncomingRequest, path: bytes) -> AdminAnswer:
-        """Do what is asked, and tell of it. Raises CallerError."""
+        """Execute a request, and send a change to the other processes. Raises CallerError."""
         answer = self._answer(request, path)
         if request.head.method not in {b"GET", b"HEAD"}:
-            self.on_change(request, _about(request, path))
+            self.on_change(request, _subject(request, path))
         return answer
 
     def repeat(self, request: IncomingRequest) -> None:
-        """Do what was asked of another process. Raises CallerError."""
+        """Execute a change that another process received. Raises CallerError."""
         self._answer(request, path_of(request.head.target))
 
     def _answer(self, request: IncomingRequest, path: bytes) -> AdminAnswer:
@@ -109,10 +109,10 @@ class Control:
             return self._drain(_url_of(_document(request, {"url"})))
         if method == b"POST":
             return self._add(_document(request, {"url", "model"}))
-        return self._remove(_url_of(_asked(request)))
+        return self._remove(_url_of(_url_field(request)))
 
     def _scheduler(self, document: dict[str, Any] | None) -> AdminAnswer:
-        """What waits at the gateway, by which policy; "fcfs" is safe off."""
+        """Set the scheduling policy of the gateway's queue, if given, and return it ("fcfs": no fairness)."""
         if document is not None:
             name = document.get("scheduler")
             if not isinstance(name, str):
@@ -121,7 +121,7 @@ class Control:
                 self._dispatcher.set_scheduler(name)
             except ConfigError as error:
                 raise BadRequest(str(error), param="scheduler") from None
-            _log.warning("what waits here is scheduled by %s from now on", name)
+            _log.warning("scheduler of the gateway's queue is now %s", name)
         queueing = self._dispatcher.queueing
         return _json(200, {"scheduler": queueing.scheduler, "waiting": len(queueing)})
 
@@ -165,12 +165,12 @@ def _ignore(request: IncomingRequest, subject: str) -> None:
 
 
 def allowed(methods: tuple[bytes, ...]) -> str:
-    """As the Allow header has it."""
+    """Value of the Allow header."""
     return ", ".join(method.decode() for method in methods)
 
 
 def _described(url: str, watch: WatchedEngine, worker: Engine) -> dict[str, object]:
-    """How fair it can be depends on what the engine reports (DESIGN 3.4)."""
+    """State of one engine. Its reports decide in which tokens it is fair (DESIGN 3.4)."""
     basis = {
         None: "not known yet",
         True: "fair in extend tokens as the engine reports them",
@@ -200,7 +200,7 @@ def _hashed(shown: bytes) -> bytes:
 
 
 def _is_here(peer: str | None) -> bool:
-    """Whether the other end of the connection is on this machine."""
+    """True if the address `peer` is of this machine."""
     try:
         address = ip_address(peer or "")
     except ValueError:
@@ -209,24 +209,24 @@ def _is_here(peer: str | None) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-def _names_here(head: RequestHead) -> bool:
-    """Whether it is this machine that was to be asked, by its own name for itself.
+def _is_for_here(head: RequestHead) -> bool:
+    """True if the Host header names this machine as localhost or by a loopback address.
 
-    A name that somebody has pointed here is most likely a web page's (DNS rebinding), or a proxy's.
+    Any other name that resolves to this machine is probably a web page's (DNS rebinding) or a proxy's.
     """
     host = head.host.decode("latin-1").lower()
     name = host.rpartition(":")[0] if host[-1:] != "]" and ":" in host else host
     return name == "localhost" or _is_here(name.removeprefix("[").removesuffix("]"))
 
 
-def _comes_through_others(head: RequestHead) -> bool:
-    """Whether it says so; proxies that say nothing speak HTTP/1.0, as nginx unless told otherwise."""
+def _is_forwarded(head: RequestHead) -> bool:
+    """True if a proxy forwarded the request. Proxies that add no header use HTTP/1.0, like nginx."""
     lines = head.lines.lower().split(b"\r\n")
-    return head.http10 or any(line.startswith(_THROUGH_OTHERS) for line in lines)
+    return head.http10 or any(line.startswith(_FORWARDED) for line in lines)
 
 
 def _document(request: IncomingRequest, fields: set[str]) -> dict[str, Any]:
-    """The body's fields. Raises BadRequest."""
+    """The body as a JSON object with no other than `fields`. Raises BadRequest."""
     try:
         document = orjson.loads(request.body)
     except orjson.JSONDecodeError as error:
@@ -239,8 +239,8 @@ def _document(request: IncomingRequest, fields: set[str]) -> dict[str, Any]:
     return document
 
 
-def _asked(request: IncomingRequest) -> dict[str, Any]:
-    """`?url=...`, or the same in a body."""
+def _url_field(request: IncomingRequest) -> dict[str, Any]:
+    """Field `url` from the query, or else from the body."""
     query = parse_qs(urlsplit(request.head.target.decode("ascii", "replace")).query)
     if "url" in query:
         if len(query["url"]) > 1:
@@ -249,12 +249,12 @@ def _asked(request: IncomingRequest) -> dict[str, Any]:
     return _document(request, {"url"}) if request.body else {}
 
 
-def _about(request: IncomingRequest, path: bytes) -> str:
-    """The engine's URL, if it is about one."""
+def _subject(request: IncomingRequest, path: bytes) -> str:
+    """URL of the engine that a change is about; empty for the scheduler."""
     if path == b"/scheduler":
         return ""
     posted = request.head.method == b"POST"
-    return _url_of(_document(request, {"url", "model"}) if posted else _asked(request))
+    return _url_of(_document(request, {"url", "model"}) if posted else _url_field(request))
 
 
 def _url_of(document: dict[str, Any]) -> str:

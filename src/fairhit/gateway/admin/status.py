@@ -1,4 +1,4 @@
-"""What the gateway says about itself: health, readiness, models, metrics."""
+"""Status of the gateway: health, readiness, models, metrics, dashboard."""
 
 from importlib.metadata import version
 from importlib.resources import files
@@ -21,7 +21,7 @@ _VERSION = version("fairhit")
 
 
 class Page(NamedTuple):
-    """What goes back; `lines` are more headers."""
+    """A response; `lines` are additional headers."""
 
     status: int
     content_type: bytes
@@ -30,7 +30,7 @@ class Page(NamedTuple):
 
 
 class Admin:
-    """The answers to GET requests that need no engine."""
+    """Answers GET requests that need no engine."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Admin:
         self._description = (files("fairhit.gateway.admin") / "openapi.json").read_bytes()
 
     def answer(self, path: bytes, target: bytes, *, stopping: bool) -> Page | None:
-        """The answer for `path`, which is that of `target`; None if there is no such path."""
+        """Response for `path`, the path of `target`; None if there is no such path."""
         if path == b"/health":
             return Page(200, _JSON, b'{"status":"ok"}')
         if path == b"/readiness":

@@ -1,11 +1,10 @@
-"""The headers of requests that the gateway has a use for, and those it does not pass on."""
+"""Request headers that the gateway reads, and those that it does not pass on to engines."""
 
 from fairhit.gateway.auth.identity import TENANT_HEADERS
 
 AUTHORIZATION, API_KEY, TENANT, DROPPED, LENGTH, ENCODING, EXPECT, HOST, CONNECTION = range(9)
-# Not passed on: what belongs to one connection, what the gateway sets, cookies, which are between a caller
-# and who is in front, and compression, because the answer is read on its way. Every other header is
-# passed on as it came.
+# Not passed on: headers of one connection, headers that the gateway sets, cookies (between a client and a
+# proxy in front), and compression, because responses are parsed. Every other header is passed on unchanged.
 HEADERS: dict[bytes, int] = {
     b"authorization": AUTHORIZATION,
     b"x-api-key": API_KEY,

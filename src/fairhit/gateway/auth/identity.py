@@ -1,7 +1,7 @@
-"""Who is asking: an authenticated key, else a trusted header, else the body's `user`, else nobody.
+"""Identity of clients: from an API key, else a trusted header, else the body's `user`, else anonymous.
 
-What an untrusted caller says about itself never reaches an engine: its identity headers are dropped
-by the connection, and its `vllm_xargs.fair_client` is overwritten here (DESIGN 5).
+What an untrusted caller claims about itself never reaches an engine: the parser drops its identity
+headers, and the gateway overwrites its `vllm_xargs.fair_client` (DESIGN 5).
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from fairhit.core.request import ClientId
 from fairhit.errors import BadRequest, Unauthorized
 from fairhit.gateway.auth.keys import MAX_CLIENT_LEN, is_client_id
 
-# Lower case, in order of precedence: llm-d's, its older spelling, smg's, and the one of which SGLang
-# makes the `routing_key` that it takes for the client.
+# Lower case, in order of precedence: llm-d's, its older spelling, smg's, and the header from which SGLang
+# takes its `routing_key`, by which our plug-in identifies the client.
 TENANT_HEADERS: Final = (
     b"x-llm-d-inference-fairness-id",
     b"x-gateway-inference-fairness-id",
@@ -23,7 +23,7 @@ TENANT_HEADERS: Final = (
 
 
 class Identity:
-    """Maps what a request carries to a client. `keys`: digest of a key -> its client."""
+    """Maps keys, headers and bodies to clients. `keys` maps the digest of a key to its client."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class Identity:
 
     @property
     def needs_key(self) -> bool:
-        """Whether callers must show a key; it is then ours and not passed on."""
+        """True if requests need a key of this gateway, which is not passed on to engines."""
         return bool(self._keys)
 
     @property
     def trusts_header(self) -> bool:
-        """Whether a tenant header is believed."""
+        """True if tenant headers are trusted."""
         return self._trust_tenant_header
 
     def authenticate(self, shown: bytes, tenant: bytes) -> ClientId | None:
-        """The client of a key or a trusted header, None if the request has neither.
+        """Client by key or trusted header; None if the request has neither.
 
-        `shown` is the digest of the key that it shows, empty if it shows none. Raises Unauthorized
-        where keys are set and none of them was shown.
+        `shown` is the digest of the request's key, empty without a key. Raises Unauthorized if keys are
+        configured and `shown` is none of them.
         """
         if self._keys:
             client = self._keys.get(shown)
@@ -63,7 +63,7 @@ class Identity:
         return None
 
     def client_of(self, authenticated: ClientId | None, user: str | None) -> ClientId:
-        """The client, once the body is read."""
+        """Client of a request whose body names `user`."""
         if authenticated is not None:
             return authenticated
         if user and self._identify_by_user:

@@ -1,8 +1,8 @@
-"""A chat as the text that a model sees: its own template, rendered as the engines render it.
+"""Renders chat messages into the model's prompt, as the engines do.
 
-Messages become text by the template in the model's folder, with Jinja in the sandbox and with the options
-that the engines use. What is not text (images, sounds), and what this file does not know how an engine
-would treat, is not rendered: such a prompt is matched by what was sent, and never by the engine's report.
+Messages are rendered by the template in the model's folder, in Jinja's sandbox and with the engines'
+options. Chats with images or audio, or with fields whose effect only the engine knows, are not rendered:
+such a prompt is matched by its messages, and not by the engine's KV events.
 """
 
 import contextlib
@@ -16,17 +16,17 @@ from typing import Any
 from fairhit.errors import ConfigError
 from fairhit.installing import install_command
 
-# Fields of a request that change the text in ways left to the engine.
+# Fields of a request whose effect on the prompt only the engine knows.
 _UNKNOWN_EFFECT = ("chat_template", "documents", "continue_final_message", "mm_processor_kwargs")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
-# Marks which part a model learns from; it writes nothing.
+# Marks training targets in a template; it renders to nothing.
 _GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
-# A template that goes through the parts of a content wants a list of them; others want a string.
-_WANTS_PARTS = re.compile(r"{%-?\s*for\s+\w+\s+in\s+\w+(?:\.content|\[['\"]content['\"]\])")
+# A template that iterates over the parts of a content needs a list; others need a string.
+_NEEDS_PARTS = re.compile(r"{%-?\s*for\s+\w+\s+in\s+\w+(?:\.content|\[['\"]content['\"]\])")
 
 
 class ChatTemplate:
-    """The template of the model in `folder`. Raises ConfigError for one that cannot be compiled."""
+    """Chat template of the model in `folder`. Raises ConfigError if it cannot be compiled."""
 
     def __init__(self, folder: Path, source: str) -> None:
         try:
@@ -46,23 +46,23 @@ class ChatTemplate:
             self._template = environment.from_string(_GENERATION.sub("", source))
         except Exception as error:  # noqa: BLE001 - Jinja's errors share no narrower parent
             raise ConfigError(f"--tokenizer: {folder}: chat template: {error}") from None
-        self._wants_parts = _WANTS_PARTS.search(source) is not None
+        self._needs_parts = _NEEDS_PARTS.search(source) is not None
         self._special = _special_tokens(folder)
 
     @classmethod
     def of(cls, folder: Path) -> "ChatTemplate | None":
-        """The template in `folder`, None if it has none."""
+        """Chat template in `folder`; None if there is none."""
         alone = folder / "chat_template.jinja"
         if alone.is_file():
             return cls(folder, alone.read_text(encoding="utf-8"))
         found = _settings(folder).get("chat_template")
-        if isinstance(found, list):  # several, by name
+        if isinstance(found, list):  # several templates by name
             named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
             found = named.get("default")
         return cls(folder, found) if isinstance(found, str) else None
 
     def render(self, document: Mapping[str, Any]) -> str | None:
-        """The prompt of a chat request's body; None if only the engine knows it. O(text)."""
+        """Prompt of a chat request; None if only the engine can build it. O(text)."""
         if any(document.get(name) for name in _UNKNOWN_EFFECT):
             return None
         messages = self._messages(document.get("messages"))
@@ -80,7 +80,7 @@ class ChatTemplate:
                     **(extra if isinstance(extra, dict) else {}),
                 }
             )
-        except Exception:  # noqa: BLE001 - a template is a program; what it cannot do the engine will say
+        except Exception:  # noqa: BLE001 - a template is a program; the engine will report its error
             return None
 
     def _messages(self, messages: Any) -> list[dict[str, Any]] | None:
@@ -95,7 +95,7 @@ class ChatTemplate:
                 content = self._parts(content)
             if not isinstance(content, str | list):
                 return None
-            if self._wants_parts and isinstance(content, str):
+            if self._needs_parts and isinstance(content, str):
                 content = [{"type": "text", "text": content}]
             rendered.append({**message, "content": content, **_tool_calls(message)})
         return rendered
@@ -107,13 +107,13 @@ class ChatTemplate:
             if not isinstance(text, str):
                 return None
             texts.append(text)
-        if self._wants_parts:
+        if self._needs_parts:
             return [{"type": "text", "text": text} for text in texts]
         return "\n".join(texts)
 
 
 def _tool_calls(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments come as a string of JSON, and templates want what it says."""
+    """Tool calls with parsed arguments: requests have a string of JSON, templates need an object."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return {}
@@ -146,7 +146,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    # Jinja's own filter escapes characters that mean something in HTML.
+    # Unlike Jinja's own filter, without escapes for HTML.
     return json.dumps(value, ensure_ascii=False, indent=indent, **options)
 
 

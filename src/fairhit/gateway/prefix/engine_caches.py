@@ -1,7 +1,7 @@
-"""What the gateway knows of the engines' caches: the index, what it is made of, and who tells it.
+"""The gateway's view of the engines' prefix caches: index, tokenizer, KV events.
 
-By default an index of bytes, and nobody tells it anything. With a tokenizer an index of token blocks, which
-the engines' KV events make true where they publish them.
+By default the index is approximate: hashes of bytes that were sent. With a tokenizer it is an index of
+token blocks, which the engines' KV events make precise where they are published.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from fairhit.core.request import WorkerId
 from fairhit.errors import ConfigError
-from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheWatch, Endpoints
+from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheMonitor, Endpoints
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.settings import GatewaySettings
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
@@ -17,16 +17,16 @@ from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 
 
 class Caches:
-    """The index of prefixes, and with `--tokenizer` the tokenizer and the engines' events.
+    """The prefix index; with `--tokenizer` also the tokenizer and the monitor of KV events.
 
-    `is_adapter` says whether a model's name is an adapter's. Raises ConfigError.
+    `is_adapter` is true for the name of a LoRA adapter. Raises ConfigError.
     """
 
     def __init__(self, settings: GatewaySettings, *, is_adapter: Callable[[str], bool]) -> None:
         self.index: ApproximatePrefixIndex | PrecisePrefixIndex
         self.tokenizer: Tokenizer | None = None
         self._settings = settings
-        self._watch: CacheWatch | None = None
+        self._monitor: CacheMonitor | None = None
         if settings.tokenizer is None:
             if settings.has_kv_events():
                 raise ConfigError(
@@ -43,14 +43,14 @@ class Caches:
 
     @property
     def tokens(self) -> PrecisePrefixIndex | None:
-        """The index, if it is one of tokens."""
+        """The index if it is one of tokens, else None."""
         return self.index if isinstance(self.index, PrecisePrefixIndex) else None
 
     def start(self) -> None:
-        """Hear the events of each engine that is up from now on; on the running loop."""
+        """Subscribe to the KV events of each engine that is up, on the running loop."""
         settings, index = self._settings, self.tokens
         if index is not None and settings.has_kv_events():
-            self._watch = CacheWatch(
+            self._monitor = CacheMonitor(
                 index=index,
                 endpoints=self._endpoints,
                 topic=settings.kv_events_topic,
@@ -59,17 +59,17 @@ class Caches:
             )
 
     def counts(self) -> Mapping[WorkerId, CacheCounts]:
-        """What the events of each worker that is up have come to."""
-        return self._watch.counts() if self._watch is not None else {}
+        """Counts of KV events, by engine that is up."""
+        return self._monitor.counts() if self._monitor is not None else {}
 
     def close(self) -> None:
-        """Hear no more."""
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
+        """Close all subscriptions."""
+        if self._monitor is not None:
+            self._monitor.close()
+            self._monitor = None
 
     def _endpoints(self, worker: WorkerId) -> Endpoints | None:
-        """Those named for this engine, or the usual ports of its host."""
+        """Endpoints configured for the engine `worker`, else the configured ports on its host."""
         settings = self._settings
         events = settings.kv_events_endpoint.get(worker, ())
         replays = settings.kv_events_replay_endpoint.get(worker, ())

@@ -1,8 +1,8 @@
-"""Text in pieces whose tokens are known by themselves, so that a prefix is encoded once.
+"""Splits text into pieces that are tokenized independently, and caches the tokens of each.
 
-A tokenizer splits a text into words before it makes tokens of them, so that a cut between two words
-changes nothing: the tokens of the pieces are the tokens of the text. Where that is not so, for vocabularies
-that treat the beginning of a text specially, a check at the start finds out, and texts stay whole.
+Tokenizers split text into words before they make tokens, so that a cut between two words changes nothing:
+the tokens of the pieces are the tokens of the text. Some vocabularies treat the beginning of a text
+specially; a check at the start detects these, and texts then stay whole.
 """
 
 import re
@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-# Before the blank between two words, after the end of a line: splitters of words agree on these.
+# Before the blank between two words, and after a line end: all pre-tokenizers split words there.
 _CUT = re.compile(r"(?<=[A-Za-z])(?= [A-Za-z])|(?<=[A-Za-z.,;:]\n)(?=[A-Za-z])")
-# Characters of a piece, at least. Its end moves with the text, so the last one is encoded each time.
+# Minimum characters of a piece. The last piece ends with the text and is encoded each time.
 _PIECE = 2048
 
 Encode = Callable[[str], bytes]
@@ -25,7 +25,7 @@ SAMPLE = (
 
 
 def cut(text: str, *, piece: int = _PIECE) -> list[str]:
-    """`text` in pieces; those of a text's beginning are the same, but for the last. O(text)."""
+    """Split `text`; a prefix of it has the same pieces, except for its last one. O(text)."""
     pieces, start = [], 0
     while len(text) - start > piece:
         found = _CUT.search(text, start + piece)
@@ -38,14 +38,14 @@ def cut(text: str, *, piece: int = _PIECE) -> list[str]:
 
 
 def is_cuttable(encode: Encode, sample: str = SAMPLE) -> bool:
-    """Whether the tokens of pieces are those of the whole. O(sample)."""
+    """True if the tokens of the pieces of `sample` are the tokens of `sample`. O(sample)."""
     pieces = cut(sample, piece=1)
-    assert len(pieces) > 20, "a sample with many places to cut"
+    assert len(pieces) > 20, "the sample has many cuts"
     return b"".join(map(encode, pieces)) == encode(sample)
 
 
 class PieceCache:
-    """The tokens of the pieces seen last; `capacity` bounds text and tokens together, in bytes."""
+    """LRU cache of tokens by piece; `capacity` limits text and tokens together, in bytes."""
 
     def __init__(self, *, capacity: int) -> None:
         self._capacity = capacity
@@ -56,7 +56,7 @@ class PieceCache:
         self.misses = 0  # characters encoded
 
     def encode(self, pieces: Sequence[str], encode: Encode) -> bytes:
-        """The tokens of all pieces, in their order; what is not known is encoded. O(text)."""
+        """Tokens of all `pieces`; those that are not cached are encoded. O(text)."""
         tokens = []
         for piece in pieces:
             found = self._get(piece)
@@ -67,11 +67,11 @@ class PieceCache:
         return b"".join(tokens)
 
     def size(self) -> int:
-        """Bytes kept. O(1)."""
+        """Bytes in the cache. O(1)."""
         return self._size
 
     def check(self) -> None:
-        """Every invariant. O(cache)."""
+        """Assert every invariant. O(cache)."""
         with self._lock:
             assert self._size == sum(_weight(*item) for item in self._known.items())
             assert self._size <= self._capacity or len(self._known) == 1
@@ -98,5 +98,5 @@ class PieceCache:
 
 
 def _weight(piece: str, tokens: bytes) -> int:
-    """About the bytes it takes: one to four a character, and the entry."""
+    """Approximate bytes of an entry: a character takes one to four."""
     return len(piece) + len(tokens) + 200

@@ -1,8 +1,8 @@
-"""A request's prompt -> the tokens that its engine will see, in threads: opt-in, off the event loop.
+"""Tokenizes prompts as the engine will (`--tokenizer`), in threads beside the event loop.
 
-Exact are prompts that come as tokens, texts, and chats of text that the model's template can render.
-Of others, batches, images, paths whose prompts only the engine can make, each part is encoded by itself:
-good to find a conversation again, but not the engine's tokens.
+Exact tokens are known for prompts given as tokens, for texts, and for chats of text that the model's
+template renders. For others (batches, images, endpoints whose prompt only the engine can build) each part
+is encoded by itself: enough to recognise a conversation, but not the engine's tokens.
 """
 
 import asyncio
@@ -26,29 +26,28 @@ from fairhit.installing import install_command
 
 T = TypeVar("T")
 
-# The library works without holding Python's lock; more threads than this would only take cores
-# from the engines beside it.
+# The library releases Python's lock; more threads would only take cores from engines on this machine.
 _THREADS = 2
-# Bytes of text and tokens of pieces that are kept.
+# Capacity of the cache of pieces.
 _CACHE_BYTES = 32 << 20
 # Between the parts of a prompt; no vocabulary has this number.
 _SEPARATOR = array("I", [0xFFFFFFFF]).tobytes()
-# Fields of a completion that make its prompt another one.
+# Fields of a completion request that change its prompt.
 _OTHER_PROMPT = ("suffix", "prompt_embeds", "truncate_prompt_tokens")
 
 
 @dataclass(slots=True)
 class TokenizerCost:
-    """What tokenizing has taken so far: a cost of `--tokenizer`, apart from everything else."""
+    """Cost of tokenizing since the start."""
 
     prompts: int = 0
     exact: int = 0  # of the prompts
     tokens: int = 0
-    seconds: float = 0.0  # of processor time in our threads
+    seconds: float = 0.0  # CPU time of the threads
 
 
 class Tokenizer:
-    """A model's own tokenizer and chat template, from its folder. Raises ConfigError."""
+    """Tokenizer and chat template of a model, loaded from its folder. Raises ConfigError."""
 
     def __init__(
         self,
@@ -69,7 +68,7 @@ class Tokenizer:
         self._threads = FairThreads(_THREADS, name="tokenizer")
 
     def prompt(self, call: ParsedBody) -> BlockedTokens:
-        """The tokens of the call's prompt. O(text), less what was encoded before."""
+        """Tokens of a request's prompt. O(text) without the cached pieces."""
         began_s = time.thread_time()
         tokens, exact = self._tokens(call)
         made = self._start(call, exact=exact).extended(tokens)
@@ -81,25 +80,24 @@ class Tokenizer:
         return made
 
     def continued(self, prompt: BlockedTokens, answer: str) -> BlockedTokens:
-        """`prompt` and the answer to it, which the next turn begins with. O(answer)."""
-        if prompt.exact:  # it ends where the answer begins
+        """`prompt` followed by its output, with which the conversation's next prompt begins. O(output)."""
+        if prompt.exact:  # the output follows immediately
             return prompt.extended(self._encode(answer))
         return prompt.extended(self._parts(("assistant", answer)))
 
     def submit(
         self, client: ClientId, work: Callable[[], T], then: Callable[[T | None], None]
     ) -> "asyncio.Future[T]":
-        """Do `work` in a thread when it is the client's turn; `then` gets the result on the event loop,
-        None if it failed.
+        """Run `work` in a thread, clients round-robin; call `then` with the result, None if it failed.
 
-        Who cancels what is returned hears nothing, and what has not begun is not done.
+        Cancelling the returned future suppresses `then`, and skips the work if it has not started.
         """
         future = self._threads.submit(client, work)
         future.add_done_callback(lambda done: None if done.cancelled() else then(_result(done)))
         return future
 
     def close(self) -> None:
-        """Give up what has not begun."""
+        """Cancel all work that has not begun."""
         self._threads.close()
 
     # -- inside
@@ -113,7 +111,7 @@ class Tokenizer:
         return BlockedTokens(crc=crc, block_len=self._block_len, exact=exact)
 
     def _tokens(self, call: ParsedBody) -> tuple[bytes, bool]:
-        """The prompt's tokens, and whether they are what the engine will see."""
+        """Tokens of the prompt; True if they are exactly the engine's."""
         document = call.document
         if call.endpoint.name == "completions":
             prompt, changed = document.get("prompt"), any(map(document.get, _OTHER_PROMPT))
@@ -143,11 +141,11 @@ class Tokenizer:
         return array("I", self._encoder.encode(text, add_special_tokens=False).ids).tobytes()
 
     def _parts(self, parts: Sequence[str]) -> bytes:
-        """A separator before each part: no token reaches from one into the next."""
+        """Tokens of all parts, with a separator before each, which no token spans."""
         return b"".join(_SEPARATOR + self._encode(part) for part in parts)
 
     def _added(self) -> tuple[bytes, bytes]:
-        """The tokens that stand before and after each text."""
+        """Special tokens that the tokenizer adds before and after a text."""
         plain = self._encoder.encode("a", add_special_tokens=False).ids
         whole = self._encoder.encode("a", add_special_tokens=True).ids
         at = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
@@ -155,7 +153,7 @@ class Tokenizer:
         return array("I", before).tobytes(), array("I", after).tobytes()
 
     def _has_wide_tokens(self) -> bool:
-        """Whether a token of its own could have a cut within it."""
+        """True if an added token contains a blank or line end, where a text may be cut."""
         added = self._encoder.get_added_tokens_decoder().values()
         return any(" " in token.content or "\n" in token.content for token in added)
 

@@ -17,8 +17,8 @@ from fairhit.gateway.api.endpoints import Endpoint
 from fairhit.gateway.api.injected_fields import FieldInjector
 from fairhit.gateway.api.long_body import is_short, outline
 from fairhit.gateway.api.request_body import ParsedBody, answer_text, parse_body, parse_long_body
+from fairhit.gateway.auth.header_options import RoutingKey
 from fairhit.gateway.auth.identity import Identity
-from fairhit.gateway.auth.routing_key import RoutingKey
 from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.read_budget import ITERATION, SHORT, ReadBudget, Steps
 from fairhit.gateway.prefix.tokenizer import Tokenizer

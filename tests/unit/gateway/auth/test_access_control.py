@@ -39,7 +39,7 @@ def admission(
             trust_tenant_header=trusts_header,
         ),
         check_operator=check_operator,
-        marks=HeaderOptions.wanted(settings or GatewaySettings()),
+        options=HeaderOptions.wanted(settings or GatewaySettings()),
         passes_key=passes_key,
     )
 

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from fairhit.gateway.auth.header_options import HeaderOptions
-from fairhit.gateway.auth.routing_key import RoutingKey
+from fairhit.gateway.auth.header_options import HeaderOptions, RoutingKey
 from fairhit.gateway.observability.access_log import id_patterns
 from fairhit.gateway.settings import GatewaySettings
 
@@ -16,9 +15,9 @@ SETTINGS = GatewaySettings(
 
 
 def all_of_them() -> list[re.Pattern[bytes]]:
-    marks = HeaderOptions(SETTINGS)
-    found = [each for each in vars(marks).values() if isinstance(each, re.Pattern)]
-    return [*found, *marks._ids, RoutingKey("x-key")._line, *id_patterns(("x-id",))]
+    options = HeaderOptions(SETTINGS)
+    found = [each for each in vars(options).values() if isinstance(each, re.Pattern)]
+    return [*found, *options._ids, RoutingKey("x-key")._line, *id_patterns(("x-id",))]
 
 
 def test_no_expression_over_a_head_can_turn_back() -> None:
@@ -34,10 +33,10 @@ def test_no_expression_over_a_head_can_turn_back() -> None:
 @pytest.mark.parametrize("after", [b"", b" ", b"   "])
 def test_a_value_is_found_without_the_blanks_around_it(value: bytes, after: bytes) -> None:
     line = b"x-key:  %b%b\r\n" % (value, after)
-    for found in (RoutingKey("x-key")._line, HeaderOptions(SETTINGS)._odd_id):
+    for found in (RoutingKey("x-key")._line, HeaderOptions(SETTINGS)._invalid_id):
         name = b"x-key" if found.match(line) else b"x-id"
         assert found.findall(line.replace(b"x-key", name) * 2) == [value, value]
-    wanted = HeaderOptions(SETTINGS)._wanted.findall(
+    wanted = HeaderOptions(SETTINGS)._requested.findall(
         line.replace(b"x-key", b"access-control-request-headers")
     )
     assert wanted == ([value] if value and b"\x80" not in value else [])

@@ -52,7 +52,7 @@ class _Watched:
             _log.warning("KV events of %s: %s; counted from now on", self.worker, why)
 
 
-class CacheWatch:
+class CacheMonitor:
     """Subscribes to the events of each worker that is up; tells the index the time.
 
     `endpoints` says where a worker publishes, None if it does not.

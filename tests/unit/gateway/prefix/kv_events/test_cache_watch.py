@@ -12,7 +12,7 @@ import uvloop
 from tests.unit.gateway.prefix.kv_events.publisher import Publisher
 
 from fairhit.core.cache.token_blocks import BlockedTokens
-from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheWatch, Endpoints
+from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheMonitor, Endpoints
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 
@@ -22,7 +22,7 @@ class Scene:
 
     publisher: Publisher
     index: PrecisePrefixIndex
-    watch: CacheWatch
+    watch: CacheMonitor
 
     @property
     def counts(self) -> CacheCounts:
@@ -58,7 +58,7 @@ def play(
         events, replay = (f"tcp://127.0.0.1:{port}" for port in publisher.ports)
         index = PrecisePrefixIndex()
         pairs = ((events, replay if replays else None),)
-        watch = CacheWatch(
+        watch = CacheMonitor(
             index=index, endpoints={"w": Endpoints(pairs)}.get, block_len=1, capacity=1000
         )
         index.add_worker("w")
@@ -245,7 +245,7 @@ def test_a_worker_that_is_gone_is_heard_no_more() -> None:
 def test_an_endpoint_that_is_none_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         index = PrecisePrefixIndex()
-        watch = CacheWatch(
+        watch = CacheMonitor(
             index=index,
             endpoints={"w": Endpoints((("nonsense", None),))}.get,
             block_len=1,
@@ -276,7 +276,7 @@ def test_guesses_are_looked_at_again_after_a_look_that_failed(
             raise ArithmeticError("here")
 
         index.advance = fails  # type: ignore[method-assign,assignment]
-        watch = CacheWatch(index=index, endpoints={}.get, block_len=1, capacity=1000)
+        watch = CacheMonitor(index=index, endpoints={}.get, block_len=1, capacity=1000)
         watch._tick()
         async with asyncio.timeout(30):
             await again.wait()
