@@ -8,7 +8,7 @@ from fairhit_lab.report.folders import read_folders
 from fairhit_lab.report.page import page_of
 from fairhit_lab.studies.shared.study import Verdict
 from tests.e2e.page import browser as chromium
-from tests.lab.experiments.report_sample import STUDIES, write_sample
+from tests.lab.report.report_sample import STUDIES, write_sample
 
 pytestmark = pytest.mark.skipif(not (chromium.CHROMIUM and chromium.DRIVER), reason=chromium.REASON)
 

@@ -1,7 +1,7 @@
 """The VTC paper's cases, the numbers read from their rows, and how its tables are judged."""
 
 import pytest
-from tests.lab.experiments.synthetic import rows_of
+from tests.lab.studies.synthetic import rows_of
 from tests.lab.traces.public_data import DATA, needs_data
 
 from fairhit.core.costs import PROFILED

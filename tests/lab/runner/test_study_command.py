@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.experiments.synthetic import Drawn, drawn, rows_of, study
+from tests.lab.studies.synthetic import Drawn, drawn, rows_of, study
 
 from fairhit.cli import main
 from fairhit_lab.runner import all_command, study_command

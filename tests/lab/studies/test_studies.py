@@ -6,7 +6,7 @@ from importlib import import_module
 from itertools import islice
 
 import pytest
-from tests.lab.experiments.synthetic import METRICS, rows_of
+from tests.lab.studies.synthetic import METRICS, rows_of
 from tests.lab.traces.public_data import DATA, needs_data
 
 from fairhit_lab.report.figures import plot

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.lab.experiments.synthetic import Drawn, drawn, run, study
+from tests.lab.studies.synthetic import Drawn, drawn, run, study
 
 from fairhit.errors import ConfigError, WorkerLost
 from fairhit_lab.report import study_files as output
@@ -117,7 +117,7 @@ def test_what_is_timed_runs_alone_when_all_else_is_done(tmp_path):
     log = str(tmp_path / "log")
     timed = Measured(
         labels={"policy": "dlpm", "quantum": 9},
-        function="tests.lab.experiments.synthetic:timed",
+        function="tests.lab.studies.synthetic:timed",
         arguments={"log": log},
     )
 
@@ -238,7 +238,7 @@ def test_a_bug_in_a_judge_leaves_the_other_studies_alone(tmp_path):
 SLOW = """
 import sys
 from pathlib import Path
-from tests.lab.experiments.synthetic import drawn, run, study
+from tests.lab.studies.synthetic import drawn, run, study
 folder = Path(sys.argv[1])
 cases = drawn(2, log=str(folder / "log"), sleep_s=0.0) + drawn(9, log=str(folder / "log"), sleep_s=60.0)[2:]
 sys.exit(run(folder, {"slow": study(cases)}, "--seeds", "1", "--jobs", "2")[0])

@@ -1,7 +1,7 @@
 """A claim is judged by every seed and every setting; each of the four ways out can be reached."""
 
 import pytest
-from tests.lab.experiments.synthetic import rows_of
+from tests.lab.studies.synthetic import rows_of
 
 from fairhit_lab.metrics.series import SeriesPoint
 from fairhit_lab.studies import study_of

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
-from tests.lab.experiments.report_sample import HOSTILE, STUDIES, VERDICTS, write_sample
+from tests.lab.report.report_sample import HOSTILE, STUDIES, VERDICTS, write_sample
 
 from fairhit.errors import ConfigError
 from fairhit_lab.report.folders import Finished, MissingStudy, read_folders

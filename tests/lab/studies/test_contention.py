@@ -1,7 +1,7 @@
 """Workloads under contention, and the rules by which the studies on them are judged."""
 
 import pytest
-from tests.lab.experiments.synthetic import rows_of
+from tests.lab.studies.synthetic import rows_of
 
 from fairhit_lab.studies.ours import (
     pareto,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from matplotlib.figure import Figure
-from tests.lab.experiments.synthetic import drawn, study
+from tests.lab.studies.synthetic import drawn, study
 
 from fairhit.errors import ConfigError
 from fairhit_lab.report.figures.drawn import Curve, curves_of, lines_of, short, table_of

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.lab.experiments.synthetic import METRICS, drawn
+from tests.lab.studies.synthetic import METRICS, drawn
 
 from fairhit.errors import ConfigError
 from fairhit_lab.metrics.series import SeriesPoint
