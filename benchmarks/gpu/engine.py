@@ -105,20 +105,20 @@ async def engine(options: argparse.Namespace, policy: str, model: Path, folder: 
         environment=local.environment(about, found, folder / "counters"),
         log=folder / f"{policy}.log",
         probe=answers,
-        tell=lambda name, news: print(f"{name}: {news}", flush=True),
+        notify=lambda name, event: print(f"{name}: {event}", flush=True),
         before_start=lambda: (folder / "counters").mkdir(exist_ok=True),
     )
-    keeping = asyncio.create_task(child.keep())
+    supervising = asyncio.create_task(child.supervise())
     ready = asyncio.create_task(child.ready.wait())
     try:
-        await asyncio.wait({keeping, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if keeping.done():
-            keeping.result()
+        await asyncio.wait({supervising, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if supervising.done():
+            supervising.result()
         yield port, key
     finally:
         ready.cancel()
-        keeping.cancel()
-        await asyncio.gather(keeping, ready, return_exceptions=True)
+        supervising.cancel()
+        await asyncio.gather(supervising, ready, return_exceptions=True)
 
 
 def trace(

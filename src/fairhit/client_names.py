@@ -1,4 +1,4 @@
-"""Names of clients as engines, their logs and their metrics can have them."""
+"""Client names that are safe in engines, logs and metrics."""
 
 import hashlib
 import re
@@ -11,15 +11,15 @@ ANONYMOUS: Final[ClientId] = "anonymous"
 # Long enough for a UUID with a prefix or an e-mail address; it becomes a metrics label.
 MAX_CLIENT_LEN: Final = 128
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._:@/+=~-]")
-# 64 bits: that two of a million names get the same is one in 37 million.
+# 64 bits: two of a million names collide with a probability of one in 37 million.
 _DIGEST_LEN: Final = 16
 
 
 def client_name(value: object) -> ClientId:
     """Return a value as a client's name: bounded, and safe in logs and metrics. Empty means anonymous.
 
-    A name that is too long or has other characters keeps what it can and gets the begin of its SHA-256
-    behind a `~`, so that two clients have two names. What was returned once is returned as it is.
+    A name that is too long or has other characters is cut and cleaned, and gets `~` and the first digits of
+    its SHA-256, so that different clients keep different names. Idempotent.
     """
     if not isinstance(value, str | int) or isinstance(value, bool):
         return ANONYMOUS

@@ -15,9 +15,9 @@ from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.runtime_context import derive_attention_ranks, derive_spawn_ranks
 from sglang.srt.server_args import ServerArgs
 
-from fairhit.engines.client_metrics import ClientMetrics, Totals
-from fairhit.engines.sglang import POLICIES, versions
-from fairhit.engines.sglang.hooks import PARTS, add_policies, make_fair
+from fairhit.engines.client_metrics import ClientMetrics, EngineTotals
+from fairhit.engines.sglang import versions
+from fairhit.engines.sglang.hooks import PARTS, POLICIES, add_policies, make_fair
 from fairhit.engines.sglang.radix.rust_nodes import CORE_VARIABLE
 from fairhit.engines.sglang.scheduler import FairSglangPolicy, FairSglangScheduler, writes_metrics
 from fairhit.errors import ConfigError
@@ -162,7 +162,7 @@ def test_a_rank_that_writes_no_metrics_keeps_none():
     """One rank writes for all; the others would keep a sum for each client there ever was."""
     scheduler = object.__new__(FairSglangScheduler)
     scheduler._fair_metrics = ClientMetrics(
-        waiting=lambda _: 0, deficit=lambda _: 0.0, totals=lambda: Totals(0, 0, 0)
+        waiting=lambda _: 0, deficit=lambda _: 0.0, totals=lambda: EngineTotals(0, 0, 0)
     )
 
     for writes, kept in ((True, 1), (False, 0)):

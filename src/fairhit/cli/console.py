@@ -165,7 +165,7 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
                     router,
                     seconds=seconds,
                     seed=seed,
-                    tell=news.tell,
+                    notify=news.tell,
                     advance=news.advance,
                 )
             results.append(result)

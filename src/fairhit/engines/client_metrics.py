@@ -26,7 +26,7 @@ MAX_LABELS = 1000
 FLUSH_INTERVAL_S = 1.0
 
 
-class Totals(NamedTuple):
+class EngineTotals(NamedTuple):
     """Counts of the whole engine since its start."""
 
     recomputed_len: int
@@ -87,12 +87,12 @@ class ClientMetrics:
         *,
         waiting: Callable[[ClientId], int],
         deficit: Callable[[ClientId], float],
-        totals: Callable[[], Totals],
+        totals: Callable[[], EngineTotals],
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
         self._pending: dict[ClientId, Service] = {}
         self._gauges: dict[ClientId, tuple[int, float]] = {}  # last written, by client with a label
-        self._counted = Totals(0, 0, 0)
+        self._counted = EngineTotals(0, 0, 0)
         self._flushed_s = self._surveyed_s = time.monotonic()
         self._is_collected = is_collected()
 

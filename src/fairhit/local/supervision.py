@@ -1,4 +1,4 @@
-"""Keeps one process running: starts it, waits until it answers, starts it again when it dies, stops it."""
+"""Supervision of one process: started, probed until it answers, restarted when it dies, stopped."""
 
 import asyncio
 import os
@@ -12,27 +12,27 @@ from pathlib import Path
 from fairhit.errors import EngineFailed, in_words
 from fairhit.local.guard import GRACE_DEFAULT_S, GRACE_VARIABLE
 
-# What comes before a restart: 1, 2, 4... seconds, so that a machine in trouble is not hammered.
+# The longest pause before a restart; pauses are 1, 2, 4... seconds, to spare a machine in trouble.
 BACKOFF_MAX_S = 30.0
-# Deaths in a row, without being ready in between, after which we give up.
+# Deaths in a row, without an answer in between, after which a process is given up.
 MAX_DEATHS = 5
 PROBE_INTERVAL_S = 0.3
 START_TIMEOUT_S = 900.0
-# The guard kills what does not stop by itself in time; our patience is longer by this.
+# The guard kills a process that does not stop in time; this timeout is longer by so much.
 STOP_MARGIN_S = 7.0
 
-# Log lines that only inform.
+# Levels of log lines that are not errors.
 LEVELS = re.compile(r"\b(?:DEBUG|INFO|WARNING)\b")
 
 Probe = Callable[[], Awaitable[bool]]
-Tell = Callable[[str, str], None]
+Notify = Callable[[str, str], None]
 
 
 class Child:
-    """One supervised process. `keep` runs for as long as it should; cancelling it stops the process.
+    """One supervised process. Cancelling `supervise` stops the process.
 
-    `probe` asks once whether the process does its work; `tell(name, news)` hears what a person should know.
-    `grace_s` is how long it may take to stop by itself, None for the guard's own 8 s.
+    `probe` returns whether the process answers; `notify(name, event)` receives events for the operator.
+    `grace_s` is the time to stop after SIGTERM, None for the guard's own 8 s.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Child:
         environment: Mapping[str, str],
         log: Path,
         probe: Probe,
-        tell: Tell,
+        notify: Notify,
         before_start: Callable[[], None] = lambda: None,
         grace_s: float | None = None,
     ) -> None:
@@ -57,18 +57,18 @@ class Child:
         grace_s = float(self._environment.get(GRACE_VARIABLE, GRACE_DEFAULT_S))
         self._stop_timeout_s = grace_s + STOP_MARGIN_S
         self._probe = probe
-        self._tell = tell
+        self._notify = notify
         self._before_start = before_start
         self._process: asyncio.subprocess.Process | None = None
-        self._stopping = self._impatient = False
+        self._stopping = self._skips_grace = False
 
     @property
     def pid(self) -> int | None:
-        """The guard's process id, which is also the session's; None while there is none."""
+        """The guard's process id, which is also the session's; None while no process runs."""
         return self._process.pid if self._process else None
 
-    async def keep(self) -> None:
-        """Start, watch and restart until cancelled. Raises EngineFailed when it cannot be kept."""
+    async def supervise(self) -> None:
+        """Start, watch and restart the process until cancelled. Raises EngineFailed if it keeps dying."""
         deaths = 0
         served = False
         try:
@@ -77,27 +77,29 @@ class Child:
                 if await self._until_ready():
                     served, deaths = True, 0
                     self.ready.set()
-                    self._tell(self.name, "ready")
+                    self._notify(self.name, "ready")
                 status = await self._until_exit()
                 self.ready.clear()
                 deaths += 1
                 if not served or deaths > MAX_DEATHS:
-                    raise EngineFailed(f"{self.name} cannot run: {self.last_words()} ({self.log})")
+                    raise EngineFailed(f"{self.name} cannot run: {self.last_error()} ({self.log})")
                 delay_s = min(2.0 ** (deaths - 1), BACKOFF_MAX_S)
-                self._tell(self.name, f"ended (status {status}); starting again in {delay_s:.0f} s")
+                self._notify(
+                    self.name, f"ended (status {status}); starting again in {delay_s:.0f} s"
+                )
                 await asyncio.sleep(delay_s)
         finally:
             self.ready.clear()
             await self._stop()
 
-    def hurry(self) -> None:
-        """No more patience: when it is to stop, or is stopping already, it is killed at once."""
-        self._impatient = True
+    def stop_at_once(self) -> None:
+        """Make the stop immediate, one that is under way included."""
+        self._skips_grace = True
         if self._stopping:
-            self._ask_to_stop()
+            self._signal_stop()
 
     async def _start(self) -> None:
-        self._tell(self.name, "starting")
+        self._notify(self.name, "starting")
         try:
             await self._spawn()
         except OSError as error:  # a full disk, no more processes
@@ -113,12 +115,12 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C in the terminal is for us alone; we stop the others in good order.
+                # Ctrl-C in the terminal reaches the supervisor alone, which stops the others in order.
                 start_new_session=True,
             )
 
     async def _until_ready(self) -> bool:
-        """Whether it came to answer before it died."""
+        """Return whether the process answered a probe before it died."""
         assert self._process is not None
         process = self._process
         try:
@@ -128,7 +130,7 @@ class Child:
                         return True
                     await asyncio.sleep(PROBE_INTERVAL_S)
         except TimeoutError:
-            self._tell(self.name, f"did not answer for {START_TIMEOUT_S:.0f} s")
+            self._notify(self.name, f"did not answer for {START_TIMEOUT_S:.0f} s")
             await self._stop()
         return False
 
@@ -137,12 +139,12 @@ class Child:
         return await self._process.wait()
 
     async def _stop(self) -> None:
-        """End the process and everything it started. Safe to call twice."""
+        """Stop the process and every process it started. Safe to call twice."""
         process = self._process
         if process is None or process.returncode is not None:
             return
         self._stopping = True
-        self._ask_to_stop()
+        self._signal_stop()
         try:
             async with asyncio.timeout(self._stop_timeout_s):
                 await process.wait()
@@ -153,23 +155,23 @@ class Child:
         finally:
             self._stopping = False
 
-    def _ask_to_stop(self) -> None:
+    def _signal_stop(self) -> None:
         assert self._process is not None
         with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGQUIT if self._impatient else signal.SIGTERM)
+            self._process.send_signal(signal.SIGQUIT if self._skips_grace else signal.SIGTERM)
 
-    def last_words(self) -> str:
-        """The line of the log that most likely says why it died."""
+    def last_error(self) -> str:
+        """Return the log line that most likely names the cause of death."""
         try:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
-            return f"what it said cannot be read: {in_words(error)}"
+            return f"its log cannot be read: {in_words(error)}"
         lines = text.splitlines()[-400:]
-        said = [line for line in lines if not LEVELS.search(line)]
-        # Our own plug-in's word first; of an engine's exceptions the last that is not an echo.
+        candidates = [line for line in lines if not LEVELS.search(line)]
+        # A line of our own plug-in first; of an engine's exceptions the last that is not a repetition.
         for pattern in (r"^fairhit: .+", r"(?:\b\w*(?:Error|Exception)|\berror): .+", r".+"):
-            found = [match[0] for line in said if (match := re.search(pattern, line))]
-            causes = [words for words in found if "See root cause above" not in words]
+            found = [match[0] for line in candidates if (match := re.search(pattern, line))]
+            causes = [line for line in found if "See root cause above" not in line]
             if causes:
                 return causes[-1].strip()[:300]
-        return "it said nothing"
+        return "its log is empty"

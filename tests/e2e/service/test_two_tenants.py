@@ -28,7 +28,7 @@ def results() -> dict[str, flood.PolicyResult]:
                 router,
                 seconds=SECONDS,
                 seed=0,
-                tell=lambda name, text: news.append((name, text)),
+                notify=lambda name, text: news.append((name, text)),
                 advance=lambda _: None,
             )
         )

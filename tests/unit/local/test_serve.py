@@ -47,7 +47,7 @@ def stand_ins(
 ) -> Callable[..., serve.RunningService]:
     """In place of `serve.arrange`: two engines and a gateway that run `code`."""
 
-    def arrange(options: serve.ServeOptions, folder: Path, tell: object) -> serve.RunningService:
+    def arrange(options: serve.ServeOptions, folder: Path, notify: object) -> serve.RunningService:
         places.append(folder)
         (folder / serve.GATEWAY_CONFIG).write_text("tenants' keys")
 
@@ -63,7 +63,7 @@ def stand_ins(
                 environment=os.environ,
                 log=folder / f"{name}.log",
                 probe=is_up,
-                tell=lambda *_: None,
+                notify=lambda *_: None,
                 grace_s=grace_s,
             )
 
@@ -215,7 +215,7 @@ def test_the_gateway_may_take_the_time_it_was_given(tmp_path: Path):
     """--shutdown-timeout-secs 120: its guard must not kill it after 8 seconds."""
     settings = GatewaySettings(shutdown_timeout_secs=120)
 
-    gateway = serve.make_gateway(settings, api_key="k", folder=tmp_path, tell=quiet)
+    gateway = serve.make_gateway(settings, api_key="k", folder=tmp_path, notify=quiet)
 
     assert float(gateway._environment[GRACE_VARIABLE]) > 120
 
@@ -227,7 +227,7 @@ def test_no_place_for_logs_is_one_line(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("tempfile.mkdtemp", full)
 
     with pytest.raises(
-        ConfigError, match="no place for logs and settings: /tmp/fairhit-1: No space"
+        ConfigError, match="no folder for logs and settings: /tmp/fairhit-1: No space"
     ):
         serve.prepare(OPTIONS, quiet)
 
@@ -237,7 +237,7 @@ def test_settings_that_cannot_be_written_are_one_line_and_leave_nothing(
 ):
     places = []
 
-    def full(options: serve.ServeOptions, folder: Path, tell: object) -> serve.RunningService:
+    def full(options: serve.ServeOptions, folder: Path, notify: object) -> serve.RunningService:
         places.append(folder)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -270,7 +270,7 @@ def test_the_service_can_listen_on_ipv6(tmp_path: Path):
         model="demo",
         engines=[],
         engine_urls=[],
-        gateway=serve.make_gateway(GatewaySettings(), api_key="k", folder=tmp_path, tell=quiet),
+        gateway=serve.make_gateway(GatewaySettings(), api_key="k", folder=tmp_path, notify=quiet),
         folder=tmp_path,
     )
     assert service.url == f"http://[::1]:{port}"

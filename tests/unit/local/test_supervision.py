@@ -57,7 +57,7 @@ def child(
         environment=os.environ,
         log=tmp_path / "log",
         probe=probe,
-        tell=lambda name, text: news.append((name, text)) if news is not None else None,
+        notify=lambda name, text: news.append((name, text)) if news is not None else None,
         before_start=lambda: mark.unlink(missing_ok=True),
         grace_s=grace_s,
     )
@@ -96,7 +96,7 @@ def test_stopping_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.M
 
     async def story() -> int:
         engine = child(tmp_path, STUBBORN)
-        task = asyncio.create_task(engine.keep())
+        task = asyncio.create_task(engine.supervise())
         await asyncio.wait_for(engine.ready.wait(), 30)
         assert engine.pid is not None
         assert len(session(engine.pid)) == 3
@@ -112,13 +112,13 @@ def test_patience_can_end(tmp_path: Path):
 
     async def story() -> tuple[int, float]:
         engine = child(tmp_path, STUBBORN, grace_s=60)
-        task = asyncio.create_task(engine.keep())
+        task = asyncio.create_task(engine.supervise())
         await asyncio.wait_for(engine.ready.wait(), 30)
         assert engine.pid is not None
         task.cancel()
         await asyncio.wait([task], timeout=0.5)
         assert not task.done()
-        engine.hurry()
+        engine.stop_at_once()
         began_s = time.monotonic()
         await asyncio.gather(task, return_exceptions=True)
         return engine.pid, time.monotonic() - began_s
@@ -138,7 +138,7 @@ def test_each_process_has_its_own_time_to_finish(
 
     async def story() -> None:
         engine = child(tmp_path, UNHURRIED, grace_s=grace_s)
-        task = asyncio.create_task(engine.keep())
+        task = asyncio.create_task(engine.supervise())
         await asyncio.wait_for(engine.ready.wait(), 30)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -153,7 +153,7 @@ def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path):
     engine = child(tmp_path, "pass")
 
     with pytest.raises(EngineFailed, match=r"engine cannot be started: .*log: Is a directory"):
-        asyncio.run(engine.keep())
+        asyncio.run(engine.supervise())
 
 
 def test_not_even_a_zombie_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -162,7 +162,7 @@ def test_not_even_a_zombie_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     async def story() -> list[psutil.Process]:
         engine = child(tmp_path, STUBBORN)
-        task = asyncio.create_task(engine.keep())
+        task = asyncio.create_task(engine.supervise())
         await asyncio.wait_for(engine.ready.wait(), 30)
         family = psutil.Process(engine.pid).children(recursive=True)
         task.cancel()
@@ -180,7 +180,7 @@ def test_a_killed_engine_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     async def story() -> None:
         engine = child(tmp_path, STUBBORN, news=news)
-        task = asyncio.create_task(engine.keep())
+        task = asyncio.create_task(engine.supervise())
         await asyncio.wait_for(engine.ready.wait(), 30)
         first = engine.pid
         assert first is not None
@@ -208,7 +208,7 @@ def test_an_engine_that_never_answered_is_not_tried_again(tmp_path: Path):
     with pytest.raises(
         EngineFailed, match=r"engine cannot run: ValueError: no such model \(.*log\)"
     ):
-        asyncio.run(engine.keep())
+        asyncio.run(engine.supervise())
 
 
 def test_an_engine_that_keeps_dying_is_given_up(tmp_path: Path):
@@ -222,7 +222,7 @@ def test_an_engine_that_keeps_dying_is_given_up(tmp_path: Path):
 
     engine._probe = once
     with pytest.raises(EngineFailed, match="cannot run"):
-        asyncio.run(asyncio.wait_for(engine.keep(), 60))
+        asyncio.run(asyncio.wait_for(engine.supervise(), 60))
 
 
 PARENT = """
@@ -232,8 +232,8 @@ mark = pathlib.Path(sys.argv[1])
 async def probe(): return mark.exists()
 async def main():
     engine = Child(name="e", command=[sys.executable, "-c", sys.argv[2], str(mark)], environment=os.environ,
-                   log=mark.with_name("log"), probe=probe, tell=lambda *a: None)
-    asyncio.create_task(engine.keep())
+                   log=mark.with_name("log"), probe=probe, notify=lambda *a: None)
+    asyncio.create_task(engine.supervise())
     await engine.ready.wait()
     print(engine.pid, flush=True)
     await asyncio.sleep(600)

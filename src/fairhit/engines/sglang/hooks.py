@@ -15,7 +15,10 @@ from typing import Any
 from sglang.srt.managers.io_struct import GenerateReqInput
 from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-from fairhit.engines.sglang import POLICIES
+from fairhit.policies import IN_ENGINES
+
+# SGLang keeps its own fcfs and lpm.
+POLICIES = tuple(name for name in IN_ENGINES if name not in {"fcfs", "lpm"})
 
 SCHEDULER = "sglang.srt.managers.scheduler"
 PARTS = "sglang.srt.managers.io_struct.GenerateReqInput.__getitem__"

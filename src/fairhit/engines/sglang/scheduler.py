@@ -34,7 +34,7 @@ from sglang.srt.runtime_context import get_parallel
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import ClientId
 from fairhit.core.service import UNITS_PER_TOKEN, Service, Weights
-from fairhit.engines.client_metrics import ClientMetrics, Totals, is_collected
+from fairhit.engines.client_metrics import ClientMetrics, EngineTotals, is_collected
 from fairhit.engines.settings import Settings, read_settings
 from fairhit.engines.sglang import versions
 from fairhit.engines.sglang.identity import client_of
@@ -384,9 +384,9 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
     def _adapter_name(self, req: Any) -> object:
         return getattr(self._adapter(req), "lora_name", None)
 
-    def _fair_totals(self) -> Totals:
+    def _fair_totals(self) -> EngineTotals:
         adapter = self._queue_adapter
-        return Totals(
+        return EngineTotals(
             recomputed_len=self._fair.recomputed_len,
             refill_rounds=self._fair.refill_rounds,
             truncated_passes=adapter.truncated_passes,

@@ -29,7 +29,7 @@ from vllm.v1.core.sched.scheduler import Scheduler as StockScheduler
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import UNITS_PER_TOKEN
-from fairhit.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, Totals, is_collected
+from fairhit.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, EngineTotals, is_collected
 from fairhit.engines.lora_slots import Taker
 from fairhit.engines.settings import Settings, read_settings
 from fairhit.engines.vllm.audit import audit
@@ -274,9 +274,9 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         known = self.requests.get(name)
         return known is None or known.is_finished()
 
-    def _totals(self) -> Totals:
+    def _totals(self) -> EngineTotals:
         rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
-        return Totals(
+        return EngineTotals(
             self._fair.recomputed_len,
             rounds,
             self._queue.truncated_passes,

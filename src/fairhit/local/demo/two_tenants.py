@@ -18,7 +18,7 @@ from fairhit.local import engine_process as local
 from fairhit.local import serve
 from fairhit.local.demo import backlog
 from fairhit.local.demo.closed_loop import ClosedLoop, Served, Tenant, now_us
-from fairhit.local.supervision import Tell
+from fairhit.local.supervision import Notify
 from fairhit.policies import SCHEDULERS
 from fairhit.settings.declaration import settings_of
 
@@ -164,16 +164,18 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
 
 
 async def run_policy(
-    scheduler: str, router: str, *, seconds: float, seed: int, tell: Tell, advance: Advance
+    scheduler: str, router: str, *, seconds: float, seed: int, notify: Notify, advance: Advance
 ) -> PolicyResult:
     """Start the service, flood it, and say what each tenant got. Raises EngineFailed."""
     wanted = options(scheduler, router)
-    async with serve.running(wanted, tell) as service:
+    async with serve.running(wanted, notify) as service:
         loop = ClosedLoop(host=service.host, port=service.port, tenants=tenants(seed))
         begin_us = now_us() + WARM_UP_S * 1_000_000
-        tell("load", f"{scheduler} + {router}, {WARM_UP_S} s to warm up, {seconds:.0f} s measured")
+        notify(
+            "load", f"{scheduler} + {router}, {WARM_UP_S} s to warm up, {seconds:.0f} s measured"
+        )
         await _with_progress(loop.run(WARM_UP_S + seconds), WARM_UP_S + seconds, advance)
-        tell("load", "done")
+        notify("load", "done")
     window = (begin_us, begin_us + round(seconds * 1_000_000))
     if not loop.records:
         raise EngineFailed(f"no request was answered: {'; '.join(loop.failures[:1])}")

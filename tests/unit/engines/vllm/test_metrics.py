@@ -68,7 +68,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from fairhit.engines import client_metrics as metrics
 metrics.MAX_LABELS = 2
 waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
-totals = metrics.Totals(recomputed_len=5, refill_rounds=2, truncated_passes=1)
+totals = metrics.EngineTotals(recomputed_len=5, refill_rounds=2, truncated_passes=1)
 m = metrics.ClientMetrics(waiting=waiting.get, deficit=deficits.get, totals=lambda: totals)
 m.show()
 for client in CLIENTS:
