@@ -24,7 +24,7 @@ from tests.wire.hearing import LINE, Hearing
 SEED_LEN = 4
 MAX_BODY = 300
 _WARM = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b"
-_ADDITIONS = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
+_INJECTOR = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="fuzz"))
 # The last where a stream has both.
 _CUT_EVENTS = (rb"\n\n", rb"\r\n\r\n", rb"[\r\n]{2,}")
 
@@ -142,9 +142,9 @@ def bodies(data: bytes) -> None:
     for endpoint in ENDPOINTS.values():
         try:
             call = parse_body(body, endpoint)
-            _ADDITIONS.isolate(call, "alice")
-            asks = _ADDITIONS.asks_usage(call)
-            fields = _ADDITIONS.to(call, "alice", ask_usage=asks)
+            _INJECTOR.isolate(call, "alice")
+            asks = _INJECTOR.asks_usage(call)
+            fields = _INJECTOR.fields(call, "alice", ask_usage=asks)
             sent = b"".join(fields.added_to(body, call.document))
         except FairhitError:
             continue

@@ -110,9 +110,9 @@ FOR_SGLANG = FieldInjector(GatewaySettings(identity_field="sglang"))
 FOR_BOTH = FieldInjector(GatewaySettings(identity_field="both"))
 
 
-def sent(body: bytes, additions: FieldInjector = NAMING) -> bytes:
+def sent(body: bytes, injector: FieldInjector = NAMING) -> bytes:
     call = parse_body(body, COMPLETIONS)
-    pieces = additions.to(call, "alice", ask_usage=False).added_to(body, call.document)
+    pieces = injector.fields(call, "alice", ask_usage=False).added_to(body, call.document)
     return b"".join(bytes(piece) for piece in pieces)
 
 
@@ -182,24 +182,24 @@ def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
     assert sent(body, NAMELESS) == body
     embedded = body.replace(b'"prompt"', b'"input"')
     call = parse_body(embedded, EMBEDDINGS)
-    pieces = NAMING.to(call, "alice", ask_usage=False)
+    pieces = NAMING.fields(call, "alice", ask_usage=False)
     assert b"".join(pieces.added_to(embedded, call.document)) == embedded
 
 
-@pytest.mark.parametrize("additions", [NAMING, NAMELESS, FOR_SGLANG, FOR_BOTH])
+@pytest.mark.parametrize("injector", [NAMING, NAMELESS, FOR_SGLANG, FOR_BOTH])
 @settings(max_examples=30, deadline=None)
 @given(body=PRETENDING)
-def test_no_engine_hears_who_a_caller_says_it_is(additions: FieldInjector, body: bytes) -> None:
+def test_no_engine_hears_who_a_caller_says_it_is(injector: FieldInjector, body: bytes) -> None:
     """Whichever field an engine reads, and whichever the gateway writes, or none: there may be a plug-in.
 
     Nor in the first of two equal names, for readers that believe that.
     """
-    found = json.loads(sent(body, additions), object_pairs_hook=said_of_clients)
+    found = json.loads(sent(body, injector), object_pairs_hook=said_of_clients)
     assert found <= {"alice"}
 
     embedded = body.replace(b'"prompt"', b'"input"')
     call = parse_body(embedded, EMBEDDINGS)
-    pieces = additions.to(call, "alice", ask_usage=False).added_to(embedded, call.document)
+    pieces = injector.fields(call, "alice", ask_usage=False).added_to(embedded, call.document)
     whole = b"".join(map(bytes, pieces))
     assert json.loads(whole, object_pairs_hook=said_of_clients) == set()
     theirs, ours = json.loads(embedded), json.loads(whole)

@@ -63,10 +63,10 @@ def test_engines_of_another_make_get_no_such_header(identity_field: str) -> None
 )
 def test_a_client_is_one_by_header_and_by_field(name: str) -> None:
     """The plug-in writes a name it finds in a field like that; in a header blanks would be cut off."""
-    additions = FieldInjector(GatewaySettings(identity_field="sglang"))
+    injector = FieldInjector(GatewaySettings(identity_field="sglang"))
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]}
     call = parse_body(json.dumps(body).encode(), ENDPOINTS[b"/v1/messages"])
 
-    lines = additions.lines_to(b"a: b\r\n", call, name).decode("ascii")
+    lines = injector.headers(b"a: b\r\n", call, name).decode("ascii")
     told = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()
     assert told == client_name(told) == client_name(name)

@@ -16,7 +16,7 @@ if importlib.util.find_spec("vllm") is None:
 pytestmark = [pytest.mark.e2e, pytest.mark.vllm]
 
 from fairhit.gateway.api.endpoints import ENDPOINTS  # noqa: E402
-from fairhit.gateway.api.prefix_isolation import PrefixIsolation  # noqa: E402
+from fairhit.gateway.api.injected_fields import PrefixIsolation  # noqa: E402
 from fairhit.gateway.api.request_body import parse_body  # noqa: E402
 from fairhit.gateway.api.response_body import read_whole  # noqa: E402
 from fairhit.local.engine_process import HOST  # noqa: E402

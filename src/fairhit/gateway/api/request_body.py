@@ -1,7 +1,7 @@
-"""The few fields of a body that routing needs, whatever its path, and the fields added to one.
+"""Request bodies: the few fields that routing needs, at any endpoint, and injecting fields.
 
-A body goes to the engine as it came. Fields of ours are appended before its last brace; only where
-the caller sent the same field is the body written anew.
+A body is passed on as received. Injected fields are appended before its last brace; only if the client
+sent a field of the same name is the body serialized again.
 """
 
 import json
@@ -17,56 +17,56 @@ from fairhit.gateway.api.long_body import Outline
 from fairhit.gateway.http.read_budget import STEP
 from fairhit.gateway.proxy.incoming_request import Body
 
-# What a socket takes without a copy being made first.
+# Types that a socket sends without a copy.
 Buffer = bytes | bytearray | memoryview
 
-# Of a model's name; as a label and in logs it outlives its request.
+# Length of a model's name, which is used as a label and in logs.
 _MAX_MODEL_LEN = 256
-# OpenAI's limit on the answers to one prompt; an engine that allows more will say so.
+# OpenAI's limit on `n`; engines may have others, and report errors of their own.
 _MAX_CHOICES = 128
-# A whole number as a text; longer ones no engine takes.
+# A whole number as a string, of the length that engines accept.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(\.0{0,18})?")
-# Parts a prompt in the index; cannot occur in a model's name or a role as the engines accept them.
+# Separates the parts of a prompt in the index; engines accept no model name or role with it.
 _SEPARATOR = "\0"
-# What json.dumps writes is ASCII, so that no lone surrogate can make it fail.
+# json.dumps writes ASCII, so that lone surrogates are no error.
 _COMPACT = (",", ":")
-# Where engines' plug-ins look for the client, vLLM's and SGLang's, and under what name.
-_HOLDERS = frozenset(("vllm_xargs", "custom_params"))
+# Fields in which the plug-ins of vLLM and SGLang expect the client, and its name there.
+_IDENTITY_FIELDS = frozenset(("vllm_xargs", "custom_params"))
 _CLIENT = "fair_client"
 
 
 @dataclass(slots=True)
 class ParsedBody:
-    """What is read of one request's body."""
+    """The fields of one request's body that the gateway uses."""
 
     endpoint: Endpoint
     document: dict[str, Any]
-    salt: str  # what splits an engine's cache beside the model
-    parts: list[str]  # the prompt in canonical form: a prefix of it is a prefix of the prompt
-    tokens: bytes | None  # instead of parts, for prompts that come as tokens; 4 bytes each
-    answers: int  # how many are asked for: prompts times choices
+    salt: str  # `cache_salt`: no cache hits among prompts with different salts
+    parts: list[str]  # the prompt in canonical form, of which a prefix is a prefix of the prompt
+    tokens: bytes | None  # instead of parts, for prompts sent as tokens; 4 bytes each
+    answers: int  # prompts times choices
     model: str | None
     stream: bool
-    asks_usage: bool  # and so is to see it as the engine sends it
+    asks_usage: bool  # the client asks for usage, and gets it as the engine sends it
     user: str | None
-    max_tokens: int  # of one answer
-    outline: Outline | None = None  # of a long body, of which not all was read
-    unread: float = 0.0  # bytes that were not read, for each that was
+    max_tokens: int  # for one answer
+    outline: Outline | None = None  # of a long body, of which a part was parsed
+    unparsed: float = 0.0  # bytes not parsed, per parsed byte
 
     @property
     def head(self) -> str:
-        """What splits an engine's cache."""
+        """Model and salt: prompts with different ones share no cached prefix."""
         return f"{self.model or ''}{_SEPARATOR}{self.salt}"
 
     def text(self) -> bytes:
-        """All that a cached prefix depends on, as bytes."""
+        """Model, salt and prompt as bytes: all that cached prefixes depend on."""
         if self.tokens is not None:
             return self.head.encode() + b"\0" + self.tokens
         return _SEPARATOR.join((self.head, *self.parts)).encode()
 
 
 def parse_body(body: Body, endpoint: Endpoint) -> ParsedBody:
-    """The fields the gateway needs; what else is wrong the engine will say. Raises BadRequest."""
+    """Parse the fields that the gateway uses; engines validate the rest. Raises BadRequest."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -86,7 +86,7 @@ def parse_body(body: Body, endpoint: Endpoint) -> ParsedBody:
     choices = document.get("n")
     if choices is not None:
         prompts *= _choices(choices)
-    return ParsedBody(  # in order: names would cost as much as all the reading
+    return ParsedBody(  # positional: keywords would cost as much as all the parsing
         endpoint,
         document,
         str(document.get("cache_salt") or ""),
@@ -102,29 +102,29 @@ def parse_body(body: Body, endpoint: Endpoint) -> ParsedBody:
 
 
 def parse_long_body(body: Body, outline: Outline, endpoint: Endpoint) -> ParsedBody:
-    """The same of a long body: as much of each field as there is time to read. Raises BadRequest."""
+    """Parse a long body: of long fields only the beginning. Raises BadRequest."""
     short = outline.shortened(body)
-    call = parse_body(short, endpoint)
-    call.outline = outline
-    call.unread = max(0, len(body) - len(short)) / len(short)
-    return call
+    parsed = parse_body(short, endpoint)
+    parsed.outline = outline
+    parsed.unparsed = max(0, len(body) - len(short)) / len(short)
+    return parsed
 
 
 def answer_parts(answer: str) -> list[str]:
-    """The answer as a message of the next turn's prompt, in canonical form."""
+    """An answer in canonical form, as a message of the conversation's next prompt."""
     return ["assistant", answer]
 
 
 def answer_text(answer: str, endpoint: Endpoint) -> bytes:
-    """What the next turn's prompt has after this one's, as bytes."""
+    """Bytes by which the conversation's next prompt extends this one, beginning with the answer."""
     text = _SEPARATOR.join(("", *answer_parts(answer))) if endpoint.turns else answer
     return text.encode("utf-8", "surrogatepass")
 
 
 class InjectedFields:
-    """What the gateway adds to a body; made once for many requests.
+    """Fields injected into bodies; one object for many requests.
 
-    What a caller says in it about who it is, for whichever engine, is taken out, even if nothing is added.
+    A client identity that the sender put into a body is removed, even if nothing is injected.
     """
 
     __slots__ = ("_fields", "_more", "_names", "_watched")
@@ -132,17 +132,18 @@ class InjectedFields:
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
         self._names = frozenset(fields)
-        self._watched = self._names | _HOLDERS
+        self._watched = self._names | _IDENTITY_FIELDS
         self._more = b"," + orjson.dumps(fields)[1:-1]
 
     def added_to(
         self, body: Body, document: dict[str, Any], outline: Outline | None = None
     ) -> tuple[Buffer, ...]:
-        """`body` with the fields, in pieces; byte for byte where it has none of them and claims nothing.
+        """`body` with the fields, in pieces; unchanged but for them if it has neither such a field nor a
+        client identity.
 
-        `document` is the parsed body: a name that came escaped or twice is found there too. Where
-        the caller sent a field of the same name, ours wins inside it and the rest of it stays. Of a
-        long body, which has an `outline`, that field alone is written anew.
+        `document` is the parsed body, in which escaped and repeated names are found, too. In a field that
+        the client sent as well, the injected values win and others stay. Of a long body, which has an
+        `outline`, only that field is serialized again.
         """
         if outline is not None:
             return self._spliced(body, outline)
@@ -155,7 +156,7 @@ class InjectedFields:
         return memoryview(body)[:end], more + body[end:]
 
     def _spliced(self, body: Body, outline: Outline) -> tuple[Buffer, ...]:
-        """A long body with the fields; those that the caller sent are replaced wherever they stand."""
+        """A long body with the fields; those that the client sent are replaced in place."""
         whole, at = memoryview(body), 0
         pieces: list[Buffer] = []
         sent = {field.name: field for field in outline.fields if field.name in self._watched}
@@ -172,7 +173,7 @@ class InjectedFields:
         return (*pieces, whole[end + 1 :])
 
     def _value(self, name: str, written: memoryview) -> bytes:
-        """The value of a watched field as it goes on: ours in it, and nobody's claim to be somebody."""
+        """The value of a watched field with the injected values, without the sender's identity."""
         if len(written) > STEP:
             raise BadRequest(f"{name} may have {STEP} bytes at most", param=name)
         try:
@@ -189,16 +190,16 @@ class InjectedFields:
         return json.dumps(merged, separators=_COMPACT).encode()
 
     def _must_merge(self, body: Body, document: dict[str, Any]) -> bool:
-        """Whether it has one of the fields, or may claim to be somebody, plainly or escaped, if only
-        in the first of two equal names. O(body), and only for who sends such a field.
+        """True if the body has one of the fields, or may have a client identity, perhaps escaped or in the
+        first of two equal names. O(body), and only for bodies with a watched field.
         """
         if not self._names.isdisjoint(document):
             return True
         return _CLIENT.encode() in body or b"\\u" in body
 
     def _merged(self, body: Body) -> bytes:
-        """The body written anew. The standard library keeps integers of any size; of two equal
-        names the last wins, as it does in the engines.
+        """Serialize the body again. The standard library keeps integers of any size; of two equal names the
+        last wins, as in the engines.
         """
         try:
             merged = json.loads(body)
@@ -208,7 +209,7 @@ class InjectedFields:
             theirs = merged.get(name)
             both = isinstance(theirs, dict) and isinstance(value, dict)
             merged[name] = {**theirs, **value} if both else value
-        for name in _HOLDERS - self._names:
+        for name in _IDENTITY_FIELDS - self._names:
             claimed = merged.get(name)
             if isinstance(claimed, dict):
                 claimed.pop(_CLIENT, None)
@@ -220,8 +221,8 @@ def _wrong(name: str, expected: str) -> BadRequest:
 
 
 def _asks_usage(document: dict[str, Any]) -> bool:
-    """Whether usage must not be hidden, or not be asked for: with `continuous_usage_stats` it would
-    come in every event. Engines take more than true for yes, so only a clear no is one.
+    """True if the client gets usage as the engine sends it. Engines take more values than true for yes, so
+    only a plain no counts as one. With `continuous_usage_stats` usage is in every event.
     """
     options = document.get("stream_options")
     if options is None:
@@ -234,7 +235,7 @@ def _asks_usage(document: dict[str, Any]) -> bool:
 
 
 def _whole(value: object) -> int | None:
-    """The whole number that engines take `value` for, as pydantic does: 5, 5.0, "5"; None for none."""
+    """The whole number that engines, by pydantic, read from 5, 5.0 or "5"; None from anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -247,7 +248,7 @@ def _whole(value: object) -> int | None:
 
 
 def _choices(value: object) -> int:
-    """`n`, where it is a number that an engine can serve."""
+    """The value of `n`, between 1 and the limit."""
     return min(max(1, _whole(value) or 1), _MAX_CHOICES)
 
 

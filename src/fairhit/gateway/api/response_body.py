@@ -1,10 +1,11 @@
-"""What an engine's answer says: tokens used and text, read while the bytes pass by.
+"""Response bodies: usage and answer text, extracted while the bytes are passed on.
 
-Only the event with the usage is parsed; the others are counted and their text is cut out. A partial
-event is held until the rest of it comes, since the caller could not read it either, and so is what an
-engine says before it has taken the request in. The events of a stream differ in nothing but their text:
-one that begins and ends like one before is not searched. An event longer than `STEP` is not read: it
-passes as it comes, its length stands for its text, and only its end is searched, for the usage.
+Only the event with the usage is parsed; other events are counted and their text is cut out. A partial event
+is held until it is complete, since the client could not read it either, and so are preamble events, which
+engines send before a request is in their queue. Most events of a stream differ in nothing but their text:
+one that begins and ends like a known one is not searched, which halves the cost of a stream. An event
+longer than `STEP` is not searched: it is passed on as received, its length stands for its text, and only
+its end is searched for the usage.
 """
 
 import logging
@@ -22,76 +23,59 @@ from fairhit.gateway.http.read_budget import ITERATION, SHORT, STEP
 _log = logging.getLogger(__name__)
 
 _USAGE = re.compile(rb'"usage": *\{')
-_END = re.compile(rb"\r\n\r\n|\n\n")  # of an event; a stream may have both
+_END = re.compile(rb"\r\n\r\n|\n\n")  # of an event; a stream may contain both
 _END_LEN: Final = 4
-# As numbers: to look for one in bytes costs a tenth of what looking for bytes does.
+# As numbers: searching bytes for a number costs a tenth of searching for bytes.
 _QUOTE: Final = 0x22
 _BACKSLASH: Final = 0x5C
-# Answers are remembered up to here for the prefix index.
+# Answer text is kept up to this length for the prefix index.
 _MAX_TEXT: Final = ITERATION
-# The end of an event that is not read, where its usage is.
+# The end of a long event, where its usage is.
 _LAST_LEN: Final = 16 << 10
-# Of an answer in one piece: a list of many costs more than the bytes in them.
+# Pieces of a response in a list: a list of many costs more than the bytes in them.
 _MAX_PIECES: Final = 64
-# Events of a stream that are looked at for what its events have in common. The first and the last
-# are of other shapes; where each has a shape of its own, looking costs more than it saves.
-_MAX_LOOKS = 6
-# Where the text says so many times more tokens than there were events, each brought several. Less than
-# that may be a text whose tokens are long.
+# Events of a stream whose shape is learned. The first and the last have other shapes; where each event has
+# a shape of its own, learning costs more than it saves.
+_MAX_LEARNED = 6
+# If the text has this many times more tokens than there were events, events have several tokens each. A
+# smaller ratio may be a text of long tokens.
 _SEVERAL = 2
 
 
 class StreamedResponse:
-    """Server-sent events, forwarded byte for byte except a usage event the caller did not ask for."""
+    """Server-sent events, passed on byte for byte except a usage event that the client did not ask for."""
 
     __slots__ = (
-        "_after",
-        "_before",
-        "_begin",
-        "_end",
-        "_endpoint",
-        "_find",
-        "_greets",
-        "_held",
-        "_hide_usage",
-        "_is_long",
-        "_long_len",
-        "_looks",
-        "_other_len",
-        "_pieces",
-        "_said",
-        "_tail",
-        "_text_len",
-        "_thoughts",
-        "_used",
-        "output_len",
+        "_after", "_answer_kinds", "_before", "_begin", "_end", "_endpoint", "_find", "_held",
+        "_hide_usage", "_is_long", "_is_preamble", "_learns_left", "_long_len", "_other_len", "_pieces",
+        "_reasoning_kind", "_tail", "_text_len", "_used", "output_len",
     )  # fmt: skip
 
     def __init__(self, endpoint: Endpoint, *, hide_usage: bool) -> None:
         self._endpoint = endpoint
         self._find = endpoint.stream_format.find
-        self._said = endpoint.stream_format.answer_kinds
-        self._greets = endpoint.stream_format.is_preamble  # None: it has said more than that
-        self._held = b""  # while it greets
+        self._answer_kinds = endpoint.stream_format.answer_kinds
+        self._is_preamble = endpoint.stream_format.is_preamble  # None: the preamble is over
+        self._held = b""  # the preamble so far
         self._hide_usage = hide_usage
-        self._tail = bytearray()  # the beginning of an event, or the end so far of one that is long
+        self._tail = bytearray()  # the beginning of an event, or the end so far of a long one
         self._is_long = False
-        # An event around its text, and where the text is; 0: none is known.
+        # Bytes before and after the text of a known event, and where the text is; 0: none is known.
         self._before = self._after = b""
         self._begin = self._end = 0
-        self._looks = _MAX_LOOKS
+        self._learns_left = _MAX_LEARNED
         self._pieces: list[bytes] = []
         self._text_len = 0
-        self._other_len = 0  # of thoughts, and of tools' arguments
-        self._long_len = 0  # of events that are not read
-        self._thoughts = b""  # the name they come under
+        self._other_len = 0  # of reasoning, and of arguments of tools
+        self._long_len = 0  # of long events
+        self._reasoning_kind = b""  # the first field name it was sent under
         self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
         self._used: Usage | None = None
 
     @property
     def usage(self) -> Usage | None:
-        """What the engine said, None if it did not. An event that begins a stream knows the prompt
-        alone: if no other came, what was counted stands for the rest.
+        """Usage reported by the engine, None without a report. The first event of a stream reports the
+        prompt alone: without another report the counted outputs are taken.
         """
         used = self._used
         if used is not None and not used.output_len:
@@ -99,9 +83,9 @@ class StreamedResponse:
         return used
 
     def counted(self, scale: TokenScale, *, most: int) -> int:
-        """Outputs of a stream that ends here, at least: by its events, or by the length of its text where
-        that says far more, since engines may put several tokens in an event. What it reports goes before.
-        Events that are not read have no more than the `most` that were asked for: they may repeat the prompt.
+        """Lower bound of the outputs of a stream that ends here, unless reported: the number of its events,
+        or the tokens of its text if those are far more, since an event may have several tokens. Long events
+        count `most` tokens, the limit of the request, at most: they may repeat the prompt.
         """
         if self._used is None or not self._used.output_len:
             by_text = scale.tokens(self._text_len + self._other_len)
@@ -111,48 +95,48 @@ class StreamedResponse:
         return self.output_len
 
     def feed(self, data: bytes) -> bytes:
-        """What of `data`, and of what was held before it, goes to the caller now."""
+        """Bytes of `data`, and of what was held before, that are passed on now. O(data)."""
         begin = self._begin
         if (
             begin
             and data.startswith(self._before)
             and data.endswith(self._after)
-            and len(data) >= begin - self._end  # or the two have bytes in common
+            and len(data) >= begin - self._end  # else before and after overlap
             and not self._tail
         ):
             text = data[begin : self._end]
-            # Of these two a text's own end could be made of.
+            # With one of these two the text could end earlier.
             if text and _QUOTE not in text and text[-1] != _BACKSLASH:
-                self._say(text)
+                self._add_text(text)
                 return data
         return self._search(data)
 
     def _search(self, data: bytes) -> bytes:
-        """The same for data of any shape."""
+        """`feed` for data of any shape."""
         if self._is_long:
             passed, data = self._more_of_long(data)
             return passed + self._search(data) if data else passed
         data = self._whole_events(data)
         if data:
             data = self._read(data)
-        # A preamble is compared once, which is quick, before it is given up.
-        most = STEP if self._greets is None else ITERATION
+        # A preamble may be longer: it is only matched once.
+        most = STEP if self._is_preamble is None else ITERATION
         return data + self._begin_long() if len(self._tail) > most else data
 
     def _read(self, data: bytes) -> bytes:
-        """The same for whole events."""
-        if self._greets is not None and not (data := self._after_greeting(data)):
+        """`feed` for complete events."""
+        if self._is_preamble is not None and not (data := self._after_preamble(data)):
             return b""
         found = self._find(data)
         self._count(found)
         if _USAGE.search(data):
             return self._read_usage(data)
-        if self._looks and len(found) == 1:
-            self._look(data, *found[0])
+        if self._learns_left and len(found) == 1:
+            self._learn_shape(data, *found[0])
         return data
 
     def _whole_events(self, data: bytes) -> bytes:
-        """The events that `data` completes; what follows them is held. O(data), however it was cut."""
+        """Events that `data` completes; the rest is held. O(data), however the stream was cut."""
         tail = self._tail
         if not tail:
             end = _end_of_last(data, 0)
@@ -168,10 +152,10 @@ class StreamedResponse:
         return whole
 
     def _begin_long(self) -> bytes:
-        """All that was held, now that the event it begins is too long to be read."""
+        """Bytes held so far, now that the event is too long to be held or searched."""
         tail = self._tail
         held, self._held = self._held + bytes(tail), b""
-        self._greets = None
+        self._is_preamble = None
         self._is_long = True
         self._long_len += len(tail)
         self.output_len += 1
@@ -179,7 +163,7 @@ class StreamedResponse:
         return held
 
     def _more_of_long(self, data: bytes) -> tuple[bytes, bytes]:
-        """What of `data` belongs to the event that is not read, and what follows it."""
+        """Split `data` at the end of the long event."""
         tail, before = self._tail, len(self._tail)
         tail += data
         ends = _END.search(tail, max(0, before - _END_LEN + 1))
@@ -196,19 +180,20 @@ class StreamedResponse:
         self._is_long = False
         return data[:length], data[length:]
 
-    def _after_greeting(self, data: bytes) -> bytes:
-        """`data`, and the greeting that was held before it; nothing while that is all.
+    def _after_preamble(self, data: bytes) -> bytes:
+        """The preamble events held before, and `data`; nothing while there are only preamble events.
 
-        Or an engine that greets at once would have begun to answer, with the request still in its queue.
+        Passed on at once, they would mark a request as started that is still in the engine's queue.
         """
         data, self._held = self._held + data, b""
-        if len(data) <= ITERATION and self._greets is not None and self._greets(data):
+        if len(data) <= ITERATION and self._is_preamble is not None and self._is_preamble(data):
             self._held = data
             return b""
-        self._greets = None
+        self._is_preamble = None
         return data
 
-    def _say(self, text: bytes) -> None:
+    def _add_text(self, text: bytes) -> None:
+        """Add the text of one event to the answer."""
         self._text_len += len(text)
         if self._text_len <= _MAX_TEXT:
             self._pieces.append(text)
@@ -216,11 +201,11 @@ class StreamedResponse:
             self._pieces.clear()
         self.output_len += 1
 
-    def _look(self, data: bytes, name: bytes, text: bytes) -> None:
-        """Remember the shape of `data`, which says this, if it is one event."""
-        if name not in self._said or not text or data.find(b"\n\n") != len(data) - 2:
+    def _learn_shape(self, data: bytes, name: bytes, text: bytes) -> None:
+        """Learn the bytes around `text` in `data`, if that is one event with one piece of answer text."""
+        if name not in self._answer_kinds or not text or data.find(b"\n\n") != len(data) - 2:
             return
-        self._looks -= 1
+        self._learns_left -= 1
         quoted = b'"%b"' % text
         at = data.find(quoted, data.find(b'"%b":' % name) + len(name) + 3) + 1
         before, after = data[:at], data[at + len(text) :]
@@ -229,7 +214,7 @@ class StreamedResponse:
             self._begin, self._end = at, -len(after)
 
     def rest(self) -> bytes:
-        """What was held of an event that never ended. A greeting alone is no answer: nothing then."""
+        """Bytes held of an event that never ended; nothing if there were only preamble events."""
         if not self._tail or self._is_long:
             return b""
         held, self._held = self._held + bytes(self._tail), b""
@@ -237,32 +222,34 @@ class StreamedResponse:
         return held
 
     def text(self) -> str | None:
-        """The answer's text; None if it was too long to keep."""
+        """The answer text; None if it was too long to keep, or is not valid."""
         if self._text_len > _MAX_TEXT:
             return None
         try:
             return str(orjson.loads(b'"' + b"".join(self._pieces) + b'"'))
-        except orjson.JSONDecodeError:  # an engine that cuts a surrogate pair in two
+        except orjson.JSONDecodeError:  # some engines cut a surrogate pair in two
             return None
 
     def _count(self, found: list[tuple[bytes, bytes]]) -> None:
+        """Count outputs of the pieces of text in an event: one for each with text."""
         for name, piece in found:
             if not piece:
                 continue
-            if name in self._said:
-                self._say(piece)
+            if name in self._answer_kinds:
+                self._add_text(piece)
             elif not self._is_repeated(name):
                 self._other_len += len(piece)
                 self.output_len += 1
 
     def _is_repeated(self, name: bytes) -> bool:
-        """Some versions of vLLM write each thought twice, under its old and its new name."""
+        """True for reasoning under a second name: some versions of vLLM send it under two."""
         if name not in self._endpoint.stream_format.reasoning_kinds:
             return False
-        self._thoughts = self._thoughts or name
-        return name != self._thoughts
+        self._reasoning_kind = self._reasoning_kind or name
+        return name != self._reasoning_kind
 
     def _read_usage(self, data: bytes) -> bytes:
+        """Parse the events with usage; returns the events that are passed on."""
         kept: list[bytes] = []
         for event in _events(data):
             if _USAGE.search(event):
@@ -274,18 +261,18 @@ class StreamedResponse:
         return b"".join(kept)
 
     def _use(self, document: dict[str, Any]) -> bool:
-        """Whether the event says what was used; it is kept."""
+        """Keep the usage that an event reports; False if it reports none."""
         used = self._endpoint.read_usage(document)
         if used is None:
             return False
         self._used = used if used.prompt_len else _after(self._used, used)
-        # Some report it with every event: whoever leaves has had that much.
+        # Some engines report usage in every event: on a disconnect the last report counts.
         self.output_len = max(self.output_len, used.output_len)
         return True
 
 
 class WholeResponse:
-    """An answer in one piece. It is held back until it is complete, so that it can be retried."""
+    """A response in one piece, held until it is complete so that the request can be retried."""
 
     __slots__ = ("_joined", "_pieces", "length")
 
@@ -295,7 +282,7 @@ class WholeResponse:
         self.length = 0
 
     def feed(self, data: bytes) -> None:
-        """Keep `data`."""
+        """Append `data`."""
         self._pieces.append(data)
         self.length += len(data)
         if len(self._pieces) >= _MAX_PIECES:
@@ -303,29 +290,29 @@ class WholeResponse:
             self._pieces.clear()
 
     def body(self) -> bytes:
-        """All of it. O(answer): of one that is long, `pieces` are to be had without a copy."""
+        """The body as one bytes object. O(response); `pieces` needs no copy."""
         return b"".join(self.pieces())
 
     def pieces(self) -> list[bytes]:
-        """All of it, as it came."""
+        """The body in pieces."""
         return self._joined + self._pieces
 
 
 def read_whole(endpoint: Endpoint, body: bytes) -> tuple[Usage | None, str | None]:
-    """Usage and text of a completed answer; None where it does not say."""
+    """Usage and text of a complete response; None for what it does not contain. O(body)."""
     try:
         if endpoint.scan_usage is not None:
             return endpoint.scan_usage(body), None
         document = _loads(body)
         text = endpoint.read_text(document) if endpoint.read_text is not None else None
         return endpoint.read_usage(document), text
-    except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
-        _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
+    except Exception as error:  # noqa: BLE001 - a bug, but charges must be trued up
+        _log.error("reading the usage of a response: %s: %s", type(error).__name__, error)
         return None, None
 
 
 def read_end(endpoint: Endpoint, pieces: list[bytes]) -> Usage | None:
-    """Usage of a long answer, if it is in the last mebibyte; no more is read. O(ITERATION)."""
+    """Usage of a long response, searched for in its last mebibyte only. O(ITERATION)."""
     length = 0
     end: list[bytes] = []
     for piece in reversed(pieces):
@@ -335,18 +322,18 @@ def read_end(endpoint: Endpoint, pieces: list[bytes]) -> Usage | None:
         length += len(piece)
     try:
         return endpoint.read_usage({"usage": last_usage(b"".join(reversed(end)))})
-    except Exception as error:  # noqa: BLE001 - our bug, but the accounts must be settled
-        _log.error("reading the usage of an answer: %s: %s", type(error).__name__, error)
+    except Exception as error:  # noqa: BLE001 - a bug, but charges must be trued up
+        _log.error("reading the usage of a response: %s: %s", type(error).__name__, error)
         return None
 
 
 def _after(before: Usage | None, used: Usage) -> Usage:
-    """`used`, and what an earlier event of the stream said about the prompt."""
+    """Usage with the outputs of `used` and the prompt that an earlier event reported."""
     return used if before is None else before._replace(output_len=used.output_len)
 
 
 def _end_of_last(data: bytes | bytearray, begin: int) -> int:
-    """Where the last whole event ends, if that is behind `begin`, else 0. O(data behind `begin`)."""
+    """End of the last complete event, if that is behind `begin`, else 0. O(data behind `begin`)."""
     end = data.rfind(b"\n\n", begin) + 2
     if end < 2:
         end = 0
@@ -355,7 +342,7 @@ def _end_of_last(data: bytes | bytearray, begin: int) -> int:
 
 
 def _events(data: bytes) -> list[bytes]:
-    """The events in `data`, each with its end. O(data)."""
+    """Events in `data`, each with its end. O(data)."""
     ends = [found.end() for found in _END.finditer(data)]
     if not ends or ends[-1] < len(data):
         ends.append(len(data))
@@ -363,7 +350,7 @@ def _events(data: bytes) -> list[bytes]:
 
 
 def _document_of(event: bytes) -> dict[str, Any]:
-    """An event's data, where its name may come first; of a long one its usage alone."""
+    """The JSON of an event, whose name may come first; of a long event the usage alone."""
     if len(event) > SHORT:
         return {"usage": last_usage(event)}
     at = 0 if event.startswith(b"data:") else event.find(b"\ndata:") + 1

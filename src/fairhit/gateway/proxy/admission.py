@@ -99,8 +99,8 @@ class _Read(NamedTuple):
     text_len: int
 
     @classmethod
-    def of(cls, prompt: BlockedTokens, call: ParsedBody) -> "_Read":
-        return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * call.unread), 0)
+    def of(cls, prompt: BlockedTokens, parsed: ParsedBody) -> "_Read":
+        return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * parsed.unparsed), 0)
 
 
 class Admission:
@@ -147,27 +147,27 @@ class Admission:
         return self._called(connection, request, parse_body(body, endpoint))
 
     def _called(
-        self, connection: ClientConnection, request: IncomingRequest, call: ParsedBody
+        self, connection: ClientConnection, request: IncomingRequest, parsed: ParsedBody
     ) -> OngoingRequest:
-        client = self._identity.client_of(request.client, call.user)
-        self._injector.isolate(call, client)
-        if not self._dispatcher.fleet.is_listed(call.model):
-            return self._look_for_model(connection, request, call, client)
-        return self._begin(connection, request, call, client)
+        client = self._identity.client_of(request.client, parsed.user)
+        self._injector.isolate(parsed, client)
+        if not self._dispatcher.fleet.is_listed(parsed.model):
+            return self._look_for_model(connection, request, parsed, client)
+        return self._begin(connection, request, parsed, client)
 
     def _begin(
         self,
         connection: ClientConnection,
         request: IncomingRequest,
-        call: ParsedBody,
+        parsed: ParsedBody,
         client: ClientId,
     ) -> OngoingRequest:
-        if self._tokenizer is None or not call.endpoint.cached:
-            return self._send(connection, request, call, client, self._chunked(call))
-        if call.tokens is not None and len(call.tokens) <= _BLOCKED_AT_ONCE:
-            prompt = self._tokenizer.prompt(call)
-            return self._send(connection, request, call, client, _Read.of(prompt, call))
-        return self._tokenize(self._tokenizer, connection, request, call, client)
+        if self._tokenizer is None or not parsed.endpoint.cached:
+            return self._send(connection, request, parsed, client, self._chunked(parsed))
+        if parsed.tokens is not None and len(parsed.tokens) <= _BLOCKED_AT_ONCE:
+            prompt = self._tokenizer.prompt(parsed)
+            return self._send(connection, request, parsed, client, _Read.of(prompt, parsed))
+        return self._tokenize(self._tokenizer, connection, request, parsed, client)
 
     def index_answer(self, exchange: Exchange, answer: str) -> None:
         """Insert prompt and answer into the prefix index: the next prompt of the conversation begins with
@@ -235,7 +235,7 @@ class Admission:
         self,
         connection: ClientConnection,
         request: IncomingRequest,
-        call: ParsedBody,
+        parsed: ParsedBody,
         client: ClientId,
     ) -> PendingRequest:
         """Have engines list their models again: one may have loaded this one since."""
@@ -249,7 +249,7 @@ class Admission:
         )
 
         def then(_: "asyncio.Future[None]") -> None:
-            waiting.done(lambda: self._begin(connection, request, call, client))
+            waiting.done(lambda: self._begin(connection, request, parsed, client))
 
         listed.add_done_callback(then)
         return waiting
@@ -259,7 +259,7 @@ class Admission:
         tokenizer: Tokenizer,
         connection: ClientConnection,
         request: IncomingRequest,
-        call: ParsedBody,
+        parsed: ParsedBody,
         client: ClientId,
     ) -> PendingRequest:
         self._dispatcher.reserve(client)
@@ -268,12 +268,12 @@ class Admission:
             if prompt is None:
                 waiting.done(None)
                 return
-            read = _Read.of(prompt, call)
-            waiting.done(lambda: self._send(connection, request, call, client, read))
+            read = _Read.of(prompt, parsed)
+            waiting.done(lambda: self._send(connection, request, parsed, client, read))
 
         release = partial(self._dispatcher.release, client)
         try:  # it calls back later, even if it is done
-            encoding = tokenizer.submit(client, partial(tokenizer.prompt, call), then)
+            encoding = tokenizer.submit(client, partial(tokenizer.prompt, parsed), then)
         except Exception:  # there are no more threads
             release()
             raise
@@ -284,16 +284,16 @@ class Admission:
         self,
         connection: ClientConnection,
         request: IncomingRequest,
-        call: ParsedBody,
+        parsed: ParsedBody,
         client: ClientId,
         read: _Read,
     ) -> Exchange:
-        hide_usage = self._injector.asks_usage(call)
-        fields = self._injector.to(call, client, ask_usage=hide_usage)
+        hide_usage = self._injector.asks_usage(parsed)
+        fields = self._injector.fields(parsed, client, ask_usage=hide_usage)
         # Before a ticket is made: a request that is refused must leave none behind.
         trace = self._services.trace(request)
-        body = fields.added_to(request.body, call.document, call.outline)
-        lines = self._injector.lines_to(request.lines, call, client)
+        body = fields.added_to(request.body, parsed.document, parsed.outline)
+        lines = self._injector.headers(request.lines, parsed, client)
         self._order += 1
         ticket = self._dispatcher.arrive(
             Request(
@@ -301,14 +301,14 @@ class Admission:
                 client=client,
                 prompt=read.units,
                 input_len=max(1, read.input_len),
-                max_tokens=call.max_tokens * call.answers,
+                max_tokens=parsed.max_tokens * parsed.answers,
                 order=self._order,
                 routing_key=self._routing_key.of(request.head) if self._routing_key else "",
             ),
-            model=call.model,
+            model=parsed.model,
             text_len=read.text_len,
-            streams=call.stream,
-            answers=call.answers if call.endpoint.limits else 0,
+            streams=parsed.stream,
+            answers=parsed.answers if parsed.endpoint.limits else 0,
         )
         exchange = Exchange(
             services=self._services,
@@ -319,9 +319,9 @@ class Admission:
             body=body,
             hide_usage=hide_usage,
             prompt=read.prompt,
-            endpoint=call.endpoint,
-            remembers=call.answers == 1 and not call.unread,
-            streams=call.stream,
+            endpoint=parsed.endpoint,
+            remembers=parsed.answers == 1 and not parsed.unparsed,
+            streams=parsed.stream,
             deadline=self._deadline(),
             queue_timeout_s=self._queue_timeout_s,
             trace=trace,
@@ -335,13 +335,13 @@ class Admission:
                 raise
         return exchange
 
-    def _chunked(self, call: ParsedBody) -> _Read:
-        text = call.text()
+    def _chunked(self, parsed: ParsedBody) -> _Read:
+        text = parsed.text()
         prompt = _EMPTY
-        if call.endpoint.cached:
+        if parsed.endpoint.cached:
             prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
-        length = len(text) + int(len(text) * call.unread)
-        if call.tokens is not None:
+        length = len(text) + int(len(text) * parsed.unparsed)
+        if parsed.tokens is not None:
             return _Read(prompt, prompt.chunks, length // TOKEN_BYTES, 0)
         return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length)
 

@@ -59,7 +59,14 @@ def test_the_outline_is_what_a_parser_finds(
         assert json.loads(body[field.begin : field.end]) == document[field.name]
 
 
+def loads(data: bytes) -> Any:
+    """JSON that the gateway's parser accepts; integers beyond 64 bits, which it reads as floats, exactly."""
+    orjson.loads(data)
+    return json.loads(data)
+
+
 @given(value=JSON, ascii_only=st.booleans(), indent=st.sampled_from([None, 1]))
+@example(value=-9223372036854775809, ascii_only=True, indent=None)
 @example(value=["😀"] * 2, ascii_only=True, indent=None)
 def test_a_value_is_cut_anywhere_to_a_beginning_of_it(
     value: Any, ascii_only: bool, indent: int | None
@@ -68,11 +75,11 @@ def test_a_value_is_cut_anywhere_to_a_beginning_of_it(
     written = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
     for end in range(len(written) + 1):
         kept, left = _cut(written[:end], 1000, is_whole=end == len(written))
-        assert is_beginning(orjson.loads(kept), value), (written, end, kept)
+        assert is_beginning(loads(kept), value), (written, end, kept)
         assert left <= 1000
     for lists in range(4):
         kept, _ = _cut(written, lists, is_whole=True)
-        assert is_beginning(orjson.loads(kept), value)
+        assert is_beginning(loads(kept), value)
         assert lists_in(orjson.loads(kept)) <= lists
 
 
@@ -185,7 +192,7 @@ def test_a_long_prompt_is_read_as_far_as_there_is_time_and_counts_in_full() -> N
     assert call.parts[1].startswith("word\nword\n")
     length = len(call.text())
     assert 0.7 * ITERATION < length <= ITERATION
-    assert abs(length * (1 + call.unread) / 5 * 6 - len(body)) < 0.01 * len(body)
+    assert abs(length * (1 + call.unparsed) / 5 * 6 - len(body)) < 0.01 * len(body)
 
 
 @pytest.mark.parametrize("given", [{"fair_client": "x", "keep": 2**70}, 7, None])
@@ -228,4 +235,4 @@ def test_a_batch_of_tokens_counts_all_of_them() -> None:
     call = parse_long_body(body, outlined(body)[0], COMPLETIONS)
 
     assert call.tokens is not None
-    assert abs(len(call.tokens) // 4 * (1 + call.unread) - (8 << 20)) < 1_000
+    assert abs(len(call.tokens) // 4 * (1 + call.unparsed) - (8 << 20)) < 1_000

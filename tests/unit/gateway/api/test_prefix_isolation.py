@@ -6,20 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairhit.gateway.api.endpoints import ENDPOINTS
-from fairhit.gateway.api.injected_fields import FieldInjector
-from fairhit.gateway.api.prefix_isolation import PrefixIsolation
+from fairhit.gateway.api.injected_fields import FieldInjector, PrefixIsolation
 from fairhit.gateway.api.request_body import ParsedBody, parse_body
 from fairhit.gateway.settings import GatewaySettings
 
 CHAT = b'{"model":"m","messages":[{"role":"user","content":"hi"}]%b}'
 
 
-def sent(
-    additions: FieldInjector, client: str, body: bytes
-) -> tuple[ParsedBody, dict[str, object]]:
+def sent(injector: FieldInjector, client: str, body: bytes) -> tuple[ParsedBody, dict[str, object]]:
     call = parse_body(body, ENDPOINTS[b"/v1/chat/completions"])
-    additions.isolate(call, client)
-    fields = additions.to(call, client, ask_usage=False)
+    injector.isolate(call, client)
+    fields = injector.fields(call, client, ask_usage=False)
     return call, json.loads(b"".join(fields.added_to(body, call.document)))
 
 
@@ -40,35 +37,35 @@ def test_without_a_secret_each_gateway_has_its_own() -> None:
 
 def test_engine_and_index_are_split_alike() -> None:
     """The gateway must not take another client's prompt for a match that the engine will not find."""
-    additions = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
+    injector = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
     own = b',"cache_salt":"mine"'
     (first, body), (second, other), (third, split) = (
-        sent(additions, "alice", CHAT % b""),
-        sent(additions, "bob", CHAT % b""),
-        sent(additions, "alice", CHAT % own),
+        sent(injector, "alice", CHAT % b""),
+        sent(injector, "bob", CHAT % b""),
+        sent(injector, "alice", CHAT % own),
     )
 
     assert len({first.text(), second.text(), third.text()}) == 3
     assert len({body["cache_salt"], other["cache_salt"], split["cache_salt"]}) == 3
-    assert sent(additions, "alice", CHAT % b"")[0].text() == first.text()
+    assert sent(injector, "alice", CHAT % b"")[0].text() == first.text()
     for call, document in ((first, body), (second, other), (third, split)):
         assert document["cache_salt"] == call.salt
 
 
 def test_nobody_can_put_in_a_salt_of_its_choice() -> None:
-    additions = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
+    injector = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
     victim = PrefixIsolation("s").salt("alice", "")
     claims = (b"\\u0063ache_salt", b'cache_salt":"x","cache_salt')
     for claim in (b"cache_salt", *claims):
         body = CHAT % (b',"%b":"%b"' % (claim, victim.encode()))
-        call, document = sent(additions, "bob", body)
+        call, document = sent(injector, "bob", body)
 
         assert document["cache_salt"] == call.salt != victim
 
 
 def test_unless_it_is_asked_for_a_callers_salt_stays() -> None:
-    additions = FieldInjector(GatewaySettings())
-    call, document = sent(additions, "alice", CHAT % b',"cache_salt":"mine"')
+    injector = FieldInjector(GatewaySettings())
+    call, document = sent(injector, "alice", CHAT % b',"cache_salt":"mine"')
 
     assert (call.salt, document["cache_salt"]) == ("mine", "mine")
-    assert "cache_salt" not in sent(additions, "alice", CHAT % b"")[1]
+    assert "cache_salt" not in sent(injector, "alice", CHAT % b"")[1]

@@ -182,7 +182,7 @@ def test_events_of_a_known_shape_say_what_a_search_finds(
     made = [b"data: " + shape.replace("%s", said).encode() + b"\n\n" for shape, said in events]
     data = made if whole or not made else pieces(b"".join(made), cuts)
     short, searched = (StreamedResponse(CHAT, hide_usage=hide) for _ in range(2))
-    searched._looks = 0
+    searched._learns_left = 0
 
     assert [short.feed(piece) for piece in data] == [searched.feed(piece) for piece in data]
     assert short.rest() == searched.rest()

@@ -100,7 +100,7 @@ def test_each_byte_is_searched_once_and_few_at_a_time(
         fed(answer, data, read_len)
 
         assert max(searched, default=0) <= ITERATION + STEP
-        assert sum(searched) <= len(data) + answers._MAX_LOOKS * 4_000
+        assert sum(searched) <= len(data) + answers._MAX_LEARNED * 4_000
         assert max(looked) <= 2 * STEP
         assert sum(looked) <= 2 * len(data) + 8 * (len(data) // read_len + 1), "not all of it again"
         searched.clear()

@@ -1,4 +1,4 @@
-"""The paths that go to an engine. A new one is a file here and a line below."""
+"""Endpoints: the paths whose requests go to an engine. A new one is a file here and a line below."""
 
 from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
@@ -23,7 +23,7 @@ ENDPOINTS: dict[bytes, Endpoint] = {
 
 
 def path_of(target: bytes) -> bytes:
-    """What a request is for, without its query."""
+    """The path of a target, without its query."""
     return target.partition(b"?")[0] if b"?" in target else target
 
 

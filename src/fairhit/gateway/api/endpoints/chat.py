@@ -1,4 +1,4 @@
-"""/v1/chat/completions: messages in, choices out; in streams a delta an event, usage in the last."""
+"""/v1/chat/completions: messages in, choices out; streams have a delta in each event, usage in the last."""
 
 import re
 
@@ -7,7 +7,7 @@ from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
 from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
 from fairhit.gateway.api.endpoints.usage import completion_usage
 
-# What a chat delta or a completion brings: text, thoughts, a tool's arguments.
+# Fields of a chat delta or a completion: text, reasoning, arguments of a tool.
 STREAMED = StreamFormat(
     find=re.compile(
         rb'"(content|text|reasoning_content|reasoning|arguments)": *"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
@@ -18,7 +18,7 @@ STREAMED = StreamFormat(
 
 
 def read_prompt(document: Document) -> Prompt:
-    """Role and content of each message in order; tools come first, as templates put them there."""
+    """Role and content of each message in order, after the tools, which chat templates put first."""
     return conversation(document, "messages", parts=tools_first(document)), None, 1
 
 

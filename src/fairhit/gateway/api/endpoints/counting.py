@@ -1,6 +1,6 @@
 """/tokenize, /detokenize and /v1/messages/count_tokens: no model runs, so nothing is charged.
 
-They take a place among the client's requests in flight like any other.
+Requests count towards the client's limit of requests in flight like any others.
 """
 
 from fairhit.dispatch import Usage
@@ -13,11 +13,11 @@ from fairhit.gateway.api.endpoints.errors import (
 )
 
 
-def _read_prompt(document: Document) -> Prompt:  # noqa: ARG001 - what is in it matters to nobody
+def _read_prompt(document: Document) -> Prompt:  # noqa: ARG001 - the content has no effect
     return [], None, 1
 
 
-def _read_usage(document: Document) -> Usage | None:  # noqa: ARG001 - an answer says nothing
+def _read_usage(document: Document) -> Usage | None:  # noqa: ARG001 - there is none
     return None
 
 

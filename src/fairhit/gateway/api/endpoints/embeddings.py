@@ -1,7 +1,7 @@
 """/v1/embeddings: texts or their tokens in, vectors out.
 
-vLLM takes no identity with them, so before it only the gateway's own queueing is fair for them (DESIGN
-5), and engines report no cached tokens: what they take is charged whole.
+vLLM takes no identity with these requests, so only the gateway's own queue is fair for them; and engines
+report no cached tokens, so prompts are charged in full.
 """
 
 from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt
@@ -12,7 +12,7 @@ from fairhit.gateway.api.endpoints.usage import pooling_usage, scanned_usage
 
 def _read_prompt(document: Document) -> Prompt:
     if document.get("input") is None and document.get("messages") is not None:
-        return conversation(document, "messages", parts=[]), None, 1  # vLLM takes these, too
+        return conversation(document, "messages", parts=[]), None, 1  # vLLM accepts these, too
     return given_prompt(document, "input")
 
 

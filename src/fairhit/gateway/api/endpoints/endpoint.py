@@ -1,7 +1,7 @@
-"""What a path of the API is to the gateway: data and a few pure functions, one `Endpoint` a path.
+"""Description of an API endpoint: data and a few pure functions, one `Endpoint` for each.
 
-A path says where its prompt, its limit on tokens, its usage and its text are, and what its errors
-look like. Everything else is the same for all of them, and knows no path.
+An endpoint defines where its prompt, its token limit, its usage and its answer text are, and the shape of
+its errors. Everything else of the gateway is the same for all endpoints.
 """
 
 import re
@@ -12,32 +12,32 @@ from typing import Any
 from fairhit.dispatch import Usage
 
 Document = dict[str, Any]
-# The prompt's parts in canonical form (a prefix of them is a prefix of the prompt), or its tokens
-# if it came as tokens, 4 bytes each; and how many prompts the body has.
+# Parts of the prompt in canonical form (a prefix of them is a prefix of the prompt), or its tokens, 4 bytes
+# each, if it was sent as tokens; and the number of prompts in the body.
 Prompt = tuple[list[str], bytes | None, int]
 
-# Assumed where the caller sets no limit: routers only use it to cap what they expect of a request.
+# Assumed without a limit in the request: routers only use it to cap the expected output.
 UNLIMITED = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamFormat:
-    """How text is found in events, without parsing them.
+    """How text is found in the events of a stream, without parsing them.
 
-    `find` gives the kind and the text of each piece, still escaped as in JSON. Inside a JSON string
-    a quote is escaped, so that a text which quotes the pattern cannot match it. Expressions are possessive:
-    they look at no byte twice, and cost a tenth of those that remember where they may turn back.
+    `find` returns the kind and the text of each piece, escaped as in JSON. Inside a JSON string a quote is
+    escaped, so that text which quotes the pattern cannot match it. Expressions are possessive: without
+    backtracking they cost a tenth.
     """
 
     find: Callable[[bytes], list[tuple[bytes, bytes]]]
-    answer_kinds: frozenset[bytes]  # kinds that the next turn of the conversation repeats
-    reasoning_kinds: frozenset[bytes]  # kinds that some engines write twice, under two names
-    # Whether whole events, any number of them, say no more than that the request has come. Engines send
-    # these before they take it in. None: no event does.
+    answer_kinds: frozenset[bytes]  # kinds that the conversation's next prompt repeats
+    reasoning_kinds: frozenset[bytes]  # kinds that some engines send under two names
+    # Matches complete events, any number of them, that only acknowledge the request: engines send these
+    # preamble events before the request is in their queue. None: there are none.
     is_preamble: Callable[[bytes], object] | None = None
 
 
-# Of a path that has no streams, or none with text.
+# For endpoints without streams, or without text in them.
 SILENT = StreamFormat(
     find=re.compile(rb"(?!)()()").findall, answer_kinds=frozenset(), reasoning_kinds=frozenset()
 )
@@ -45,23 +45,23 @@ SILENT = StreamFormat(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Endpoint:
-    """One path. `read_prompt` raises BadRequest; the others take whatever an engine sent."""
+    """One endpoint. `read_prompt` raises BadRequest; the other functions take any JSON of an engine."""
 
     name: str  # short, for labels
     read_prompt: Callable[[Document], Prompt]
-    limits: tuple[str, ...] = ()  # the fields that limit the output, the first that is set wins
+    limits: tuple[str, ...] = ()  # fields that limit the output; the first that is set counts
     default_limit: int = UNLIMITED
-    identity: bool = True  # engines take `vllm_xargs` here
-    named_by_header: bool = False  # SGLang takes the client here, and in no field
-    usage_option: bool = False  # ... and `stream_options.include_usage`
+    identity: bool = True  # engines take `vllm_xargs` at this endpoint
+    named_by_header: bool = False  # SGLang takes the client from a header, and from no field
+    usage_option: bool = False  # engines take `stream_options.include_usage`
     cached: bool = True  # prompts stay in the engines' prefix caches
     charged: bool = True  # a model runs
     stream_format: StreamFormat = SILENT
-    # Usage in an answer or an event; a prompt of no tokens stands for one that it does not report.
+    # Usage in a response or an event; a prompt of 0 tokens: not reported.
     read_usage: Callable[[Document], Usage | None]
-    # Where answers are too long to be parsed for the little they say.
+    # Instead, for responses that are long and mostly numbers.
     scan_usage: Callable[[bytes], Usage | None] | None = None
     read_text: Callable[[Document], str | None] | None = None
-    turns: bool = True  # an answer is a message of the next prompt, or else it continues this one
+    turns: bool = True  # an answer is a message of the next prompt; else it continues this prompt
     error_body: Callable[[Exception, int], bytes]
     error_event: Callable[[Exception, int], bytes]

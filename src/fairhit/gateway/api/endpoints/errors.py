@@ -1,4 +1,4 @@
-"""The gateway's own errors in the shapes that callers of each API expect."""
+"""The gateway's own errors in the shape of each API."""
 
 import orjson
 
@@ -39,13 +39,13 @@ def openai_error(error: Exception, status: int) -> bytes:
 
 
 def openai_event(error: Exception, status: int) -> bytes:
-    """The same in a stream, which it ends."""
+    """The last event of a stream, with the error in the same shape."""
     return b"data: " + openai_error(error, status) + b"\n\n"
 
 
 def responses_event(error: Exception, status: int) -> bytes:
-    """An event of a response's stream. Beside the API's own fields it has the object by which
-    OpenAI's clients know an error that they must raise.
+    """The last event of a stream of /v1/responses. Beside the API's own fields it has the object by which
+    OpenAI's clients recognise an error that they must raise.
     """
     described = _described(error, status)
     event = {"type": "error", **{k: described[k] for k in ("code", "message", "param")}}
@@ -54,23 +54,23 @@ def responses_event(error: Exception, status: int) -> bytes:
 
 
 def anthropic_error(error: Exception, status: int) -> bytes:
-    """Anthropic's error shape; it has no place for the field's name but the message."""
+    """Anthropic's error shape, which has no field for the parameter's name."""
     kind = _ANTHROPIC.get(status, "api_error")
     return orjson.dumps({"type": "error", "error": {"type": kind, "message": _message(error)}})
 
 
 def anthropic_event(error: Exception, status: int) -> bytes:
-    """The same in a stream, which it ends."""
+    """The last event of a stream, with the error in the same shape."""
     return b"event: error\ndata: " + anthropic_error(error, status) + b"\n\n"
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of one of our errors; 500 for our own bugs."""
+    """HTTP status of an error; 500 for bugs."""
     return int(getattr(error, "status", 500)) if isinstance(error, FairhitError) else 500
 
 
 def retry_after(error: Exception, status: int) -> int | None:
-    """Seconds to wait before asking again, where asking again can help."""
+    """Seconds to wait before a retry, None where a retry cannot help."""
     return 1 if status in {502, 503} or isinstance(error, QueueFull | QueueTimeout) else None
 
 

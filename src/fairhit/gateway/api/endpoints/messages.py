@@ -1,4 +1,4 @@
-"""/v1/messages, Anthropic's: system and messages in, blocks out; in streams named events.
+"""/v1/messages of Anthropic's API: system and messages in, blocks out; streams have named events.
 
 The first event of a stream has the prompt's usage, the last but one the output's.
 """
@@ -20,7 +20,7 @@ _STREAMED = StreamFormat(
 
 
 def _read_prompt(document: Document) -> Prompt:
-    """As the same conversation by way of chat: tools, system, then who said what."""
+    """The canonical form of the same conversation by chat: tools, system, messages."""
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages must be a list of at least one message", param="messages")

@@ -1,7 +1,6 @@
-"""A prompt in canonical form: who speaks, then what is said, so that turns add to its end.
+"""Prompts in canonical form: role and content of each message, so that a conversation grows at its end.
 
-All paths write a conversation the same way, because an engine's cache does not know by which path
-a prompt came.
+All endpoints write a conversation the same way: an engine's cache is shared by all of them.
 """
 
 from array import array
@@ -13,8 +12,8 @@ import orjson
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints.endpoint import Document, Prompt
 
-# Messages of a request, and parts of a message: conversations have hundreds, and each is looked at
-# on the event loop.
+# Messages of a request, and parts of a message: conversations have hundreds, and each takes time on the
+# event loop.
 _MAX_PARTS = 4096
 _MESSAGE = frozenset(("role", "content"))
 
@@ -28,11 +27,11 @@ def conversation(
     incidental: Collection[str] = (),
     others: bool = False,
 ) -> list[str]:
-    """`parts`, and after them role and content of each message in the list called `name`.
+    """Append role and content of each message in the list called `name` to `parts`, and return them.
 
-    `texts` are the types of a content's parts that are text; `incidental` are fields of a message
-    that do not reach the model; `others`: a message may be something else than a message, and is
-    then taken as it came. Raises BadRequest.
+    `texts` are the types of content parts that are text; `incidental` are fields of a message that do not
+    reach the model; `others`: the list may have items without a role, which are appended as JSON. Raises
+    BadRequest. O(messages).
     """
     messages = document.get(name)
     if not isinstance(messages, list) or not messages:
@@ -63,11 +62,11 @@ def conversation(
 
 
 def content_text(content: list[Any], where: str, texts: frozenset[str]) -> str:
-    """Parts of text are their text; with an image or a sound among them, all as they came."""
+    """The text of content parts; as JSON if there is an image or a sound among them."""
     check_count(content, where)
     found = []
     for part in content:
-        # Whatever came as its type: not all of JSON can be looked for in a set.
+        # Any JSON may be in the place of the type, and not all of it is hashable.
         kind = part.get("type") if isinstance(part, dict) else None
         text = part.get("text") if isinstance(kind, str) and kind in texts else None
         if not isinstance(text, str):
@@ -77,7 +76,7 @@ def content_text(content: list[Any], where: str, texts: frozenset[str]) -> str:
 
 
 def given_prompt(document: Document, name: str) -> Prompt:
-    """A string, a list of them, tokens, or a list of those. Raises BadRequest."""
+    """A prompt that is a string, a list of strings, tokens, or a list of those. Raises BadRequest."""
     prompt = document.get(name)
     if isinstance(prompt, str):
         return [prompt], None, 1
@@ -95,18 +94,18 @@ def given_prompt(document: Document, name: str) -> Prompt:
 
 
 def tools_first(document: Document) -> list[str]:
-    """The tools, which templates put before everything else."""
+    """The tools, which chat templates put before everything else."""
     return [dumped(document["tools"], "tools")] if document.get("tools") else []
 
 
 def check_count(items: list[Any], where: str) -> None:
-    """Raises BadRequest if there are too many to look at each."""
+    """Check the number of items. Raises BadRequest."""
     if len(items) > _MAX_PARTS:
         raise BadRequest(f"{where} must have {_MAX_PARTS} entries at most", param=where)
 
 
 def dumped(value: object, name: str) -> str:
-    """What has no text of its own, as JSON. Raises BadRequest."""
+    """Anything but text, as JSON. Raises BadRequest."""
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:

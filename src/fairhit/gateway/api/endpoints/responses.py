@@ -1,7 +1,7 @@
-"""/v1/responses: instructions and items in, items out; in streams named events, usage in the last.
+"""/v1/responses: instructions and items in, items out; streams have named events, usage in the last.
 
-What an engine would have to remember between two requests is refused: only one engine would have it,
-and work in the background would be charged to nobody.
+Features that need state between requests are refused: only one engine would have the state, and work in
+the background would not be charged.
 """
 
 import re
@@ -13,11 +13,11 @@ from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
 from fairhit.gateway.api.endpoints.usage import response_usage
 
 _TEXTS = frozenset(("input_text", "output_text", "text"))
-# Of a message that an earlier answer had; none of it reaches the model.
+# Fields of a message of an earlier response that do not reach the model.
 _INCIDENTAL = frozenset(("id", "status", "type", "phase"))
 _OF_ONE_ENGINE = ("previous_response_id", "conversation")
 
-# The name of an event says what its delta is. Summaries of thoughts come beside the thoughts.
+# The name of an event is the kind of its delta. Summaries of reasoning are sent beside the reasoning.
 _STREAMED = StreamFormat(
     find=re.compile(
         rb"event: *response\.([a-z_]+)\.delta\r?\n"
@@ -34,7 +34,7 @@ _STREAMED = StreamFormat(
 
 
 def _read_prompt(document: Document) -> Prompt:
-    """As the same conversation by way of chat: tools, instructions, then who said what."""
+    """The canonical form of the same conversation by chat: tools, instructions, messages."""
     _refuse_memory(document)
     parts = tools_first(document)
     instructions = document.get("instructions")
@@ -60,7 +60,7 @@ def _refuse_memory(document: Document) -> None:
 
 
 def _read_text(document: Document) -> str | None:
-    """The text of the answer's only message, which is what the next turn repeats."""
+    """The text of the only message, which the conversation's next prompt repeats."""
     output = document.get("output")
     if not isinstance(output, list):
         return None

@@ -1,7 +1,7 @@
 """/score, /rerank and their spellings under /v1: texts in, a number for each pair out.
 
-As with embeddings, engines take no identity and report no cached tokens. What the fields are called
-differs by engine, so that every text in the body counts, and the engine says what is missing.
+As with embeddings, engines take no identity and report no cached tokens. Names of fields differ by engine,
+so every text in the body counts, and the engine reports missing fields.
 """
 
 from collections.abc import Iterator

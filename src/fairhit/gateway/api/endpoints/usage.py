@@ -1,4 +1,4 @@
-"""What an answer says it took. Only what is complete and plausible counts."""
+"""Usage in responses. Only complete and plausible reports count."""
 
 import re
 from typing import Any
@@ -13,19 +13,19 @@ _USAGE = re.compile(rb'"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
 
 
 def completion_usage(document: Document) -> Usage | None:
-    """As chat, completions and embeddings report it: each report is complete."""
+    """Usage of chat, completions and embeddings: each report is complete."""
     return counted(document.get("usage"), "prompt_tokens", "completion_tokens")
 
 
 def pooling_usage(document: Document) -> Usage | None:
-    """As embeddings and scores report it, never with cached tokens: those silences mean nothing."""
+    """Usage of embeddings and scores, which never have cached tokens, whatever the engine's flags."""
     used = completion_usage(document)
     return used._replace(by_flag=False) if used is not None else None
 
 
 def response_usage(document: Document) -> Usage | None:
-    """Of a response, whole or in the event that completes it. vLLM says always what was cached,
-    whether or not it was started so as to say it elsewhere.
+    """Usage of /v1/responses, in the response or in its last event. vLLM reports cached tokens here
+    whatever its flags.
     """
     response = document.get("response")
     usage = (response if isinstance(response, dict) else document).get("usage")
@@ -34,8 +34,8 @@ def response_usage(document: Document) -> Usage | None:
 
 
 def message_usage(document: Document) -> Usage | None:
-    """Of a message, of the event that begins it, or of the one that ends it, which may report the
-    output alone. `input_tokens` are those that no cache had a part in.
+    """Usage of /v1/messages, in the response, its first event, or its last, which may report the output
+    alone. `input_tokens` are those that were neither read from a cache nor written to one.
     """
     message = document.get("message")
     usage = (message if isinstance(message, dict) else document).get("usage")
@@ -52,17 +52,17 @@ def message_usage(document: Document) -> Usage | None:
 
 
 def scanned_usage(body: bytes) -> Usage | None:
-    """The usage at the end of an answer that is mostly numbers: ten megabytes of vectors would hold
-    up everybody for a tenth of a second if they were parsed. O(what follows the last usage).
+    """Usage at the end of a response that is mostly numbers: parsing ten megabytes of vectors would block
+    the event loop for a tenth of a second. O(bytes after the last usage).
     """
     usage = last_usage(body)
     return pooling_usage({"usage": usage}) if usage is not None else None
 
 
 def last_usage(data: bytes) -> object:
-    """The last object called `usage` in JSON that need not be whole. O(what follows it).
+    """The last object called `usage` in JSON that may be incomplete. O(bytes after it).
 
-    In a string of JSON the quotes of its name would be escaped.
+    Inside a JSON string the quotes of the name would be escaped.
     """
     at = data.rfind(b'"usage"')
     found = _USAGE.match(data, at) if at >= 0 else None
@@ -73,7 +73,7 @@ def last_usage(data: bytes) -> object:
 
 
 def counted(usage: object, prompt: str, output: str) -> Usage | None:
-    """The counts under these names; cached tokens are in the prompt's details."""
+    """Usage from the counts under these names; cached tokens are in the prompt's details."""
     if not isinstance(usage, dict):
         return None
     prompt_len = count(usage.get(prompt))
@@ -88,5 +88,5 @@ def counted(usage: object, prompt: str, output: str) -> Usage | None:
 
 
 def count(value: Any) -> int | None:
-    """A number of tokens, None if it is none."""
+    """The number of tokens, None if `value` is none."""
     return value if isinstance(value, int) and value >= 0 else None
