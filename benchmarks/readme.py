@@ -16,6 +16,17 @@ from benchmarks import peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, provenance, spread
 
 README = ROOT / "README.md"
+MEASUREMENTS = ROOT / "docs" / "reference" / "measurements.md"
+
+
+def effect() -> str:
+    """What the README's figure shows, in words."""
+    runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
+    return (
+        f"Two tenants on two vLLM engines, 4 running requests each; median of {len(runs)} seeds, lines from the "
+        f"least to the greatest. {provenance(runs[0])}, `make demo`; "
+        "[all numbers](docs/reference/measurements.md)."
+    )
 
 
 def demo() -> str:
@@ -83,7 +94,7 @@ def bench() -> str:
     note = (
         "Medians on a busy machine: compare within a row, and where the spreads overlap (2 KB) call "
         f"them level. Plain Python where it does not say compiled{outdated}. "
-        "The runs with their spread are in [benchmarks/results](benchmarks/results), made by `make bench`. "
+        "The runs with their spread are in [benchmarks/results](../../benchmarks/results), made by `make bench`. "
         f"{provenance(decision)}; the gateways: `{gateway['commit']}`, `{gateway['command']}`."
     )
     lines = [f"| {what} | {cost} |" for what, cost in rows.items()]
@@ -210,7 +221,7 @@ HEADLINES = (
 def headline(study: str, claim: str) -> str:
     """The line of a claim, found by how it begins; why it fails is in the results."""
     (row,) = [row for row in verdicts(study) if row["claim"].startswith(claim)]
-    where = f"[{study}](benchmarks/results/experiments/{study}/verdicts.csv)"
+    where = f"[{study}](../../benchmarks/results/experiments/{study}/verdicts.csv)"
     return f"| {where} | {row['claim']} | {row['paper']} | {row['ours']} | {row['holds']} |"
 
 
@@ -227,7 +238,7 @@ def papers() -> str:
         f"Of {len(judged)} claims of the papers {count['holds']} hold, "
         f"{count['holds only if']} hold only under conditions, {count['does not hold']} do not, and "
         f"{count['not comparable']} cannot be compared; settings and reasons: "
-        "[results](benchmarks/results/experiments)."
+        "[results](../../benchmarks/results/experiments)."
     )
     return "\n".join(
         ["| from | claim | paper | ours | |", "|---|---|---|---|---|", *shown, "", note]
@@ -247,7 +258,8 @@ GATEWAY_ROWS = (
 
 # Pages, and their blocks.
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {
+    README: {"effect": effect},
+    MEASUREMENTS: {
         "demo": demo,
         "one-flag": sglang_page.one_flag,
         "papers": papers,
