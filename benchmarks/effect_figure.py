@@ -55,9 +55,7 @@ def draw(path: Path) -> None:
                 waits.barh(number + above, value, 0.34, color=colour, alpha=0.35 if heavy else 1)
                 waits.plot([min(seconds), max(seconds)], [number + above] * 2, color="#222", lw=1)
                 label = f" {value:.1f} s" + (f"  {TENANTS[tenant]}" if policy == "fcfs" else "")
-                waits.text(
-                    max(max(seconds), value), number + above, label, va="center", fontsize=9.5
-                )
+                waits.text(max(*seconds, value), number + above, label, va="center", fontsize=9.5)
             share = 100 * median(row["hit_rate"] for row in rows)
             cached.barh(number, share, 0.6, color=colour)
             cached.text(

@@ -23,8 +23,8 @@ def effect() -> str:
     """What the README's figure shows, in words."""
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
     return (
-        f"Two tenants on two vLLM engines, 4 running requests each; median of {len(runs)} seeds, lines from the "
-        f"least to the greatest. {provenance(runs[0])}, `make demo`; "
+        f"Two tenants on two vLLM engines, 4 running requests each; median of {len(runs)} seeds, "
+        f"lines from the least to the greatest. {provenance(runs[0])}, `make demo`; "
         "[all numbers](docs/reference/measurements.md)."
     )
 
@@ -94,7 +94,8 @@ def bench() -> str:
     note = (
         "Medians on a busy machine: compare within a row, and where the spreads overlap (2 KB) call "
         f"them level. Plain Python where it does not say compiled{outdated}. "
-        "The runs with their spread are in [benchmarks/results](../../benchmarks/results), made by `make bench`. "
+        "The runs with their spread are in [benchmarks/results](../../benchmarks/results), "
+        "made by `make bench`. "
         f"{provenance(decision)}; the gateways: `{gateway['commit']}`, `{gateway['command']}`."
     )
     lines = [f"| {what} | {cost} |" for what, cost in rows.items()]

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from benchmarks import readme, sglang_figure
+from benchmarks import effect_figure, readme, sglang_figure
 from scripts import settings_pages
 
 from fairhit.core.cache.radix_tree import RadixTree
@@ -110,3 +110,9 @@ def test_the_curves_are_of_the_committed_run():
     assert sglang_figure.made_of().encode() in drawn, (
         "python -m benchmarks.sglang_figure draws them"
     )
+
+
+def test_the_readmes_figure_is_of_the_committed_runs():
+    figure = effect_figure.FIGURE.read_text()
+
+    assert effect_figure.made_of() in figure, "python -m benchmarks.effect_figure draws it"
