@@ -23,7 +23,7 @@ from fairhit.core.request import Unit, WorkerId
 
 
 class Share:
-    """What is known of one worker that holds a node."""
+    """State of one worker that holds a node."""
 
     __slots__ = ("below", "used")
 

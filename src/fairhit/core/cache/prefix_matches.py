@@ -1,4 +1,4 @@
-"""How much of one prompt each worker has cached, longest first: what an index answers and a router reads.
+"""Lengths of one prompt that workers have cached, longest first: the answer of an index to a router.
 
 A number for each worker would be a thousand writes per request where a thousand workers hold the same system
 prompt. A few lengths, each with its set of workers, are enough; the sets are shared with the index and valid

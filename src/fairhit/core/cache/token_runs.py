@@ -1,10 +1,9 @@
 """A prompt as a few runs of tokens, so that a million cached tokens are a few hundred objects.
 
-A token is (segment, index): the run (A, 0, 10) is a prefix of (A, 0, 20) (DESIGN 6.1). Plain token
-ids are a segment kind of their own: a run whose segment is the tuple of ids itself, or an engine's own
-array of them, which nobody may change. Every prefix tree is keyed by what it asks of a prompt: its length,
-the unit at one place, and how far it agrees with another one. A prompt that is a plain sequence can be
-taken as one run.
+A token is (segment, index): the run (A, 0, 10) is a prefix of (A, 0, 20) (DESIGN 6.1). Plain token ids are a
+segment kind of their own: a run whose segment is the tuple of ids itself, or an engine's array of them, which
+must not be changed. Prefix trees need three operations of a prompt: its length, the unit at one position, and
+the length of its common prefix with another prompt.
 """
 
 from array import array
@@ -17,16 +16,16 @@ from fairhit.core.request import Unit
 Segment: TypeAlias = "Hashable | array[int]"
 # (segment, offset, length): the tokens offset .. offset + length - 1 of the segment.
 Run: TypeAlias = tuple[Segment, int, int]
-# (segment, shift, end): from where the span before ends up to `end`, the token at `at` is the
-# segment's token at + shift. Two prompts that agree so far agree in an equal span, wherever it is.
+# (segment, shift, end): from the end of the previous span up to `end`, the token at position `at` is the
+# segment's token at + shift. A span that two prompts share is equal in both.
 Span: TypeAlias = tuple[Segment, int, int]
 
 
 class Runs(Sequence[Unit]):
-    """An immutable sequence of tokens in normal form: what could be one run is one run.
+    """An immutable sequence of tokens in normal form: adjacent runs that could be one run are one run.
 
-    So equal tokens have equal spans, and two prompts that agree have their runs end at the same
-    places, but for the run in which they part.
+    So equal tokens have equal spans, and the runs of two prompts end at the same positions up to the run in
+    which the prompts part.
     """
 
     __slots__ = ("bulk", "ends", "length", "spans")
@@ -42,7 +41,7 @@ class Runs(Sequence[Unit]):
                 continue
             shift = offset - at
             at += length
-            if isinstance(segment, (tuple, array)):  # cut to what is used of it
+            if isinstance(segment, (tuple, array)):  # only the ids that are used
                 whole = not offset and length == len(segment)
                 ids = segment if whole else segment[offset : offset + length]
                 assert len(ids) == length, (len(segment), offset, length)
@@ -61,18 +60,18 @@ class Runs(Sequence[Unit]):
         self.spans = tuple(spans)
         self.ends = tuple([span[2] for span in spans])
         self.length = at
-        self.bulk = plain + len(spans)  # what it keeps in memory
+        self.bulk = plain + len(spans)  # plain tokens and runs: the size in memory
 
     @classmethod
     def of(cls, tokens: Sequence[Unit]) -> "Runs":
-        """Any prompt as runs. O(1) for runs and tuples."""
+        """Return any prompt as runs. O(1) for runs and tuples."""
         if type(tokens) is cls:
             return tokens
         return cls(((tuple(tokens), 0, len(tokens)),))
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs, as they could be given to make the same prompt. O(runs)."""
+        """Runs that make an equal prompt. O(runs)."""
         starts = (0, *self.ends)
         return tuple(
             (segment, start + shift, end - start)
@@ -80,7 +79,7 @@ class Runs(Sequence[Unit]):
         )
 
     def units(self) -> Sequence[Unit]:
-        """The tokens, one by one. O(1) where all are plain, O(length) if not."""
+        """Return the tokens one by one. O(1) if all are plain, else O(length)."""
         if len(self.spans) == 1 and isinstance(plain := self.spans[0][0], (tuple, array)):
             return plain
         return tuple([self.unit(at) for at in range(self.length)])
@@ -93,11 +92,11 @@ class Runs(Sequence[Unit]):
     @overload
     def __getitem__(self, at: slice) -> "Runs": ...
     def __getitem__(self, at: int | slice) -> "Unit | Runs":
-        """One token, or a stretch of them as runs. O(log runs), O(runs)."""
+        """Return a token, O(log runs), or a slice as runs, O(runs)."""
         return self._cut(at) if isinstance(at, slice) else self.unit(at)
 
     def unit(self, at: int) -> Unit:
-        """The token at `at`, which names a child in a tree. O(log runs)."""
+        """Return the token at position `at`. O(log runs)."""
         segment, shift, _ = self.spans[bisect_right(self.ends, at)]
         if isinstance(segment, (tuple, array)):
             return segment[at + shift]
@@ -118,9 +117,9 @@ class Runs(Sequence[Unit]):
     def __add__(self, more: "Runs") -> "Runs":
         return Runs((*self.runs, *more.runs))
 
-    def _cut(self, stretch: slice) -> "Runs":
-        start, stop, step = stretch.indices(len(self))
-        assert step == 1, stretch
+    def _cut(self, part: slice) -> "Runs":
+        start, stop, step = part.indices(len(self))
+        assert step == 1, part
         kept, begin = [], 0
         for segment, shift, end in self.spans:
             first, last = max(start, begin), min(stop, end)
@@ -131,10 +130,10 @@ class Runs(Sequence[Unit]):
 
 
 def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> int:
-    """How far `a` and `b`, which agree up to `start`, agree; at most `end`, which both reach.
+    """Return the length of the common prefix of `a` and `b`, which is at least `start`, up to `end`.
 
-    Both are runs, or both plain sequences of one type. O(runs), at C speed O(end - start) for plain
-    tokens.
+    Both are at least `end` long. Both are runs, or plain sequences of one type. O(runs), at C speed
+    O(end - start) for plain tokens.
     """
     if type(a) is not Runs or type(b) is not Runs:
         assert type(a) is type(b), (type(a), type(b))
@@ -142,7 +141,9 @@ def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> in
     if start >= end:
         return end
     place = bisect_right(a.ends, start)
-    if place and a.ends[place - 1] != b.ends[place - 1]:  # a run of b's goes on where a's has ended
+    if (
+        place and a.ends[place - 1] != b.ends[place - 1]
+    ):  # a run of `b` continues where a run of `a` ends
         return start
     return agree(a.spans, b.spans, place, start, end)[0]
 
@@ -150,9 +151,9 @@ def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> in
 def agree(
     spans: Sequence[Span], others: Sequence[Span], place: int, at: int, end: int
 ) -> tuple[int, int]:
-    """How far two prompts agree, and the place of the span that goes on from there.
+    """Return the length up to which two prompts agree, at most `end`, and the index of the span from there.
 
-    They agree up to `at`, where for both the span at `place` goes on; at most up to `end`.
+    The prompts agree up to `at`, which in both lies in, or at the begin of, the span with index `place`.
     """
     while at < end:
         span, other = spans[place], others[place]
@@ -167,20 +168,20 @@ def agree(
         if stop >= end:
             return end, place + 1 if span[2] == end else place
         at = stop
-        if stop < span[2] or stop < other[2]:  # one of the runs has ended here, or they part in it
+        if stop < span[2] or stop < other[2]:  # one of the runs ends here, or the prompts part
             return at, place
         place += 1
     return at, place
 
 
 def _joined(a: Any, b: Any) -> Any:
-    """Plain tokens of both: tuples or arrays, but alike. Not by +=, which would change an array."""
+    """Join plain tokens, tuples or arrays of one type. Not by +=, which would change an array."""
     assert type(a) is type(b), (type(a), type(b))
     return a + b
 
 
 def _common_ids(span: Span, other: Span, at: int, end: int) -> int:
-    """How far two spans, the first of plain tokens, agree; at most up to where one ends."""
+    """Return the position up to which two spans agree, the first of them of plain tokens."""
     a, b = span[0], other[0]
     if not isinstance(a, (tuple, array)) or not isinstance(b, (tuple, array)):
         return at
@@ -190,10 +191,10 @@ def _common_ids(span: Span, other: Span, at: int, end: int) -> int:
 
 
 def _common_units(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> int:
-    """Compares slices, halving where they differ, so that the work is done at C speed."""
+    """Return the position up to which two sequences agree: slices are compared, at C speed, and halved."""
     if a[start:end] == b[start:end]:
         return end
-    low, high = start, end  # they agree up to low and differ somewhere before high
+    low, high = start, end  # equal up to low, different somewhere before high
     while high - low > 1:
         middle = (low + high) // 2
         if a[low:middle] == b[low:middle]:

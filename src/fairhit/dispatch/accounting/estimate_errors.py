@@ -1,4 +1,4 @@
-"""How far the router's estimates of uncached tokens are from what engines report."""
+"""Errors of the router's estimates of uncached tokens, by what engines report."""
 
 from bisect import bisect_left
 

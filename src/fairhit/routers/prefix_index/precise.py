@@ -24,7 +24,7 @@ _TIMEOUT_US = 300_000_000
 
 
 class Knowledge(IntEnum):
-    """How much of a worker's cache is known from its events."""
+    """Completeness of what is known of a worker's cache from its events."""
 
     NONE = 0  # no events: optimistic entries only, evicted least recently used first
     PARTIAL = 1  # confirmed blocks are cached, and others may be
@@ -56,7 +56,7 @@ class TokenFollower(Protocol):
 
 
 class _Cache:
-    """One worker's blocks: confirmed, or optimistic in one of three states."""
+    """Blocks of one worker: confirmed, or optimistic in one of three states."""
 
     __slots__ = (
         "admitted", "bit", "confirmed", "denied", "expired", "knowledge", "sent", "unverifiable",

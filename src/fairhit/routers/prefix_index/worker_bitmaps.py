@@ -1,4 +1,4 @@
-"""Which workers hold which unit: an integer of worker bits per unit, so that one walk matches all workers."""
+"""Workers that hold a unit, as the bits of one integer per unit, so that one walk matches all workers."""
 
 from collections.abc import Sequence
 

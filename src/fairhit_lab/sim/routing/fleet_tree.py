@@ -1,11 +1,14 @@
-"""Which simulated worker holds how much of a prompt: one prefix tree over the caches of a whole fleet.
+"""Prefix index of the simulator: one tree over the caches of all workers of a fleet.
 
 A worker holds a prefix for one of two reasons. *Confirmed*: the worker's cache events reported it, perhaps
 late. *Optimistic*: a request with that prefix was sent to the worker and has not ended. The two are counted
 apart, so that a late eviction never removes what was sent after it (DESIGN 3.4).
 
-The gateway keeps the same two reasons for blocks (`core.token_index`), since engines report blocks. A trie
-whose edges are as long as prompts agree costs the same for a prompt of 100 tokens and of 100,000.
+The gateway's `PrecisePrefixIndex` keeps the same two reasons per block, since engines report blocks. Its
+cost grows with the prompt. The edges of a trie are as long as prompts agree, so a simulated prompt of
+100,000 tokens costs what one of 100 does. Measured in place of this tree on benchmarks/micro/routing.py,
+with blocks of 16 tokens and 256 workers, the blocks took 100 us a request instead of 19, and 860 us at ten
+times the length.
 """
 
 from collections.abc import Iterator, Sequence
