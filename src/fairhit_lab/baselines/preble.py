@@ -1,15 +1,16 @@
 """Preble's E2, exploit or explore: arXiv:2407.00023, as its code does it, repaired.
 
-    n, C      own tokens of a stretch of prompt; its tokens and those of all above it
-    large     n > C - n. A request's *important* stretch is the nearest large one from its leaf up
-    ref[g]    requests that run through a stretch on worker g
-    exploit   the leaf is not large: one of the workers that hold the nearest stretch anybody holds
-    explore   the leaf is large: any worker; both times the one of least cost
-    cost      prefills and decodes that the last 3 minutes make likely there, and what must be evicted
+    n, C      tokens of a node's edge; tokens of its path
+    large     n > C - n. A request's *important* node is the nearest large one from its leaf up
+    ref[g]    requests on worker g whose path includes a node
+    exploit   the leaf is not large: the workers that hold the nearest node held by any
+    explore   the leaf is large: all workers. Either way the one of least cost is chosen
+    cost      expected prefills and decodes of a worker, by the last 3 minutes, and what it must evict
 
 Repairs (docs/explanation/paper-map.md): sums are kept up to date instead of walking all nodes for each
-request; what runs is never counted as evicted; ties go by a hash of the client; times come from
-the host (`served`), and without them the seed of 0.15 s a token stays and nothing is replicated.
+request; running requests' prefixes are never counted as evicted; a hash of the client breaks ties; times
+come from the simulator (`served`), and without them the initial 0.15 s a token stays and nothing is
+replicated.
 """
 
 from collections import deque
@@ -25,11 +26,11 @@ from fairhit_lab.baselines.preble_tree import PrebleNode, PrebleTree, Stat
 
 # The constants of its code.
 WINDOW_US = 180_000_000
-CAPACITY_TOKENS = 198_516  # each worker's cache, hard-coded there
+CAPACITY_TOKENS = 198_516  # each worker's cache, a constant there, too
 FIRST_PACE_US = 150_000  # a token's decode, until measured
-_PACES = 200  # the latest of which the median counts
-_WARM_UP = 50  # requests for each worker before it balances
-_MAX_DEPTH = 3  # stretches between the leaf and the important one
+_PACES = 200  # of which the median is taken, the latest
+_WARM_UP = 50  # requests for each worker before balancing
+_MAX_DEPTH = 3  # nodes between the leaf and the important one
 _UNEVEN = (3, 2)  # 1.5 times
 
 
@@ -47,7 +48,7 @@ def prefill_us(own: int, context: int) -> int:
 
 
 class WindowLoad:
-    """What the window makes likely at one worker: all of it, and of stretches wanted twice."""
+    """Expected load of one worker by the window: of all nodes, and of those requested at least twice."""
 
     __slots__ = ("decodes", "pace_us", "paces", "prefills_us", "twice_decodes", "twice_us")
 
@@ -59,9 +60,9 @@ class WindowLoad:
 
 
 class Preble(PrebleTree):
-    """Sends a prompt where its prefix is, if that is most of it, and else where it costs least.
+    """Routes a prompt to a holder of its prefix, if that is most of the prompt, else to the cheapest worker.
 
-    `capacity` is what each worker is believed to cache, in tokens; `window_us` what it remembers.
+    `capacity` is the assumed size of each worker's cache, in tokens; `window_us` is the length of the window.
     """
 
     def __init__(self, *, capacity: int = CAPACITY_TOKENS, window_us: int = WINDOW_US) -> None:
@@ -97,7 +98,7 @@ class Preble(PrebleTree):
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """E2. O(prompt), and O(holders) to exploit or O(workers) to explore."""
+        """Choose a worker by E2. O(prompt), and O(holders) to exploit or O(workers) to explore."""
         pool = [each for each in self._loads if candidates is None or each in candidates]
         assert pool, "no worker to choose from"
         node, at = self.find(request.prompt)
@@ -113,7 +114,7 @@ class Preble(PrebleTree):
         return self._cheapest(pool, own, crc32(request.client.encode()))
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        """Steps 1 and 4. O(depth * holders), and while workers are uneven O(their stretches)."""
+        """Run steps 1 and 4. O(depth * holders), and while workers are uneven O(their nodes)."""
         self._now_us = max(self._now_us, request.arrival_us)
         self._forget()
         leaf = self.insert(request.prompt)
@@ -128,7 +129,7 @@ class Preble(PrebleTree):
     def settle(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """It runs no more. O(depth * holders)."""
+        """Count the request as ended. O(depth * holders)."""
         sent = self._in_flight.get(worker, {}).pop(request, None)
         if sent is not None:
             self.end(sent[0], worker)
@@ -136,7 +137,7 @@ class Preble(PrebleTree):
     def served(
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
     ) -> None:
-        """See `Timed.served`; before it is settled."""
+        """See `Timed.served`; called before `settle`."""
         sent = self._in_flight.get(worker, {}).get(request)
         if sent is None:
             return
@@ -153,7 +154,7 @@ class Preble(PrebleTree):
     # -- cost ----------------------------------------------------------------------------------
 
     def weigh(self, stat: Stat, sign: int) -> None:
-        """Take what the stretch costs its holders out of their sums, or put it back. O(holders)."""
+        """Subtract the cost of a node from its holders' sums (-1), or add it (+1). O(holders)."""
         node = stat.node
         if node is None or not node.holders:
             return
@@ -168,18 +169,18 @@ class Preble(PrebleTree):
                 load.twice_decodes += sign * decodes
 
     def cost_us(self, worker: WorkerId) -> int:
-        """What is likely to come at `worker`, the room for a new prompt left out. O(1)."""
+        """Return the expected load of `worker`, without evictions for a new prompt. O(1)."""
         load = self._loads[worker]
         return self._missed(load.prefills_us) + load.decodes * load.pace_us
 
     def _missed(self, prefills_us: int) -> int:
-        """Of prefills, the share that is not hit: one for the whole fleet, 1 while nothing is known."""
+        """Scale prefills by the share of tokens not cached, over all workers; 1 while it is unknown."""
         if not self._prompts:
             return prefills_us
         return prefills_us * (self._prompts - self._hit) // self._prompts
 
     def _cheapest(self, pool: Iterable[WorkerId], own: int, turn: int) -> WorkerId:
-        """Least cost with `own` tokens evicted there. Evictions only add, so few are looked at."""
+        """Return the worker of least cost, evictions of `own` tokens included; they are computed for few."""
         order = list(pool)
         if len(order) == 1:
             return order[0]
@@ -196,7 +197,7 @@ class Preble(PrebleTree):
         return order[best[1]]
 
     def _eviction_us(self, worker: WorkerId, own: int) -> int:
-        """What would be computed again if `own` tokens were evicted there, which is taken as full."""
+        """Return the cost of computing again the `own` tokens that `worker`, taken as full, would evict."""
         lost_us = 0
         for node in self.victims(worker, own):
             if node.is_large and node.stat is not None:
@@ -206,7 +207,7 @@ class Preble(PrebleTree):
     # -- the window ----------------------------------------------------------------------------
 
     def _remember(self, leaf: PrebleNode, request: Request) -> tuple[int, Stat | None]:
-        """Count the request at its important stretch; how far above the leaf that is."""
+        """Count the request at its important node; that node's distance from the leaf, and its statistics."""
         for depth, node in enumerate(path_to(leaf)):
             if node.is_large:
                 stat = node.stat
@@ -227,7 +228,7 @@ class Preble(PrebleTree):
         self._prompts += prompt
 
     def _forget(self) -> None:
-        """What has left the window counts no more. O(1) amortised."""
+        """Remove requests that have left the window. O(1) amortised."""
         before_us = self._now_us - self._window_us
         while self._window and self._window[0][0] < before_us:
             _, stat, hit, prompt = self._window.popleft()
@@ -246,7 +247,7 @@ class Preble(PrebleTree):
     # -- balance -------------------------------------------------------------------------------
 
     def _balance(self) -> None:
-        """While one worker costs 1.5 times the cheapest: move what is wanted there, or copy it."""
+        """While a worker costs 1.5 times the cheapest, move some of its nodes there, or copy one."""
         ranked = sorted(self._loads, key=self._twice_us)
         light = ranked[0]
         while len(ranked) > 1 and self._is_uneven(heavy := ranked.pop(), light):
@@ -257,7 +258,7 @@ class Preble(PrebleTree):
                 self._move(stats, heavy, light)
 
     def _twice_us(self, worker: WorkerId) -> int:
-        """Its cost, of stretches wanted at least twice."""
+        """Return the cost of a worker, of nodes requested at least twice."""
         load = self._loads[worker]
         return self._missed(load.twice_us) + load.twice_decodes * load.pace_us
 
@@ -270,7 +271,7 @@ class Preble(PrebleTree):
         return stat.count >= 2 and stat.node is not None and worker in stat.node.holders
 
     def _replicate(self, stat: Stat, light: WorkerId) -> None:
-        """The only one: it cannot be moved away, but if it has become slow two may serve it."""
+        """Copy the only movable node of a worker to `light` if its requests have become slow."""
         assert stat.node is not None
         if light not in stat.node.holders and self._is_slower(stat):
             self.hold(stat.node, light)
@@ -278,7 +279,7 @@ class Preble(PrebleTree):
             self.replicated += 1
 
     def _is_slower(self, stat: Stat) -> bool:
-        """Whether the time to first token has doubled within the window."""
+        """Return whether the time to first token has doubled within the window."""
         before_us = self._now_us - self._window_us
         waits = [wait_us for when_us, wait_us in stat.waits if when_us >= before_us]
         half = len(waits) // 2
@@ -286,13 +287,13 @@ class Preble(PrebleTree):
         return half > 0 and sum(newer) * half >= 2 * sum(older) * len(newer)
 
     def _move(self, stats: list[Stat], heavy: WorkerId, light: WorkerId) -> None:
-        """The cheapest first, whole subtrees, as long as that does not turn the tables."""
-        ranked = sorted((self._share_us(stat, heavy), place) for place, stat in enumerate(stats))
-        for _, place in ranked:
+        """Move nodes with their subtrees, the cheapest first, as long as `light` stays the cheaper worker."""
+        ranked = sorted((self._share_us(stat, heavy), index) for index, stat in enumerate(stats))
+        for _, index in ranked:
             if not self._is_uneven(heavy, light):
                 return
-            stat = stats[place]
-            if not self._is_movable(stat, heavy):  # it went with one above it
+            stat = stats[index]
+            if not self._is_movable(stat, heavy):  # it was moved with an ancestor
                 continue
             cost_us = self._share_us(stat, heavy)
             if self._twice_us(light) + cost_us > self._twice_us(heavy) - cost_us:
@@ -306,7 +307,7 @@ class Preble(PrebleTree):
             self.moved += 1
 
     def _share_us(self, stat: Stat, worker: WorkerId) -> int:
-        """What a stretch costs one of its holders."""
+        """Return the cost of a node for one of its holders."""
         node = stat.node
         assert node is not None
         each_us = stat.count * prefill_us(node.end - node.start, node.end) // len(node.holders)

@@ -185,7 +185,7 @@ class SglangHost:
             if len(self._running) + len(budget.batch) >= self._slots:
                 self._is_full = True
                 break
-            if self._pool.room <= max(budget.promised, budget.now):
+            if self._pool.available <= max(budget.promised, budget.now):
                 self._is_full = True
                 break
             if min(budget.inputs, budget.chunk) <= 0:
@@ -225,7 +225,7 @@ class SglangHost:
         cached_len = min(match[1], length - 1)  # the last token is computed for what comes next
         extend_len = length - cached_len
         # Its own prefix counts as evictable no more.
-        room = self._pool.room - budget.promised - (match[1] - tree.pinned_len(match))
+        room = self._pool.available - budget.promised - (match[1] - tree.pinned_len(match))
         if extend_len + min(sequence.left, CLIP) + 1 >= room:
             self._is_full = True
             return 0
@@ -259,7 +259,7 @@ class SglangHost:
     def _decode(self) -> Pass:
         """One token for each that runs, after as many were retracted as must be. O(running)."""
         retracted: list[EngineJob] = []
-        while len(self._running) > self._pool.room:
+        while len(self._running) > self._pool.available:
             assert len(self._running) > 1, "one alone always has room"
             retracted.append(self._retract())
         if retracted:

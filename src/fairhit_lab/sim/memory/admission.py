@@ -1,7 +1,7 @@
-"""What fits in memory, apart from who is next.
+"""Admission to memory, apart from the order of requests.
 
-`Reserve` is the rule of the theorems (DESIGN 6.3): a request is admitted only with room for all it
-may ever need, so nobody is preempted and U <= w_e * L_input + w_q * M holds.
+`Reserve` is the rule of the theorems (DESIGN 6.3): a request is admitted only if all it may ever need is
+available. So no request is preempted, and U <= w_e * L_input + w_q * M holds.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class Grant:
 class Reserve:
     """Admits a request if its uncached prompt and max_tokens fit in `capacity` (M, in tokens).
 
-    Memory holds the cached tokens and what is reserved for those to come; unpinned cached tokens give
-    way, except those the request itself matches. `shares`: a prompt is in the cache from its
-    admission on; if not, from `prefilled` on, and who comes between computes it again.
+    Memory holds the cached tokens and the reservations for future ones; unpinned cached tokens are evicted,
+    except those that the request matches. With `shares` a prompt is cached from its admission on; without,
+    from `prefilled` on, and requests admitted in between compute it again.
     """
 
     def __init__(self, tree: RadixTree, *, capacity: int, shares: bool = True) -> None:
@@ -38,21 +38,21 @@ class Reserve:
         self._reserved = 0
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether it could run alone; if not, it must be rejected on arrival."""
+        """Return whether the request could run alone; if not, it must be rejected on arrival."""
         return request.input_len + request.max_tokens <= self._capacity
 
     def admit(self, request: Request, now_us: int) -> Grant | None:
-        """Memory for the request, its prefix pinned; None if it does not fit now. O(prompt)."""
+        """Reserve memory for the request and pin its prefix; None if it does not fit now. O(prompt)."""
         tree = self._tree
-        # DESIGN's "uncached + max_tokens <= free + evictable, its own match left out" with what is
-        # free and unpinned on one side.
-        room = self._room
-        if request.max_tokens > room:
+        # DESIGN's "uncached + max_tokens <= free + evictable, its own match left out", with the free and
+        # unpinned tokens on one side.
+        available = self._available
+        if request.max_tokens > available:
             return None
         prompt = Runs.of(request.prompt)
         match = tree.match(prompt)
         whole = request.input_len + request.max_tokens
-        if whole > room and whole - tree.pinned_len(match) > room:
+        if whole > available and whole - tree.pinned_len(match) > available:
             return None
         matched = match[1]
         path = tree.pin(match, now_us)
@@ -71,21 +71,21 @@ class Reserve:
         return grant
 
     def prefilled(self, grant: Grant, request: Request, now_us: int) -> Grant:
-        """The prompt was computed: it is cached from now on, if it was not before. O(prompt).
+        """Cache the prompt, which was computed, if it was not cached at admission. O(prompt).
 
-        Of a prompt that two have computed at once one copy stays.
+        If two requests computed the same prompt at once, one copy stays.
         """
         if not self.shares:
             self._cache(grant, request.prompt, request.input_len, now_us)
         return grant
 
     def emitted(self, grant: Grant, tokens: Sequence[Unit], now_us: int) -> Grant:
-        """It is done: `tokens`, its prompt and what it emitted, are cached. O(tokens)."""
+        """Cache `tokens`, the prompt and the output of a finished request. O(tokens)."""
         self._cache(grant, tokens, len(tokens), now_us)
         return grant
 
     def release(self, grant: Grant) -> None:
-        """The request is gone: what it did not use is free, what is cached stays until evicted."""
+        """Free what the request reserved and did not use; its cached tokens stay until evicted."""
         self._tree.use(grant.path)
         self._tree.release(grant.path)
         self._reserved -= grant.reserved
@@ -96,12 +96,12 @@ class Reserve:
         assert 0 <= self._reserved <= self._capacity - self._tree.size, self._reserved
 
     @property
-    def _room(self) -> int:
-        """All that is not in use, whoever's."""
+    def _available(self) -> int:
+        """Tokens of memory that are neither reserved nor pinned."""
         return self._capacity - self._reserved - self._tree.pinned
 
     def _cache(self, grant: Grant, tokens: Sequence[Unit], end: int, now_us: int) -> None:
-        """Put tokens[:end] behind the grant's path; the room that was reserved for them goes."""
+        """Insert tokens[:end] behind the grant's path; their reservation ends."""
         used = end - grant.path.end
         assert 0 <= used <= grant.reserved, (used, grant.reserved)
         grant.path = self._tree.insert(grant.path, tokens, now_us, end)

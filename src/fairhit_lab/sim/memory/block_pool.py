@@ -1,12 +1,12 @@
-"""A paged KV memory with a prefix cache, as vLLM 0.32 keeps it: which block is reused next is its order.
+"""A paged KV memory with a prefix cache, with vLLM 0.32's order of reuse.
 
-A block is free when nobody refers to it; what it held stays findable by hash until it is taken
-again. Free blocks stand in one queue: those without a hash are put at its head, those with one at
-its end, and blocks are taken from the head. So the longest free go first, and a freed request's
-last blocks before its first ones.
+A block without users is free; its content can be found by hash until the block is taken again. Free blocks
+are in one queue: those without a hash are added at its head, those with a hash at its end, and blocks are
+taken from the head. So the blocks that are free longest are evicted first, and the last blocks of a request
+before its first.
 
-The queue is kept in its three parts, of which the middle one is only counted: the memory of an
-unused block costs nothing.
+The queue is kept in three parts: free without a hash, never used, free with a hash. Blocks never used are
+only counted.
 """
 
 from collections import Counter, OrderedDict
@@ -17,36 +17,38 @@ from fairhit.core.request import Unit
 
 
 class BlockPool:
-    """`blocks` blocks of `block_size` tokens; `cache` tells policies which hashes are held."""
+    """`blocks` blocks of `block_size` tokens; `cache` is the set of cached hashes, for policies."""
 
     def __init__(self, *, blocks: int, block_size: int = 16) -> None:
         assert blocks >= 1, blocks
         self.block_size = block_size
         self.blocks = blocks
         self.cache = BlockCache(block_size=block_size)
-        self.evicted = 0  # blocks taken while they had a hash, since the start
-        self._users: list[int] = []  # of each block that was ever taken
+        self.evicted = 0  # blocks taken that had a hash, since the start
+        self._users: list[int] = []  # of each block ever taken
         self._hash_of: list[Unit | None] = []
-        self._blocks_of: dict[Unit, list[int]] = {}  # in the order in which they were named
-        self._blank: list[int] = []  # free, without a hash: the last one is the queue's head
-        self._named: OrderedDict[int, None] = OrderedDict()  # free, with a hash: the queue's end
+        self._blocks_of: dict[Unit, list[int]] = {}  # in the order in which they got the hash
+        self._blank: list[int] = []  # free without a hash; the last one is the head of the queue
+        self._named: OrderedDict[int, None] = (
+            OrderedDict()
+        )  # free with a hash: the end of the queue
 
     @property
     def free(self) -> int:
-        """Blocks nobody refers to, those with a hash included. O(1)."""
+        """Number of blocks without users, those with a hash included. O(1)."""
         return len(self._blank) + self._untouched + len(self._named)
 
     @property
     def _untouched(self) -> int:
-        """Blocks that nobody ever took, the next of them the one after the last known."""
+        """Number of blocks never taken; the next of them is the one after the last taken."""
         return self.blocks - len(self._users)
 
     def spare(self, limit: int) -> int:
-        """How many blocks, up to `limit`, can be taken before one with a hash must go. O(1)."""
+        """Return how many blocks, up to `limit`, can be taken without an eviction. O(1)."""
         return min(limit, len(self._blank) + self._untouched)
 
     def find(self, hashes: Iterable[Unit]) -> list[int]:
-        """A block for each leading hash that is held. Pure. O(match)."""
+        """Find a block for each leading hash that is cached. Pure. O(match)."""
         found: list[int] = []
         for name in hashes:
             if (blocks := self._blocks_of.get(name)) is None:
@@ -55,23 +57,23 @@ class BlockPool:
         return found
 
     def unused(self, blocks: Iterable[int]) -> int:
-        """How many of the blocks are free now, and so count as free until they are shared."""
+        """Return how many of the blocks are free now, and count as free until they are shared."""
         return sum(not self._users[block] for block in blocks)
 
     def share(self, blocks: Iterable[int]) -> None:
-        """One more user of each of the blocks."""
+        """Add a user to each of the blocks."""
         for block in blocks:
             if not self._users[block]:
                 del self._named[block]
             self._users[block] += 1
 
     def take(self, count: int) -> list[int]:
-        """`count` free blocks, used once each; what they held is forgotten. O(count)."""
+        """Take `count` free blocks, evicting their content, with one user each. O(count)."""
         assert 0 <= count <= self.free, (count, self.free)
         return [self._take_one() for _ in range(count)]
 
     def _take_one(self) -> int:
-        """The head of the queue."""
+        """Take the head of the queue."""
         if self._blank:
             block = self._blank.pop()
         elif self._untouched:
@@ -86,14 +88,14 @@ class BlockPool:
         return block
 
     def name(self, block: int, block_hash: Unit) -> None:
-        """The block is full (or soon will be): whoever wants this hash finds it."""
+        """Give the block a hash, by which it can be found: it is full, or will be by the end of the step."""
         assert self._users[block] and self._hash_of[block] is None, block
         self._hash_of[block] = block_hash
         self._blocks_of.setdefault(block_hash, []).append(block)
         self.cache.insert(block_hash)
 
     def leave(self, blocks: Sequence[int]) -> None:
-        """One user less of each of a request's blocks, which are in the order of its tokens."""
+        """Remove a user from each of a request's blocks, which are in the order of its tokens."""
         for block in reversed(blocks):
             self._users[block] -= 1
             assert self._users[block] >= 0, block
@@ -105,7 +107,7 @@ class BlockPool:
                 self._named[block] = None
 
     def check(self, held: Iterable[Sequence[int]]) -> None:
-        """Assert that the blocks in `held`, a list for each user, are all that is in use. O(blocks)."""
+        """Assert that exactly the blocks in `held`, a list per user, are in use. O(blocks)."""
         users = Counter(block for blocks in held for block in blocks)
         assert len(self._users) <= self.blocks and users.keys() <= set(range(len(self._users)))
         blank = set(self._blank)

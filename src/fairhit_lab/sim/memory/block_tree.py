@@ -1,9 +1,9 @@
-"""What a block pool caches, as a radix tree of tokens: routers know prompts, not an engine's blocks.
+"""Content of a block pool as a radix tree of tokens: routers know prompts, not an engine's blocks.
 
-Each cached block pins the prefix that ends with it, and what is pinned by none is dropped at once. Of
-a prefix the later blocks always go before the earlier ones: a block in use keeps those before it in
-use, and a request's blocks become free from the last to the first. So the tree is exact, but that it
-also shows where a part of a block agrees, which is no hit.
+Each cached block pins the prefix that ends with it; a prefix without pins is evicted at once. Of a prefix
+the later blocks are evicted before the earlier ones: a block in use keeps those before it in use, and a
+request's blocks become free from the last to the first. So the tree is exact, except that a match may end
+within a block, which is no hit.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from fairhit.core.request import Unit
 
 
 class BlockTree:
-    """Follows `cache`; its host says which tokens a hash stands for. `tree` is there to be followed."""
+    """Mirrors `cache` as `tree`; the engine gives the tokens of each hash."""
 
     def __init__(self, cache: BlockCache) -> None:
         self.tree = RadixTree()
@@ -24,16 +24,16 @@ class BlockTree:
         cache.listen(self)
 
     def named(self, tokens: Runs, known_len: int, hashes: Sequence[Unit], start: int) -> None:
-        """`hashes` name the first blocks of `tokens`; those from the `start`-th on are cached now.
+        """Add the blocks of `tokens` with these `hashes`, of which those from the `start`-th on are new.
 
-        Nobody can want what is behind `known_len`, so that is left out. O(new blocks * depth).
+        Tokens beyond `known_len` can be in no other prompt and are left out. O(new blocks * depth).
         """
         end = min(len(hashes), known_len // self._size)
         if end <= start:
             return
         tree, paths = self.tree, self._paths
         above = paths[hashes[start - 1]] if start else tree.acquire(Runs(()), 0)
-        # All at once, so that it is one piece of news; then a pin for each block.
+        # One insertion, so that listeners are called once; then a pin for each block.
         whole = tree.insert(tree.pin((above, above.length), 0), tokens, 0, end * self._size)
         if not start:
             tree.release(above)
@@ -45,10 +45,10 @@ class BlockTree:
         assert not tree.evictable
 
     def inserted(self, block_hash: Unit) -> None:
-        """Its host says so, too, and with its tokens."""
+        """Ignored: the engine calls `named`, with the tokens."""
 
     def evicted(self, block_hash: Unit) -> None:
-        """The last block with this hash is gone."""
+        """Receive an eviction: the last block with this hash was evicted."""
         path = self._paths.pop(block_hash, None)
         if path is not None:
             self.tree.release(path)

@@ -1,35 +1,35 @@
-"""A KV memory of single tokens: what the radix tree holds, and what running requests hold besides.
+"""A KV memory of single tokens (SGLang, page size 1): those in the radix tree and running requests' own.
 
-What a request computes is its own until it is handed to the tree, where others find it. Memory for
-new tokens comes from what is free, then from the tree's oldest unpinned ones (SGLang, page size 1).
+A computed token belongs to its request until it is inserted in the tree, where other requests match it. New
+tokens take free memory, then that of the tree's least recently used unpinned tokens.
 """
 
 from fairhit.core.cache.radix_tree import RadixTree
 
 
 class TokenPool:
-    """`capacity` tokens, shared by `tree` and the requests' own tokens."""
+    """Memory for `capacity` tokens, those in `tree` and those of requests."""
 
     def __init__(self, tree: RadixTree, *, capacity: int) -> None:
         assert capacity >= 1 and not tree.size
         self.tree = tree
         self.capacity = capacity
-        self.own = 0  # tokens in memory that are not in the tree
-        self.evicted = 0  # tokens of the tree that gave way, since the start
+        self.own = 0  # tokens of requests that are not in the tree
+        self.evicted = 0  # tokens evicted from the tree, since the start
 
     @property
     def free(self) -> int:
-        """Tokens that hold nothing. O(1)."""
+        """Unused memory, in tokens. O(1)."""
         return self.capacity - self.tree.size - self.own
 
     @property
-    def room(self) -> int:
-        """Tokens that are free or evictable. O(1)."""
+    def available(self) -> int:
+        """Unused and evictable memory, in tokens. O(1)."""
         return self.capacity - self.tree.pinned - self.own
 
     def take(self, tokens: int) -> None:
-        """Memory for `tokens`, which must be within `room`. O(log leaves) for each leaf that goes."""
-        assert 0 <= tokens <= self.room, (tokens, self.room)
+        """Take memory for `tokens` own tokens, at most `available`. O(log leaves) for each leaf evicted."""
+        assert 0 <= tokens <= self.available, (tokens, self.available)
         missing = tokens - self.free
         if missing > 0:
             evicted = self.tree.evict(missing)
@@ -38,6 +38,6 @@ class TokenPool:
         self.own += tokens
 
     def give(self, tokens: int) -> None:
-        """So many own tokens are free again, or the tree's from now on. O(1)."""
+        """Return the memory of `tokens` own tokens, which are free or in the tree from now on. O(1)."""
         assert 0 <= tokens <= self.own, (tokens, self.own)
         self.own -= tokens

@@ -15,7 +15,7 @@ WORKER_CHARGE = "input"
 
 
 def router_of(config: SimConfig, weights: Weights) -> Router:
-    """One that chooses on arrival. Raises ConfigError."""
+    """Make a router that assigns requests on arrival. Raises ConfigError."""
     _refuse(config.router, config.of("central"))
     given = given_settings(
         f"router {config.router}",
@@ -32,7 +32,7 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
 
 
 def late_router_of(config: SimConfig, weights: Weights) -> LateBound:
-    """One that chooses nobody on arrival, and is the scheduler of all workers. Raises ConfigError."""
+    """Make a router that assigns nothing on arrival and schedules all workers. Raises ConfigError."""
     if config.scheduler != "dlpm":
         raise ConfigError(
             f"router {config.router}: it is the scheduler, and that is dlpm, got {config.scheduler!r}"

@@ -1,8 +1,8 @@
-"""Requests that wait for a worker to take them, instead of waiting at one (central-dlpm).
+"""Queue of unassigned requests, which any worker may admit (central-dlpm).
 
-All workers' hosts have every waiting request. The one that admits it takes it, in the middle of its
-look, and the others forget it. So `dispatch` names no worker: it tells that the request is in the
-queue; and `enqueue` comes with the admission, where that is.
+Every worker's engine has every waiting request. The worker that admits a request, within its scheduling
+pass, takes it, and it is removed from the others. So the event `dispatch` names no worker: it records that
+the request is in the queue. The event `enqueue` follows with the admission.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from fairhit_lab.sim.replica import Replica
 
 
 class LateBinding:
-    """Offers tickets to the replicas that are up; `taken` hears which job became of one."""
+    """Offers each ticket to all replicas that are up; calls `taken` with the job that admits it."""
 
     def __init__(
         self,
@@ -41,29 +41,29 @@ class LateBinding:
         self._offers: dict[Request, tuple[TraceTicket, dict[int, EngineJob]]] = {}
 
     def policy(self, cache: RadixTree | BlockCache, number: int) -> Policy:
-        """Of replica `number`, which comes up with `cache`."""
+        """Make the policy of replica `number`, added with `cache`."""
         return self.central.add_worker(self._name(number), cache)
 
     def add_worker(self, replica: Replica) -> None:
-        """It is up, with a host over `policy`, and is offered all that waits."""
+        """Add a replica, whose engine uses `policy`, and offer it all waiting requests."""
         self._up[replica.number] = replica
         for ticket, jobs in self._offers.values():
-            jobs[replica.number] = job = self._job(ticket, replica.number)
+            jobs[replica.number] = job = ticket.job_at(replica.number)
             replica.host.enqueue(job)
         replica.wake()
 
     def remove_worker(self, number: int) -> Mapping[Request, int]:
-        """It is gone, and what it was offered waits elsewhere. See `LateBound.remove_worker`."""
+        """Remove a replica; what was offered to it waits at the others. See `LateBound.remove_worker`."""
         del self._up[number]
         for _, jobs in self._offers.values():
             del jobs[number]
         return self.central.remove_worker(self._name(number))
 
     def offer(self, ticket: TraceTicket) -> None:
-        """It waits for whoever takes it; somebody is up. Raises QueueFull. O(workers)."""
+        """Offer the ticket to all replicas, of which at least one is up. Raises QueueFull. O(workers)."""
         request = ticket.request
         self._emit(Dispatch(self._kernel.now_us, None, request.id, request.client))
-        jobs = {number: self._job(ticket, number) for number in self._up}
+        jobs = {number: ticket.job_at(number) for number in self._up}
         self._enqueue(jobs)
         self._offers[request] = (ticket, jobs)
         ticket.job = next(iter(jobs.values()))  # it may be cancelled: see `withdraw`
@@ -71,7 +71,7 @@ class LateBinding:
             replica.wake()
 
     def withdraw(self, ticket: TraceTicket) -> bool:
-        """Its caller is gone; False if it is at a worker already. O(workers)."""
+        """Remove a cancelled ticket; False if a worker has admitted it. O(workers)."""
         offered = self._offers.pop(ticket.request, None)
         if offered is None:
             return False
@@ -82,11 +82,11 @@ class LateBinding:
         return True
 
     def step_time(self, inner: StepTime, number: int) -> StepTime:
-        """As `inner`, and the worker computes nothing while it waits for an answer."""
+        """Extend `inner` by the time for which the worker waits for an answer."""
         return _Blocked(inner, self, number)
 
     def blocked_us(self, number: int) -> int:
-        """How long replica `number` waits for the answer to the look it just had."""
+        """Return how long replica `number` waits for the answer to its last scheduling pass."""
         return self.central.blocked_us(self._name(number), self._kernel.now_us)
 
     def _enqueue(self, jobs: dict[int, EngineJob]) -> None:
@@ -96,11 +96,11 @@ class LateBinding:
                 self._up[number].host.enqueue(job)
                 enqueued.append(number)
         except QueueFull:
-            assert not enqueued, "what one takes, all take"
+            assert not enqueued, "one queue accepts what all accept"
             raise
 
     def _claimed(self, request: Request, worker: WorkerId) -> int | None:
-        """A look under way there admitted it; the outputs it paid for at a worker that failed."""
+        """Give `request` to the worker that admits it; the outputs charged at a worker that failed."""
         ticket, jobs = self._offers.pop(request)
         taker = int(worker)
         for number, job in jobs.items():
@@ -109,10 +109,6 @@ class LateBinding:
         self._taken(ticket, jobs[taker])
         self._up[taker].take(jobs[taker])
         return ticket.paid
-
-    @staticmethod
-    def _job(ticket: TraceTicket, number: int) -> EngineJob:
-        return ticket.job_at(number)
 
 
 class _Blocked:
@@ -125,11 +121,11 @@ class _Blocked:
 
     @property
     def alike(self) -> bool:
-        """No: before each pass with a look comes a wait."""
+        """False: the worker waits before each step with a scheduling pass."""
         return False
 
     def pass_ps(self, work: Pass) -> int:
-        """The wait for the answer that led to the pass, and the pass."""
+        """Return the time of the step and of the wait before it."""
         return self._inner.pass_ps(work) + self._binding.blocked_us(self._number) * PS_PER_US
 
     def growth_ps(self, work: Pass) -> int:
