@@ -38,9 +38,9 @@ def told(world: World) -> list[Any]:
         state.append((window.in_flight, window.size, dict(window._unseen), window._streams))
         for client in clients:
             service = scheduler.service(client)
-            state.append((scheduler.policy.credit(client), scheduler.waiting(client), service))
-        state.append((scheduler._look, scheduler.refill_rounds, scheduler._batch))
-        state.append({seat.request.id: seat.extend_len for seat in scheduler._seats.values()})
+            state.append((scheduler.credit(client), scheduler.waiting(client), service))
+        state.append((scheduler._pass_number, scheduler.refill_rounds, scheduler._batch))
+        state.append({seat.request.id: seat.extend_len for seat in scheduler._records.values()})
     return state
 
 

@@ -12,6 +12,7 @@ from fairhit.core.costs import parse_cost
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
 from fairhit.policies import make_policy
+from fairhit_lab.baselines import ALL_SCHEDULERS
 from tests.properties.traffic import CAPACITY, CLIENTS, arrivals, floods
 from tests.reference.drr import PrintedDRR
 from tests.reference.engine import IdealEngine
@@ -57,7 +58,12 @@ def test_vtc_decides_as_the_printed_algorithms_do(case, traffic, cost, skip_misf
     """[19] Algorithms 2 and 3, and LCF: the same admissions and the same counters at the end."""
     name, fast, slow = case
     cost, tree = parse_cost(cost), RadixTree()
-    quick = run(make_policy(name, cache=tree, cost=cost, **fast), tree, traffic, skip_misfits)
+    quick = run(
+        make_policy(name, cache=tree, policies=ALL_SCHEDULERS, cost=cost, **fast),
+        tree,
+        traffic,
+        skip_misfits,
+    )
     naive = run(PrintedVTC(cost=cost, **slow), RadixTree(), traffic, skip_misfits)
 
     assert quick.admitted == naive.admitted
@@ -97,8 +103,8 @@ class Both:
 
     def __init__(self, policy, printed):
         self.schedulers = [
-            FairQueue(policy, max_misfits=None),
-            FairQueue(printed, max_misfits=None),
+            FairQueue(policy, max_skips=None),
+            FairQueue(printed, max_skips=None),
         ]
         self.running = []  # [request, emitted]
         self.order = 0
@@ -124,7 +130,7 @@ class Both:
             chosen, other = self.tell("propose")
             assert chosen is other
             if chosen and misfits:
-                self.tell("pass_over", chosen)
+                self.tell("skip", chosen)
                 misfits -= 1
             elif chosen:
                 self.tell("admit", chosen, extend_len=1)
@@ -155,7 +161,7 @@ class Both:
 def test_prepaid_vtc_settles_whatever_ends_a_request(name, steps):
     """[19] Arrivals, misfits, outputs, finishes and aborts in any order, beside Algorithm 3 as printed."""
     cost = parse_cost("profiled")
-    policy = make_policy(name, cache=RadixTree(), cost=cost)
+    policy = make_policy(name, cache=RadixTree(), policies=ALL_SCHEDULERS, cost=cost)
     printed = PrintedVTC(cost=cost, predict=mean_of if name == "vtc-predict" else most)
     both = Both(policy, printed)
     for what, number in steps:

@@ -43,7 +43,7 @@ many = settings(max_examples=200, deadline=None)
 
 def engine(name, *, observers=(), skip_misfits=True, max_running=64, **options):
     tree = RadixTree()
-    policy = make_policy(name, cache=tree, **options)
+    policy = make_policy(name, cache=tree, policies=ALL_SCHEDULERS, **options)
     return IdealEngine(
         policy=policy,
         tree=tree,
@@ -179,9 +179,9 @@ class ForgivesDebt(DLPM):
     """The proof of Theorem A.2 resets q to 0 when a client rejoins."""
 
     def add(self, request):
-        if not self._index.waiting(request.client):
-            owed = self._deficits.value(request.client)
-            self._deficits._records.update(request.client, (max(0, owed), self._deficits.rounds))
+        if not self._queue.count(request.client):
+            credit = self.ledger.value(request.client)
+            self.ledger._records.update(request.client, (max(0, credit), self.ledger.rounds))
         super().add(request)
 
 
@@ -233,13 +233,14 @@ def test_weighted_dlpm_needs_the_weights():
 
 class NeverLifted(VTC):
     def _lift(self, client):
-        if client not in self._counters:
-            self._counters.admit(client, 0)
+        if client not in self.ledger:
+            self.ledger.lift(client, 0)
 
 
 class ChargesNothing(VTC):
-    def _raise(self, client, share):
-        """Charges nothing."""
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.ledger._raise = lambda *_: None
 
 
 VTC_BOUND = 2 * max(W_E * MAX_INPUT, W_Q * CAPACITY)

@@ -40,25 +40,24 @@ class ForgetsService(VTC):
 
     def _lift(self, client):
         super()._lift(client)
-        self._counters.update(client, self._level())
+        self.ledger._counters.update(client, self._level())
 
 
 class StartsInDebt(DLPM):
     """A newcomer pays an entrance fee."""
 
     def add(self, request):
-        if request.client not in self._deficits._records:
-            debt = (-2_000 * UNITS_PER_TOKEN, self._deficits.rounds)
-            self._deficits._records.admit(request.client, debt)
+        if request.client not in self.ledger._records:
+            debt = (-2_000 * UNITS_PER_TOKEN, self.ledger.rounds)
+            self.ledger._records.admit(request.client, debt)
         super().add(request)
 
 
 class LetsPass(DLPM):
     """Ageing that looks on while the due request's own client takes the room it waits for."""
 
-    def pass_over(self, request):
-        self._passed[request] = None
-        self._index.hide(request)
+    def skip(self, request):
+        self._queue._index.hide(request)
 
 
 class PricesTokens(DLPM):
@@ -71,10 +70,10 @@ class PricesTokens(DLPM):
 class KeepsThePrepaid(PrepaidVTC):
     """Predicts what was reserved and gives nothing back."""
 
-    def _predict(self, request):
-        return request.max_tokens
+    def __init__(self, **settings):
+        super().__init__(predict=lambda request: request.max_tokens, **settings)
 
-    def _refund(self, request, predicted, output_len):
+    def on_end(self, request, *, output_len, finished):
         """Keeps it."""
 
 

@@ -222,7 +222,7 @@ class Look:
         if first and request.client in self.oracle.open:
             self.index.open(request.client)
 
-    def pass_over(self, request):
+    def skip(self, request):
         self.index.hide(request)
         self.oracle.hidden.add(request.id)
 
@@ -265,7 +265,7 @@ class Look:
         ]  # fmt: skip
         while (best := self.index.best()) is not None:
             assert best is self.oracle.best()
-            act = self.rng.choice(now_and_then) if self.rng.random() < 0.2 else self.pass_over
+            act = self.rng.choice(now_and_then) if self.rng.random() < 0.2 else self.skip
             act(best)
         assert self.oracle.best() is None
         for request in self.oracle.requests:

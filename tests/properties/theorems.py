@@ -19,7 +19,7 @@ from fairhit.core.costs import parse_cost
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.policies import make_policy
 from fairhit.routers.d2lpm import D2LPM
-from fairhit_lab.baselines import ALL_MISFIT
+from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
 from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals, duels, floods
 from tests.reference.cluster import AtWorkers, run_cluster
@@ -60,7 +60,7 @@ def engine(policy, *, skips=True, **options):
 def policy_of(name, *, tree=None, **settings):
     """A policy that knows its tree."""
     tree = tree or RadixTree()
-    policy = make_policy(name, cache=tree, **settings)
+    policy = make_policy(name, cache=tree, policies=ALL_SCHEDULERS, **settings)
     policy.tree = tree
     return policy
 

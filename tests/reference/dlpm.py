@@ -44,7 +44,7 @@ class PrintedDLPM:
             if not self.check_refill():
                 return None
 
-    def pass_over(self, request):
+    def skip(self, request):
         self.passed.add(request)
 
     def on_admit(self, request, *, extend_len):

@@ -61,7 +61,7 @@ class PrintedDRR:
             if self.deficit[client] <= 0:
                 self.deficit[client] += self.quantum
 
-    def pass_over(self, request):
+    def skip(self, request):
         self.passed.add(request.client)
 
     def on_admit(self, request, *, extend_len):

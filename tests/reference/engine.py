@@ -46,7 +46,7 @@ class IdealEngine:
     checks_tree: bool = True
 
     def __post_init__(self):
-        self.scheduler = FairQueue(self.policy, max_misfits=None)
+        self.scheduler = FairQueue(self.policy, max_skips=None)
         self.memory = Reserve(self.tree, capacity=self.capacity)
         self.running: dict[Request, tuple[Grant, int]] = {}
         self.outputs: dict[Request, int] = {}
@@ -95,7 +95,7 @@ class IdealEngine:
             if grant is None:
                 if not self.skip_misfits:
                     return
-                self.scheduler.pass_over(request)
+                self.scheduler.skip(request)
                 continue
             # A client whose last waiting request leaves is backlogged up to, not past, that moment.
             if self.scheduler.waiting(request.client) == 1:

@@ -43,7 +43,7 @@ class PrintedVTC:
                 heads.setdefault(request.client, request)
         return min(heads.values(), key=lambda r: (self.c[r.client], r.order), default=None)
 
-    def pass_over(self, request):
+    def skip(self, request):
         self.passed.add(request)
 
     def outputs_cost(self, request, start, end):

@@ -1,163 +1,200 @@
 """Deficits q_i of DLPM: arXiv:2501.14312v1, Algorithm 1, lines 3-8 and 12, refilled in closed form.
 
 A refill round gives one quantum Q_i to every client whose q_i <= 0. Rounds are counted, not
-performed: a record is (q_i, the round it was true at), and the rounds it missed are applied when it
-is looked at. One rule serves the waiting and the idle: of k missed rounds a client takes
+performed: a record is (q_i, the round it was true at), and missed rounds are applied when the record
+is read. One rule serves waiting and idle clients: of k missed rounds a client takes
 min(k, floor(-q_i / Q_i) + 1), because after that many q_i > 0 (DESIGN 3.2).
 """
 
+from collections.abc import Callable
+
 from fairhit.core.client_table import ClientTable
 from fairhit.core.lazy_heap import LazyHeap
+from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, parse_tokens
+
+
+def _ignore(client: ClientId) -> None:
+    """Stand in for a callback of `Deficits.listen` that was not given."""
 
 
 class Deficits:
     """What each client may still receive before the next refill, in units of service.
 
-    A counter goes below zero only through work already admitted, so a client's debt is at most the
-    cost of its running requests. `quantum` is Q^u in tokens; client i gets Q_i = w_i * Q^u.
+    A deficit goes below zero only through work already admitted, so a client's debt is at most the
+    cost of its running requests. `quantum` is Q^u in tokens; client i gets Q_i = w_i * Q^u. `sync`
+    charges pending outputs, so that `is_positive` and `check_refill` decide on true deficits.
     """
 
     def __init__(
         self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000
     ) -> None:
+        self.sync: SyncCharges = nothing_pending  # see `Ledger`
         self._quantum = parse_tokens(quantum, least=1, where="quantum")
         self._weights = weights or Weights()
         self._round = 0
         self._records: ClientTable[tuple[int, int]] = ClientTable(
             limit=max_clients, may_forget=self._may_forget
         )
-        self._solvent: set[ClientId] = set()  # waiting, q_i > 0
-        # Waiting, q_i <= 0: a round in which it is not positive before. A promise may be too early,
-        # never too late, for a charge only moves that round away; it is made true at the top.
-        self._promised: dict[ClientId, int] = {}
-        self._due: LazyHeap[tuple[int, ClientId]] = LazyHeap()
+        self._positive: set[ClientId] = set()  # waiting, q_i > 0
+        # Waiting, q_i <= 0: a round before which q_i is not positive. An entry may be too early,
+        # never too late, for a charge only moves that round away; the top is corrected when read.
+        self._expected: dict[ClientId, int] = {}
+        self._schedule: LazyHeap[tuple[int, ClientId]] = LazyHeap()
+        self._on_positive: Callable[[ClientId], None] = _ignore
+        self._on_exhausted: Callable[[ClientId], None] = _ignore
+
+    def listen(
+        self, *, on_positive: Callable[[ClientId], None], on_exhausted: Callable[[ClientId], None]
+    ) -> None:
+        """Call these whenever the deficit of a waiting client turns positive, or not positive."""
+        self._on_positive, self._on_exhausted = on_positive, on_exhausted
 
     def __len__(self) -> int:
-        """The number of clients with a record."""
+        """Return the number of clients with a record."""
         return len(self._records)
 
     def quantum_of(self, client: ClientId) -> int:
-        """Q_i in units. O(1)."""
+        """Return Q_i in units. O(1)."""
         return self._quantum * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
 
     def value(self, client: ClientId) -> int:
-        """q_i in units, with every refill it has missed. O(1)."""
+        """Return q_i in units, with every missed refill, without pending outputs. O(1)."""
         q, seen = self._records.get(client) or (0, self._round)
         if q > 0 or seen == self._round:
             return q
         quantum = self.quantum_of(client)
         return q + quantum * min(self._round - seen, -q // quantum + 1)
 
-    def charge(self, client: ClientId, units: int) -> bool:
-        """Take `units` from q_i; True while it stays positive. O(log clients)."""
+    def is_positive(self, client: ClientId) -> bool:
+        """Return whether q_i > 0 once pending outputs are charged. O(its running requests)."""
+        self.sync(client)
+        return self.value(client) > 0
+
+    def charge(self, client: ClientId, units: int) -> None:
+        """Subtract `units` from q_i. O(log clients)."""
         assert units >= 0, units
         q = self.value(client) - units
         self._records.update(client, (q, self._round))
-        if q <= 0 and client in self._solvent:
-            self._solvent.remove(client)
-            self._owe(client)
-        return q > 0
+        if q <= 0 and client in self._positive:
+            self._positive.remove(client)
+            self._expect(client)
+            self._on_exhausted(client)
 
-    def give_back(self, client: ClientId, units: int) -> bool:
-        """Undo that much of a charge; True if who waits turned positive by it. O(log clients).
+    def give_back(self, client: ClientId, units: int) -> None:
+        """Undo that much of earlier charges. O(log clients).
 
-        q_i may exceed Q_i then, if a refill came while too much was charged. Forgotten is forgotten.
+        q_i may exceed Q_i afterwards, if a refill ran in between. A forgotten client gets nothing.
         """
         assert units >= 0, units
         if client not in self._records:
-            return False
+            return
         q = self.value(client) + units
         self._records.update(client, (q, self._round))
-        if client not in self._promised:
-            return False
-        if q <= 0:  # its round is nearer now, and no promise may be too late
-            self._owe(client)
-            return False
-        del self._promised[client]
-        self._solvent.add(client)
-        return True
+        if client not in self._expected:
+            return
+        if q <= 0:  # the round in which it turns positive is nearer now
+            self._expect(client)
+            return
+        del self._expected[client]
+        self._positive.add(client)
+        self._notify_positive(client)
 
-    def wait(self, client: ClientId) -> bool:
-        """The client has something to schedule; True if q_i > 0. O(log clients).
+    def replace(self, client: ClientId, *, charged: int, true: int) -> None:
+        """Replace an earlier charge by the true cost, both in units. O(log clients)."""
+        if true > charged:
+            self.charge(client, true - charged)
+        else:
+            self.give_back(client, charged - true)
 
-        Raises QueueFull when it is new, the table is full and nobody may be forgotten.
+    def join(self, client: ClientId) -> bool:
+        """Add the client to those with a waiting request; return whether q_i > 0. O(log clients).
+
+        Raises QueueFull for a new client if the table is full and no record may be forgotten.
         """
-        assert client not in self._solvent and client not in self._promised, client
+        assert client not in self._positive and client not in self._expected, client
         if client not in self._records:
             self._records.admit(client, (0, self._round))  # Alg. 1, line 12
-        solvent = self.value(client) > 0
-        if solvent:
-            self._solvent.add(client)
+        positive = self.value(client) > 0
+        if positive:
+            self._positive.add(client)
         else:
-            self._owe(client)
-        return solvent
+            self._expect(client)
+        return positive
 
     def leave(self, client: ClientId) -> None:
-        """The client has nothing left to schedule; its debt or credit stays. O(1)."""
-        self._solvent.discard(client)
-        self._promised.pop(client, None)
+        """Remove the client from those with a waiting request; debt or credit stays. O(1)."""
+        self._positive.discard(client)
+        self._expected.pop(client, None)
 
     @property
     def is_dry(self) -> bool:
-        """Whether somebody waits and nobody who waits has q_i > 0. O(1)."""
-        return bool(self._promised) and not self._solvent
+        """Return whether clients wait and none of them has q_i > 0. O(1)."""
+        return bool(self._expected) and not self._positive
 
     def check_refill(self) -> list[ClientId]:
-        """Alg. 1, CheckRefill: the waiting clients that turned positive; none if one was already.
+        """Alg. 1, CheckRefill: return the waiting clients that turned positive; none if one was already.
 
         Runs as many rounds as the first of them needs, at once. O(log clients) for each returned.
         """
         if not self.is_dry:  # Alg. 1, lines 4-5
             return []
+        self.sync(None)
         ready: list[ClientId] = []
         while (due := self._earliest()) and (not ready or due[0] == self._round):
             self._round, client = due  # Alg. 1, lines 6-7, all the rounds until then in one
-            self._due.drop()
-            del self._promised[client]
-            self._solvent.add(client)
+            self._schedule.drop()
+            del self._expected[client]
+            self._positive.add(client)
             ready.append(client)
         assert ready and all(self.value(client) > 0 for client in ready)
+        for client in ready:
+            self._notify_positive(client)
         return ready
 
     @property
     def rounds(self) -> int:
-        """How many refill rounds there have been."""
+        """Return how many refill rounds have run."""
         return self._round
 
-    def _owe(self, client: ClientId) -> None:
-        self._promise(client, self._due_round(client))
+    def _notify_positive(self, client: ClientId) -> None:
+        self._on_positive(client)
 
-    def _promise(self, client: ClientId, due: int) -> None:
-        self._promised[client] = due
-        self._due.push((due, client), self._is_promised)
+    def _expect(self, client: ClientId) -> None:
+        self._enter(client, self._due_round(client))
 
-    def _is_promised(self, item: tuple[int, ClientId]) -> bool:
-        return self._promised.get(item[1]) == item[0]
+    def _enter(self, client: ClientId, due: int) -> None:
+        self._expected[client] = due
+        self._schedule.push((due, client), self._is_expected)
+
+    def _is_expected(self, item: tuple[int, ClientId]) -> bool:
+        return self._expected.get(item[1]) == item[0]
 
     def _due_round(self, client: ClientId) -> int:
-        """The round in which q_i turns positive if nothing is charged until then."""
+        """Return the round in which q_i turns positive if nothing is charged until then."""
         q = self.value(client)
         return self._round if q > 0 else self._round + -q // self.quantum_of(client) + 1
 
     def _earliest(self) -> tuple[int, ClientId] | None:
-        """The first round in which a waiting client turns positive, and that client."""
-        while top := self._due.top(self._is_promised):
-            promised, client = top
+        """Return the first round in which a waiting client turns positive, and that client."""
+        while top := self._schedule.top(self._is_expected):
+            expected, client = top
             due = self._due_round(client)
-            if due == promised:
+            if due == expected:
                 return top
-            assert due > promised, (client, due, promised)
-            self._due.drop()
-            self._promise(client, due)
+            assert due > expected, (client, due, expected)
+            self._schedule.drop()
+            self._enter(client, due)
         return None
 
     def _may_forget(self, client: ClientId) -> bool:
-        """Idle and free of debt: starting again at 0 then costs credit and never gives any.
+        """Return whether the client is idle and free of debt: starting again at 0 gives it no credit.
 
-        Neither does what it emitted and was not charged for yet: it is charged from 0 then.
+        Outputs that are pending for it are charged from 0 then.
         """
         return (
-            client not in self._solvent and client not in self._promised and self.value(client) >= 0
+            client not in self._positive
+            and client not in self._expected
+            and self.value(client) >= 0
         )

@@ -1,8 +1,8 @@
-"""Any policy made safe for a host: what is the same for all of them, so that none has to say it.
+"""The queue around a policy: what is the same for all policies, so that none has to implement it.
 
-Implements Selection, Accounting and Wakeup (DESIGN 4) over a `Policy`. Preempted requests come back
-first and pay nothing again; held ones neither have nor block credit; a look passes over a bounded
-number of misfits; what each client received is written down.
+Preempted requests are proposed first and charged nothing again; blocked requests neither have nor
+block credit; a scheduling pass skips a bounded number of requests that do not fit; the service of
+each client is recorded.
 """
 
 from bisect import insort
@@ -10,296 +10,324 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from fairhit.core.client_table import OTHER
-from fairhit.core.policy import Asking, Correcting, Policy, Settling
+from fairhit.core.policy import Charging, KeepsLedger, Policy, Refunding
 from fairhit.core.request import ClientId, Request, RequestId
-from fairhit.core.request_record import CALM_LOOKS, Prompt, RequestRecord, RequestState
+from fairhit.core.request_record import (
+    PREEMPTION_COOLDOWN_PASSES,
+    Prompt,
+    RequestRecord,
+    RequestState,
+)
 from fairhit.core.service import Service
 from fairhit.core.service_table import ServiceTable
 from fairhit.errors import QueueFull
 
-__all__ = ["CALM_LOOKS", "FairQueue", "RequestState"]
+__all__ = ["PREEMPTION_COOLDOWN_PASSES", "FairQueue", "RequestState"]
 
 
 class FairQueue:
-    """One engine's queue under one policy.
+    """One engine's requests, waiting and running, in the order of one policy.
 
-    `max_misfits` bounds how many requests one look may pass over; None means all of them, which
-    only the ideal engine of the theorems wants; `max_clients` bounds what is `ServiceTable`.
+    An engine calls `add` for each arrival; in each scheduling pass `begin`, then `propose` until it
+    returns None, answering each proposal with `admit`, `skip` or `block`; `decode` for emitted
+    outputs; `finish` or `cancel` at the end of a request.
+
+    `max_skips` bounds how many requests one pass may skip; None is no bound, as in the ideal engine
+    of the theorems. `max_clients` bounds the table of recorded service, not the policy's own.
+    Lengths are in tokens, costs and credit in units of 10^-8 token.
     """
 
     def __init__(
-        self, policy: Policy, *, max_misfits: int | None = 32, max_clients: int = 100_000
+        self, policy: Policy, *, max_skips: int | None = 32, max_clients: int = 100_000
     ) -> None:
         self.policy = policy
-        self.cut_looks = 0  # looks that left somebody untried, for max_misfits
+        self.truncated_passes = 0  # passes that left requests untried, for max_skips
         self.recomputed_len = 0  # tokens prefilled again after a preemption: the system's cost
-        self._settling = policy if isinstance(policy, Settling) else None
-        self._correcting = policy if isinstance(policy, Correcting) else None
-        # Whether the policy must be told what was emitted before it is asked anything.
-        self._tells = getattr(policy, "charges_outputs", True)
-        if isinstance(policy, Asking):
-            policy.settle = self.settle
-            self._tells = False
-        self._max_misfits = max_misfits
-        self._seats: dict[RequestId, RequestRecord] = {}
+        self._charging = policy if isinstance(policy, Charging) else None
+        self._refunding = policy if isinstance(policy, Refunding) else None
+        self._accounts = policy if isinstance(policy, KeepsLedger) else None
+        if self._accounts:
+            self._accounts.ledger.sync = self.sync_charges
+        # Without a ledger that asks for them, pending outputs are charged before each pass.
+        self._syncs_first = self._charging is not None and self._accounts is None
+        self._max_skips = max_skips
+        self._records: dict[RequestId, RequestRecord] = {}
         self._preempted: list[tuple[int, Request]] = []  # by order
-        self._received = ServiceTable(max_clients=max_clients)
+        self._services = ServiceTable(max_clients=max_clients)
         self._waiting: dict[ClientId, int] = {}
         self._batch = 0  # running requests
         self._running: dict[ClientId, dict[RequestId, RequestRecord]] = {}
         self._ticks = 0
-        self._settled = 0  # the tick up to which all were charged
-        self._turns = 0
-        self._look = 0
-        self._misfits = 0
+        self._synced = 0  # the tick up to which all outputs are charged
+        self._extensions = 0
+        self._pass_number = 0
+        self._skips = 0
         self._ended = False
 
-    # -- Accounting ----------------------------------------------------------------------------
+    # -- accounting ----------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
-        """It arrived. Raises QueueFull if the policy's table of clients is full."""
-        assert request.id not in self._seats, request.id
-        if self._tells:
-            self.settle()
+        """Insert an arrived request. Raises QueueFull if the policy's table of clients is full."""
+        assert request.id not in self._records, request.id
+        if self._syncs_first:
+            self.sync_charges()
         self.policy.add(request)
-        self._seats[request.id] = RequestRecord(request)
+        self._records[request.id] = RequestRecord(request)
         self._count(request.client, 1)
 
     def decode(self, request: Request, tokens: int) -> None:
-        """It emitted `tokens` outputs; each is charged once, the first included."""
-        seat = self._seats[request.id]
-        assert seat.paid and tokens >= 0, (request.id, tokens)
-        self._emit(seat, tokens)
+        """Charge `tokens` emitted outputs; each is charged once, the first included."""
+        record = self._records[request.id]
+        assert record.paid and tokens >= 0, (request.id, tokens)
+        self._emit(record, tokens)
 
     def tick(self, passes: int) -> None:
-        """Every running request emitted one token in each of `passes` passes. O(1).
+        """Note that every running request emitted one output in each of `passes` passes. O(1).
 
-        Each is charged for them when somebody needs to know, or when it ends.
+        Each is charged when a decision depends on it, or when its request ends.
         """
         self._ticks += passes
 
-    def settle(self, client: ClientId | None = None) -> None:
-        """Charge what was emitted by `tick`, by one client or by all. O(their running requests)."""
-        if self._settled == self._ticks:  # always so where outputs are told one by one
+    def sync_charges(self, client: ClientId | None = None) -> None:
+        """Charge the outputs noted by `tick`, of one client or of all. O(their running requests)."""
+        if self._synced == self._ticks:  # always so where outputs are reported by `decode`
             return
         if client is not None:
-            for seat in self._running.get(client, {}).values():
-                self._catch_up(seat)
+            for record in self._running.get(client, {}).values():
+                self._sync(record)
             return
-        for seats in self._running.values():
-            for seat in seats.values():
-                self._catch_up(seat)
-        self._settled = self._ticks  # not before: a charge may ask what another client was charged
+        for records in self._running.values():
+            for record in records.values():
+                self._sync(record)
+        self._synced = self._ticks  # last, since a charge may read another client's counter
 
     def extend(self, request: Request, tokens: int) -> None:
-        """The prompt of a paid request grew (streaming input): it pays for `tokens` more to compute.
+        """Charge `tokens` more prompt tokens of a running request (streaming input).
 
-        To the policy this is a request of that length, which is admitted at once.
+        The policy sees a request of that length, which is admitted at once.
         """
-        assert self._seats[request.id].paid and tokens > 0, (request.id, tokens)
-        self._turns += 1
-        # Below all orders of arrival, as those must be unique.
-        turn = replace(request, prompt=request.prompt[:0], input_len=tokens, order=-self._turns)
-        try:
-            self.policy.add(turn)
-        except QueueFull:  # its client was forgotten while it ran
-            turn = replace(turn, client=OTHER)
-            self.policy.add(turn)
-        self.policy.on_admit(turn, extend_len=tokens)
-        self._received.record(turn.client).extend_len += tokens
+        assert self._records[request.id].paid and tokens > 0, (request.id, tokens)
+        client = request.client
+        if self._charging:
+            self._extensions += 1
+            # Below all orders of arrival, as those must be unique.
+            order = -self._extensions
+            chunk = replace(request, prompt=request.prompt[:0], input_len=tokens, order=order)
+            try:
+                self.policy.add(chunk)
+            except QueueFull:  # the client's record was forgotten while the request ran
+                client = OTHER
+                chunk = replace(chunk, client=client)
+                self.policy.add(chunk)
+            self._charging.on_admit(chunk, extend_len=tokens)
+        self._services.record(client).extend_len += tokens
 
     def correct(self, request: Request, *, input_len: int, extend_len: int) -> None:
-        """What the prompt really took replaces what it was charged; 0, 0 where nothing was served.
+        """Replace the charged prompt by the true one; 0, 0 if nothing was served.
 
         For hosts that admit by an estimate, before `finish` or `cancel`.
         """
-        seat = self._seats[request.id]
-        assert seat.paid and 0 <= extend_len <= input_len, (request.id, extend_len, input_len)
-        charged, true = Prompt(seat.input_len, seat.extend_len), Prompt(input_len, extend_len)
-        seat.input_len, seat.extend_len = true
+        record = self._records[request.id]
+        assert record.paid and 0 <= extend_len <= input_len, (request.id, extend_len, input_len)
+        charged, true = Prompt(record.input_len, record.extend_len), Prompt(input_len, extend_len)
+        record.input_len, record.extend_len = true
         if charged == true:
             return
-        if self._correcting:
-            self._correcting.correct(request, charged=charged, true=true)
-        service = self._received.record(request.client)
+        if self._accounts:
+            price = self._accounts.cost.prompt
+            self._accounts.ledger.replace(
+                request.client, charged=price(*charged), true=price(*true)
+            )
+        service = self._services.record(request.client)
         service.extend_len += extend_len - charged.extend_len
         service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
 
     def preempt(self, request: Request) -> None:
-        """It was running and waits again; it comes back first and pays nothing twice."""
-        seat = self._seats[request.id]
-        assert seat.state is RequestState.RUNNING, seat.state
-        seat.preempted_at = self._look
-        self._leave(seat)
-        self._return(seat)
+        """Return a running request to the queue; it is proposed first and charged nothing again."""
+        record = self._records[request.id]
+        assert record.state is RequestState.RUNNING, record.state
+        record.preempted_at = self._pass_number
+        self._detach(record)
+        self._requeue(record)
         self._count(request.client, 1)
 
     def finish(self, request: Request) -> None:
-        """It emitted its last output."""
-        assert self._seats[request.id].paid
+        """Remove a request that emitted its last output."""
+        assert self._records[request.id].paid
         self._end(request, finished=True)
 
     def cancel(self, request: Request) -> None:
-        """It is gone, from whatever state; what it consumed stays charged."""
+        """Remove a request in whatever state; what it consumed stays charged."""
         self._end(request, finished=False)
 
-    # -- Selection -----------------------------------------------------------------------------
+    # -- a scheduling pass ---------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin a look; once a step."""
-        if self._tells and self._waiting:
-            self.settle()
-        self._look += 1
-        self._misfits = 0
+        """Begin a scheduling pass; once a step."""
+        if self._syncs_first and self._waiting:
+            self.sync_charges()
+        self._pass_number += 1
+        self._skips = 0
         self._ended = False
         self.policy.begin()
 
-    def skip(self, looks: int) -> None:
-        """Count scheduling passes that a simulated engine leaves out: no slot is free in any. O(1)."""
-        assert looks >= 0, looks
-        self._look += looks
+    def count_passes(self, passes: int) -> None:
+        """Count passes that a simulated engine computes in closed form: no slot is free in any. O(1)."""
+        assert passes >= 0, passes
+        self._pass_number += passes
 
     def propose(self) -> Request | None:
-        """The request to try now; answer with `admit`, `pass_over` or `hold`. None ends the look."""
+        """Return the request to try now; answer with `admit`, `skip` or `block`. None ends the pass."""
         if self._ended:
             return None
         if self._preempted:
             return self._preempted[0][1]
         request = self.policy.next()
-        if self._misfits == self._max_misfits and request is not None:
+        if self._skips == self._max_skips and request is not None:
             self._ended = True
-            self.cut_looks += 1
+            self.truncated_passes += 1
             return None
         return request
 
     def admit(self, request: Request, *, extend_len: int) -> None:
-        """It runs; `extend_len` prompt tokens are computed with the match that is locked now."""
-        seat = self._seats[request.id]
-        assert 0 < extend_len <= request.input_len or seat.paid, extend_len
+        """Move the request to the batch; `extend_len` prompt tokens miss the match locked now."""
+        record = self._records[request.id]
+        assert 0 < extend_len <= request.input_len or record.paid, extend_len
         self._count(request.client, -1)
-        if seat.paid:
-            assert seat.state is RequestState.PREEMPTED, seat.state
+        if record.paid:
+            assert record.state is RequestState.PREEMPTED, record.state
             self._preempted.remove((request.order, request))
             self.recomputed_len += extend_len
         else:
-            assert seat.state is RequestState.WAITING, seat.state
-            self.policy.on_admit(request, extend_len=extend_len)
-            seat.extend_len, seat.paid = extend_len, True
-            service = self._received.record(request.client)
+            assert record.state is RequestState.WAITING, record.state
+            if self._charging:
+                self._charging.on_admit(request, extend_len=extend_len)
+            else:
+                self.policy.remove(request)
+            record.extend_len, record.paid = extend_len, True
+            service = self._services.record(request.client)
             service.extend_len += extend_len
             service.cached_len += request.input_len - extend_len
-        seat.state, seat.ticked = RequestState.RUNNING, self._ticks
+        record.state, record.ticked = RequestState.RUNNING, self._ticks
         self._batch += 1
-        self._running.setdefault(request.client, {})[request.id] = seat
+        self._running.setdefault(request.client, {})[request.id] = record
 
-    def pass_over(self, request: Request) -> None:
-        """It does not fit now. A preempted request that does not fit ends the look."""
-        if self._seats[request.id].state is RequestState.PREEMPTED:
+    def skip(self, request: Request) -> None:
+        """Leave the request out of this pass: it does not fit. A preempted request ends the pass."""
+        if self._records[request.id].state is RequestState.PREEMPTED:
             self._ended = True
             return
-        self.policy.pass_over(request)
-        self._misfits += 1
+        self.policy.skip(request)
+        self._skips += 1
 
-    # -- Wakeup --------------------------------------------------------------------------------
+    def block(self, request: Request) -> None:
+        """Take out a request that waits for something else than memory (grammar, LoRA slot, remote KV).
 
-    def hold(self, request: Request) -> None:
-        """It waits for something else than memory: it neither has nor blocks credit."""
-        seat = self._seats[request.id]
-        assert seat.state in (RequestState.WAITING, RequestState.PREEMPTED), seat.state
-        self._leave(seat)
-        seat.state = RequestState.HELD
+        Until `unblock` it neither has nor blocks credit.
+        """
+        record = self._records[request.id]
+        assert record.state in (RequestState.WAITING, RequestState.PREEMPTED), record.state
+        self._detach(record)
+        record.state = RequestState.BLOCKED
         self._count(request.client, 1)
 
-    def release(self, request: Request) -> None:
-        """What it waited for is there; it keeps its place in the order of arrival."""
-        seat = self._seats[request.id]
-        assert seat.state is RequestState.HELD, seat.state
-        if seat.paid:
-            self._return(seat)
+    def unblock(self, request: Request) -> None:
+        """Insert a blocked request again, at its position in the order of arrival."""
+        record = self._records[request.id]
+        assert record.state is RequestState.BLOCKED, record.state
+        if record.paid:
+            self._requeue(record)
         else:
             self.policy.add(request)
-            seat.state = RequestState.WAITING
+            record.state = RequestState.WAITING
 
-    # -- questions -----------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Waiting requests: held and preempted ones included. O(1)."""
-        return len(self._seats) - self._batch
+        """Return the number of waiting requests, blocked and preempted ones included. O(1)."""
+        return len(self._records) - self._batch
 
     def __contains__(self, request_id: RequestId) -> bool:
-        return request_id in self._seats
+        return request_id in self._records
 
     def __iter__(self) -> Iterator[Request]:
-        """Every request that is not running, in no order that means anything. O(requests)."""
+        """Iterate over the requests that are not running, in no defined order. O(requests)."""
         return (
-            seat.request for seat in self._seats.values() if seat.state is not RequestState.RUNNING
+            one.request for one in self._records.values() if one.state is not RequestState.RUNNING
         )
 
     def known(self) -> Set[RequestId]:
-        """The names of all requests, from `add` to `finish` or `cancel`. O(1)."""
-        return self._seats.keys()
+        """Return the ids of all requests, from `add` to `finish` or `cancel`. O(1)."""
+        return self._records.keys()
 
     @property
     def refill_rounds(self) -> int:
-        """How many rounds of refill the policy has run; 0 for one that has none."""
-        return int(getattr(self.policy, "refill_rounds", 0))
+        """Return how many rounds of refill the policy has run; 0 for a policy without refills."""
+        return int(getattr(self._accounts.ledger, "rounds", 0)) if self._accounts else 0
 
     def state(self, request: Request) -> RequestState:
-        """Where the request is. O(1)."""
-        return self._seats[request.id].state
+        """Return the request's state. O(1)."""
+        return self._records[request.id].state
 
     def waiting(self, client: ClientId) -> int:
-        """How many of the client's requests wait. O(1)."""
+        """Return how many of the client's requests wait. O(1)."""
         return self._waiting.get(client, 0)
 
     def waiting_by_client(self) -> Mapping[ClientId, int]:
-        """How many requests of each client wait; not to be changed. O(1)."""
+        """Return how many requests of each client wait, read-only. O(1)."""
         return self._waiting
 
     def service(self, client: ClientId) -> Service:
-        """What the client has received. O(its running requests)."""
-        self.settle(client)
-        return self._received.of(client)
+        """Return what the client has received. O(its running requests)."""
+        self.sync_charges(client)
+        return self._services.of(client)
+
+    def credit(self, client: ClientId) -> int:
+        """Return the client's standing under the policy in units; 0 if the policy charges nothing. O(1)."""
+        return self._charging.credit(client) if self._charging else 0
 
     def victim(self, running: Sequence[Request]) -> Request | None:
-        """Whom to preempt: the newest request of the client owed least (DESIGN 3.1). O(running).
+        """Return the request to preempt: the newest of the client with the least credit (DESIGN 3.1).
 
-        `running` is in the order of admission. None if all were preempted a moment ago.
+        `running` is in the order of admission. None if each was preempted in one of the last
+        PREEMPTION_COOLDOWN_PASSES passes. O(running).
         """
-        self.settle()
-        calm = [
-            (self.policy.credit(request.client), -place, request)
-            for place, request in enumerate(running)
-            if self._look - self._seats[request.id].preempted_at >= CALM_LOOKS
+        self.sync_charges()
+        candidates = [
+            (self.credit(request.client), -position, request)
+            for position, request in enumerate(running)
+            if self._pass_number - self._records[request.id].preempted_at
+            >= PREEMPTION_COOLDOWN_PASSES
         ]
-        return min(calm, key=lambda item: item[:2])[2] if calm else None
+        return min(candidates, key=lambda item: item[:2])[2] if candidates else None
 
     # -- inside --------------------------------------------------------------------------------
 
     def _end(self, request: Request, *, finished: bool) -> None:
-        seat = self._seats.pop(request.id)
-        self._leave(seat)
-        if seat.paid and self._settling:
-            self._settling.on_end(request, output_len=seat.output_len, finished=finished)
+        record = self._records.pop(request.id)
+        self._detach(record)
+        if record.paid and self._refunding:
+            self._refunding.on_end(request, output_len=record.output_len, finished=finished)
 
-    def _emit(self, seat: RequestRecord, tokens: int) -> None:
-        request = seat.request
-        self.policy.on_decode(request, before=seat.output_len, tokens=tokens)
-        seat.output_len += tokens
-        self._received.record(request.client).output_len += tokens
+    def _emit(self, record: RequestRecord, tokens: int) -> None:
+        request = record.request
+        if self._charging:
+            self._charging.on_decode(request, before=record.output_len, tokens=tokens)
+        record.output_len += tokens
+        self._services.record(request.client).output_len += tokens
 
-    def _catch_up(self, seat: RequestRecord) -> None:
-        """Charge what a running request emitted by `tick` since it was last charged. O(1)."""
-        tokens = self._ticks - seat.ticked
+    def _sync(self, record: RequestRecord) -> None:
+        """Charge what a running request emitted by `tick` since its last charge. O(1)."""
+        tokens = self._ticks - record.ticked
         if tokens:
-            seat.ticked = self._ticks
-            self._emit(seat, tokens)
+            record.ticked = self._ticks
+            self._emit(record, tokens)
 
-    def _leave(self, seat: RequestRecord) -> None:
-        """Take the request out of wherever it is."""
-        request = seat.request
-        if seat.state is RequestState.RUNNING:
-            self._catch_up(seat)
+    def _detach(self, record: RequestRecord) -> None:
+        """Remove the request from the batch or from the queue, whichever holds it."""
+        request = record.request
+        if record.state is RequestState.RUNNING:
+            self._sync(record)
             self._batch -= 1
             of_client = self._running[request.client]
             del of_client[request.id]
@@ -307,14 +335,14 @@ class FairQueue:
                 del self._running[request.client]
             return
         self._count(request.client, -1)
-        if seat.state is RequestState.WAITING:
+        if record.state is RequestState.WAITING:
             self.policy.remove(request)
-        elif seat.state is RequestState.PREEMPTED:
+        elif record.state is RequestState.PREEMPTED:
             self._preempted.remove((request.order, request))
 
-    def _return(self, seat: RequestRecord) -> None:
-        seat.state = RequestState.PREEMPTED
-        insort(self._preempted, (seat.request.order, seat.request))
+    def _requeue(self, record: RequestRecord) -> None:
+        record.state = RequestState.PREEMPTED
+        insort(self._preempted, (record.request.order, record.request))
 
     def _count(self, client: ClientId, change: int) -> None:
         waiting = self._waiting.get(client, 0) + change

@@ -1,22 +1,22 @@
-"""One request in a scheduler: where it is, and what it was charged for."""
+"""The record of one request in a queue: its state, and what it was charged for."""
 
 from enum import Enum
 from typing import NamedTuple
 
 from fairhit.core.request import Request
 
-# A request preempted within this many looks is not preempted again: it would only be recomputed
-# over and over (DESIGN 3.1, no ping-pong).
-CALM_LOOKS = 8
+# A request preempted within this many scheduling passes is not preempted again: it would only be
+# recomputed over and over (DESIGN 3.1, no ping-pong).
+PREEMPTION_COOLDOWN_PASSES = 8
 
 
 class RequestState(Enum):
-    """Where a request is."""
+    """The states of a request between `add` and `finish` or `cancel`."""
 
     WAITING = "waiting"  # known to the policy
-    HELD = "held"  # waits for something else than memory
+    BLOCKED = "blocked"  # waits for something else than memory
     RUNNING = "running"
-    PREEMPTED = "preempted"  # paid for, and first in line
+    PREEMPTED = "preempted"  # charged already, and proposed first
 
 
 class Prompt(NamedTuple):
@@ -43,9 +43,9 @@ class RequestRecord:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.state = RequestState.WAITING
-        self.paid = False
-        self.input_len = request.input_len  # as it was charged
-        self.extend_len = 0  # the same, once paid
+        self.paid = False  # the prompt was charged
+        self.input_len = request.input_len  # as charged
+        self.extend_len = 0  # as charged, once paid
         self.output_len = 0
-        self.preempted_at = -CALM_LOOKS
-        self.ticked = 0  # while it runs: the tick up to which `output_len` is true
+        self.preempted_at = -PREEMPTION_COOLDOWN_PASSES
+        self.ticked = 0  # while running: the tick up to which `output_len` is true

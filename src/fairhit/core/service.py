@@ -80,6 +80,27 @@ def parse_charge(value: object) -> str:
     return str(value)
 
 
+class ServiceCost:
+    """What serving a request costs: a cost function, and which prompt tokens it is applied to.
+
+    `charge` is "extend" (cached tokens are free) or "input" (the whole prompt, as in the papers
+    without a cache). Raises ConfigError for another value. All results are in units.
+    """
+
+    def __init__(self, cost: Cost | None = None, *, charge: str) -> None:
+        self._cost = cost or TokenCost()
+        self._charges_extend = parse_charge(charge) == "extend"
+
+    def prompt(self, input_len: int, extend_len: int) -> int:
+        """Return the cost of a prompt of `input_len` tokens of which `extend_len` are computed."""
+        tokens = extend_len if self._charges_extend else input_len
+        return self._cost.prefill(tokens) if tokens else 0
+
+    def outputs(self, input_len: int, before: int, tokens: int) -> int:
+        """Return the cost of `tokens` outputs after the first `before`, behind such a prompt."""
+        return self._cost.decode(input_len, before, tokens)
+
+
 class Weights:
     """Each client's share relative to the others, in millionths; 1 unless given."""
 

@@ -235,7 +235,7 @@ class Assignment:
         offers = self._offers(name, worker) if self._size else []
         if not offers or queue is None:
             return False
-        credit = queue.scheduler.policy.credit
+        credit = queue.scheduler.credit
         best = max(offers, key=lambda each: (credit(each.request.client), -each.request.order))
         if queue.waiting and credit(best.request.client) <= 0:
             return False  # it would only wait here with those for whom it is not the turn, either

@@ -11,7 +11,7 @@ from fairhit.core.service import WEIGHT_SCALE, Weights
 from fairhit.dispatch.engine import Engine, EngineTable
 from fairhit.dispatch.queue_rules import QueueRules
 from fairhit.dispatch.ticket import Ticket
-from fairhit.policies import OWED_ALIKE
+from fairhit.policies import WITHOUT_CREDIT
 
 
 class SelfFairEngines:
@@ -49,7 +49,7 @@ class SelfFairEngines:
         So all have something there to be fair with. What is owed elsewhere would not do: nothing that
         this engine serves pays it off, and one client would take all of it for as long as that lasts.
         """
-        if rules.scheduler in OWED_ALIKE:
+        if rules.scheduler in WITHOUT_CREDIT:
             return min(offers, key=lambda one: one.request.order)
         of_client, weights = self._workers[name].of_client, rules.weights or Weights()
 

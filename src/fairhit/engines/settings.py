@@ -14,7 +14,7 @@ from fairhit.core.policy import Policy
 from fairhit.core.service import Weights
 from fairhit.engines.lora_slots import LoraSlotRotation
 from fairhit.errors import ConfigError
-from fairhit.policies import IN_ENGINES, OWED_ALIKE, make_policy
+from fairhit.policies import IN_ENGINES, WITHOUT_CREDIT, make_policy
 from fairhit.settings import kinds
 from fairhit.settings.declaration import Setting, setting, settings_of
 from fairhit.settings.kinds import refused
@@ -65,7 +65,7 @@ class Settings:
     def turns(self) -> LoraSlotRotation:
         """The rotation of LoRA slots; none under a policy without debts."""
         tenure_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
-        if self.scheduler in OWED_ALIKE:
+        if self.scheduler in WITHOUT_CREDIT:
             tenure_len = 0
         return LoraSlotRotation(tenure_len=tenure_len, weights=Weights(self.weights))
 

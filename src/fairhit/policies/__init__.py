@@ -30,7 +30,7 @@ SCHEDULERS: dict[str, type[Policy]] = {
 }
 
 # What the first request that does not fit means to a host with a choice: the look stops, or goes on
-# with the next request (drr: with the next client, as `pass_over` puts its whole client aside).
+# with the next request (drr: with the next client, as `skip` leaves out all of its client).
 MISFIT = {
     "fcfs": "stop",
     "lcf": "stop",
@@ -44,7 +44,7 @@ MISFIT = {
 }
 
 # Those that owe all clients alike: under memory pressure the newest request of all gives way.
-OWED_ALIKE = frozenset({"fcfs", "lpm", "preble-groups"})
+WITHOUT_CREDIT = frozenset({"fcfs", "lpm", "preble-groups"})
 
 IN_ENGINES = tuple(sorted(SCHEDULERS))
 

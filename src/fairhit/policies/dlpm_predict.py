@@ -1,22 +1,22 @@
-"""DLPM that charges outputs before they come: arXiv:2501.14312v1, Algorithm 1, with VTC's Algorithm 3.
+"""DLPM that charges outputs in advance: arXiv:2501.14312v1, Algorithm 1, with VTC's Algorithm 3.
 
     q_i, Q_i, w_e, w_q   as in dlpm.py
 
-With plain DLPM a client whose q_i is just positive may fill the memory before the first output costs
-it anything, which is the term w_q * M of the bound. Here the outputs that are expected are charged at
-admission, those beyond as they come, and what did not come is given back at the end. The service that
-a client has received then lags behind what it was charged, so no bound is shown.
+With plain DLPM a client whose q_i is just positive may fill the memory before its first output costs
+anything, which is the term w_q * M of the bound. Here the expected outputs are charged at admission,
+further ones when emitted, and what was not emitted is given back at the end. A client's received
+service then lags behind its charges, so no bound is shown.
 """
 
 from fairhit.core.cache.cache_view import Cache
-from fairhit.core.request import Request, RequestId
+from fairhit.core.request import Request
 from fairhit.core.service import Cost, Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit.policies.expected_outputs import ExpectedOutputs
+from fairhit.policies.expected_outputs import ExpectedOutputs, PrepaidOutputs
 
 
 class DLPMPredict(DLPM):
-    """DLPM that expects the mean of the client's last five finished outputs; at first nothing."""
+    """DLPM that expects the mean of the client's last five finished outputs; 0 before the first."""
 
     def __init__(
         self,
@@ -39,31 +39,19 @@ class DLPMPredict(DLPM):
             max_clients=max_clients,
         )
         self._expected = ExpectedOutputs(max_clients=max_clients)
-        self._predicted: dict[RequestId, int] = {}  # of the admitted requests
+        self._prepaid = PrepaidOutputs(self.ledger, self.cost, self._expected.of)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
-        """Alg. 1, lines 22-24, and Alg. 3, line 25: the outputs it is expected to have."""
+        """Alg. 1, lines 22-24, then Alg. 3, line 25: the expected outputs."""
         super().on_admit(request, extend_len=extend_len)
-        if request.id in self._predicted:  # a longer prompt of a session that runs already
-            return
-        predicted = min(self._expected.of(request), request.max_tokens)  # as in PrepaidVTC
-        self._predicted[request.id] = predicted
-        if predicted:
-            self._spend(request.client, self._cost.decode(request.input_len, 0, predicted))
+        self._prepaid.on_admit(request)
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
-        """Alg. 3, lines 32-35: only what exceeds the prediction is charged as it comes."""
-        start = max(before, self._predicted[request.id])
-        beyond = before + tokens - start
-        if beyond > 0:
-            self._spend(request.client, self._cost.decode(request.input_len, start, beyond))
+        """Alg. 3, lines 32-35: only what exceeds the prediction."""
+        self._prepaid.on_decode(request, before=before, tokens=tokens)
 
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
-        """Alg. 3, lines 36-37: what did not come is given back; after an abort, too."""
-        predicted = self._predicted.pop(request.id)
-        if output_len < predicted:
-            missing = self._cost.decode(request.input_len, output_len, predicted - output_len)
-            if self._deficits.give_back(request.client, missing):
-                self._open(request.client)
+        """Alg. 3, lines 36-37: give back what was not emitted."""
+        self._prepaid.on_end(request, output_len)
         if finished:
             self._expected.finished(request.client, output_len)

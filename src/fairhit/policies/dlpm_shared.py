@@ -1,9 +1,9 @@
-"""DLPM whose clients other hosts serve, too: arXiv:2501.14312v1, Algorithm 1, with one account of q_i.
+"""DLPM whose clients other hosts serve, too: arXiv:2501.14312v1, Algorithm 1, with one shared ledger of q_i.
 
-    q_i, Q_i   as in dlpm.py; q_i over all hosts, as far as this one was told (policies/shared_deficits.py)
+    q_i, Q_i   as in dlpm.py; q_i over all hosts, as of the last synchronisation (policies/shared_deficits.py)
 
-A waiting request elsewhere counts in CheckRefill as one here does. So while somebody waits elsewhere
-with q_i > 0, who has none left waits here, though there may be room: it is the other's turn.
+A request that waits elsewhere counts in CheckRefill like one that waits here. While a client with
+q_i > 0 waits elsewhere, clients without credit wait here, even beside free capacity.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,7 +16,7 @@ from fairhit.policies.shared_deficits import SharedDeficits
 
 
 class DLPMShared(DLPM):
-    """Keeps `Sharing`: tells what it charged, and adopts what all of them did."""
+    """Implements `Sharing`: reports its own charges, and adopts the deficits of all hosts."""
 
     def __init__(
         self,
@@ -27,24 +27,23 @@ class DLPMShared(DLPM):
         weights: Weights | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
-        super().__init__(
-            cache=cache, quantum=quantum, cost=cost, weights=weights, max_clients=max_clients
-        )
+        super().__init__(cache=cache, cost=cost)
         self._shared = SharedDeficits(quantum=quantum, weights=weights, max_clients=max_clients)
-        self._deficits = self._shared
+        self._shared.listen(on_positive=self._queue.open, on_exhausted=self._queue.close)
+        self.ledger = self._shared
 
     def report(self) -> Mapping[ClientId, int]:
-        """What was charged here since the last report, in units. O(1)."""
+        """Return the units charged here since the last report. O(1)."""
         return self._shared.report()
 
     def take_back(self, report: Mapping[ClientId, int]) -> None:
-        """That report did not arrive. O(clients in it)."""
+        """Add a report that was not delivered to the next one. O(clients in it)."""
         self._shared.take_back(report)
 
     def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
-        """q_i of the account, and who waits elsewhere. O((account + waiting) log)."""
-        opened, closed = self._shared.adopt(account, elsewhere)
-        for client in opened:
-            self._open(client)
-        for client in closed:
-            self._close(client)
+        """Replace q_i by the shared ledger's; `elsewhere` wait at other hosts. O((account + waiting) log)."""
+        self._shared.adopt(account, elsewhere)
+
+    def quantum_of(self, client: ClientId) -> int:
+        """Return Q_i in units."""
+        return self._shared.quantum_of(client)

@@ -1,7 +1,7 @@
 """Least counter first (LCF): VTC without the lift, as its paper compares with (section 5.1).
 
-Who was away, or is new, is served alone until it has caught up with all that the others have ever
-received. That is the fault the lift repairs.
+A client that was away, or is new, is served alone until it has received as much as each of the
+others since the start. The lift of VTC repairs that fault.
 """
 
 from fairhit.core.request import ClientId
@@ -12,10 +12,10 @@ class LCF(VTC):
     """The client that has received least since the start first; its oldest request first."""
 
     def _lift(self, client: ClientId) -> None:
-        """Nobody is lifted: a new client starts at 0."""
-        if client not in self._counters:
-            self._counters.admit(client, 0)
+        """Start a new client at 0, and lift no other."""
+        if client not in self.ledger:
+            self.ledger.lift(client, 0)
 
     def _may_forget(self, client: ClientId) -> bool:
-        """Only who has received nothing: starting again at 0 would forgive anything else."""
-        return client not in self._lines and self._counter(client) == 0
+        """Return whether the client received nothing: starting at 0 would forgive anything else."""
+        return client not in self._queues and self.ledger.value(client) == 0

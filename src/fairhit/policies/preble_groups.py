@@ -20,8 +20,6 @@ SHARE = 10
 class PrebleGroups:
     """The oldest of the group whose turn it is; better matched groups have larger turns."""
 
-    charges_outputs = False
-
     def __init__(self, *, cache: Cache) -> None:
         # Always empty between calls: it is only asked what an arriving prompt matches.
         self._index = waiting_index(cache)
@@ -40,7 +38,7 @@ class PrebleGroups:
         self._lines[group].add(request)
 
     def remove(self, request: Request) -> None:
-        """See `Ordering.remove`."""
+        """See `Policy.remove`."""
         self._lines[self._groups.pop(request.id)].remove(request)
 
     def begin(self) -> None:
@@ -57,7 +55,7 @@ class PrebleGroups:
             return None
         return self._lines[self._serving].first()
 
-    def pass_over(self, request: Request) -> None:
+    def skip(self, request: Request) -> None:
         """Skipped; those behind it may still fit."""
         self._lines[self._groups[request.id]].hide(request)
 
@@ -67,10 +65,10 @@ class PrebleGroups:
         self._left = max(0, self._left - 1)
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
-        """Nothing is charged."""
+        """Charge nothing."""
 
     def credit(self, client: ClientId) -> int:
-        """All are owed alike, so the newest request of all is preempted first."""
+        """Return 0 for every client, so that the newest request of all is preempted first."""
         return 0
 
     def _turn(self) -> None:

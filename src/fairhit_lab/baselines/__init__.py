@@ -4,7 +4,7 @@ from typing import Any
 
 from fairhit.core.policy import LateBound, Policy, Router
 from fairhit.errors import ConfigError
-from fairhit.policies import MISFIT, OWED_ALIKE, SCHEDULERS
+from fairhit.policies import MISFIT, SCHEDULERS, WITHOUT_CREDIT
 from fairhit.routers import ROUTERS, settings_of
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
@@ -21,7 +21,7 @@ SIMULATED_ONLY: dict[str, type[Policy]] = {
 }
 ALL_SCHEDULERS = SCHEDULERS | SIMULATED_ONLY
 ALL_MISFIT = MISFIT | dict.fromkeys(SIMULATED_ONLY, "stop")
-ALL_OWED_ALIKE = OWED_ALIKE | {"rpm"}
+ALL_WITHOUT_CREDIT = WITHOUT_CREDIT | {"rpm"}
 
 ALL_ROUTERS: dict[str, type[Router]] = {
     **ROUTERS,

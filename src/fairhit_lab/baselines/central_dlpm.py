@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.deficits import Deficits
-from fairhit.core.policy import nothing_due
+from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId, Request, WorkerId
-from fairhit.core.service import Cost, TokenCost, Weights, parse_charge
+from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.cache_listener import waiting_index
 from fairhit_lab.baselines.tree_delta import HEADER_BYTES, TOKEN_BYTES, DeltaFeed
 
@@ -60,9 +60,9 @@ class CentralDLPM:
         assert round_trip_us >= 0 and work_us >= 0, (round_trip_us, work_us)
         self.claimed: Callable[[Request, WorkerId], int | None] = _nobody_else
         self.traffic = DeltaTraffic()
-        self._cost = cost or TokenCost()
-        self._charge = parse_charge(charge)
+        self.cost = ServiceCost(cost, charge=charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
+        self._deficits.listen(on_positive=self._open, on_exhausted=self._close)
         self._round_trip_us = round_trip_us
         self._work_us = work_us
         self._free_us = 0  # when the scheduler has answered all that asked so far
@@ -81,7 +81,7 @@ class CentralDLPM:
     def remove_worker(self, worker: WorkerId) -> Mapping[Request, int]:
         """See `LateBound.remove_worker`. O(waiting + running there)."""
         view = self._views[worker]
-        view.settle(None)  # what it emitted since somebody asked last
+        view.ledger.sync(None)
         del self._views[worker]
         for request in list(view.requests):
             view.remove(request)
@@ -119,7 +119,7 @@ class CentralDLPM:
             self._offers[request] += 1
             return
         if client not in self._waiting:
-            if self._deficits.wait(client):  # Alg. 1, lines 11-13
+            if self._deficits.join(client):  # Alg. 1, lines 11-13
                 self._open(client)
             self._waiting[client] = 0
         self._waiting[client] += 1
@@ -140,17 +140,18 @@ class CentralDLPM:
         """Whether q_i > 0."""
         return self._deficits.value(client) > 0
 
-    def settle(self) -> None:
+    def sync_charges(self) -> None:
         """Charge what every worker has emitted so far. O(running)."""
         for view in self._views.values():
-            view.settle(None)
+            view.ledger.sync(None)
 
     def refill(self) -> bool:
-        """Alg. 1, CheckRefill, over everyone who waits anywhere."""
-        refilled = self._deficits.check_refill()
-        for client in refilled:
-            self._open(client)
-        return bool(refilled)
+        """Alg. 1, CheckRefill, over the requests that wait anywhere."""
+        return bool(self._deficits.check_refill())
+
+    def replace(self, client: ClientId, *, charged: int, true: int) -> None:
+        """Replace an earlier charge by the true cost."""
+        self._deficits.replace(client, charged=charged, true=true)
 
     def admitted(self, request: Request, extend_len: int, worker: WorkerId) -> int:
         """`worker` took it: the others hear of that, and its client pays. Outputs paid before."""
@@ -159,13 +160,13 @@ class CentralDLPM:
         assert request not in self._offers, "somebody else could still take it"
         if paid is not None:
             return paid
-        computed = extend_len if self._charge == "extend" else request.input_len
-        self._spend(request.client, self._cost.prefill(computed))  # Alg. 1, lines 22-24
+        # Alg. 1, lines 22-24
+        self._deficits.charge(request.client, self.cost.prompt(request.input_len, extend_len))
         return 0
 
     def emitted(self, request: Request, before: int, tokens: int) -> None:
         """Alg. 1, line 26, of tokens that are not paid for."""
-        self._spend(request.client, self._cost.decode(request.input_len, before, tokens))
+        self._deficits.charge(request.client, self.cost.outputs(request.input_len, before, tokens))
 
     def credit(self, client: ClientId) -> int:
         """q_i in units."""
@@ -180,10 +181,22 @@ class CentralDLPM:
         for view in self._views.values():
             view.open(client)
 
-    def _spend(self, client: ClientId, units: int) -> None:
-        if not self._deficits.charge(client, units):
-            for view in self._views.values():
-                view.close(client)
+    def _close(self, client: ClientId) -> None:
+        for view in self._views.values():
+            view.close(client)
+
+
+class ViewLedger:
+    """The shared deficits as one worker's queue sees them: its own pending outputs and refills."""
+
+    def __init__(self, central: CentralDLPM) -> None:
+        self.sync: SyncCharges = nothing_pending
+        self.rounds = 0  # of refill, in passes of this worker
+        self._central = central
+
+    def replace(self, client: ClientId, *, charged: int, true: int) -> None:
+        """See `Ledger.replace`."""
+        self._central.replace(client, charged=charged, true=true)
 
 
 class CentralView:
@@ -192,7 +205,8 @@ class CentralView:
     def __init__(
         self, central: CentralDLPM, worker: WorkerId, cache: RadixTree | BlockCache
     ) -> None:
-        self.settle: Callable[[ClientId | None], None] = nothing_due  # see `Asking`
+        self.ledger = ViewLedger(central)
+        self.cost = central.cost
         self.requests: dict[Request, None] = {}
         self.paid: dict[Request, int] = {}  # running here: the outputs paid for, here or before
         self.feed = DeltaFeed(cache)
@@ -200,11 +214,9 @@ class CentralView:
         self._central = central
         self._worker = worker
         self._index = waiting_index(cache)
-        self._passed: dict[Request, None] = {}
-        self._rounds = 0
 
     def add(self, request: Request) -> None:
-        """See `Ordering.add`."""
+        """See `Policy.add`."""
         self._central.offer(request)
         self.requests[request] = None
         self._index.add(request)
@@ -212,8 +224,7 @@ class CentralView:
             self._index.open(request.client)
 
     def remove(self, request: Request) -> None:
-        """See `Ordering.remove`."""
-        self._passed.pop(request, None)
+        """See `Policy.remove`."""
         del self.requests[request]
         self._index.remove(request)
         self._central.withdraw(request)
@@ -226,10 +237,8 @@ class CentralView:
         traffic.delta_bytes += delta.size_bytes
         traffic.answer_bytes += HEADER_BYTES
         self.asked = True
-        self._central.settle()
-        for request in self._passed:
-            self._index.show(request)
-        self._passed.clear()
+        self._central.sync_charges()
+        self._index.show_all()
 
     def next(self) -> Request | None:
         """Alg. 1, lines 16-21, over this worker's prefixes."""
@@ -240,11 +249,10 @@ class CentralView:
             refilled = self._central.rounds
             if not self._central.refill():
                 return None
-            self._rounds += self._central.rounds - refilled
+            self.ledger.rounds += self._central.rounds - refilled
 
-    def pass_over(self, request: Request) -> None:
-        """Here it does not fit. Its client keeps q_i > 0, so others wait with it, everywhere."""
-        self._passed[request] = None
+    def skip(self, request: Request) -> None:
+        """Skip a request that does not fit here; its client keeps q_i > 0, so no worker refills."""
         self._index.hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
@@ -261,17 +269,12 @@ class CentralView:
             self._central.emitted(request, before, emitted - before)
 
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
-        """See `Settling`."""
+        """See `Refunding`."""
         del self.paid[request]
 
     def credit(self, client: ClientId) -> int:
         """q_i in units."""
         return self._central.credit(client)
-
-    @property
-    def refill_rounds(self) -> int:
-        """How many rounds were run in looks of this worker."""
-        return self._rounds
 
     def open(self, client: ClientId) -> None:
         """q_i > 0; it may have nothing here."""

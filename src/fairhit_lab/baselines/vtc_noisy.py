@@ -14,7 +14,7 @@ LEAST, MOST = 0.5, 1.5
 class VTCNoisy(PrepaidVTC):
     """VTC that charges at selection a length drawn evenly from 50 to 150 % of the true one.
 
-    `output_len` tells the true length; None is max_tokens. One draw from `seed` each selection.
+    `output_len` returns the true length; None is max_tokens. One draw from `seed` each selection.
     """
 
     def __init__(
@@ -27,9 +27,11 @@ class VTCNoisy(PrepaidVTC):
         charge: str = "input",
         max_clients: int = 1_000_000,
     ) -> None:
-        super().__init__(cost=cost, weights=weights, charge=charge, max_clients=max_clients)
         self._output_len = output_len or most
         self._rng = Random(seed)
+        super().__init__(
+            predict=self._draw, cost=cost, weights=weights, charge=charge, max_clients=max_clients
+        )
 
-    def _predict(self, request: Request) -> int:
+    def _draw(self, request: Request) -> int:
         return round(self._output_len(request) * self._rng.uniform(LEAST, MOST))

@@ -10,12 +10,12 @@ OutputLen = Callable[[Request], int]
 
 
 def most(request: Request) -> int:
-    """What is reserved, where the true length is not known."""
+    """Return max_tokens: the output length to assume where the true one is not known."""
     return request.max_tokens
 
 
 class VTCOracle(PrepaidVTC):
-    """VTC that charges the true output at selection. `output_len` tells it; None is max_tokens."""
+    """VTC that charges the true output at selection. `output_len` returns it; None is max_tokens."""
 
     def __init__(
         self,
@@ -26,8 +26,10 @@ class VTCOracle(PrepaidVTC):
         charge: str = "input",
         max_clients: int = 1_000_000,
     ) -> None:
-        super().__init__(cost=cost, weights=weights, charge=charge, max_clients=max_clients)
-        self._output_len = output_len or most
-
-    def _predict(self, request: Request) -> int:
-        return self._output_len(request)
+        super().__init__(
+            predict=output_len or most,
+            cost=cost,
+            weights=weights,
+            charge=charge,
+            max_clients=max_clients,
+        )

@@ -229,7 +229,7 @@ def test_skipped_passes_count_for_the_estimate_and_for_calm(pieces: list[int]):
         host.end_pass(piece, 1)
 
     assert host._ratio.parts == TokenRatio().parts - 99 * 3010
-    assert host.scheduler._look == 1 + 99
+    assert host.scheduler._pass_number == 1 + 99
 
 
 def test_alike_passes_are_really_skipped():

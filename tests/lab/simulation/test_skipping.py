@@ -28,7 +28,7 @@ def summary_of(rows, **given):
     summary = Summary(weight_of=weights.of)
     cluster = Cluster(SimConfig(**given), rows, [summary], weights=weights, on_start=summary.start)
     cluster.run()
-    cut_looks = [replica.host.scheduler.cut_looks for replica in cluster.replicas]
+    cut_looks = [replica.host.scheduler.truncated_passes for replica in cluster.replicas]
     return summary.as_dict(), cut_looks
 
 

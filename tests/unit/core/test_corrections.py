@@ -38,11 +38,11 @@ def test_a_corrected_charge_is_what_the_truth_would_have_cost(
     """Who was charged 50 of 100 and took something else owes as if it had been known."""
     scheduler, asked = scheduler_of(name), request(1)
     admit(scheduler, asked, extend_len=50)
-    before = scheduler.policy.credit("a")
+    before = scheduler.credit("a")
     scheduler.correct(asked, input_len=input_len, extend_len=extend_len)
     more = extend_len - 50 if name in {"dlpm", "dlpm-predict"} else input_len - 100
 
-    assert scheduler.policy.credit("a") == before - more * UNITS_PER_TOKEN
+    assert scheduler.credit("a") == before - more * UNITS_PER_TOKEN
     service = scheduler.service("a")
     assert (service.extend_len, service.input_len) == (extend_len, input_len)
 

@@ -20,7 +20,7 @@ def test_a_new_client_has_no_credit_and_one_refill_gives_it_a_quantum():
     """
     deficits = Deficits(quantum=10)
 
-    assert not deficits.wait("new")
+    assert not deficits.join("new")
     assert deficits.value("new") == 0
 
     assert deficits.check_refill() == ["new"]
@@ -33,7 +33,7 @@ def test_a_refill_runs_as_many_rounds_as_the_least_indebted_waiting_client_needs
     """
     deficits = Deficits(quantum=10)
     for client, debt in (("a", 25), ("b", 95)):
-        deficits.wait(client)
+        deficits.join(client)
         deficits.charge(client, debt * TOKEN)
 
     assert deficits.check_refill() == ["a"]
@@ -47,9 +47,9 @@ def test_nobody_is_refilled_while_a_waiting_client_has_credit():
     Alg. 1, lines 4-5: else who is out of deficit would be served past who is not.
     """
     deficits = Deficits(quantum=10)
-    deficits.wait("rich")
+    deficits.join("rich")
     deficits.check_refill()
-    deficits.wait("poor")
+    deficits.join("poor")
 
     assert deficits.check_refill() == []
     deficits.leave("rich")
@@ -61,15 +61,15 @@ def test_debt_survives_leaving_and_decays_with_the_refills_of_the_others():
     A client that runs up a debt, leaves and comes back still has what the refills left of it.
     """
     deficits = Deficits(quantum=10)
-    deficits.wait("away")
+    deficits.join("away")
     deficits.charge("away", 35 * TOKEN)
     deficits.leave("away")
-    deficits.wait("here")
+    deficits.join("here")
     for _ in range(2):
         assert deficits.check_refill() == ["here"]
         deficits.charge("here", 10 * TOKEN)
 
-    assert not deficits.wait("away")
+    assert not deficits.join("away")
     assert deficits.value("away") == -15 * TOKEN
 
 
@@ -78,10 +78,10 @@ def test_idle_clients_are_refilled_until_positive_and_not_further():
     Credit is not hoarded: however many rounds pass, an idle client has at most one quantum.
     """
     deficits = Deficits(quantum=10)
-    deficits.wait("idle")
+    deficits.join("idle")
     deficits.charge("idle", 3 * TOKEN)
     deficits.leave("idle")
-    deficits.wait("busy")
+    deficits.join("busy")
     for _ in range(50):
         deficits.check_refill()
         deficits.charge("busy", 10 * TOKEN)
@@ -94,7 +94,7 @@ def test_weights_scale_the_quantum_exactly():
     A weight of six decimals times the quantum is a whole number of units: nothing is rounded.
     """
     deficits = Deficits(quantum=1, weights=Weights({"gold": "2.000001"}))
-    deficits.wait("gold")
+    deficits.join("gold")
     deficits.check_refill()
 
     assert deficits.value("gold") == 200_000_100
@@ -115,16 +115,16 @@ def test_a_full_table_forgets_only_who_gains_nothing_by_it():
     """
     deficits = Deficits(quantum=10, max_clients=2)
     for client, debt in (("debtor", 5), ("even", 0)):
-        deficits.wait(client)
+        deficits.join(client)
         deficits.charge(client, debt * TOKEN)
         deficits.leave(client)
-    deficits.wait("newcomer")
+    deficits.join("newcomer")
 
     assert deficits.value("debtor") == -5 * TOKEN
     assert len(deficits) == 2
     deficits.charge("newcomer", TOKEN)
     with pytest.raises(QueueFull, match="too many clients: the table holds 2"):
-        deficits.wait("one more")
+        deficits.join("one more")
 
 
 def test_a_million_clients_fit_in_a_gibibyte():
@@ -135,7 +135,7 @@ def test_a_million_clients_fit_in_a_gibibyte():
     tracemalloc.start()
     deficits = Deficits(quantum=10)
     for number in range(sample):
-        deficits.wait(f"client-{number}")
+        deficits.join(f"client-{number}")
         deficits.charge(f"client-{number}", number * TOKEN)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -178,13 +178,14 @@ def test_lazy_counters_are_the_looped_ones(quantum, events):
         if event == "wait" and client not in slow.waiting:
             slow.q.setdefault(client, 0)
             slow.waiting.add(client)
-            assert fast.wait(client) == (slow.q[client] > 0)
+            assert fast.join(client) == (slow.q[client] > 0)
         elif event == "leave":
             slow.waiting.discard(client)
             fast.leave(client)
         elif event == "charge" and client in slow.q:
             slow.q[client] -= amount * TOKEN
-            assert fast.charge(client, amount * TOKEN) == (slow.q[client] > 0)
+            fast.charge(client, amount * TOKEN)
+            assert fast.is_positive(client) == (slow.q[client] > 0)
         elif event == "refill":
             assert bool(fast.check_refill()) == bool(slow.check_refill())
         assert {c: fast.value(c) for c in slow.q} == slow.q
@@ -195,13 +196,13 @@ def test_names_that_come_and_go_leave_nothing_in_the_heap():
     While a waiting client has credit there is no refill, so nothing reaches the top of the heap.
     """
     deficits = Deficits(quantum=10, max_clients=10)
-    deficits.wait("solvent")
+    deficits.join("solvent")
     deficits.check_refill()
     for number in range(3_000):
-        deficits.wait(f"stranger-{number}")
+        deficits.join(f"stranger-{number}")
         deficits.leave(f"stranger-{number}")
 
-    assert len(deficits._due) < 200
+    assert len(deficits._schedule) < 200
 
 
 def test_a_client_forgotten_while_it_ran_pays_all_the_same():
@@ -209,11 +210,11 @@ def test_a_client_forgotten_while_it_ran_pays_all_the_same():
     A small table, one client at work and a crowd of strangers: its output is not free.
     """
     deficits = Deficits(quantum=10, max_clients=4)
-    deficits.wait("runs")
+    deficits.join("runs")
     deficits.check_refill()
     deficits.leave("runs")  # its request runs, nothing more waits
     for number in range(40):
-        deficits.wait(f"stranger-{number}")
+        deficits.join(f"stranger-{number}")
         deficits.leave(f"stranger-{number}")
         deficits.charge("runs", 20 * TOKEN)
 
@@ -226,10 +227,10 @@ def test_the_client_that_stands_for_all_others_has_a_place_in_a_full_table():
     An engine that cannot give a stranger a record of its own must not fail for it.
     """
     deficits = Deficits(quantum=10, max_clients=1)
-    deficits.wait("debtor")
+    deficits.join("debtor")
     deficits.charge("debtor", 5 * TOKEN)
 
-    assert not deficits.wait(OTHER)
+    assert not deficits.join(OTHER)
 
 
 def test_what_is_given_back_may_make_a_waiting_client_positive():
@@ -237,13 +238,16 @@ def test_what_is_given_back_may_make_a_waiting_client_positive():
     a was charged 20 for outputs of which half never came; it waits, and has its say again.
     """
     deficits = Deficits(quantum=15)
-    deficits.wait("a")
+    deficits.join("a")
     deficits.check_refill()
     deficits.charge("a", 20 * UNITS_PER_TOKEN)
 
-    assert not deficits.give_back("a", 4 * UNITS_PER_TOKEN)
-    assert deficits.is_dry
-    assert deficits.give_back("a", 6 * UNITS_PER_TOKEN)
+    positive: list[str] = []
+    deficits.listen(on_positive=positive.append, on_exhausted=lambda _: None)
+    deficits.give_back("a", 4 * UNITS_PER_TOKEN)
+    assert deficits.is_dry and not positive
+    deficits.give_back("a", 6 * UNITS_PER_TOKEN)
+    assert positive == ["a"]
     assert not deficits.is_dry
     assert deficits.value("a") == 5 * UNITS_PER_TOKEN
 
@@ -253,7 +257,7 @@ def test_the_round_of_a_client_that_was_given_back_something_comes_earlier():
     Owing 40 at a quantum of 10, a would have its turn in five rounds; owing 5, in one.
     """
     deficits = Deficits(quantum=10)
-    deficits.wait("a")
+    deficits.join("a")
     deficits.charge("a", 40 * UNITS_PER_TOKEN)
     deficits.give_back("a", 35 * UNITS_PER_TOKEN)
 
@@ -264,5 +268,5 @@ def test_the_round_of_a_client_that_was_given_back_something_comes_earlier():
 def test_nothing_is_given_back_to_who_was_forgotten():
     deficits = Deficits(quantum=10)
 
-    assert not deficits.give_back("a", 1)
+    deficits.give_back("a", 1)
     assert deficits.value("a") == 0

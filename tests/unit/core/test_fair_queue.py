@@ -3,7 +3,7 @@
 import pytest
 
 from fairhit.core.cache.radix_tree import RadixTree
-from fairhit.core.fair_queue import CALM_LOOKS, FairQueue, RequestState
+from fairhit.core.fair_queue import PREEMPTION_COOLDOWN_PASSES, FairQueue, RequestState
 from fairhit.core.request import Request
 from fairhit.core.service import UNITS_PER_TOKEN, Service
 from fairhit.errors import ConfigError
@@ -11,8 +11,8 @@ from fairhit.policies import SCHEDULERS, make_policy
 from fairhit.policies.fcfs import FCFS
 
 
-def scheduler_of(name="dlpm", *, max_misfits=32, **settings):
-    return FairQueue(make_policy(name, cache=RadixTree(), **settings), max_misfits=max_misfits)
+def scheduler_of(name="dlpm", *, max_skips=32, **settings):
+    return FairQueue(make_policy(name, cache=RadixTree(), **settings), max_skips=max_skips)
 
 
 def request(order, client="a", *, input_len=4):
@@ -41,13 +41,13 @@ def test_preempted_requests_come_back_first_and_pay_nothing_again(name):
     running = [admit_next(scheduler), admit_next(scheduler)]
     for victim in reversed(running):
         scheduler.preempt(victim)
-    owed = {client: scheduler.policy.credit(client) for client in "ab"}
+    owed = {client: scheduler.credit(client) for client in "ab"}
 
     scheduler.begin()
     back = [admit_next(scheduler), admit_next(scheduler)]
 
     assert back == sorted(running, key=lambda request: request.order)
-    assert {client: scheduler.policy.credit(client) for client in "ab"} == owed
+    assert {client: scheduler.credit(client) for client in "ab"} == owed
     assert scheduler.recomputed_len == 8
 
 
@@ -62,12 +62,12 @@ def test_a_prompt_that_grows_while_it_runs_is_paid_for(name):
     scheduler.begin()
     admit_next(scheduler)
     scheduler.decode(session, 2)
-    owed = scheduler.policy.credit("a")
+    owed = scheduler.credit("a")
 
     scheduler.extend(session, 10)
 
     assert scheduler.service("a") == Service(extend_len=14, cached_len=0, output_len=2)
-    assert scheduler.policy.credit("a") in {owed, owed - 10 * UNITS_PER_TOKEN}
+    assert scheduler.credit("a") in {owed, owed - 10 * UNITS_PER_TOKEN}
     assert len(scheduler) == 0
 
 
@@ -98,7 +98,7 @@ def test_a_preempted_request_that_does_not_fit_ends_the_look():
     victim = admit_next(scheduler)
     scheduler.preempt(victim)
     scheduler.begin()
-    scheduler.pass_over(scheduler.propose())
+    scheduler.skip(scheduler.propose())
 
     assert scheduler.propose() is None
     scheduler.begin()
@@ -114,11 +114,11 @@ def test_a_held_request_neither_has_nor_blocks_credit():
     scheduler.add(waits)
     scheduler.begin()
     assert scheduler.propose() is waits  # this gave it credit
-    scheduler.hold(waits)
+    scheduler.block(waits)
     scheduler.add(goes)
 
     assert admit_next(scheduler) is goes
-    scheduler.release(waits)
+    scheduler.unblock(waits)
     assert scheduler.propose() is waits
 
 
@@ -129,9 +129,9 @@ def test_a_released_request_keeps_its_place():
     scheduler = scheduler_of("fcfs")
     old, new = request(1), request(2)
     scheduler.add(old)
-    scheduler.hold(old)
+    scheduler.block(old)
     scheduler.add(new)
-    scheduler.release(old)
+    scheduler.unblock(old)
     scheduler.begin()
 
     assert scheduler.propose() is old
@@ -141,15 +141,15 @@ def test_a_look_passes_over_a_bounded_number_of_misfits_and_says_so():
     """
     Finding what fits may not cost the whole queue (DESIGN 3.2).
     """
-    scheduler = scheduler_of("lpm", max_misfits=2)
+    scheduler = scheduler_of("lpm", max_skips=2)
     for order in range(5):
         scheduler.add(request(order))
     scheduler.begin()
-    scheduler.pass_over(scheduler.propose())
-    scheduler.pass_over(scheduler.propose())
+    scheduler.skip(scheduler.propose())
+    scheduler.skip(scheduler.propose())
 
     assert scheduler.propose() is None
-    assert scheduler.cut_looks == 1
+    assert scheduler.truncated_passes == 1
     scheduler.begin()
     assert scheduler.propose().id == "0"
 
@@ -164,7 +164,7 @@ def test_a_misfit_with_credit_keeps_the_others_waiting():
     scheduler.begin()
     big = scheduler.propose()
     scheduler.add(request(2, "small"))
-    scheduler.pass_over(big)
+    scheduler.skip(big)
 
     assert scheduler.propose() is None
 
@@ -199,7 +199,7 @@ def test_nobody_is_preempted_twice_in_a_row():
     admit_next(scheduler)
 
     assert scheduler.victim(running) is running[0]
-    for _ in range(CALM_LOOKS):
+    for _ in range(PREEMPTION_COOLDOWN_PASSES):
         scheduler.begin()
     assert scheduler.victim(running) is running[1]
 
@@ -214,8 +214,8 @@ def test_cancelling_from_any_state_leaves_nothing_behind(name, state):
     gone = request(1)
     scheduler.add(gone)
     scheduler.begin()
-    if state is RequestState.HELD:
-        scheduler.hold(gone)
+    if state is RequestState.BLOCKED:
+        scheduler.block(gone)
     elif state is not RequestState.WAITING:
         admit_next(scheduler)
         scheduler.decode(gone, 3)
@@ -239,7 +239,7 @@ def test_the_clients_on_record_are_bounded_and_the_sum_is_not_lost():
         scheduler.begin()
         scheduler.finish(admit_next(scheduler))
 
-    assert scheduler._received.others.extend_len == 3 * 4
+    assert scheduler._services.others.extend_len == 3 * 4
     assert scheduler.service("client-0").extend_len == 0
     assert scheduler.service("client-4").extend_len == 4
 
@@ -342,4 +342,4 @@ def test_credit_is_in_units():
     scheduler.begin()
     scheduler.propose()
 
-    assert scheduler.policy.credit("a") == UNITS_PER_TOKEN
+    assert scheduler.credit("a") == UNITS_PER_TOKEN

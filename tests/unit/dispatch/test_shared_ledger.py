@@ -82,7 +82,7 @@ def test_who_waits_nowhere_and_owes_nothing_is_forgotten() -> None:
 def deficits_of(**waiting: int) -> SharedDeficits:
     deficits = SharedDeficits(quantum=Q, weights=Weights({"heavy": "2"}))
     for client in waiting:
-        deficits.wait(client)
+        deficits.join(client)
     return deficits
 
 
@@ -138,11 +138,14 @@ def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int)
     """Whatever happens in whatever order: solvent are exactly those who wait, here or there, with q > 0."""
     rng, clients = random.Random(seed), ["a", "b", "c", "heavy"]
     deficits, here, elsewhere = SharedDeficits(quantum=Q), set(), set()
+    opened: list[str] = []
+    closed: list[str] = []
+    deficits.listen(on_positive=opened.append, on_exhausted=closed.append)
     for _ in range(80):
         client, units = rng.choice(clients), tokens(rng.randint(0, 150))
         what = rng.randrange(6)
         if what == 0 and client not in here:
-            assert deficits.wait(client) == (deficits.value(client) > 0)
+            assert deficits.join(client) == (deficits.value(client) > 0)
             here.add(client)
         elif what == 1 and client in here:
             deficits.leave(client)
@@ -152,15 +155,16 @@ def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int)
         elif what == 3:
             deficits.give_back(client, units // 4)
         elif what == 4:
-            opened = deficits.check_refill()
-            assert set(opened) <= here
+            assert set(deficits.check_refill()) <= here
         else:
             elsewhere = set(rng.sample(clients, rng.randrange(4)))
             news = {one: tokens(rng.randint(-300, 100)) for one in rng.sample(clients, 2)}
             before = {one for one in here if deficits.value(one) > 0}
-            opened, closed = deficits.adopt(news, sorted(elsewhere))
+            opened.clear()
+            closed.clear()
+            deficits.adopt(news, sorted(elsewhere))
             after = {one for one in here if deficits.value(one) > 0}
             assert (set(opened), set(closed)) == (after - before, before - after)
         waiting = here | elsewhere
-        assert set(deficits._solvent) == {one for one in waiting if deficits.value(one) > 0}
-        assert deficits.is_dry == (bool(waiting) and not deficits._solvent)
+        assert deficits._positive == {one for one in waiting if deficits.value(one) > 0}
+        assert deficits.is_dry == (bool(waiting) and not deficits._positive)

@@ -14,7 +14,7 @@ class Queue:
     def __init__(self, name, **settings):
         self.tree = RadixTree()
         self.policy = make_policy(name, cache=self.tree, policies=ALL_SCHEDULERS, **settings)
-        self.scheduler = FairQueue(self.policy, max_misfits=None)
+        self.scheduler = FairQueue(self.policy, max_skips=None)
         self.requests = []
 
     def wait(self, clients, *, input_len=10, max_tokens=10, prompt=None):
@@ -40,7 +40,7 @@ class Queue:
         admitted = ""
         while len(admitted) < number and (request := self.scheduler.propose()):
             if request.client in too_large or request.id in too_large:
-                self.scheduler.pass_over(request)
+                self.scheduler.skip(request)
                 continue
             self.scheduler.admit(request, extend_len=1)
             admitted += request.client

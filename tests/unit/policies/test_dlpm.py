@@ -94,7 +94,7 @@ def test_one_refill_is_enough_however_deep_the_debt():
     engine.wait("a")
 
     assert engine.admit_all() == "a"
-    assert engine.policy.refill_rounds == 1 + 10_000
+    assert engine.policy.ledger.rounds == 1 + 10_000
 
 
 def test_debt_survives_leaving_and_rejoining():
@@ -117,7 +117,7 @@ def test_a_client_that_cannot_be_scheduled_has_no_say_in_a_refill():
     engine.wait("a")
     engine.scheduler.begin()
     held = engine.scheduler.propose()
-    engine.scheduler.hold(held)
+    engine.scheduler.block(held)
     engine.wait("b")
 
     assert engine.admit_all() == "b"

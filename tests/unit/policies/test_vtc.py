@@ -127,6 +127,6 @@ def test_charging_all_charges_who_was_forgotten_from_a_level_that_is_charged_too
     engine.scheduler.cancel(next(each for each in engine.scheduler if each.client == "c"))
     engine.scheduler.tick(5)
 
-    engine.scheduler.settle()
+    engine.scheduler.sync_charges()
 
     assert (engine.counter("a"), engine.counter("b")) == (30, 20)

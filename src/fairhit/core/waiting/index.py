@@ -26,6 +26,7 @@ class WaitingIndex:
         self._lone: Request | None = None  # all that waits, not hung
         self._lone_open = False  # whether its client is
         self._entries: dict[RequestId, WaitingEntry] = {}  # those that hang
+        self._hidden: dict[Request, None] = {}
         self._heaps = WaitingHeaps()
         self._aside = SortedSnapshot(self._heaps, self._entries)
         self.trie = WaitingTrie(self._heaps)
@@ -66,6 +67,7 @@ class WaitingIndex:
             assert self._lone.id == request.id, request.id
             self._lone = None
             return
+        self._hidden.pop(request, None)
         entry = self._entries.pop(request.id)
         if entry.aside or not entry.visible:
             self._aside.show(entry)
@@ -84,6 +86,7 @@ class WaitingIndex:
         self._hang_lone()
         entry = self._entries[request.id]
         assert entry.visible and not entry.aside
+        self._hidden[request] = None
         if not self._aside.hide(entry):
             entry.visible = False
             self._heaps.refresh(entry.node, request.client)
@@ -92,9 +95,19 @@ class WaitingIndex:
         """Undo `hide`."""
         entry = self._entries[request.id]
         assert entry.aside or not entry.visible
+        del self._hidden[request]
         if not self._aside.show(entry):
             entry.visible = True
             self._heaps.file(entry)
+
+    def show_all(self) -> None:
+        """Undo every `hide`. O(hidden * depth * log n)."""
+        for request in list(self._hidden):
+            self.show(request)
+
+    def is_hidden(self, request: Request) -> bool:
+        """Return whether the request is hidden. O(1)."""
+        return request in self._hidden
 
     def open(self, client: ClientId) -> None:
         """The client's requests may be chosen. O(1); it must have some waiting."""

@@ -179,7 +179,7 @@ class SglangQueueAdapter:
     def _skip_for_slot(self, tracked: TrackedRequest) -> None:
         assert self._slots is not None
         is_preempted = self._core.state(tracked.ours) is RequestState.PREEMPTED
-        self._core.hold(tracked.ours)
+        self._core.block(tracked.ours)
         self._slots.skip(tracked.ours, tracked.req, is_preempted=is_preempted)
 
     def on_admit(self, req: Any) -> None:
@@ -214,12 +214,12 @@ class SglangQueueAdapter:
         return (tracked := self._tracked.get(req)) is not None and tracked.extend_len > 0
 
     def _block(self, ours: Request) -> None:
-        self._core.hold(ours)
+        self._core.block(ours)
         self._blocked.append(ours)
 
     def _unblock(self, ours: Request) -> None:
         try:
-            self._core.release(ours)
+            self._core.unblock(ours)
         except QueueFull:  # the table of clients is full, and has forgotten this one meanwhile
             self._core.cancel(ours)
             self._followers.remove(ours)
@@ -355,7 +355,7 @@ class SglangQueueAdapter:
         """Match every waiting prompt again, after the cache was emptied. O(waiting)."""
         waiting = [ours for ours in self._core if self._core.state(ours) is RequestState.WAITING]
         for ours in waiting:
-            self._core.hold(ours)
+            self._core.block(ours)
         for ours in waiting:
             self._unblock(ours)
 
@@ -408,7 +408,7 @@ class SglangQueueAdapter:
             live = {tracked.ours.id for tracked in self._tracked.values()}
             owners = {name: (self._by_name[name].ours, req) for name, req in waits.items()}
             yield from self._slots.differences(owners, live)
-        in_core = [ours.id for ours in self._core if self._core.state(ours) is RequestState.HELD]
+        in_core = [ours.id for ours in self._core if self._core.state(ours) is RequestState.BLOCKED]
         if sorted(blocked) != sorted(in_core):
             yield f"requests {sorted(blocked)} are blocked or skipped, {sorted(in_core)} in the core"
 

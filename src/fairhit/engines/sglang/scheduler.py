@@ -44,7 +44,7 @@ from fairhit.engines.sglang.radix.rust_nodes import choose_core
 from fairhit.engines.sglang.radix.tree import SglangTreeView
 from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 from fairhit.errors import AuditFailed, ConfigError
-from fairhit.policies import OWED_ALIKE
+from fairhit.policies import WITHOUT_CREDIT
 
 logger = logging.getLogger("sglang.fairhit")
 
@@ -208,7 +208,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
         if settings.audit:
             self.__dict__["get_next_batch_to_run"] = self._audited_next_batch
         # Policies without credit leave SGLang's own choices as they are.
-        self._picks_victims = settings.scheduler not in OWED_ALIKE
+        self._picks_victims = settings.scheduler not in WITHOUT_CREDIT
         self._names_adapters = settings.lora_clients is True
         self._writes_metrics = writes_metrics(get_parallel())
         if self._writes_metrics:
@@ -394,4 +394,4 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
         )
 
     def _deficit_of(self, client: ClientId) -> float:
-        return self._fair.policy.credit(client) / UNITS_PER_TOKEN
+        return self._fair.credit(client) / UNITS_PER_TOKEN

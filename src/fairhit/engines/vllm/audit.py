@@ -24,8 +24,8 @@ STATES = {
     "running": (RequestState.RUNNING,),
     "kv_holding_waiting": (RequestState.RUNNING,),
     "ready": (RequestState.WAITING, RequestState.PREEMPTED),
-    "blocked": (RequestState.HELD,),
-    "skipped": (RequestState.HELD,),
+    "blocked": (RequestState.BLOCKED,),
+    "skipped": (RequestState.BLOCKED,),
     "loading": (RequestState.RUNNING,),
     "loaded": (RequestState.RUNNING,),
 }

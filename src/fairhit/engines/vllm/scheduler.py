@@ -39,7 +39,7 @@ from fairhit.engines.vllm.preemption import order_victims
 from fairhit.engines.vllm.skipped_queue import SkippedQueue
 from fairhit.engines.vllm.waiting_queue import PROMOTIONS, VllmWaitingQueue
 from fairhit.errors import ConfigError
-from fairhit.policies import OWED_ALIKE
+from fairhit.policies import WITHOUT_CREDIT
 
 logger = init_logger("vllm.fairhit")
 
@@ -104,7 +104,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         limit: Any = getattr(self, "max_num_active_reqs", None) or self.max_num_running_reqs
         self._slots = int(limit)
         # Policies without credit preempt the newest request, as stock vLLM does.
-        self._picks_victims = settings.scheduler not in OWED_ALIKE
+        self._picks_victims = settings.scheduler not in WITHOUT_CREDIT
         self._ending: dict[RequestId, Request] | None = None
         self._is_aborting = False
         self._is_audited = bool(settings.audit)
@@ -275,7 +275,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         return known is None or known.is_finished()
 
     def _totals(self) -> EngineTotals:
-        rounds: int = getattr(self._fair.policy, "refill_rounds", 0)  # others do not refill
+        rounds = self._fair.refill_rounds
         return EngineTotals(
             self._fair.recomputed_len,
             rounds,
@@ -284,7 +284,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         )
 
     def _deficit_of(self, client: ClientId) -> float:
-        return self._fair.policy.credit(client) / UNITS_PER_TOKEN
+        return self._fair.credit(client) / UNITS_PER_TOKEN
 
 
 class AsyncFairScheduler(FairScheduler, AsyncScheduler):  # type: ignore[misc]

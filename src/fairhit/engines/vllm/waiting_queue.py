@@ -189,7 +189,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
                 return request
             self._untried_skips += 1
             del self._ready[chosen.id]
-            self._core.hold(chosen)
+            self._core.block(chosen)
             self._skip(chosen.client, request)
         self.truncated_passes += not self._is_truncated
         self._is_truncated = True
@@ -250,7 +250,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
         self._ready[name] = request
         ours = self.live[name]
         try:
-            self._core.release(ours)
+            self._core.unblock(ours)
         except QueueFull:  # the table of clients is full, and has forgotten this one meanwhile
             self._core.cancel(ours)
             self.live[name] = replace(ours, client=OTHER)
@@ -275,7 +275,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
         elif is_running or is_loading:
             extend_len = self._admit(request, popped, computed_len=computed_len)
         else:
-            self._core.hold(request)
+            self._core.block(request)
             self._skips += 1
         if is_put_back:
             self._to_put_back.add(request.id)
@@ -357,7 +357,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
             ours = self._add_arrival(request)
             (self._ready if is_ready else self._blocked)[name] = request
             if not is_ready:
-                self._core.hold(ours)
+                self._core.block(ours)
         if name not in self._blocked:
             self._register_for_slot(request)
 
@@ -367,8 +367,8 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
         self._ready.pop(ours.id, None)
         self._skipped.remove(ours.id)
         self._rotation.remove_waiting(ours.id)
-        if self._core.state(ours) is not RequestState.HELD:
-            self._core.hold(ours)
+        if self._core.state(ours) is not RequestState.BLOCKED:
+            self._core.block(ours)
         self._blocked[ours.id] = request
 
     def _add_arrival(self, request: Any) -> Request:

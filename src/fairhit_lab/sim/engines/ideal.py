@@ -158,7 +158,7 @@ class IdealHost:
                 work.extend_len += extend_len
                 work.attention += extend_len * (2 * request.input_len - extend_len)
             elif self._skips_misfits:
-                scheduler.pass_over(request)
+                scheduler.skip(request)
             else:
                 break
         if admitted:

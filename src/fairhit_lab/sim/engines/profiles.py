@@ -12,7 +12,7 @@ from fairhit.core.request import Request
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
 from fairhit.policies import make_policy
-from fairhit_lab.baselines import ALL_OWED_ALIKE, ALL_SCHEDULERS
+from fairhit_lab.baselines import ALL_SCHEDULERS, ALL_WITHOUT_CREDIT
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.ideal import IdealHost
 from fairhit_lab.sim.engines.interface import SimulatedEngine
@@ -66,7 +66,7 @@ def scheduler_over(
     """The scheduler of replica `number`, its policy over `cache`."""
     config = parts.config
     if parts.policy is not None:
-        return FairQueue(parts.policy(cache, number), max_misfits=max_misfits)
+        return FairQueue(parts.policy(cache, number), max_skips=max_misfits)
     given = given_settings(
         f"scheduler {config.scheduler}",
         ALL_SCHEDULERS.get(config.scheduler),
@@ -79,7 +79,7 @@ def scheduler_over(
         },
     )
     made: Policy = make_policy(config.scheduler, cache=cache, policies=ALL_SCHEDULERS, **given)
-    return FairQueue(made, max_misfits=max_misfits)
+    return FairQueue(made, max_skips=max_misfits)
 
 
 def _ideal(parts: Parts, number: int) -> EngineWithCache:
@@ -129,7 +129,7 @@ def _vllm(parts: Parts, number: int) -> EngineWithCache:
         pool,
         max_num_seqs=config.max_running,
         max_num_batched_tokens=config.batch_tokens or _vllm_budget(config),
-        picks_victims=config.scheduler not in ALL_OWED_ALIKE,
+        picks_victims=config.scheduler not in ALL_WITHOUT_CREDIT,
         mirror=mirror,
     )
     return EngineWithCache(host=host, cache=mirror.tree if mirror else RadixTree())

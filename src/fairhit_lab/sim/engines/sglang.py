@@ -81,7 +81,7 @@ class SglangHost:
         evicted, rounds = self._pool.evicted, self.scheduler.refill_rounds
         self.scheduler.begin()
         for sequence in self._held:
-            self.scheduler.release(sequence.request)
+            self.scheduler.unblock(sequence.request)
         self._held.clear()
         if not self._running:
             self._is_full = False
@@ -112,7 +112,7 @@ class SglangHost:
             more, self._ready = passes - self._ready, 0
             self._pool.take(more * len(emitting))
             self._ratio.sink(more)
-            self.scheduler.skip(more)
+            self.scheduler.count_passes(more)
             for sequence in emitting:
                 sequence.computed += passes
         over: list[TokenSequence] = []
@@ -215,7 +215,7 @@ class SglangHost:
 
     def _hold(self, sequence: TokenSequence) -> None:
         sequence.held += 1
-        self.scheduler.hold(sequence.request)
+        self.scheduler.block(sequence.request)
         self._held.append(sequence)
 
     def _try(self, budget: PrefillBudget, sequence: TokenSequence) -> int:

@@ -307,7 +307,7 @@ class VllmHost:
         for at, _, sequence in sorted(events, key=lambda event: event[:2]):
             self._compute(sequence, at + 1)
             sequence.planned = 1
-        self.scheduler.skip(passes - self._ready)
+        self.scheduler.count_passes(passes - self._ready)
 
     # -- inside ---------------------------------------------------------------------------------
 

@@ -209,7 +209,7 @@ class Engine:
 
     def owed(self, client: str) -> int:
         """The client's deficit in tokens."""
-        return self.fair.policy.credit(client) // 10**8
+        return self.fair.credit(client) // 10**8
 
 
 def clients(reqs: Iterable[Req]) -> str:

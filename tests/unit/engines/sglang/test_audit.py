@@ -42,7 +42,7 @@ FAULTS: dict[str, Callable[[Engine], object]] = {
     "waits, and is running in the core": lambda engine: list.append(
         engine.queue, engine.batch.pop()
     ),
-    "runs, and is held in the core": lambda engine: engine.batch.append(list.pop(engine.queue)),
+    "runs, and is blocked in the core": lambda engine: engine.batch.append(list.pop(engine.queue)),
     "in the core or have a record": lambda engine: engine.line._tracked.pop(engine.batch.pop()),
     "counts as being prefilled": lambda engine: engine.line._followers.on_prefill(
         of(engine, engine.queue[0])

@@ -52,7 +52,7 @@ def test_from_then_on_a_look_asks_for_one_of_them(engine):
 
 def test_those_set_aside_keep_no_refill_from_others(engine):
     """Who wants what cannot be had has credit; who has a slot spends its own, and is refilled."""
-    engine.fair.policy._deficits._quantum = 4
+    engine.fair.policy.ledger._quantum = 4
     engine.look()
     rounds = engine.fair.refill_rounds
 

@@ -13,7 +13,7 @@ from tests.unit.engines.vllm.bare_vllm import RequestStatus, Trace, make_request
 from tests.unit.engines.vllm.fair_trace import fair, service  # noqa: E402
 
 from fairhit.engines.skipped_requests import SkippedRequests  # noqa: E402
-from fairhit.policies import IN_ENGINES, OWED_ALIKE  # noqa: E402
+from fairhit.policies import IN_ENGINES, WITHOUT_CREDIT  # noqa: E402
 
 # Several lengths each, so that a slot is seldom free; by prompts alone all three would be alike.
 LENGTHS = {"a": cycle([2, 9, 4, 7, 3, 8]), "b": cycle([20, 30, 25]), "c": cycle([1, 3, 2])}
@@ -89,7 +89,7 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_in(turn, is_served):
     assert not is_served or received(trace, "a") - before <= 200 + 25 + 2 * DRAIN
 
 
-FAIR = [name for name in IN_ENGINES if name not in OWED_ALIKE]
+FAIR = [name for name in IN_ENGINES if name not in WITHOUT_CREDIT]
 
 
 @pytest.mark.parametrize(("slots", "scheduler"), [*((1, name) for name in FAIR), (2, "dlpm")])

@@ -211,4 +211,4 @@ def test_deficits_are_shown_in_tokens():
     trace.run()
 
     assert deficit(trace, "a") == 1000 - 50 - 2
-    assert trace.scheduler._fair.policy.credit("a") == 948 * UNITS_PER_TOKEN
+    assert trace.scheduler._fair.credit("a") == 948 * UNITS_PER_TOKEN

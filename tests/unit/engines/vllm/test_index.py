@@ -42,7 +42,7 @@ def assert_depths_are_hits(scheduler) -> None:
         if request.status == RequestStatus.PREEMPTED:
             continue  # first in line anyway, so it hangs on nothing
         hit = coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[1]
-        assert scheduler._fair.policy._index.match_len(ours) == hit, request.request_id
+        assert scheduler._fair.policy._queue._index.match_len(ours) == hit, request.request_id
 
 
 @settings(

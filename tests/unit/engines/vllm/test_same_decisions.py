@@ -26,7 +26,7 @@ from fairhit.core.fair_queue import FairQueue  # noqa: E402
 from fairhit.core.request import Request  # noqa: E402
 from fairhit.core.service import Weights  # noqa: E402
 from fairhit.engines.vllm import FairScheduler  # noqa: E402
-from fairhit.policies import OWED_ALIKE, make_policy  # noqa: E402
+from fairhit.policies import WITHOUT_CREDIT, make_policy  # noqa: E402
 from fairhit_lab.sim.engines.interface import EngineJob  # noqa: E402
 from fairhit_lab.sim.engines.vllm import VllmHost  # noqa: E402
 from fairhit_lab.sim.memory.block_pool import BlockPool  # noqa: E402
@@ -129,7 +129,7 @@ def ours(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=budget,
         watermark=watermark,
-        picks_victims=scheduler not in OWED_ALIKE,
+        picks_victims=scheduler not in WITHOUT_CREDIT,
     )
     return Ours(host, pool)
 

@@ -72,12 +72,12 @@ def test_a_full_batch_looks_at_nobody_and_refills_nobody():
     trace.add(make_request("a", [1] * 50, client="a", max_tokens=20))
     trace.step()
     trace.add(make_request("b", [2] * 50, client="b"))
-    rounds = trace.scheduler._fair.policy.refill_rounds
+    rounds = trace.scheduler._fair.policy.ledger.rounds
 
     for _ in range(5):
         trace.step()
 
-    assert rounds == trace.scheduler._fair.policy.refill_rounds
+    assert rounds == trace.scheduler._fair.policy.ledger.rounds
 
 
 def test_less_memory_than_one_request_may_need_stops_the_engine_with_one_line():

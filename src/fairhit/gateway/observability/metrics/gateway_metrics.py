@@ -269,7 +269,7 @@ class GatewayMetrics(Collector):
         if queueing.scheduler in _COUNTING:
             for name, worker in self._dispatcher.workers.items():
                 if worker.queue is not None:
-                    credit, at = worker.queue.scheduler.policy.credit, label("worker", name)
+                    credit, at = worker.queue.scheduler.credit, label("worker", name)
                     for client in list(worker.queue.waiting.counts())[:1000]:
                         tokens = credit(client) / UNITS_PER_TOKEN
                         rows.append((f"{label('client', client)},{at}", tokens))

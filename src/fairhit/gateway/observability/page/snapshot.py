@@ -233,7 +233,7 @@ class SnapshotTaker:
             return None
         quantum = 0
         if isinstance(policy, DLPM):
-            full = policy.quantum_of(gap.first) / UNITS_PER_TOKEN
+            full = policy.ledger.quantum_of(gap.first) / UNITS_PER_TOKEN
             quantum = round(full / self._weight(gap.first))
         return bound(
             self._dispatcher.queueing.scheduler,
