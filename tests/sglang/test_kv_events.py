@@ -71,7 +71,7 @@ def test_the_index_is_the_engines_cache_after_evictions_too(engine: PublishingSG
         await pair.until(Knowledge.COMPLETE)
         assert await blocks_off(pair, *asked(1, 40)) == [0] * 40
         assert 0 < pair.index.confirmed(engine.url) <= 3000 // BLOCK_LEN
-        assert pair.counts.total("malformed") == pair.counts.unplaced == 0
+        assert pair.counts.total("malformed") == pair.counts.orphaned == 0
 
     tell(engine, story)
 

@@ -76,8 +76,8 @@ class CacheMetrics(Collector):
             batches.add_metric([worker], counts.total("batches"))
             for kind in ("gaps", "replays", "restarts", "resets", "malformed"):
                 troubles.add_metric([worker, kind], counts.total(kind))
-            troubles.add_metric([worker, "orphaned"], counts.unplaced)
-            troubles.add_metric([worker, "unconfirmed"], counts.disproved)
+            troubles.add_metric([worker, "orphaned"], counts.orphaned)
+            troubles.add_metric([worker, "unconfirmed"], counts.unconfirmed)
         yield from (known, blocks, batches, troubles)
 
 

@@ -1,1 +1,1 @@
-"""What the engines have cached, as their own events tell it: vLLM's and SGLang's, over ZMQ."""
+"""KV events of vLLM and SGLang over ZMQ: what the engines report of their prefix caches."""

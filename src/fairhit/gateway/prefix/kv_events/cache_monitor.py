@@ -1,4 +1,4 @@
-"""Which engine's events are heard where, and what has come of it, for the metrics."""
+"""Monitors the engines' caches: subscriptions to their KV events, and counts for the metrics."""
 
 import asyncio
 import logging
@@ -16,46 +16,46 @@ from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 _log = logging.getLogger(__name__)
 
-# How often guesses are looked at that were not confirmed.
+# Interval at which unconfirmed optimistic blocks are expired.
 _TICK_S = 0.5
-# Different complaints about one engine that are logged, each once.
-_MAX_COMPLAINTS = 20
+# Different problems of one engine that are logged, each once.
+_MAX_PROBLEMS = 20
 
 
 class Endpoints(NamedTuple):
-    """Where an engine publishes, one pair for each of its data-parallel ranks; replay None: nowhere."""
+    """Endpoints (events, replay or None) at which an engine publishes, per data-parallel rank."""
 
     pairs: tuple[tuple[str, str | None], ...]
 
 
-class _Watched:
-    """One engine: its feeds, and what they say together."""
+class _MonitoredEngine:
+    """Feeds and subscriptions of one engine."""
 
     def __init__(self, index: PrecisePrefixIndex, worker: WorkerId) -> None:
         self.index = index
         self.worker = worker
         self.feeds: list[Feed] = []
         self.subscriptions: list[Subscription] = []
-        self.gone = False
-        self._complaints: set[str] = set()
+        self.is_removed = False
+        self._problems: set[str] = set()
 
-    def changed(self) -> None:
-        """The worker is known completely only if each of its caches is."""
+    def on_change(self) -> None:
+        """Update the index: an engine's cache is known completely if each of its feeds is complete."""
         levels = {feed.knowledge for feed in self.feeds}
         level = levels.pop() if len(levels) == 1 else Knowledge.PARTIAL
-        if not self.gone:
+        if not self.is_removed:
             self.index.learn(self.worker, level)
 
-    def complain(self, why: str) -> None:
-        if why not in self._complaints and len(self._complaints) < _MAX_COMPLAINTS:
-            self._complaints.add(why)
-            _log.warning("KV events of %s: %s; counted from now on", self.worker, why)
+    def on_error(self, problem: str) -> None:
+        if problem not in self._problems and len(self._problems) < _MAX_PROBLEMS:
+            self._problems.add(problem)
+            _log.warning("KV events of %s: %s; logged once, then counted", self.worker, problem)
 
 
 class CacheMonitor:
-    """Subscribes to the events of each worker that is up; tells the index the time.
+    """Subscribes to the KV events of each engine that is up, and advances the index's clock.
 
-    `endpoints` says where a worker publishes, None if it does not.
+    `endpoints` returns where an engine publishes, None if it does not.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CacheMonitor:
         self._topic = topic
         self._block_len = block_len
         self._capacity = capacity
-        self._watched: dict[WorkerId, _Watched] = {}
+        self._monitored: dict[WorkerId, _MonitoredEngine] = {}
         self._sockets = Sockets()
         self._loop = asyncio.get_running_loop()
         self._ticker: asyncio.TimerHandle | None = None
@@ -80,21 +80,21 @@ class CacheMonitor:
         self._tick()
 
     def worker_added(self, worker: WorkerId) -> None:
-        """Begin to hear of its cache."""
+        """Subscribe to the events of `worker`."""
         endpoints = self._endpoints(worker)
         if endpoints is None:
             return
-        watched = self._watched[worker] = _Watched(self._index, worker)
+        monitored = self._monitored[worker] = _MonitoredEngine(self._index, worker)
         for events, replay in endpoints.pairs:
             feed = Feed(
                 index=self._index,
                 worker=worker,
                 block_len=self._block_len,
                 capacity=max(1, self._capacity // len(endpoints.pairs)),
-                changed=watched.changed,
-                complain=watched.complain,
+                on_change=monitored.on_change,
+                on_error=monitored.on_error,
             )
-            watched.feeds.append(feed)
+            monitored.feeds.append(feed)
             try:
                 subscription = Subscription(
                     sockets=self._sockets,
@@ -104,39 +104,39 @@ class CacheMonitor:
                     topic=self._topic,
                 )
             except zmq.ZMQError as error:
-                watched.complain(f"{events}: {error}")
+                monitored.on_error(f"{events}: {error}")
                 continue
-            watched.subscriptions.append(subscription)
+            monitored.subscriptions.append(subscription)
 
     def worker_dropped(self, worker: WorkerId) -> None:
-        """Hear no more of it."""
-        watched = self._watched.pop(worker, None)
-        if watched is not None:
-            watched.gone = True
-            for subscription in watched.subscriptions:
+        """Close the subscriptions of `worker`."""
+        monitored = self._monitored.pop(worker, None)
+        if monitored is not None:
+            monitored.is_removed = True
+            for subscription in monitored.subscriptions:
                 subscription.close()
-            for feed in watched.feeds:
+            for feed in monitored.feeds:
                 feed.abandon()
 
     def counts(self) -> Mapping[WorkerId, "CacheCounts"]:
-        """What has come of each worker that is up. O(workers)."""
+        """Counts by engine that is up. O(engines)."""
         return {
             worker: CacheCounts(
                 knowledge=self._index.knowledge(worker),
                 confirmed=self._index.confirmed(worker),
-                hashes=sum(len(feed) for feed in watched.feeds),
-                disproved=sum(self._index.disproved(worker)),
-                unplaced=sum(feed.unplaced() for feed in watched.feeds),
-                messages=[feed.counts for feed in watched.feeds],
+                hashes=sum(len(feed) for feed in monitored.feeds),
+                unconfirmed=sum(self._index.disproved(worker)),
+                orphaned=sum(feed.orphaned() for feed in monitored.feeds),
+                messages=[feed.counts for feed in monitored.feeds],
             )
-            for worker, watched in self._watched.items()
+            for worker, monitored in self._monitored.items()
         }
 
     def close(self) -> None:
-        """Hear no more of any."""
+        """Close all subscriptions."""
         if self._ticker is not None:
             self._ticker.cancel()
-        for worker in list(self._watched):
+        for worker in list(self._monitored):
             self.worker_dropped(worker)
         self._sockets.close()
 
@@ -146,15 +146,15 @@ class CacheMonitor:
 
 
 class CacheCounts(NamedTuple):
-    """One worker's events so far."""
+    """KV events of an engine so far."""
 
     knowledge: Knowledge
-    confirmed: int  # blocks of ours
-    hashes: int  # of the engine's, remembered
-    disproved: int  # guesses that were denied or expired
-    unplaced: int  # blocks without a known beginning, or beyond the limit
+    confirmed: int  # blocks of the index
+    hashes: int  # of the engine, kept
+    unconfirmed: int  # optimistic blocks that were denied or expired
+    orphaned: int  # blocks with an unknown parent, or beyond the limit
     messages: list[Counts]
 
     def total(self, name: str) -> int:
-        """A count over all publishers of the worker."""
+        """Sum of the count `name` over all publishers of the engine."""
         return sum(int(getattr(counts, name)) for counts in self.messages)

@@ -1,8 +1,7 @@
-"""One publisher's batches, taken in order: what follows, what was seen before, what is missing.
+"""Applies the batches of one publisher in order, and detects gaps, duplicates and restarts.
 
-No sockets and no clock here. Batches are numbered from 0 when an engine starts. One that follows is
-applied. One that is late by its number was seen before, unless it is younger than what was seen: then
-the engine has begun anew.
+No sockets and no clock here. An engine numbers its batches from 0. The next number is applied. A lower
+number is a duplicate, unless the batch is newer by its time: then the engine has restarted.
 """
 
 from collections.abc import Callable
@@ -16,22 +15,22 @@ from fairhit.gateway.prefix.kv_events.messages import Batch, BlocksRemoved, Bloc
 from fairhit.routers.prefix_index.kv_event_mirror import KVEventMirror
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
-# Data-parallel ranks that one publisher may speak for.
+# Data-parallel ranks that one publisher may report.
 _MAX_RANKS = 64
 
 
 class BatchOutcome(Enum):
-    """What became of a batch."""
+    """Outcome of receiving a batch."""
 
-    TAKEN = auto()
-    SEEN = auto()  # before; nothing happened
-    MISSING = auto()  # something before it; not taken
-    ANEW = auto()  # the engine has started again: all was forgotten, and this batch is to be taken
+    APPLIED = auto()
+    DUPLICATE = auto()  # nothing changed
+    GAP = auto()  # an earlier batch is missing; not applied
+    RESTARTED = auto()  # all blocks were dropped; the batch is to be received again
 
 
 @dataclass(slots=True)
 class Counts:
-    """What has happened to one publisher's messages, ever."""
+    """Counts of one publisher since the start."""
 
     batches: int = 0
     malformed: int = 0
@@ -43,121 +42,121 @@ class Counts:
 
 @dataclass(slots=True)
 class Feed:
-    """The cache of one engine, or of one of its ranks, as one publisher tells it."""
+    """Mirrors the cache of one engine, or of one data-parallel rank, from one publisher."""
 
     index: PrecisePrefixIndex
     worker: WorkerId
     block_len: int
     capacity: int
-    changed: Callable[[], None]  # `knowledge` is another
-    complain: Callable[[str], None]  # about what could not be read
+    on_change: Callable[[], None]  # called when `knowledge` changes
+    on_error: Callable[[str], None]  # called with what could not be read
     counts: Counts = field(default_factory=Counts)
     knowledge: Knowledge = Knowledge.NONE
-    following: int | None = None  # the number of the next batch; None: nothing is known
+    next_number: int | None = None  # of the next batch; None: unknown
     _last_s: float = float("-inf")
     _last_digest: int | None = None
-    was_complete: bool = False  # before `doubt`
+    was_complete: bool = False  # before `mark_stale`
     _ranks: dict[int, KVEventMirror] = field(default_factory=dict)
-    _skipped: set[int] = field(default_factory=set)  # groups of layers that are not matched
+    _skipped: set[int] = field(default_factory=set)  # groups of layers that are not mirrored
 
     def receive(self, number: int, payload: bytes) -> BatchOutcome:
-        """A batch has come. O(its tokens)."""
-        if self.following is not None and number > self.following:
-            return BatchOutcome.MISSING
+        """Apply a batch if it is the next one. O(its tokens)."""
+        if self.next_number is not None and number > self.next_number:
+            return BatchOutcome.GAP
         try:
             if len(payload) > ITERATION:
-                raise ValueError(f"a batch of over {ITERATION} bytes is not read")
+                raise ValueError(f"a batch of over {ITERATION} bytes is too long")
             batch = read_batch(payload)
         except ValueError as error:
-            self._passed(number, payload, self._last_s)
-            self._could_not_read(str(error))
-            return BatchOutcome.TAKEN
-        if self.following is not None and number < self.following:
+            self._advance(number, payload, self._last_s)
+            self._on_unreadable(str(error))
+            return BatchOutcome.APPLIED
+        if self.next_number is not None and number < self.next_number:
             if batch.time_s <= self._last_s:
-                return BatchOutcome.SEEN
+                return BatchOutcome.DUPLICATE
             self.counts.restarts += 1
-            self.forget()
-            return BatchOutcome.ANEW
-        if self.following is None:
-            self._know(Knowledge.PARTIAL if number else Knowledge.COMPLETE)
-        self._passed(number, payload, batch.time_s)
+            self.reset()
+            return BatchOutcome.RESTARTED
+        if self.next_number is None:
+            self._set_knowledge(Knowledge.PARTIAL if number else Knowledge.COMPLETE)
+        self._advance(number, payload, batch.time_s)
         self._apply(batch)
-        return BatchOutcome.TAKEN
+        return BatchOutcome.APPLIED
 
-    def nothing_yet(self) -> None:
-        """The publisher keeps all it has said, and that is nothing: the cache is empty."""
-        assert self.following is None, self.following
-        self.following = 0
-        self._know(Knowledge.COMPLETE)
+    def mark_empty(self) -> None:
+        """Mark the cache as known and empty: the publisher replays all its batches, and has none."""
+        assert self.next_number is None, self.next_number
+        self.next_number = 0
+        self._set_knowledge(Knowledge.COMPLETE)
 
     def is_last(self, number: int, payload: bytes) -> bool:
-        """Whether this is the batch that was taken last: so it is the same engine still."""
-        followed = self.following is not None and number == self.following - 1
-        return followed and crc32(payload) == self._last_digest
+        """True if this is the batch that was applied last: the engine has not restarted."""
+        is_previous = self.next_number is not None and number == self.next_number - 1
+        return is_previous and crc32(payload) == self._last_digest
 
-    def doubt(self) -> None:
-        """The connection is lost: what is confirmed may be out of date."""
+    def mark_stale(self) -> None:
+        """Mark the blocks as possibly out of date: the connection is lost."""
         self.was_complete = self.was_complete or self.knowledge is Knowledge.COMPLETE
         if self.was_complete:
-            self._know(Knowledge.PARTIAL)
+            self._set_knowledge(Knowledge.PARTIAL)
 
-    def trust(self) -> None:
-        """The same engine goes on, and nothing was missed since `doubt`."""
+    def mark_current(self) -> None:
+        """Undo `mark_stale`: the engine has not restarted, and no batch was missed."""
         if self.was_complete:
             self.was_complete = False
-            self._know(Knowledge.COMPLETE)
+            self._set_knowledge(Knowledge.COMPLETE)
 
-    def forget(self) -> None:
-        """Nothing is known any more; guesses are guesses again. O(blocks)."""
-        if self.following is not None or self.knowledge is not Knowledge.NONE:
+    def reset(self) -> None:
+        """Drop all confirmed blocks; optimistic ones are kept as such. O(blocks)."""
+        if self.next_number is not None or self.knowledge is not Knowledge.NONE:
             self.counts.resets += 1
         for blocks in self._ranks.values():
             blocks.clear()
-        self._reset()
-        self._know(Knowledge.NONE)
+        self._restart()
+        self._set_knowledge(Knowledge.NONE)
 
     def abandon(self) -> None:
-        """As `forget`, and the index has dropped the worker already."""
+        """Release all blocks after the index has dropped the engine."""
         for blocks in self._ranks.values():
             blocks.abandon()
-        self._reset()
+        self._restart()
 
     def __len__(self) -> int:
-        """Hashes remembered."""
+        """Number of the engine's hashes that are kept."""
         return sum(len(blocks) for blocks in self._ranks.values())
 
-    def unplaced(self) -> int:
-        """Blocks that could not be placed, for want of a beginning or of room."""
+    def orphaned(self) -> int:
+        """Number of blocks not mirrored: their parent is unknown, or the capacity is exceeded."""
         return sum(blocks.orphaned + blocks.beyond for blocks in self._ranks.values())
 
-    def _reset(self) -> None:
-        self.following = self._last_digest = None
+    def _restart(self) -> None:
+        self.next_number = self._last_digest = None
         self.was_complete = False
         self._last_s = float("-inf")
 
-    def _passed(self, number: int, payload: bytes, time_s: float) -> None:
-        self.following = number + 1
+    def _advance(self, number: int, payload: bytes, time_s: float) -> None:
+        self.next_number = number + 1
         self._last_digest, self._last_s = crc32(payload), time_s
         self.counts.batches += 1
 
-    def _know(self, knowledge: Knowledge) -> None:
+    def _set_knowledge(self, knowledge: Knowledge) -> None:
         if knowledge is not self.knowledge:
             self.knowledge = knowledge
-            self.changed()
+            self.on_change()
 
-    def _could_not_read(self, why: str) -> None:
-        """Something was said and not understood: what is not confirmed may be there."""
+    def _on_unreadable(self, problem: str) -> None:
+        """Count an unreadable event: the cache may hold blocks that are not confirmed."""
         self.counts.malformed += 1
-        self.complain(why)
-        self._know(Knowledge.PARTIAL)
+        self.on_error(problem)
+        self._set_knowledge(Knowledge.PARTIAL)
 
     def _apply(self, batch: Batch) -> None:
         if batch.unreadable:
-            self._could_not_read(batch.unreadable)
+            self._on_unreadable(batch.unreadable)
         blocks = self._ranks.get(batch.rank)
         if blocks is None:
             if len(self._ranks) >= _MAX_RANKS:
-                self._could_not_read(f"more than {_MAX_RANKS} data-parallel ranks")
+                self._on_unreadable(f"more than {_MAX_RANKS} data-parallel ranks")
                 return
             blocks = self._ranks[batch.rank] = KVEventMirror(
                 index=self.index,
@@ -174,10 +173,10 @@ class Feed:
             else:
                 blocks.clear()
                 if len(self._ranks) == 1:
-                    self._know(Knowledge.COMPLETE)
+                    self._set_knowledge(Knowledge.COMPLETE)
 
     def _store(self, blocks: KVEventMirror, event: BlocksStored) -> None:
-        """Of several groups of layers the one with full attention counts, or the first."""
+        """Mirror the group of layers with full attention, or else the first group."""
         full = event.group == 0 if event.full is None else event.full
         if not full:
             self._skipped.add(event.group)
@@ -189,6 +188,6 @@ class Feed:
         try:
             blocks.stored(stored)
         except ValueError as error:
-            self._could_not_read(str(error))
+            self._on_unreadable(str(error))
         if blocks.orphaned + blocks.beyond > before:
-            self._know(Knowledge.PARTIAL)  # it has what we cannot tell
+            self._set_knowledge(Knowledge.PARTIAL)  # the cache has more than is mirrored

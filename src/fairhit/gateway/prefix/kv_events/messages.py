@@ -1,9 +1,9 @@
-"""KV events as vLLM and SGLang write them, in all their versions, read into one form.
+"""Parses KV events of all versions of vLLM and SGLang into one form.
 
-A message is (topic, sequence number, batch); a batch is MessagePack: time, events and, in newer versions,
-the data-parallel rank, as an array or, in some builds, as a map. An event is an array that grew at its
-end (vLLM 0.11 to 0.20, early SGLang) or a map tagged `type` (vLLM from 0.26, SGLang). Fields that are not
-known are passed over; fields that are missing are as they were before they existed.
+A message is (topic, sequence number, batch). A batch is MessagePack: time, events and, in newer versions,
+the data-parallel rank, as an array or, in some builds, as a map. An event is an array to which versions
+appended fields (vLLM 0.11 to 0.20, early SGLang) or a map tagged `type` (vLLM from 0.26, SGLang). Unknown
+fields are ignored; a missing field has the meaning of versions before it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,15 +18,15 @@ _STORED = (
     "lora_name", "extra_keys", "group_idx", "kv_cache_spec_kind",
 )  # fmt: skip
 _REMOVED = ("type", "block_hashes", "medium", "group_idx")
-# Attention to all that came before: what a prompt's tokens decide alone. Windows and states of other
-# layers are kept for fewer tokens, and are not matched.
+# Kinds with attention to all earlier tokens, whose cache depends on the prompt's tokens alone. Sliding
+# windows and states of other layers cover fewer tokens and are not matched.
 _FULL_ATTENTION = frozenset(("full_attention", "sink_full_attention", "mla_attention"))
 _HASHES = frozenset((int, bytes))
 _decode = msgspec.msgpack.Decoder().decode
 
 
 class BlocksStored(NamedTuple):
-    """Blocks of one kind of layers; `full` None: the engine does not say which."""
+    """Blocks that were stored for a group of layers; `full` (attention) is None if not reported."""
 
     blocks: Stored
     group: int
@@ -34,30 +34,30 @@ class BlocksStored(NamedTuple):
 
 
 class BlocksRemoved(NamedTuple):
-    """Blocks that are gone."""
+    """Blocks that were evicted."""
 
     hashes: Sequence[EngineHash]
     group: int
 
 
 class Cleared(NamedTuple):
-    """All blocks are gone."""
+    """The cache was emptied."""
 
 
 Event: TypeAlias = BlocksStored | BlocksRemoved | Cleared
 
 
 class Batch(NamedTuple):
-    """What happened in one step of the engine; `time_s` by its clock."""
+    """Events of a step of the engine; `time_s` is of its clock."""
 
     time_s: float
     events: tuple[Event, ...]
     rank: int
-    unreadable: str  # what was wrong with the first event that could not be read; "": nothing
+    unreadable: str  # problem of the first event that could not be parsed; "" if there is none
 
 
 def read_batch(payload: bytes) -> Batch:
-    """One message's payload. O(tokens). Raises ValueError if it is no batch at all."""
+    """Parse the payload of a message. O(tokens). Raises ValueError if it is not a batch."""
     try:
         found = _decode(payload)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -118,11 +118,11 @@ def _stored(fields: Mapping[str, Any]) -> BlocksStored:
 
 
 def _split_by(fields: Mapping[str, Any]) -> tuple[str, str, Sequence[object]]:
-    """Adapter, cache salt, and per block what else splits the cache.
+    """Adapter, cache salt, and per block other keys that separate cache entries.
 
-    vLLM lists per block: the adapter's name, images, in the first block the salt, embeddings. A lone
-    string in the first block is the salt. Older versions give the adapter's number only, which no
-    request names: its blocks are matched by nobody.
+    vLLM lists per block: the adapter's name, images, in the first block the salt, embeddings. A single
+    string in the first block is the salt. Older versions report only the adapter's number, which requests
+    do not contain: such blocks match no request.
     """
     name, number = fields.get("lora_name"), fields.get("lora_id")
     adapter = str(name) if name else "" if number is None else f"\0{number}"

@@ -1,4 +1,4 @@
-"""ZMQ sockets on the event loop: frames in, as a callback; no task and no future for a message."""
+"""ZMQ sockets on the event loop, with a callback per message instead of a task or future."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from time import monotonic
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-# Messages are read for so long at one go: requests are served on the same loop.
-_AT_ONCE_S = 0.001
-# A batch is what one step stored: of 100,000 tokens some 500 KB.
+# Longest time for reading messages in one iteration of the event loop, which serves requests, too.
+_READ_S = 0.001
+# A batch holds the blocks of one step: about 500 KB for 100,000 tokens.
 _MAX_MESSAGE = 32 << 20
-# Batches that wait in our process while they cannot be read; the engine then begins to drop.
-_MAX_WAITING = 2_000
-# What engines keep unless told otherwise.
+# Batches queued in this process before the engine begins to drop.
+_MAX_QUEUED = 2_000
+# Number of batches that engines keep by default.
 _MAX_REPLAYED = 10_000
 
 Frames = list[bytes]
 
 
 class Wire:
-    """One socket, read whenever it has something, unless it is paused."""
+    """A socket that calls `on_frames` with each message, unless paused."""
 
     def __init__(self, socket: "zmq.Socket[bytes]", on_frames: Callable[[Frames], None]) -> None:
         self._socket = socket
@@ -30,22 +30,22 @@ class Wire:
         self.resume()
 
     def send(self, frames: Frames) -> None:
-        """Send without waiting; what does not go at once is lost. Raises zmq.ZMQError."""
+        """Send without waiting; raises zmq.ZMQError if the socket cannot take the message."""
         self._socket.send_multipart(frames, zmq.NOBLOCK)
-        self._again()  # sending may swallow the signal that something came
+        self._read_soon()  # sending may consume the descriptor's signal of a message
 
     def pause(self) -> None:
-        """Read no more: what comes waits in the socket."""
+        """Stop reading: messages queue in the socket."""
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._socket.fileno())
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
         if not self._reading and not self._socket.closed:
             self._reading = True
             self._loop.add_reader(self._socket.fileno(), self._readable)
-            self._again()
+            self._read_soon()
 
     def close(self) -> None:
         """Close the socket."""
@@ -53,12 +53,12 @@ class Wire:
             self.pause()
             self._socket.close(linger=0)
 
-    def _again(self) -> None:
-        # The descriptor tells of a change only: what was there before must be looked for.
+    def _read_soon(self) -> None:
+        # The descriptor signals changes only: messages that are there already must be read.
         self._loop.call_soon(self._readable)
 
     def _readable(self) -> None:
-        ends = monotonic() + _AT_ONCE_S
+        ends = monotonic() + _READ_S
         while self._reading:
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
@@ -66,12 +66,12 @@ class Wire:
                 return
             self._on_frames(frames)
             if monotonic() > ends:
-                self._again()
+                self._read_soon()
                 return
 
 
 class Sockets:
-    """Makes sockets; one context for all of them."""
+    """Makes sockets in one context."""
 
     def __init__(self) -> None:
         self._context = zmq.Context()
@@ -79,39 +79,39 @@ class Sockets:
     def subscriber(
         self, endpoint: str, topic: str, on_frames: Callable[[Frames], None]
     ) -> tuple[Wire, "zmq.Socket[bytes]"]:
-        """A SUB socket that connects, and connects again. Raises zmq.ZMQError for a wrong endpoint."""
+        """A SUB socket that reconnects by itself. Raises zmq.ZMQError for an invalid endpoint."""
         socket = self._context.socket(zmq.SUB)
-        socket.set(zmq.RCVHWM, _MAX_WAITING)
+        socket.set(zmq.RCVHWM, _MAX_QUEUED)
         socket.set(zmq.MAXMSGSIZE, _MAX_MESSAGE)
         socket.set(zmq.RECONNECT_IVL, 100)
         socket.set(zmq.RECONNECT_IVL_MAX, 2_000)
-        # A machine that is gone without a word is noticed.
+        # Detects a machine that fails without closing its connections.
         socket.set(zmq.HEARTBEAT_IVL, 2_000)
         socket.set(zmq.HEARTBEAT_TIMEOUT, 6_000)
         socket.set(zmq.SUBSCRIBE, topic.encode())
         return Wire(socket, on_frames), socket
 
     def monitor(self, socket: "zmq.Socket[bytes]", on_link: Callable[[bool], None]) -> Wire:
-        """`on_link` hears when `socket` is connected, and when no longer."""
+        """Call `on_link` when `socket` connects (True) and disconnects (False)."""
         kinds = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        ear = socket.get_monitor_socket(kinds)
+        events = socket.get_monitor_socket(kinds)
 
-        def heard(frames: Frames) -> None:
+        def on_event(frames: Frames) -> None:
             event = parse_monitor_message(frames)["event"]
             if event in {zmq.EVENT_HANDSHAKE_SUCCEEDED, zmq.EVENT_DISCONNECTED}:
                 on_link(event == zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
-        return Wire(ear, heard)
+        return Wire(events, on_event)
 
     def dealer(self, endpoint: str, on_frames: Callable[[Frames], None]) -> Wire:
-        """A DEALER socket to a replay endpoint. Raises zmq.ZMQError for a wrong one."""
+        """A DEALER socket to a replay endpoint. Raises zmq.ZMQError for an invalid one."""
         socket = self._context.socket(zmq.DEALER)
         socket.set(zmq.MAXMSGSIZE, _MAX_MESSAGE)
-        # An engine sends all it keeps at once, and drops what is not read in time.
+        # An engine sends all batches at once, and drops those that are not read in time.
         socket.set(zmq.RCVHWM, _MAX_REPLAYED)
         socket.connect(endpoint)
         return Wire(socket, on_frames)
 
     def close(self) -> None:
-        """Once all sockets are closed."""
+        """Close the context, after all sockets."""
         self._context.term()

@@ -40,8 +40,8 @@ class Heard:
             worker="engine",
             block_len=block_len,
             capacity=10_000,
-            changed=lambda: None,
-            complain=self.complaints.append,
+            on_change=lambda: None,
+            on_error=self.complaints.append,
         )
 
     def cached(self, line: dict[str, Any]) -> int:
@@ -71,7 +71,7 @@ def test_what_is_known_at_each_prompt_is_what_the_engine_found(
     for line in lines(capture):
         if "batch" in line:
             payload = bytes.fromhex(line["batch"])
-            assert heard.feed.receive(line["number"], payload) is BatchOutcome.TAKEN
+            assert heard.feed.receive(line["number"], payload) is BatchOutcome.APPLIED
             heard.index.check()
         elif "tokens" in line:
             known.append(heard.cached(line))
@@ -81,7 +81,7 @@ def test_what_is_known_at_each_prompt_is_what_the_engine_found(
     assert known == [cached - cached % grain for cached in reported]
     assert max(reported) >= 64 and reported.count(0) > 3  # there was something to know
     assert heard.complaints == []
-    assert heard.feed.unplaced() == 0
+    assert heard.feed.orphaned() == 0
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)

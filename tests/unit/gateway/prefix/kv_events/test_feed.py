@@ -23,8 +23,8 @@ class Told:
             worker="w",
             block_len=1,
             capacity=capacity,
-            changed=lambda: self.index.learn("w", self.feed.knowledge),
-            complain=self.complaints.append,
+            on_change=lambda: self.index.learn("w", self.feed.knowledge),
+            on_error=self.complaints.append,
         )
 
     def take(
@@ -54,8 +54,8 @@ def removed(*hashes: int, group: int | None = None) -> list[Any]:
 
 def test_from_the_beginning_all_is_known() -> None:
     told = Told()
-    assert told.take(0, stored(1, 2)) is BatchOutcome.TAKEN
-    assert told.take(1, stored(3, parent=20)) is BatchOutcome.TAKEN
+    assert told.take(0, stored(1, 2)) is BatchOutcome.APPLIED
+    assert told.take(1, stored(3, parent=20)) is BatchOutcome.APPLIED
     assert told.feed.knowledge is Knowledge.COMPLETE
     assert told.has(1, 2, 3, 4) == 3
 
@@ -68,7 +68,7 @@ def test_from_the_middle_something_is_known() -> None:
     told.take(7, stored(1), stored(5, parent=40))
     assert told.feed.knowledge is Knowledge.PARTIAL
     assert told.has(1) == 1
-    assert told.feed.unplaced() == 1
+    assert told.feed.orphaned() == 1
 
     told.take(8, ["AllBlocksCleared"])
     assert told.feed.knowledge is Knowledge.COMPLETE
@@ -79,7 +79,7 @@ def test_what_was_seen_changes_nothing() -> None:
     told = Told()
     told.take(0, stored(1))
     told.take(1, stored(2, parent=10))
-    assert told.take(0, stored(1)) is BatchOutcome.SEEN
+    assert told.take(0, stored(1)) is BatchOutcome.DUPLICATE
     told.take(2, removed(10))
     assert told.has(1) == 0
 
@@ -87,19 +87,19 @@ def test_what_was_seen_changes_nothing() -> None:
 def test_what_is_missing_is_noticed_and_nothing_taken() -> None:
     told = Told()
     told.take(0, stored(1))
-    assert told.take(2, stored(3)) is BatchOutcome.MISSING
+    assert told.take(2, stored(3)) is BatchOutcome.GAP
     assert told.has(3) == 0
-    assert told.take(1, stored(2)) is BatchOutcome.TAKEN
-    assert told.take(2, stored(3)) is BatchOutcome.TAKEN
+    assert told.take(1, stored(2)) is BatchOutcome.APPLIED
+    assert told.take(2, stored(3)) is BatchOutcome.APPLIED
 
 
 def test_a_low_number_of_a_later_time_is_another_engine() -> None:
     told = Told()
     for number in range(5):
         told.take(number, stored(number + 1))
-    assert told.take(0, stored(9), at=100.0) is BatchOutcome.ANEW
+    assert told.take(0, stored(9), at=100.0) is BatchOutcome.RESTARTED
     assert (told.has(1), told.feed.knowledge) == (0, Knowledge.NONE)
-    assert told.take(0, stored(9), at=100.0) is BatchOutcome.TAKEN
+    assert told.take(0, stored(9), at=100.0) is BatchOutcome.APPLIED
     assert (told.has(9), told.feed.knowledge) == (1, Knowledge.COMPLETE)
     assert told.feed.counts.restarts == 1
 
@@ -111,27 +111,27 @@ def test_the_last_batch_tells_whether_it_is_the_same_engine() -> None:
     assert not told.feed.is_last(0, batch(stored(1), at=50.0))
     assert not told.feed.is_last(1, batch(stored(1), at=0))
 
-    told.feed.doubt()
-    told.feed.doubt()
+    told.feed.mark_stale()
+    told.feed.mark_stale()
     assert told.feed.knowledge is Knowledge.PARTIAL
-    told.feed.trust()
+    told.feed.mark_current()
     assert told.feed.knowledge is Knowledge.COMPLETE
 
 
 def test_doubt_of_what_was_partly_known_does_not_become_certainty() -> None:
     told = Told()
     told.take(3, stored(1))
-    told.feed.doubt()
-    told.feed.trust()
+    told.feed.mark_stale()
+    told.feed.mark_current()
     assert told.feed.knowledge is Knowledge.PARTIAL
 
 
 def test_what_cannot_be_read_is_counted_and_the_rest_goes_on() -> None:
     told = Told()
     told.take(0, stored(1))
-    assert told.feed.receive(1, b"\xc1") is BatchOutcome.TAKEN
-    assert told.take(2, ["BlockStored", [70], None, [-1], 1], stored(2)) is BatchOutcome.TAKEN
-    assert told.take(3, ["BlockStored", [70, 80], None, [7, 8, 9], 1]) is BatchOutcome.TAKEN
+    assert told.feed.receive(1, b"\xc1") is BatchOutcome.APPLIED
+    assert told.take(2, ["BlockStored", [70], None, [-1], 1], stored(2)) is BatchOutcome.APPLIED
+    assert told.take(3, ["BlockStored", [70, 80], None, [7, 8, 9], 1]) is BatchOutcome.APPLIED
 
     assert (told.has(1), told.has(2), told.has(7)) == (1, 1, 0)
     assert told.feed.counts.malformed == len(told.complaints) == 3
@@ -142,7 +142,7 @@ def test_a_batch_that_would_hold_up_the_loop_is_not_read() -> None:
     """A mebibyte takes 90 ms; what such an engine has is then not known completely, and the next is read."""
     told = Told()
     told.take(0, stored(1))
-    assert told.take(1, stored(*range(2, 120_000), parent=10)) is BatchOutcome.TAKEN
+    assert told.take(1, stored(*range(2, 120_000), parent=10)) is BatchOutcome.APPLIED
     assert told.feed.knowledge is Knowledge.PARTIAL
     assert told.feed.counts.malformed == 1
     assert told.has(1, 2) == 1
@@ -214,13 +214,13 @@ def test_what_is_beyond_the_limit_is_not_remembered_and_said() -> None:
     told = Told(capacity=3)
     told.take(0, stored(1, 2, 3, 4, 5))
     assert told.has(1, 2, 3, 4, 5) == 3
-    assert (told.feed.unplaced(), told.feed.knowledge) == (2, Knowledge.PARTIAL)
+    assert (told.feed.orphaned(), told.feed.knowledge) == (2, Knowledge.PARTIAL)
 
 
 def test_what_is_forgotten_is_guessed_again_at_most() -> None:
     told = Told()
     told.take(0, stored(1))
-    told.feed.forget()
+    told.feed.reset()
     assert told.has(1) == 0
     told.index.insert("w", BlockedTokens(block_len=1).extended(array("I", [1]).tobytes()).chunks)
     told.index.advance(3600 * 1_000_000)
