@@ -141,7 +141,7 @@ class Gateway:
         self._observability = GatewayMetrics(
             self.dispatcher,
             self._seeing.recorder,
-            self._seeing.look,
+            self._seeing.snapshots,
             self.pool.watches,
             retries=self._retries,
         )

@@ -23,7 +23,7 @@ _PREFLIGHT_S = 600
 
 
 class OptionValues(NamedTuple):
-    """What the configured headers of one head say."""
+    """Values of the configured headers in a head."""
 
     lines: bytes  # headers that are passed on to the engine
     echo: bytes = b""  # headers that are added to the response

@@ -1,6 +1,6 @@
 """API keys of clients: only their SHA-256 digests are kept, and keys are looked up by digest.
 
-The time of a look-up reveals nothing about a key: hashing depends on the key's length alone, and a caller
+The time of a lookup reveals nothing about a key: hashing depends on the key's length alone, and a caller
 who cannot choose the bytes of a digest learns nothing from how many of them matched. A fast hash suffices,
 because keys are long and random: slow hashes protect short passwords, and would cost every request.
 """

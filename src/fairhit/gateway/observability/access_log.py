@@ -33,7 +33,7 @@ def id_patterns(names: Sequence[str]) -> list[re.Pattern[bytes]]:
 
 
 class LogEntry(NamedTuple):
-    """One request until it is written."""
+    """A request until its line is written."""
 
     time_s: float  # of the end, since 1970
     number: str  # of the gateway; "" for one that was refused before it got one

@@ -47,7 +47,7 @@ class Observability:
         self._dispatcher = dispatcher
         self._router = settings.router()
         self.recorder = Recorder(dispatcher)
-        self.look = SnapshotTaker(dispatcher, self.recorder, watches)
+        self.snapshots = SnapshotTaker(dispatcher, self.recorder, watches)
         self._history = SampleHistory()
         self._log = _make_log(settings)
         self._traces = _make_traces(settings)
@@ -97,7 +97,7 @@ class Observability:
         took_s = now_s - self._sampled_s
         if took_s >= 0.95:  # the event loop's clock may be a little ahead
             self._sampled_s = now_s
-            self._history.add(self.look.take(time_s=time.time(), took_s=took_s))
+            self._history.add(self.snapshots.take(time_s=time.time(), took_s=took_s))
             self.recorder.tick()
 
     def data(self, since: int) -> bytes:

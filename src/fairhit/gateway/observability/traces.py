@@ -31,7 +31,7 @@ _EXPORT_S = 10.0
 
 
 class _Ended(NamedTuple):
-    """One finished request until its spans are made. Times are in ns since 1970, 0 for never."""
+    """A finished request until its spans are made. Times are in ns since 1970, 0 for never."""
 
     trace: Trace
     arrived: int

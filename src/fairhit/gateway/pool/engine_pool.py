@@ -60,7 +60,7 @@ class EnginePool:
         return url in self._watches
 
     def watches(self) -> list[tuple[WorkerId, WatchedEngine, Engine]]:
-        """Each engine: its URL, its health, and its state in the dispatcher."""
+        """URL, health and dispatcher state of every engine."""
         workers = self._dispatcher.workers
         return [(url, watch, workers[url]) for url, watch in self._watches.items()]
 
@@ -235,7 +235,7 @@ class EnginePool:
                 self._move(ticket)
 
     def _trusting(self) -> SSLContext:
-        """One TLS context for all engines: loading the certificate authorities takes 20 ms."""
+        """TLS context shared by the engines: loading the certificate authorities takes 20 ms."""
         if self._tls is None:
             self._tls = trusting(self._settings.ca_cert_paths)
         return self._tls

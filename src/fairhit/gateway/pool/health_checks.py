@@ -20,7 +20,7 @@ _EARLY_DELAY_S = 0.05
 
 
 class Availability(Protocol):
-    """Which engines are up; notified of changes."""
+    """Knows which engines are up, and is notified of changes."""
 
     def is_up(self, watch: WatchedEngine) -> bool:
         """True if the engine is used for requests."""

@@ -1,4 +1,4 @@
-"""One engine of the pool: its connections, and what probes and requests have shown of it."""
+"""An engine of the pool: its connections, its health, and the models it lists."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""What the gateway knows of the engines' prefix caches: tokens, chat templates, KV events."""
+"""The gateway's view of the engines' prefix caches: tokens, chat templates, KV events."""

@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class OperatorChange(NamedTuple):
-    """One request of an operator that changes something; the last one about each subject is in force."""
+    """A change by an operator; the last change of each subject is in force."""
 
     maker: int  # process id of the child that received it
     subject: str  # the engine's URL; empty: the scheduler
@@ -77,7 +77,7 @@ class ChildContext(NamedTuple):
 
 @dataclass(slots=True)
 class _Child:
-    """One child as the parent knows it."""
+    """State of a child in the parent."""
 
     number: int
     pid: int = 0  # 0: none runs

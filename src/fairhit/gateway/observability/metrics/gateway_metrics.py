@@ -45,7 +45,7 @@ _WORKER = ["worker"]
 
 
 class GatewayMetrics(Collector):
-    """All metrics of the gateway, from counters that the dispatcher and others keep anyway.
+    """Collects the metrics of the gateway from counters that the dispatcher and others keep anyway.
 
     The ledger limits the number of client labels, the recorder that of model labels.
     """
@@ -54,14 +54,14 @@ class GatewayMetrics(Collector):
         self,
         dispatcher: Dispatcher,
         recorder: Recorder,
-        look: SnapshotTaker,
+        snapshots: SnapshotTaker,
         watches: Watches,
         *,
         retries: Retries | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._recorder = recorder
-        self._look = look
+        self._snapshots = snapshots
         self._watches = watches
         self._retries = retries
         self._responses: dict[int, int] = {}
@@ -77,7 +77,7 @@ class GatewayMetrics(Collector):
         self._responses[status] = self._responses.get(status, 0) + 1
 
     def exposition(self) -> bytes:
-        """All metrics as text. O(clients * engines)."""
+        """Metrics as text. O(clients * engines)."""
         return generate_latest(self._registry) + "".join(self._by_client()).encode()
 
     def collect(self) -> Iterator[Metric]:
@@ -206,7 +206,7 @@ class GatewayMetrics(Collector):
             "Bound of that gap under the scheduler, from the largest values seen so far.",
             labels=_WORKER,
         )
-        for worst in self._look.gaps:
+        for worst in self._snapshots.gaps:
             gap.add_metric([worst.worker], worst.gap.tokens)
             if worst.bound is not None:
                 limit.add_metric([worst.worker], worst.bound)
@@ -214,7 +214,7 @@ class GatewayMetrics(Collector):
         yield CounterMetricFamily(
             "fairhit_service_gap_violations",
             "Samples, one per second and engine, with a gap wider than its bound.",
-            value=self._look.violations,
+            value=self._snapshots.violations,
         )
 
     # -- clients, as text
@@ -256,7 +256,7 @@ class GatewayMetrics(Collector):
         yield family(
             "client_service_gap_tokens", "gauge",
             "Widest service gap to another client that waits at the same engine; absent if none does.",
-            ((label("client", name), gap) for name, gap in self._look.client_gaps.items()),
+            ((label("client", name), gap) for name, gap in self._snapshots.client_gaps.items()),
         )  # fmt: skip
         yield self._credits()
         yield self._router_deficits()

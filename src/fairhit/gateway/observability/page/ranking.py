@@ -1,4 +1,4 @@
-"""Which clients the dashboard shows by name: the most active ones of late, with some hysteresis."""
+"""Ranks clients for the dashboard, which shows the most active of late by name, with hysteresis."""
 
 from collections.abc import Mapping
 from heapq import nsmallest

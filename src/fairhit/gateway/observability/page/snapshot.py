@@ -38,7 +38,7 @@ Watches = Callable[[], list[tuple[WorkerId, WatchedEngine, Engine]]]
 
 @dataclass(slots=True)
 class _Totals:
-    """One client since the start, in tokens; `service` includes requests under way."""
+    """Sums of a client since the start, in tokens; `service` includes requests under way."""
 
     service: int = 0
     extend: int = 0

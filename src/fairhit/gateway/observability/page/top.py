@@ -89,7 +89,7 @@ class TopScreen:
             self._samples = [sample for sample in self._samples if sample["t"] > oldest]
 
     def shown(self, *, height: int) -> Group:
-        """All tables, in at most `height` lines of 80 columns."""
+        """Tables and headings in at most `height` lines of 80 columns."""
         if not self._samples:
             return Group(Text("fairhit", style="bold"), Text(self.problem or "no samples yet"))
         last = self._samples[-1]
