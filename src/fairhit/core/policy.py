@@ -9,9 +9,7 @@ Policies are synchronous and pure: no clock, no I/O, no environment.
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.prefix_matches import PrefixMatches
-from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.request import ClientId, Request, WorkerId
 from fairhit.core.service import ServiceCost
 
@@ -171,34 +169,4 @@ class Timed(Protocol):
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
     ) -> None:
         """Record when the first and the last output were emitted; the router is called to settle next."""
-        ...
-
-
-class LateBound(Protocol):
-    """Replaces a router: requests stay unassigned until a worker with free capacity admits one.
-
-    The host adds each request to all workers' policies (`Policy.add`), and removes it from the others
-    (`Policy.remove`) when `claimed` reports the worker that admitted it. If the request ran at a worker
-    that failed, `claimed` returns what `remove_worker` returned for it: nothing is charged twice.
-    """
-
-    claimed: Callable[[Request, WorkerId], int | None]
-
-    def add_worker(self, worker: WorkerId, cache: RadixTree | BlockCache) -> Policy:
-        """Add a worker with its cache; return its policy, to which waiting requests must be added."""
-        ...
-
-    def remove_worker(self, worker: WorkerId) -> Mapping[Request, int]:
-        """Remove a worker, and the requests that were added to its policy only.
-
-        Returns the requests that ran there, with the number of outputs charged for each.
-        """
-        ...
-
-    def blocked_us(self, worker: WorkerId, now_us: int) -> int:
-        """Return how long the worker waits for the answer to its last pass, once; 0 without a pass."""
-        ...
-
-    def overhead(self) -> Mapping[str, int | float]:
-        """Return what the answers have cost so far: `central` in docs/reference/summary.md."""
         ...

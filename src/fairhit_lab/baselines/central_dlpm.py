@@ -1,49 +1,126 @@
 """Centralised DLPM, the papers' strawman: arXiv:2501.14312v1, section 5.1, repaired.
 
-One queue and one set of deficits q_i for all workers. Nothing is routed on arrival: a worker that has
-room sends the changes of its tree, waits for the answer, and takes what DLPM would admit there.
+One queue and one set of deficits q_i for all workers. No request is routed on arrival: a worker with free
+capacity sends the changes of its cache, waits for the answer, and takes the requests that DLPM would admit
+there.
 
-    view      one worker's prefixes over the shared queue: DLPM's order as that worker sees it
-    delta     the changes of its tree since it last asked, numbered and in order (baselines/tree_delta.py)
+    view      one worker's policy over the shared queue: DLPM's order by that worker's cache
+    delta     the changes of the worker's cache since its last scheduling pass, numbered and in order
     blocked   from the delta to the answer the worker computes nothing
 
-As it is blocked, its tree cannot change between its delta and its answer; so a view reads the
-worker's tree itself, and the deltas, from which a copy could be kept (a test keeps one), are counted.
+A blocked worker's cache cannot change between delta and answer. So a view reads the cache itself, and the
+deltas, which suffice to keep a copy (a test keeps one), are only counted.
 Repairs: deltas are ordered (A8.1); workers that ask at once are answered one after the other by one
-scheduler, instead of racing for a lock (A8.4); outputs are charged up to the moment of each look.
-Its bound is 2 (w_q * sum of M_w + w_e + Q), for one queue shares all memories.
+scheduler, instead of racing for a lock (A8.4); outputs are charged up to the moment of each scheduling pass.
+The bound is 2 (w_q * sum of M_w + w_e + Q), as one queue shares all memories.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.token_runs import Runs
 from fairhit.core.deficits import Deficits
 from fairhit.core.policy import SyncCharges, nothing_pending
-from fairhit.core.request import ClientId, Request, WorkerId
+from fairhit.core.request import ClientId, Request, Unit, WorkerId
 from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.cache_listener import waiting_index
-from fairhit_lab.baselines.tree_delta import HEADER_BYTES, TOKEN_BYTES, DeltaFeed
+
+HEADER_BYTES = 24  # worker, number of the delta, free memory
+CHANGE_BYTES = 12  # the prefix, as a hash of 8 bytes and a length of 4; inserted tokens follow
+TOKEN_BYTES = 4
+HASH_BYTES = 16  # of a block
+
+
+class CacheChange(NamedTuple):
+    """An insertion of `tokens[:length]` (`grown`), or an eviction that left only that of `tokens`."""
+
+    grown: bool
+    tokens: Runs
+    length: int
+
+
+class Delta(NamedTuple):
+    """Changes of a cache since the previous delta, and their size on the wire.
+
+    The paper's Delta-Tree is a set of inserted and a set of evicted nodes, which loses the order of changes
+    of one node. A delta is a numbered list in order instead (theory, A8.1).
+    """
+
+    number: int
+    changes: tuple[CacheChange, ...]
+    size_bytes: int
+
+
+class DeltaFeed:
+    """Collects the changes of one worker's cache into deltas.
+
+    Of a block cache, where a change is one hash, only the sizes are counted.
+    """
+
+    def __init__(self, cache: RadixTree | BlockCache) -> None:
+        self._number = 0
+        self._changes: list[CacheChange] = []
+        self._bytes = 0
+        self._cache = cache
+        self._size = 0
+        cache.listen(self)
+
+    def take(self) -> Delta:
+        """Return the next delta, which may be empty. O(1)."""
+        self._number += 1
+        delta = Delta(self._number, tuple(self._changes), HEADER_BYTES + self._bytes)
+        self._changes.clear()
+        self._bytes = 0
+        return delta
+
+    def grew(self, tokens: Runs, length: int) -> None:
+        """See `TreeListener`."""
+        assert isinstance(self._cache, RadixTree)
+        self._changes.append(CacheChange(True, tokens, length))
+        self._bytes += CHANGE_BYTES + TOKEN_BYTES * (self._cache.size - self._size)
+        self._size = self._cache.size
+
+    def shrank(self, tokens: Runs, length: int) -> None:
+        """See `TreeListener`."""
+        assert isinstance(self._cache, RadixTree)
+        self._changes.append(CacheChange(False, tokens, length))
+        self._bytes += CHANGE_BYTES
+        self._size = self._cache.size
+
+    def inserted(self, block_hash: Unit) -> None:
+        """See `BlockListener`."""
+        self._bytes += HASH_BYTES
+
+    def evicted(self, block_hash: Unit) -> None:
+        """See `BlockListener`."""
+        self._bytes += HASH_BYTES
 
 
 @dataclass(kw_only=True, slots=True)
 class DeltaTraffic:
-    """What being central has cost so far."""
+    """Cost of being central, so far."""
 
-    looks: int = 0  # of which each is a delta and an answer
-    changes: int = 0  # of trees
+    passes: int = 0  # scheduling passes, each with a delta and an answer
+    changes: int = 0  # of caches
     delta_bytes: int = 0
     answer_bytes: int = 0  # with the prompts, as tokens
     blocked_us: int = 0  # of all workers together
 
 
 class CentralDLPM:
-    """Late-bound: see `LateBound`. `round_trip_us` and `work_us` are what an answer takes.
+    """Replaces a router: requests stay unassigned until a worker with free capacity admits one.
 
-    The defaults are a network's round trip in one rack and the work of a look as measured in
-    benchmarks/results/decision.json with some margin for the changes; the papers' own scheduler,
-    which matches its whole queue against each tree, needs 40 % of a decode step at eight workers.
+    The simulator adds each request to all workers' policies, and removes it from the others when `claimed`
+    reports the worker that admitted it. If the request ran at a worker that failed, `claimed` returns what
+    `remove_worker` returned for it, so that nothing is charged twice.
+
+    An answer takes `round_trip_us` on the network and `work_us` at the scheduler. The defaults are the
+    round trip within a rack and the cost of a scheduling pass in benchmarks/results/decision.json with some
+    margin for the changes. The papers' own scheduler, which matches its whole queue against each tree,
+    needs 40 % of a decode step at eight workers.
     """
 
     def __init__(
@@ -58,28 +135,31 @@ class CentralDLPM:
         work_us: int = 100,
     ) -> None:
         assert round_trip_us >= 0 and work_us >= 0, (round_trip_us, work_us)
-        self.claimed: Callable[[Request, WorkerId], int | None] = _nobody_else
+        self.claimed: Callable[[Request, WorkerId], int | None] = _no_other_worker
         self.traffic = DeltaTraffic()
         self.cost = ServiceCost(cost, charge=charge)
         self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
         self._deficits.listen(on_positive=self._open, on_exhausted=self._close)
         self._round_trip_us = round_trip_us
         self._work_us = work_us
-        self._free_us = 0  # when the scheduler has answered all that asked so far
+        self._free_us = 0  # time at which all answers so far are sent
         self._views: dict[WorkerId, CentralView] = {}
-        self._offers: dict[Request, int] = {}  # waiting: how many views have it
+        self._offers: dict[
+            Request, int
+        ] = {}  # waiting requests: the number of views that have each
         self._waiting: dict[ClientId, int] = {}
 
-    # -- LateBound -----------------------------------------------------------------------------
-
     def add_worker(self, worker: WorkerId, cache: RadixTree | BlockCache) -> "CentralView":
-        """See `LateBound.add_worker`."""
+        """Add a worker with its cache; return its policy, to which waiting requests must be added."""
         assert worker not in self._views, worker
         view = self._views[worker] = CentralView(self, worker, cache)
         return view
 
     def remove_worker(self, worker: WorkerId) -> Mapping[Request, int]:
-        """See `LateBound.remove_worker`. O(waiting + running there)."""
+        """Remove a worker, and the requests that were added to its policy only. O(waiting + running there).
+
+        Returns the requests that ran there, with the number of outputs charged for each.
+        """
         view = self._views[worker]
         view.ledger.sync(None)
         del self._views[worker]
@@ -88,7 +168,7 @@ class CentralDLPM:
         return view.paid
 
     def blocked_us(self, worker: WorkerId, now_us: int) -> int:
-        """See `LateBound.blocked_us`. O(1)."""
+        """Return how long the worker waits for the answer to its last pass, once; 0 without a pass. O(1)."""
         view = self._views[worker]
         if not view.asked:
             return 0
@@ -100,20 +180,20 @@ class CentralDLPM:
         return blocked_us
 
     def overhead(self) -> Mapping[str, int | float]:
-        """See `LateBound.overhead`. O(1)."""
+        """Return what the answers have cost so far: `central` in docs/reference/summary.md. O(1)."""
         traffic = self.traffic
         return {
-            "looks": traffic.looks,
+            "looks": traffic.passes,
             "changes": traffic.changes,
             "delta_bytes": traffic.delta_bytes,
             "answer_bytes": traffic.answer_bytes,
             "blocked_s": traffic.blocked_us / 10**6,
         }
 
-    # -- what views share ----------------------------------------------------------------------
+    # -- shared by the views -------------------------------------------------------------------
 
     def offer(self, request: Request) -> None:
-        """One more view has it. Raises QueueFull if it is a new client and the table is full."""
+        """Count a view that has `request`. Raises QueueFull for a new client if the table is full."""
         client = request.client
         if request in self._offers:
             self._offers[request] += 1
@@ -126,7 +206,7 @@ class CentralDLPM:
         self._offers[request] = 1
 
     def withdraw(self, request: Request) -> None:
-        """One view less has it; with the last one it waits no more."""
+        """Count a view that no longer has `request`, which stops waiting with the last one."""
         client = request.client
         self._offers[request] -= 1
         if not self._offers[request]:
@@ -137,11 +217,11 @@ class CentralDLPM:
                 self._deficits.leave(client)
 
     def is_open(self, client: ClientId) -> bool:
-        """Whether q_i > 0."""
+        """Return whether q_i > 0."""
         return self._deficits.value(client) > 0
 
     def sync_charges(self) -> None:
-        """Charge what every worker has emitted so far. O(running)."""
+        """Charge the outputs of all workers so far. O(running)."""
         for view in self._views.values():
             view.ledger.sync(None)
 
@@ -154,10 +234,10 @@ class CentralDLPM:
         self._deficits.replace(client, charged=charged, true=true)
 
     def admitted(self, request: Request, extend_len: int, worker: WorkerId) -> int:
-        """`worker` took it: the others hear of that, and its client pays. Outputs paid before."""
+        """Remove `request`, admitted by `worker`, elsewhere and charge it; the outputs charged before."""
         self.traffic.answer_bytes += TOKEN_BYTES * request.input_len
         paid = self.claimed(request, worker)
-        assert request not in self._offers, "somebody else could still take it"
+        assert request not in self._offers, "another worker could still take it"
         if paid is not None:
             return paid
         # Alg. 1, lines 22-24
@@ -165,7 +245,7 @@ class CentralDLPM:
         return 0
 
     def emitted(self, request: Request, before: int, tokens: int) -> None:
-        """Alg. 1, line 26, of tokens that are not paid for."""
+        """Alg. 1, line 26, for tokens that have not been charged."""
         self._deficits.charge(request.client, self.cost.outputs(request.input_len, before, tokens))
 
     def credit(self, client: ClientId) -> int:
@@ -174,7 +254,7 @@ class CentralDLPM:
 
     @property
     def rounds(self) -> int:
-        """How many times q_i <- q_i + Q_i has run."""
+        """Refill rounds so far: q_i <- q_i + Q_i."""
         return self._deficits.rounds
 
     def _open(self, client: ClientId) -> None:
@@ -200,7 +280,7 @@ class ViewLedger:
 
 
 class CentralView:
-    """One worker's policy: DLPM over the shared queue and deficits, in the order of its own tree."""
+    """Policy of one worker: DLPM over the shared queue and deficits, in the order of the worker's cache."""
 
     def __init__(
         self, central: CentralDLPM, worker: WorkerId, cache: RadixTree | BlockCache
@@ -208,9 +288,11 @@ class CentralView:
         self.ledger = ViewLedger(central)
         self.cost = central.cost
         self.requests: dict[Request, None] = {}
-        self.paid: dict[Request, int] = {}  # running here: the outputs paid for, here or before
+        self.paid: dict[
+            Request, int
+        ] = {}  # running here: outputs charged, here or at a lost worker
         self.feed = DeltaFeed(cache)
-        self.asked = False  # a delta was sent whose answer the worker has not been blocked for
+        self.asked = False  # the worker has not yet been blocked for the last answer
         self._central = central
         self._worker = worker
         self._index = waiting_index(cache)
@@ -230,9 +312,9 @@ class CentralView:
         self._central.withdraw(request)
 
     def begin(self) -> None:
-        """The worker sends what changed and waits for the answer; all is charged up to now."""
+        """Begin a scheduling pass: send the delta, and charge all outputs so far."""
         delta, traffic = self.feed.take(), self._central.traffic
-        traffic.looks += 1
+        traffic.passes += 1
         traffic.changes += len(delta.changes)
         traffic.delta_bytes += delta.size_bytes
         traffic.answer_bytes += HEADER_BYTES
@@ -256,12 +338,12 @@ class CentralView:
         self._index.hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
-        """It runs here, and waits nowhere."""
+        """Remove `request`, which runs here now, from the queue."""
         self.remove(request)
         self.paid[request] = self._central.admitted(request, extend_len, self._worker)
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
-        """Each output token, the first included; but those of a lost worker are not paid twice."""
+        """Charge output tokens, the first included, except those already charged at a lost worker."""
         paid, emitted = self.paid[request], before + tokens
         if emitted > paid:
             self.paid[request] = emitted
@@ -277,15 +359,15 @@ class CentralView:
         return self._central.credit(client)
 
     def open(self, client: ClientId) -> None:
-        """q_i > 0; it may have nothing here."""
+        """Make the waiting requests of `client`, if any, eligible: q_i > 0."""
         if self._index.waiting(client):
             self._index.open(client)
 
     def close(self, client: ClientId) -> None:
-        """q_i <= 0."""
+        """Make the waiting requests of `client`, if any, ineligible: q_i <= 0."""
         if self._index.waiting(client):
             self._index.close(client)
 
 
-def _nobody_else(request: Request, worker: WorkerId) -> None:
-    """With one worker there is nobody to tell, and nowhere that it was before."""
+def _no_other_worker(request: Request, worker: WorkerId) -> None:
+    """Default of `claimed`, for one worker."""

@@ -5,7 +5,7 @@ from inspect import signature
 
 from fairhit.core.request import ClientId
 from fairhit.errors import ConfigError
-from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, LATE_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.config import SimConfig
 
 # The router that is told what the replicas' caches did.
@@ -37,8 +37,8 @@ def _without_effect(config: SimConfig) -> Iterator[tuple[str, str]]:
 
 def _counts_cost(config: SimConfig) -> bool:
     """Whether the scheduler charges, or a router that is asked."""
-    router = (ALL_ROUTERS | LATE_ROUTERS)[config.router]
-    asked = config.workers > 1 or config.router in LATE_ROUTERS
+    router = (ALL_ROUTERS | CENTRAL_ROUTERS)[config.router]
+    asked = config.workers > 1 or config.router in CENTRAL_ROUTERS
     parts = [ALL_SCHEDULERS[config.scheduler], *([router] if asked else [])]
     return any("cost" in signature(part).parameters for part in parts)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fairhit.core.service import Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit_lab.baselines import LATE_ROUTERS
+from fairhit_lab.baselines import CENTRAL_ROUTERS
 from fairhit_lab.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster, capacity_of
@@ -14,23 +14,23 @@ from fairhit_lab.sim.config import SimConfig
 
 def summary_of(config: SimConfig, weights: Weights) -> Summary:
     """An empty one, to be given the events; it knows the bound, the weights and who shares a queue."""
-    one_queue = config.replicas if config.router in LATE_ROUTERS else 0
+    one_queue = config.replicas if config.router in CENTRAL_ROUTERS else 0
     return Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
 
 
 def report_of(cluster: Cluster, counted: Summary) -> dict[str, Any]:
     """The summary when the run is over (docs/reference/summary.md); its clients are ClientRows."""
     report = counted.report(interrupted=cluster.kernel.stopped)
-    if cluster.late:
+    if cluster.unassigned:
         clients = report.pop("clients")
-        report |= {"central": dict(cluster.late.central.overhead()), "clients": clients}
+        report |= {"central": dict(cluster.unassigned.central.overhead()), "clients": clients}
     return report
 
 
 def bound_of(config: SimConfig) -> Bound:
     """What the theorems promise under these settings (docs/reference/invariants.md)."""
     # Whoever shares one queue shares all memories.
-    capacity = capacity_of(config) * (config.workers if config.router in LATE_ROUTERS else 1)
+    capacity = capacity_of(config) * (config.workers if config.router in CENTRAL_ROUTERS else 1)
     if config.host != "ideal":
         return no_bound("the bounds need reserve admission")
     if config.cost is not None:

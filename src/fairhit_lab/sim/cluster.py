@@ -9,7 +9,7 @@ from fairhit.core.policy import Router, Timed
 from fairhit.core.request import Request, WorkerId
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError, QueueFull
-from fairhit_lab.baselines import LATE_ROUTERS
+from fairhit_lab.baselines import CENTRAL_ROUTERS
 from fairhit_lab.baselines.rpm import RateLimit
 from fairhit_lab.events import Dispatch, Observer, Preempt, WorkerUpOrDown
 from fairhit_lab.sim.config import SimConfig, WorkerChange
@@ -22,8 +22,8 @@ from fairhit_lab.sim.intake import OnStart, TraceIntake, TraceTicket
 from fairhit_lab.sim.kernel import Kernel
 from fairhit_lab.sim.replica import Replica
 from fairhit_lab.sim.routing.fleet_view import FleetView
-from fairhit_lab.sim.routing.routing import late_router_of, router_of
-from fairhit_lab.sim.routing.unassigned_queue import LateBinding
+from fairhit_lab.sim.routing.routing import central_router_of, router_of
+from fairhit_lab.sim.routing.unassigned_queue import UnassignedQueue
 from fairhit_lab.traces.trace import TraceRow
 
 
@@ -47,7 +47,7 @@ class Cluster:
         self.kernel = Kernel()
         # Either requests are routed as they come, or whoever has room takes them.
         self.router: Router | None = None
-        if config.router not in LATE_ROUTERS:
+        if config.router not in CENTRAL_ROUTERS:
             self.router = router_of(config, self.weights)
         self._timed = _timed(self.router)
         self._emit = Telling(observers)
@@ -68,7 +68,7 @@ class Cluster:
             output_len=self.intake.output_len,
         )
         self._width = len(str(config.workers - 1))
-        self.late = None if self.router else self._late_binding()
+        self.unassigned = None if self.router else self._unassigned_queue()
         # What the router knows of the caches. With one worker there is nothing to decide, and the
         # router is not asked.
         self.view: FleetView | None = None
@@ -111,8 +111,8 @@ class Cluster:
         if not self._up:
             self._stranded.append(ticket)
             return
-        if self.late:
-            self._offer(self.late, ticket)
+        if self.unassigned:
+            self._offer(self.unassigned, ticket)
             return
         request = ticket.request
         number = self._route(request) if self.view else 0
@@ -138,7 +138,7 @@ class Cluster:
 
     def cancel(self, ticket: TraceTicket) -> None:
         """Its caller is gone."""
-        if self.late and self.late.withdraw(ticket):
+        if self.unassigned and self.unassigned.withdraw(ticket):
             self.intake.ended(ticket, finished=False)
             return
         job = ticket.job
@@ -173,20 +173,20 @@ class Cluster:
                 output_len=job.emitted,
             )
 
-    # -- late binding --------------------------------------------------------------------------
+    # -- unassigned requests --------------------------------------------------------------------------
 
-    def _late_binding(self) -> LateBinding:
-        return LateBinding(
-            late_router_of(self.config, self.weights),
+    def _unassigned_queue(self) -> UnassignedQueue:
+        return UnassignedQueue(
+            central_router_of(self.config, self.weights),
             kernel=self.kernel,
             emit=self._emit,
             name=self._name,
             taken=self._taken,
         )
 
-    def _offer(self, late: LateBinding, ticket: TraceTicket) -> None:
+    def _offer(self, queue: UnassignedQueue, ticket: TraceTicket) -> None:
         try:
-            late.offer(ticket)
+            queue.offer(ticket)
         except QueueFull:
             self.intake.reject(ticket, "queue-full")
 
@@ -214,7 +214,7 @@ class Cluster:
         name = self._name(number)
         if self.router:
             self.router.remove_worker(name)
-        paid = self.late.remove_worker(number) if self.late else {}
+        paid = self.unassigned.remove_worker(number) if self.unassigned else {}
         if self.view:
             self.view.remove_worker(name)
         self._up -= 1
@@ -234,7 +234,9 @@ class Cluster:
 
     def _add_worker(self, number: int) -> None:
         """It is up and empty."""
-        parts = replace(self._parts, policy=self.late.policy) if self.late else self._parts
+        parts = (
+            replace(self._parts, policy=self.unassigned.policy) if self.unassigned else self._parts
+        )
         engine = make_engine(parts, number)
         self.replicas[number].host = engine.host
         if self.view:
@@ -242,8 +244,8 @@ class Cluster:
         self._up += 1
         if self.router:
             self.router.add_worker(self._name(number))
-        if self.late:
-            self.late.add_worker(self.replicas[number])
+        if self.unassigned:
+            self.unassigned.add_worker(self.replicas[number])
 
     def _replica(self, number: int) -> Replica:
         step_time = _step_time(self.config, number)
@@ -251,7 +253,9 @@ class Cluster:
             number,
             kernel=self.kernel,
             host=make_engine(self._parts, number).host,
-            step_time=self.late.step_time(step_time, number) if self.late else step_time,
+            step_time=self.unassigned.step_time(step_time, number)
+            if self.unassigned
+            else step_time,
             telling=self._emit,
             ended=self._ended,
             skips=self.config.skips,

@@ -11,7 +11,7 @@ from fairhit.core.service import Cost
 from fairhit.errors import ConfigError
 from fairhit.settings.declaration import check_fields, setting, settings_of
 from fairhit.settings.kinds import MICROSECONDS, WEIGHTS, Kind
-from fairhit_lab.baselines import ALL_MISFIT, ALL_ROUTERS, ALL_SCHEDULERS, LATE_ROUTERS
+from fairhit_lab.baselines import ALL_MISFIT, ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants, read_constants
 
 # The engine that an admission rule is meant for, where none is named.
@@ -50,7 +50,7 @@ class SimConfig:
     )
     router: str = setting(
         "d2lpm", "router that chooses the engine of a request; none is asked with one replica",
-        of="cluster", choices=(*ALL_ROUTERS, *LATE_ROUTERS),
+        of="cluster", choices=(*ALL_ROUTERS, *CENTRAL_ROUTERS),
     )  # fmt: skip
     worker_quantum: int | None = setting(
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"

@@ -5,7 +5,7 @@ import io
 from random import Random
 
 from fairhit.core.cache.token_runs import Runs
-from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, LATE_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
 from fairhit_lab.metrics.events_file import EventsWriter
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig, WorkerChange
@@ -66,7 +66,7 @@ def digest(scheduler="dlpm", router="d2lpm", seed=0, *, count=150, **settings):
 def digests():
     """Of every scheduler behind every router, and of one alone on each other host, by their names."""
     pairs = [(scheduler, router) for scheduler in ALL_SCHEDULERS for router in ALL_ROUTERS]
-    pairs += [("dlpm", router) for router in LATE_ROUTERS]
+    pairs += [("dlpm", router) for router in CENTRAL_ROUTERS]
     given = {"count": 50, "replicas": 2, "kv_tokens": 110, "quantum": None}
     of = {}
     for scheduler, router in pairs:

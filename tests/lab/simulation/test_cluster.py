@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.lab.simulation.traces import CAPACITY, SECOND, of, row, simulate, told, traces
 
 from fairhit.errors import ConfigError
-from fairhit_lab.baselines import ALL_ROUTERS, LATE_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
 from fairhit_lab.events import (
     Admit,
     Cancel,
@@ -227,8 +227,8 @@ def test_without_a_worker_requests_wait_for_one():
 @pytest.mark.parametrize(
     "chosen",
     [
-        *((router, "ideal") for router in (*ALL_ROUTERS, *LATE_ROUTERS)),
-        *((router, "sglang") for router in ("d2lpm", *LATE_ROUTERS)),
+        *((router, "ideal") for router in (*ALL_ROUTERS, *CENTRAL_ROUTERS)),
+        *((router, "sglang") for router in ("d2lpm", *CENTRAL_ROUTERS)),
         ("d2lpm", "vllm"),
     ],
 )
@@ -265,7 +265,7 @@ def test_nothing_is_lost_and_nothing_is_served_twice(chosen, rows, fails, down, 
             assert event.output_len == wanted[event.request]
 
 
-@pytest.mark.parametrize("router", LATE_ROUTERS)
+@pytest.mark.parametrize("router", CENTRAL_ROUTERS)
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(rows=traces(), fails=st.integers(0, 160), down=st.integers(1, 40))
 def test_no_worker_idles_while_something_waits_in_the_queue_of_all(router, rows, fails, down):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.lab.simulation.determined import digest, digests
 
-from fairhit_lab.baselines import ALL_ROUTERS, LATE_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.engines.profiles import HOSTS
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("router", "host"),
     [
-        *((router, "ideal") for router in (*ALL_ROUTERS, *LATE_ROUTERS)),
+        *((router, "ideal") for router in (*ALL_ROUTERS, *CENTRAL_ROUTERS)),
         *(("d2lpm", h) for h in HOSTS),
     ],
 )

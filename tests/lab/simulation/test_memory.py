@@ -5,7 +5,7 @@ import gc
 import pytest
 from tests.lab.simulation.traces import CAPACITY, SECOND, row
 
-from fairhit_lab.baselines import LATE_ROUTERS
+from fairhit_lab.baselines import CENTRAL_ROUTERS
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig, WorkerChange
@@ -22,7 +22,7 @@ def test_a_request_that_has_ended_is_in_no_cycle(router):
     config = SimConfig(
         replicas=2, router=router, changes=changes, step_time="linear:1,0,0", kv_tokens=CAPACITY
     )
-    cluster = Cluster(config, rows, [Summary(one_queue=2 * (router in LATE_ROUTERS))])
+    cluster = Cluster(config, rows, [Summary(one_queue=2 * (router in CENTRAL_ROUTERS))])
     gc.collect()
     gc.disable()
     try:

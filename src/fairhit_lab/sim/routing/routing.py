@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from fairhit.core.policy import LateBound, Router
+from fairhit.core.policy import Router
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
-from fairhit.routers import make_router
-from fairhit_lab.baselines import ALL_ROUTERS, make_late_router
+from fairhit.routers import make_router, settings_of
+from fairhit_lab.baselines import ALL_ROUTERS
+from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.settings_filter import given_settings
 
@@ -31,22 +32,22 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
     return make_router(config.router, routers=ALL_ROUTERS, **given)
 
 
-def late_router_of(config: SimConfig, weights: Weights) -> LateBound:
+def central_router_of(config: SimConfig, weights: Weights) -> CentralDLPM:
     """Make a router that assigns nothing on arrival and schedules all workers. Raises ConfigError."""
     if config.scheduler != "dlpm":
         raise ConfigError(
             f"router {config.router}: it is the scheduler, and that is dlpm, got {config.scheduler!r}"
         )
     _refuse(config.router, config.of("router") | {"max-overtake": config.max_overtake})
-    return make_late_router(
-        config.router,
-        quantum=config.quantum,
-        charge=config.charge,
-        cost=config.cost,
-        weights=weights,
-        round_trip_us=config.central_round_trip_us,
-        work_us=config.central_work_us,
-    )
+    given = {
+        "quantum": config.quantum,
+        "charge": config.charge,
+        "cost": config.cost,
+        "weights": weights,
+        "round_trip_us": config.central_round_trip_us,
+        "work_us": config.central_work_us,
+    }
+    return CentralDLPM(**settings_of(config.router, CentralDLPM, given))
 
 
 def _refuse(router: str, settings: dict[str, Any]) -> None:

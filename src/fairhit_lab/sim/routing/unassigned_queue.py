@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.radix_tree import RadixTree
-from fairhit.core.policy import LateBound, Policy
+from fairhit.core.policy import Policy
 from fairhit.core.request import Request, WorkerId
 from fairhit.errors import QueueFull
+from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.events import PS_PER_US, Cancel, Dispatch, Observer
 from fairhit_lab.sim.engines.interface import EngineJob, Pass, StepTime
 from fairhit_lab.sim.intake import TraceTicket
@@ -19,12 +20,12 @@ from fairhit_lab.sim.kernel import Kernel
 from fairhit_lab.sim.replica import Replica
 
 
-class LateBinding:
+class UnassignedQueue:
     """Offers each ticket to all replicas that are up; calls `taken` with the job that admits it."""
 
     def __init__(
         self,
-        central: LateBound,
+        central: CentralDLPM,
         *,
         kernel: Kernel,
         emit: Observer,
@@ -53,7 +54,7 @@ class LateBinding:
         replica.wake()
 
     def remove_worker(self, number: int) -> Mapping[Request, int]:
-        """Remove a replica; what was offered to it waits at the others. See `LateBound.remove_worker`."""
+        """Remove a replica; what was offered to it waits at the others. See `CentralDLPM.remove_worker`."""
         del self._up[number]
         for _, jobs in self._offers.values():
             del jobs[number]
@@ -114,9 +115,9 @@ class LateBinding:
 class _Blocked:
     """Implements StepTime."""
 
-    def __init__(self, inner: StepTime, binding: LateBinding, number: int) -> None:
+    def __init__(self, inner: StepTime, queue: UnassignedQueue, number: int) -> None:
         self._inner = inner
-        self._binding = binding
+        self._queue = queue
         self._number = number
 
     @property
@@ -126,7 +127,7 @@ class _Blocked:
 
     def pass_ps(self, work: Pass) -> int:
         """Return the time of the step and of the wait before it."""
-        return self._inner.pass_ps(work) + self._binding.blocked_us(self._number) * PS_PER_US
+        return self._inner.pass_ps(work) + self._queue.blocked_us(self._number) * PS_PER_US
 
     def growth_ps(self, work: Pass) -> int:
         """See `StepTime`."""

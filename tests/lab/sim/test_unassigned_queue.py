@@ -43,15 +43,15 @@ def of(events: list[Event], kind: type[Any]) -> Sequence[Any]:
 
 
 def traffic(cluster: Cluster) -> DeltaTraffic:
-    assert cluster.late is not None
-    assert isinstance(cluster.late.central, CentralDLPM)
-    return cluster.late.central.traffic
+    assert cluster.unassigned is not None
+    assert isinstance(cluster.unassigned.central, CentralDLPM)
+    return cluster.unassigned.central.traffic
 
 
 def spent(cluster: Cluster, client: str) -> int:
     """In tokens; there was one refill, of the 4096 tokens of the quantum."""
-    assert cluster.late is not None
-    central = cluster.late.central
+    assert cluster.unassigned is not None
+    central = cluster.unassigned.central
     assert isinstance(central, CentralDLPM) and central.rounds == 1
     return 4096 - central.credit(client) // UNITS_PER_TOKEN
 
@@ -92,7 +92,7 @@ def test_what_is_sent_is_counted() -> None:
     cluster, _ = played(row("x"), row("y", 10), replicas=1)
     spent = traffic(cluster)
 
-    assert (spent.looks, spent.changes) == (2, 1)
+    assert (spent.passes, spent.changes) == (2, 1)
     assert spent.delta_bytes == 2 * 24 + 12 + 20 * 4
     assert spent.answer_bytes == 2 * 24 + 2 * 20 * 4
 
