@@ -27,7 +27,7 @@ def compared(**ours: str) -> Comparison:
 
 
 def test_what_passes_with_stock_alone_is_a_difference() -> None:
-    """What fails with stock, too, is none; what has vanished is."""
+    """A test that fails with stock, too, is no difference; a test that vanished is."""
     assert list(compared().unexpected([])) == []
     assert compared(a="failed", c="refused").differences() == {"t.py::a": "failed"}
     (said,) = compared(a="failed").unexpected([])

@@ -59,7 +59,7 @@ class Entry:
     policies: tuple[str, ...] = POLICIES
 
     def covers(self, test: str) -> bool:
-        """Whether it is about this test."""
+        """Return whether an accepted difference is about this test."""
         return re.fullmatch(".*".join(map(re.escape, self.tests.split("*"))), test) is not None
 
 
@@ -129,7 +129,7 @@ def files_of(group: str, version: str, not_run: Mapping[str, str]) -> list[Path]
 
 
 def unpacked_tests(version: str) -> Path:
-    """Where scripts/install_peers.py puts them."""
+    """Return the folder where scripts/install_peers.py puts vLLM's tests."""
     return ROOT / ".venvs" / f"vllm-{version}-tests"
 
 

@@ -62,7 +62,7 @@ class Settings:
         """True if the LoRA adapter is the client of a request that names none."""
         return self.lora_clients is not False
 
-    def turns(self) -> LoraSlotRotation:
+    def slot_rotation(self) -> LoraSlotRotation:
         """The rotation of LoRA slots; none under a policy without debts."""
         tenure_len = TURN_LEN if self.adapter_turn is None else self.adapter_turn
         if self.scheduler in WITHOUT_CREDIT:

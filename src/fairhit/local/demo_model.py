@@ -78,7 +78,7 @@ def demo_model() -> Path:
 def cache_dir() -> Path:
     """Return the folder of this user's caches (XDG)."""
     given = os.environ.get("XDG_CACHE_HOME", "")
-    # The standard says that a relative path is to be ignored.
+    # The standard requires to ignore a relative path.
     root = Path(given) if given.startswith("/") else Path.home() / ".cache"
     return root / "fairhit"
 

@@ -29,7 +29,7 @@ Notify = Callable[[str, str], None]
 
 
 class Child:
-    """One supervised process. Cancelling `supervise` stops the process.
+    """A supervised process. Cancelling `supervise` stops the process.
 
     `probe` returns whether the process answers; `notify(name, event)` receives events for the operator.
     `grace_s` is the time to stop after SIGTERM, None for the guard's own 8 s.
@@ -107,10 +107,10 @@ class Child:
 
     async def _spawn(self) -> None:
         self._before_start()
-        guarded = [sys.executable, "-m", "fairhit.local.guard", str(os.getpid()), *self._command]
+        command = [sys.executable, "-m", "fairhit.local.guard", str(os.getpid()), *self._command]
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *guarded,
+                *command,
                 env=self._environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,

@@ -1,1 +1,1 @@
-"""One real vLLM server with the plug-in, and nothing of ours in front of it."""
+"""A real vLLM server with the plug-in, without our gateway."""

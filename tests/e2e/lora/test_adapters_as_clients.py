@@ -47,7 +47,7 @@ def server(tmp_path_factory):
 
 
 def asked(server: Server, models: Iterable[str], done: list[Ended]) -> list[threading.Thread]:
-    """One request for each, all under way at once; `done` is in the order in which they end."""
+    """Send one request for each adapter at once; `done` lists them in the order in which they end."""
 
     def ask(number: int, model: str) -> None:
         status, answer = server.complete(
@@ -70,7 +70,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def place(done: list[Ended], model: str) -> int:
-    """How many ended before the model's first."""
+    """Return how many requests ended before the model's first."""
     return [each.model for each in done].index(model)
 
 
@@ -164,7 +164,7 @@ def test_the_gateway_sends_an_adapters_requests_to_who_has_it(server):
 
 
 def test_an_adapter_is_loaded_and_unloaded_behind_the_gateway(server, tmp_path):
-    """It probes once in an hour; what it knows is from the requests."""
+    """The gateway probes once an hour, so that it learns from requests only."""
     url = f"http://{HOST}:{server.port}"
     settings = GatewaySettings(port=0, worker_urls=(url,), health_check_interval_secs=3600)
     body = {"prompt": STORY, "max_tokens": 3, "ignore_eos": True, "model": "later"}

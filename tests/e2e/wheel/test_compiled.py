@@ -178,28 +178,29 @@ def test_compiled_and_not_the_gateway_sends_the_same_requests_to_the_same_engine
 
 # What a request passes through, alone and between sockets.
 PARTS = (
-    "admission", "answer_reader", "answers", "exchange", "identity", "openai", "repeated", "requests",
-    "segments", "upstream",
+    "auth/test_access_control", "http/test_response_parser", "api/test_response_body", "proxy/test_exchange",
+    "auth/test_identity", "api/test_request_body", "http/test_head_cache", "http/test_request_parser",
+    "prefix/test_segments", "http/test_engine_connection",
 )  # fmt: skip
 GATEWAY_TESTS = (
-    *(f"tests/unit/gateway/test_{part}.py" for part in PARTS),
+    *(f"tests/unit/gateway/{part}.py" for part in PARTS),
     "tests/e2e/gateway/test_forwarding.py",
 )
 
 # What engines bring of their own: caches, queues and requests of other classes than ours.
 PLUG_IN_TESTS = tuple(
-    f"tests/unit/engines/test_{part}.py"
+    f"tests/unit/engines/{part}.py"
     for part in (
-        "vllm_adapters",
-        "vllm_held",
-        "vllm_index",
-        "vllm_loading_adapters",
-        "vllm_scheduler",
-        "vllm_unseen",
-        "sglang_audit",
-        "sglang_followers",
-        "sglang_full_queue",
-        "sglang_line",
+        "vllm/test_adapters",
+        "vllm/test_blocked",
+        "vllm/test_block_view",
+        "vllm/test_loading_adapters",
+        "vllm/test_scheduler",
+        "vllm/test_unseen",
+        "sglang/test_audit",
+        "sglang/test_followers",
+        "sglang/test_full_queue",
+        "sglang/test_queue_adapter",
     )
 )
 

@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def caplog_vllm(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What vLLM logs, as its own conftest offers it, which imports half of its test requirements."""
+    """Capture vLLM's log as its own conftest does, which imports half of its test requirements."""
     logger = logging.getLogger("vllm")
     logger.propagate, before = True, logger.propagate
     with caplog.at_level(logging.INFO):
@@ -82,7 +82,7 @@ class Outcomes:
         self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One line a test, and one more where its setup or teardown fails."""
+        """Write a line for each test, and another one if its setup or teardown fails."""
         if report.when == "call" or report.outcome != "passed":
             self._write(report)
 

@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path):
 
 
 def test_other_ingredients_make_another_folder(monkeypatch: pytest.MonkeyPatch):
-    """Whoever changes the recipe must not be served last week's model from the cache."""
+    """A changed recipe must not find the model of the old recipe in the cache."""
     before = model.recipe()
     monkeypatch.setattr(model, "SEED", model.SEED + 1)
 

@@ -1,4 +1,4 @@
-"""How an engine is called: what the operator sees in `ps`, and what must not be there."""
+"""The command line of an engine, as the operator sees it in `ps`, without secrets."""
 
 import json
 from pathlib import Path

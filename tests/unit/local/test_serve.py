@@ -84,7 +84,7 @@ OPTIONS = serve.ServeOptions(gateway=GatewaySettings(port=0))
 
 
 def quiet(_name: str, _news: str) -> None:
-    """What is told is not looked at."""
+    """Ignore notifications."""
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_pressing_ctrl_c_again_and_again_leaves_nothing_behind(command: subproce
 
 
 def test_cleaning_up_is_not_cancelled(places: list[Path], monkeypatch: pytest.MonkeyPatch):
-    """Whoever cancels twice, and is no person at a terminal."""
+    """A program that cancels twice is served like an operator at a terminal."""
     monkeypatch.setattr(serve, "arrange", stand_ins(STUBBORN, places, grace_s=0.5))
     # Other tests leave a process to this one: multiprocessing's, which counts resources.
     others = psutil.Process().children(recursive=True)
@@ -174,7 +174,7 @@ def test_cleaning_up_is_not_cancelled(places: list[Path], monkeypatch: pytest.Mo
 
 
 def test_the_gateway_stops_before_the_engines(places: list[Path], monkeypatch: pytest.MonkeyPatch):
-    """What is in flight needs the engines to finish."""
+    """In-flight requests need the engines to finish."""
     ends: dict[str, float] = {}
 
     def look(folder: Path, *, keep_logs: bool) -> None:
@@ -293,7 +293,7 @@ class Ready(BaseHTTPRequestHandler):
 
 
 def test_a_gateway_that_speaks_tls_is_found_ready(tmp_path: Path):
-    """Nobody vouches for its certificate, which is for the names that callers use."""
+    """The certificate is self-signed, and for the names that callers use."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
         [

@@ -108,7 +108,7 @@ def test_stopping_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_patience_can_end(tmp_path: Path):
-    """Who asked it to stop does not want to wait the whole minute: nothing stays all the same."""
+    """A stop at once does not wait for the grace period, and leaves no process behind."""
 
     async def story() -> tuple[int, float]:
         engine = child(tmp_path, STUBBORN, grace_s=60)

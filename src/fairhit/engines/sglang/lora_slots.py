@@ -40,17 +40,17 @@ class SglangLoraSlots:
 
     @property
     def rotations(self) -> int:
-        """How often an adapter was drained for another one. O(1)."""
+        """Return how often an adapter was drained for another one. O(1)."""
         return self._rotation.rotations
 
     @property
     def is_pass_over(self) -> bool:
-        """Whether MAX_SKIPPED_PER_PASS requests were skipped in this pass. O(1)."""
+        """True if MAX_SKIPPED_PER_PASS requests were skipped in this pass. O(1)."""
         return self._skipped_in_pass >= MAX_SKIPPED_PER_PASS
 
     @property
     def is_contended(self) -> bool:
-        """Whether a request waits for a slot; `begin_pass` then needs the running requests. O(1)."""
+        """True if a request waits for a slot; `begin_pass` then needs the running requests. O(1)."""
         return self._rotation.is_contended
 
     def begin_pass(self, running: Iterable[tuple[Request, Any]]) -> list[Request]:

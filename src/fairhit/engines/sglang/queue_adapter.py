@@ -58,7 +58,7 @@ class SglangSchedulerView(Protocol):
 
 @dataclass(slots=True)
 class TrackedRequest:
-    """One of SGLang's requests, with the fair queue's request and what was charged for it."""
+    """A request of SGLang, with the fair queue's request for it and its charges."""
 
     req: Any
     ours: Request
@@ -101,7 +101,7 @@ class SglangQueueAdapter:
 
     @property
     def slot_rotations(self) -> int:
-        """How often a LoRA adapter was drained for another one. O(1)."""
+        """Return how often a LoRA adapter was drained for another one. O(1)."""
         return self._slots.rotations if self._slots is not None else 0
 
     @property
@@ -135,7 +135,7 @@ class SglangQueueAdapter:
 
     @property
     def is_iteration_expected(self) -> bool:
-        """Whether the next iteration over the waiting list admits."""
+        """True if the next iteration over the waiting list admits."""
         return self._adder is not None
 
     def candidates(self) -> Iterator[Any]:
@@ -342,7 +342,7 @@ class SglangQueueAdapter:
             each: (count + (each == client)) * WEIGHT_SCALE**2 // self._weights.of(each)
             for each, count in {client: 0, **self._core.waiting_by_client()}.items()
         }
-        # The request's own client wins a tie: so two clients cannot drop each other's requests by turns.
+        # The request's own client wins a tie, lest two clients drop each other's requests alternately.
         most = max(shares, key=shares.__getitem__)
         if most == client and tracked is None:
             return req

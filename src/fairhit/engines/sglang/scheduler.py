@@ -124,7 +124,7 @@ def _refuse_stages(server_args: Any, settings: Settings) -> None:
     The outputs of one stage arrive while the batch of another is planned.
     """
     stages = getattr(server_args, "pp_size", 1)
-    if stages > 1 and getattr(server_args, "enable_lora", None) and settings.turns().is_on:
+    if stages > 1 and getattr(server_args, "enable_lora", None) and settings.slot_rotation().is_on:
         raise ConfigError(
             f"--pp-size {stages}: LoRA slots cannot rotate with pipeline stages; "
             "set FAIRHIT_ADAPTER_TURN=0"
@@ -138,7 +138,7 @@ def writes_metrics(parallel: Any) -> bool:
 
 
 class FairSglangPolicy(SchedulePolicy):  # type: ignore[misc]  # SGLang is untyped here
-    """The place where SGLang would sort its waiting list."""
+    """The hook in the method by which SGLang would sort its waiting list."""
 
     queue_adapter: SglangQueueAdapter
 
@@ -190,7 +190,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             self.tree_cache, is_wanted=self._has_waiting, on_clear=self._rematch
         )
         self._fair = FairQueue(settings.policy(self._fair_tree))
-        slots = SglangLoraSlots(self, settings.turns()) if self.enable_lora else None
+        slots = SglangLoraSlots(self, settings.slot_rotation()) if self.enable_lora else None
         weights = Weights(settings.weights)
         self._queue_adapter = SglangQueueAdapter(
             self._fair, self._fair_tree, self, slots=slots, weights=weights

@@ -1,12 +1,12 @@
-"""ClientIdentity: API key -> client, written into each request before vLLM reads it. Pure ASGI.
+"""ClientIdentity, an ASGI middleware: writes the client of the API key into each request.
 
 Integration points: vLLM's `--middleware` adds the class outermost, in every API server process, and
 constructs it with the app; `vllm_xargs` of the JSON body becomes `extra_args` in the engine, and so
 does `sampling_params.extra_args` of the token-level endpoint.
 
-What a caller sent there is never believed. The body is parsed exactly as vLLM parses it (the
-standard library, last duplicate wins) and written anew, so that duplicated or escaped keys cannot
-say one thing to us and another to the engine.
+A client name sent by the caller is always overwritten. The body is parsed exactly as vLLM parses it (the
+standard library, last duplicate wins) and serialised anew, so that duplicated or escaped keys cannot mean
+one client here and another one in the engine.
 """
 
 import hashlib
@@ -31,24 +31,24 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Probes and scrapes carry no key; vLLM's own `--api-key` leaves them open, too.
 OPEN_PATHS = frozenset({"/health", "/ping", "/metrics", "/load", "/version"})
-# Where vLLM takes `vllm_xargs`. Elsewhere (embeddings, tokenize) a client's name means nothing.
+# Paths where vLLM accepts `vllm_xargs`. Elsewhere (embeddings, tokenize) a client's name has no effect.
 CARRIERS = ("/completions", "/completions/batch", "/responses", "/messages", "/invocations")
-# A long multimodal prompt fits; a body is held in memory while its client is looked up.
+# Enough for a long multimodal prompt; a body is in memory while its client is looked up.
 MAX_BODY_BYTES = 64 * 2**20
 _FORMS = (b"multipart/form-data", b"application/x-www-form-urlencoded")
-# How a form may name its encoding. The server decodes the names of its fields by it, so another one,
-# utf-7 say, would spell a field's name in bytes that we do not recognise.
+# The only charset that a form may name. The server decodes field names by it: another one, utf-7 say,
+# would spell a field's name in bytes that are not recognised here.
 _UTF_8 = re.compile(rb';\s*charset\s*=\s*("?)utf-?8\1\s*(?=;|$)', re.IGNORECASE)
-# A parameter in parts or with an encoding of its own (RFC 2231), which some parsers put together.
+# A parameter in parts or with an encoding of its own (RFC 2231), which some parsers join.
 _EXTENDED_NAME = re.compile(rb";\s*name\*", re.IGNORECASE)
 
 
 class ClientIdentity:
-    """Answers 401 without a known key; otherwise says to the engine whose request it is.
+    """Answers 401 without a known key; else writes the client of the key into the request.
 
     Keys come from the file named by FAIRHIT_KEYS_FILE (one `client:key` a line) and from
     FAIRHIT_KEYS (`client:key`, comma separated). A websocket needs a key as well, but is served as
-    `anonymous`: it has no body to write into. So is a form, an audio upload.
+    `anonymous`, as it has no body to write into; so is a form, an audio upload.
     """
 
     def __init__(self, app: App, environ: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class ClientIdentity:
         self._clients = read_keys(os.environ if environ is None else environ)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One ASGI connection."""
+        """Serve an ASGI connection."""
         if scope["type"] not in {"http", "websocket"} or _is_open(scope):
             return await self._app(scope, receive, send)
         try:
@@ -64,7 +64,7 @@ class ClientIdentity:
             if scope["type"] == "http" and scope["method"] in {"POST", "PUT", "PATCH"}:
                 body = await _read(receive)
                 if body is None:
-                    return None  # the caller left before the body was complete
+                    return None  # the caller disconnected before the body was complete
                 body = rewrite(body, client, path=scope["path"], content_type=_content_type(scope))
                 scope, receive = _with_length(scope, len(body)), _replay(body, receive)
         except CallerError as error:
@@ -72,10 +72,10 @@ class ClientIdentity:
         return await self._app(scope, receive, send)
 
     def _client(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientId:
-        """The client of the one key in the headers; says the same whatever is wrong with it."""
+        """Return the client of the key in the headers. Raises Unauthorized, always with one message."""
         given = [value for name, value in headers if name.lower() == b"authorization"]
         scheme, _, key = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
-        # Looked up by digest, so that the time it takes says nothing about the keys that exist.
+        # Looked up by digest, so that the time of a lookup reveals nothing about existing keys.
         client = self._clients.get(hashlib.sha256(key.strip()).digest())
         if client is None or scheme.lower() != b"bearer":
             raise Unauthorized("Missing or unknown API key.")
@@ -83,7 +83,7 @@ class ClientIdentity:
 
 
 def read_keys(environ: Mapping[str, str]) -> dict[bytes, ClientId]:
-    """sha256(key) -> client. ConfigError, in one line that never shows a key, if there is no usable one."""
+    """Return the clients by sha256(key). Raises ConfigError, in one line without a key, if there is none."""
     lines = [
         (f"FAIRHIT_KEYS entry {number}", entry)
         for number, entry in enumerate(environ.get("FAIRHIT_KEYS", "").split(","), 1)
@@ -115,11 +115,11 @@ def read_keys(environ: Mapping[str, str]) -> dict[bytes, ClientId]:
 
 
 def rewrite(body: bytes, client: ClientId, *, path: str, content_type: bytes) -> bytes:
-    """The body with `client` as its one identity. Raises BadRequest where that cannot be made sure."""
+    """Return the body with `client` as its only identity. Raises BadRequest if that is impossible."""
     if not body:
         return body
     if content_type.partition(b";")[0].strip().lower() in _FORMS:
-        # Audio uploads: their `vllm_xargs` is a form field, and a form cannot be written anew cheaply.
+        # Audio uploads: their `vllm_xargs` is a form field, and rewriting a form is costly.
         _check_form(body, content_type)
         return body
     try:
@@ -132,12 +132,12 @@ def rewrite(body: bytes, client: ClientId, *, path: str, content_type: bytes) ->
     _write(request, "vllm_xargs", client if is_carrier else None)
     if isinstance(request.get("sampling_params"), dict):
         _write(request["sampling_params"], "extra_args", client)
-    # Escaped to ASCII, so that no two parsers can disagree about the encoding.
+    # Escaped to ASCII, so that parsers cannot disagree about the encoding.
     return json.dumps(request, separators=(",", ":")).encode("ascii")
 
 
 def _check_form(body: bytes, content_type: bytes) -> None:
-    """BadRequest if the form says whose it is, or may say so in a way that only the server reads."""
+    """Raises BadRequest if the form names a client, or may do so in a way that only the server recognises."""
     parameters = _UTF_8.sub(b"", content_type).lower()
     if b"charset" in parameters or b"*" in parameters:
         raise BadRequest("A form must be in UTF-8.", param="charset")
@@ -148,7 +148,7 @@ def _check_form(body: bytes, content_type: bytes) -> None:
 
 
 def _write(holder: dict[str, Any], field: str, client: ClientId | None) -> None:
-    """Put `client` into holder[field], or take out what is there if there is none to put."""
+    """Write `client` into holder[field]; with None remove the client there."""
     carried = holder.get(field)
     if carried is None and client is None:
         return
@@ -162,7 +162,7 @@ def _write(holder: dict[str, Any], field: str, client: ClientId | None) -> None:
 
 
 def _is_open(scope: Scope) -> bool:
-    """Whether anybody may ask: probes, scrapes, and a browser's question what it may ask."""
+    """Return whether the request needs no key: probes, scrapes, and preflight requests of browsers."""
     if scope["type"] == "websocket":
         return False
     path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -177,7 +177,7 @@ def _content_type(scope: Scope) -> bytes:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The whole body; None if the caller went away first."""
+    """Read the whole body; None if the caller disconnects first."""
     parts: list[bytes] = []
     size, is_more = 0, True
     while is_more:
@@ -193,14 +193,14 @@ async def _read(receive: Receive) -> bytes | None:
 
 
 def _with_length(scope: Scope, length: int) -> Scope:
-    """The scope with the new body's length."""
+    """Return the scope with the new body's length."""
     sized = {b"content-length", b"transfer-encoding"}
     kept = [(name, value) for name, value in scope["headers"] if name.lower() not in sized]
     return {**scope, "headers": [*kept, (b"content-length", b"%d" % length)]}
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Gives the body once, then what the server says: a disconnect still reaches the engine."""
+    """Return a `receive` that yields the body once, then the server's messages, such as a disconnect."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -210,7 +210,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 async def _refuse(scope: Scope, send: Send, error: CallerError) -> None:
-    """Say no in OpenAI's shape, or close a websocket that never opened."""
+    """Answer with an error in OpenAI's format, or close a websocket that is not open yet."""
     if scope["type"] == "websocket":
         return await send({"type": "websocket.close", "code": 1008})
     is_key = isinstance(error, Unauthorized)

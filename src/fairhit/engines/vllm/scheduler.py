@@ -87,7 +87,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             )
         # 0.32 has a queue for requests that hold blocks, and counts paused sessions as running.
         self._counts_paused = hasattr(self, "kv_holding_waiting")
-        self._rotation = settings.turns()
+        self._rotation = settings.slot_rotation()
         self._queue = VllmWaitingQueue(
             self._fair,
             self,

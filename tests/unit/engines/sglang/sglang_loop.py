@@ -97,16 +97,16 @@ class Engine:
         policy = DLPM(cache=self.cache, quantum=quantum, max_clients=max_clients)
         self.fair = FairQueue(policy)
         self.written: defaultdict[str, Service] = defaultdict(Service)  # what metrics would say
-        turns = LoraSlotRotation(tenure_len=tenure_len)
-        adapters = SglangLoraSlots(self, turns) if slots else None
-        self.line = SglangQueueAdapter(
+        rotation = LoraSlotRotation(tenure_len=tenure_len)
+        adapters = SglangLoraSlots(self, rotation) if slots else None
+        self.adapter = SglangQueueAdapter(
             self.fair,
             self.cache,
             self,
             slots=adapters,
             weights=Weights(weights),  # type: ignore[arg-type]
         )
-        self.queue: list[Any] = SglangWaitingQueue([], self.line)
+        self.queue: list[Any] = SglangWaitingQueue([], self.adapter)
         self.left = 0
         self.batch: list[Req] = []  # what runs
         self.asked = 0  # requests that the walk was given
@@ -138,17 +138,17 @@ class Engine:
         return not self.max_loras or len(wanted) <= self.slots()
 
     def end(self, *reqs: Req) -> None:
-        """They emitted their last output."""
+        """End running requests with their last output."""
         for req in reqs:
             req.is_over = True
             self.batch.remove(req)
-        self.line.on_output(reqs)
+        self.adapter.on_output(reqs)
         self.audit()
 
     def abort(self, req: Req) -> None:
-        """It ran, and ends outside a batch."""
+        """End a running request outside a batch."""
         self.batch.remove(req)
-        self.line.remove(req)
+        self.adapter.remove(req)
 
     def send(self, client: str, *tokens: int, **more: Any) -> Req:
         req = Req(client, list(tokens), **more)
@@ -156,22 +156,25 @@ class Engine:
         return req
 
     def enqueue(self, req: Req) -> None:
-        """It arrives, or is retracted: `_add_request_to_queue`, with a full queue as the plug-in has it."""
+        """
+        Add an arriving or retracted request: `_add_request_to_queue`, with the plug-in's rule for a full
+        queue.
+        """
         if len(self.queue) == self.most_waiting:
-            self.refused.append(dropped := self.line.request_to_drop(req))
-            self.line.remove(dropped)
+            self.refused.append(dropped := self.adapter.request_to_drop(req))
+            self.adapter.remove(dropped)
             if dropped is req:
                 return
             self.queue.remove(dropped)
         self.queue.append(req)
 
-    def look(
+    def run_pass(
         self, *, room: int | None = None, skip: Callable[[Req], bool] = lambda _: False
     ) -> list[Req]:
-        """One pass of SGLang's; whom it added, in its order."""
+        """Run a scheduling pass of SGLang; return the requests that it added, in order."""
         self.left = self.room if room is None else room
-        self.line.begin_pass(self.queue, self.batch)
-        self.line.expect_iteration(self)
+        self.adapter.begin_pass(self.queue, self.batch)
+        self.adapter.expect_iteration(self)
         added: list[Req] = []
         for req in self.queue:
             self.asked += 1
@@ -184,12 +187,12 @@ class Engine:
             if extend_len > self.left:
                 break
             self.left -= extend_len
-            self.line.on_admit(req)
+            self.adapter.on_admit(req)
             added.append(req)
             self.batch.append(req)
         if added:
             self.queue = SglangWaitingQueue(
-                [req for req in self.queue if req not in added], self.line
+                [req for req in self.queue if req not in added], self.adapter
             )
         self.audit()
         return added
@@ -197,7 +200,7 @@ class Engine:
     def audit(self) -> None:
         """As the setting does with the real lists."""
         running = [req for req in self.batch if req not in self.queue and not req.is_over]
-        found = [*self.line.differences(self.queue, running)]
+        found = [*self.adapter.differences(self.queue, running)]
         assert not found, found
 
     def through(self, reqs: Iterable[Req]) -> None:
@@ -205,7 +208,7 @@ class Engine:
         for req in reqs:
             self.cache.put(req.tokens)
             req.output_ids.append(0)
-        self.line.on_output(reqs)
+        self.adapter.on_output(reqs)
 
     def owed(self, client: str) -> int:
         """The client's deficit in tokens."""
@@ -213,5 +216,5 @@ class Engine:
 
 
 def clients(reqs: Iterable[Req]) -> str:
-    """Whose they are, in their order."""
+    """Return the clients of requests, in order."""
     return "".join(req.client for req in reqs)

@@ -1,4 +1,4 @@
-"""The plug-in's records in SGLang, held against the engine's lists whatever happens to a request."""
+"""The plug-in's records compared with SGLang's lists, for every event of a request."""
 
 import random
 from collections.abc import Callable
@@ -14,25 +14,25 @@ STEPS, SEEDS = 150, 20
 
 
 def differences(engine: Engine) -> list[str]:
-    return [*engine.line.differences(engine.queue, engine.batch)]
+    return [*engine.adapter.differences(engine.queue, engine.batch)]
 
 
 @pytest.fixture
 def engine() -> Engine:
-    """One request that runs, and of two that wait one that lacks a slot."""
+    """A running request, a waiting one, and a waiting one without a slot."""
     made = Engine(quantum=1000, room=1000, slots=1, tenure_len=50)
     made.send("runs", *range(40), lora_id="held")
-    made.look()
+    made.run_pass()
     made.send("waits", 1, lora_id="wanted")
     made.send("waits", *range(40), lora_id="held")
-    made.look()
+    made.run_pass()
     assert [req.tokens for req in made.batch] == [[*range(40)]]
     assert differences(made) == []
     return made
 
 
 def of(engine: Engine, req: Req) -> Request:
-    return engine.line._tracked[req].ours
+    return engine.adapter._tracked[req].ours
 
 
 FAULTS: dict[str, Callable[[Engine], object]] = {
@@ -43,17 +43,17 @@ FAULTS: dict[str, Callable[[Engine], object]] = {
         engine.queue, engine.batch.pop()
     ),
     "runs, and is blocked in the core": lambda engine: engine.batch.append(list.pop(engine.queue)),
-    "in the core or have a record": lambda engine: engine.line._tracked.pop(engine.batch.pop()),
-    "counts as being prefilled": lambda engine: engine.line._followers.on_prefill(
+    "in the core or have a record": lambda engine: engine.adapter._tracked.pop(engine.batch.pop()),
+    "counts as being prefilled": lambda engine: engine.adapter._followers.on_prefill(
         of(engine, engine.queue[0])
     ),
-    "counts as a follower": lambda engine: engine.line._followers._deferred.update(
+    "counts as a follower": lambda engine: engine.adapter._followers._deferred.update(
         {of(engine, engine.batch[0]): 1}
     ),
-    "are blocked or skipped": lambda engine: engine.line._slots._skipped.remove(
+    "are blocked or skipped": lambda engine: engine.adapter._slots._skipped.remove(
         of(engine, engine.queue[0]).id
     ),
-    "waits for a slot as": lambda engine: engine.line._slots._rotation.add_waiting(
+    "waits for a slot as": lambda engine: engine.adapter._slots._rotation.add_waiting(
         "ghost", Taker("gone", "wanted")
     ),
 }
@@ -69,12 +69,12 @@ def test_each_kind_of_fault_is_found(engine, said):
 def test_a_client_that_is_forgotten_while_its_request_follows_another_leaves_no_ghost():
     engine = Engine(quantum=1000, room=1000, slots=2, tenure_len=50, max_clients=1)
     leader = engine.send("a", *range(40), 100, lora_id="held")
-    engine.look()
+    engine.run_pass()
     engine.send("b", *range(40), 101, lora_id="wanted")
-    engine.look()
+    engine.run_pass()
     engine.end(leader)
 
-    assert [req.tokens[-1] for req in engine.look()] == [101]
+    assert [req.tokens[-1] for req in engine.run_pass()] == [101]
 
 
 def test_whatever_happens_to_requests_no_record_outlives_them():
@@ -90,11 +90,11 @@ def test_whatever_happens_to_requests_no_record_outlives_them():
             assert differences(engine) == [], f"seed {seed}"
         engine.queue.clear()
         engine.end(*engine.batch[:])
-        assert (engine.line.live, differences(engine)) == (0, []), f"seed {seed}"
+        assert (engine.adapter.live, differences(engine)) == (0, []), f"seed {seed}"
 
 
 def happen(engine: Engine, rng: random.Random) -> None:
-    """One thing that SGLang does."""
+    """Do a random thing that SGLang does."""
     what = rng.choice("ssssllllooeaqrn")
     running = [req for req in engine.batch if rng.random() < 0.5]
     if what == "s":
@@ -106,7 +106,7 @@ def happen(engine: Engine, rng: random.Random) -> None:
             to_finish=rng.choice((None, None, None, "refused")),
         )
     elif what == "l":
-        engine.look(skip=lambda _: rng.random() < 0.1)
+        engine.run_pass(skip=lambda _: rng.random() < 0.1)
     elif what == "o":
         engine.through(running)
     elif what == "e":
@@ -122,5 +122,5 @@ def happen(engine: Engine, rng: random.Random) -> None:
             engine.enqueue(req)
     elif what == "n":
         engine.queue = SglangWaitingQueue(
-            [req for req in engine.queue if rng.random() < 0.9], engine.line
+            [req for req in engine.queue if rng.random() < 0.9], engine.adapter
         )

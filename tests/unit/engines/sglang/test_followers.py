@@ -1,4 +1,4 @@
-"""Who waits in SGLang for a prompt that is being computed, and until when."""
+"""Followers in SGLang: requests deferred while a prompt with their prefix is prefilled."""
 
 import pytest
 from tests.unit.engines.sglang.sglang_loop import Cache, Engine, Req
@@ -58,12 +58,12 @@ def test_each_that_is_computed_is_waited_for_until_it_is_done():
 
 @pytest.fixture
 def engine() -> Engine:
-    """It computes a prompt, and another request waits for that."""
+    """An engine that prefills a prompt for which another request is deferred."""
     made = Engine(quantum=1000, room=1000)
     made.send("leader", *SHARED, 1)
-    made.look()
+    made.run_pass()
     made.send("follower", *SHARED, 2)
-    assert made.look() == []
+    assert made.run_pass() == []
     return made
 
 
@@ -75,33 +75,33 @@ def leader_of(engine: Engine) -> Req:
 def test_nobody_waits_for_a_prompt_whose_caller_hung_up(engine):
     engine.abort(leader_of(engine))
 
-    assert [req.client for req in engine.look()] == ["follower"]
+    assert [req.client for req in engine.run_pass()] == ["follower"]
 
 
 def test_nobody_waits_for_a_prompt_that_ended_without_an_output(engine):
     engine.end(leader_of(engine))
 
-    assert [req.client for req in engine.look()] == ["follower"]
+    assert [req.client for req in engine.run_pass()] == ["follower"]
 
 
 def test_nobody_waits_for_a_prompt_that_was_retracted(engine):
-    """Its turn comes again, but when is not known."""
+    """A retracted request is admitted again at an unknown time."""
     leader = leader_of(engine)
     engine.batch.remove(leader)
     engine.queue.append(leader)
 
-    assert [req.client for req in engine.look(skip=lambda req: req is leader)] == ["follower"]
+    assert [req.client for req in engine.run_pass(skip=lambda req: req is leader)] == ["follower"]
 
 
 def test_who_was_retracted_waits_for_nobodys_prompt():
-    """It is first, and has waited once."""
+    """A preempted request is proposed first, and was deferred once."""
     engine = Engine(quantum=1000, room=1000)
     retracted = engine.send("a", *SHARED, 1)
-    engine.through(engine.look())
+    engine.through(engine.run_pass())
     engine.cache.evict(1000)
     engine.send("b", *SHARED, 2)
-    engine.look()
+    engine.run_pass()
     engine.batch.remove(retracted)
     engine.queue.append(retracted)
 
-    assert engine.look() == [retracted]
+    assert engine.run_pass() == [retracted]

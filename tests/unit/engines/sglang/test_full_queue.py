@@ -1,4 +1,4 @@
-"""Which request is refused where SGLang's queue is full: none of a client that has fewer waiting."""
+"""The request dropped from a full SGLang queue: one of the client with the most waiting requests."""
 
 from tests.unit.engines.sglang.sglang_loop import Engine
 
@@ -15,7 +15,7 @@ def test_a_flood_does_not_shut_out_who_asks_little():
 
     assert engine.refused == [flood[4], flood[5], flood[3]]
     assert [*engine.queue] == [*flood[:3], light]
-    assert light in engine.look()
+    assert light in engine.run_pass()
 
 
 def test_nobody_is_dropped_for_a_client_that_would_then_have_as_many_waiting():
@@ -41,11 +41,14 @@ def test_a_client_of_twice_the_weight_may_have_twice_as_many_waiting():
 
 
 def test_one_that_ran_is_dropped_after_those_of_its_client_that_never_did():
-    """It is retracted into a full queue, the youngest there: but its caller has had a part of the answer."""
+    """
+    A request is retracted into a full queue, where it is the newest; its caller already has a part of the
+    answer.
+    """
     engine = Engine(most_waiting=2)
     waiting = [engine.send("a", 1), engine.send("a", 2)]
     ran = waiting.pop()
-    assert engine.look(skip=waiting.__contains__) == [ran]
+    assert engine.run_pass(skip=waiting.__contains__) == [ran]
     engine.batch.remove(ran)
     light = engine.send("b", 3)
 
@@ -58,7 +61,7 @@ def test_one_that_ran_is_dropped_after_those_of_its_client_that_never_did():
 def test_of_those_that_ran_the_newest_is_dropped():
     engine = Engine(most_waiting=2)
     ran = [engine.send("a", 1), engine.send("a", 2)]
-    assert engine.look() == ran
+    assert engine.run_pass() == ran
     engine.batch.clear()
     light = engine.send("b", 3)
 
@@ -67,4 +70,4 @@ def test_of_those_that_ran_the_newest_is_dropped():
 
     assert engine.refused == ran[1:]
     assert [*engine.queue] == [light, ran[0]]
-    assert engine.line.live == 2
+    assert engine.adapter.live == 2

@@ -1,4 +1,4 @@
-"""Who is next in SGLang, while it walks its list: with a stand-in for its loop, and no SGLang."""
+"""The order of admission while SGLang iterates over its list, with a stand-in for SGLang's loop."""
 
 from types import SimpleNamespace
 
@@ -10,8 +10,8 @@ from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 
 def test_each_is_charged_before_the_next_is_chosen():
     """
-    One look admits six, of five tokens each. A list sorted beforehand would have all of a's first; here
-    a's quantum is spent after two, and b has its turn in the same batch.
+    A pass admits six requests, of five tokens each. A list sorted beforehand would have all of a's first;
+    here a's quantum is spent after two, and b has its turn in the same batch.
     """
     engine = Engine(quantum=10)
     for number in range(4):
@@ -19,7 +19,7 @@ def test_each_is_charged_before_the_next_is_chosen():
     for number in range(2):
         engine.send("b", 5, 6, 7, 8, 20 + number)
 
-    assert clients(engine.look()) == "aabbaa"
+    assert clients(engine.run_pass()) == "aabbaa"
     assert (engine.owed("a"), engine.owed("b")) == (0, 10)  # the second refill was for both
 
 
@@ -27,10 +27,10 @@ def test_the_longest_match_is_first_even_if_it_came_into_the_cache_while_all_wai
     engine = Engine(quantum=100)
     engine.send("a", *range(10))
     engine.send("b", *range(50, 60))
-    assert engine.look(room=0) == []
+    assert engine.run_pass(room=0) == []
     engine.cache.put(range(50, 58))
 
-    assert clients(engine.look()) == "ba"
+    assert clients(engine.run_pass()) == "ba"
 
 
 def test_nothing_is_charged_or_refilled_for_who_did_not_fit():
@@ -40,7 +40,7 @@ def test_nothing_is_charged_or_refilled_for_who_did_not_fit():
     before = engine.fair.refill_rounds
 
     for _ in range(50):
-        assert engine.look(room=4) == []
+        assert engine.run_pass(room=4) == []
 
     assert engine.owed("a") == 10  # one quantum, as the paper gives it
     assert engine.fair.refill_rounds == before + 1
@@ -50,7 +50,7 @@ def test_without_room_nobody_is_chosen_and_nothing_refilled():
     engine = Engine(quantum=10)
     engine.send("a", *range(8))
 
-    assert engine.look(room=0) == []
+    assert engine.run_pass(room=0) == []
 
     assert engine.fair.refill_rounds == 0
 
@@ -61,8 +61,8 @@ def test_what_sglang_skips_is_held_for_that_look_only():
     engine.send("a", 1, 2)
     engine.send("b", 3, 4)
 
-    assert clients(engine.look(skip=lambda req: req.client == "a")) == "b"
-    assert clients(engine.look()) == "a"
+    assert clients(engine.run_pass(skip=lambda req: req.client == "a")) == "b"
+    assert clients(engine.run_pass()) == "a"
 
 
 def test_a_look_does_not_skip_through_all_that_waits():
@@ -71,11 +71,11 @@ def test_a_look_does_not_skip_through_all_that_waits():
         engine.send("a", number)
     asked: list[Req] = []
 
-    engine.look(skip=lambda req: asked.append(req) is None)
+    engine.run_pass(skip=lambda req: asked.append(req) is None)
 
     assert len(asked) == MAX_BLOCKED_PER_PASS
-    assert engine.line.truncated_passes == 1
-    assert len(engine.look()) == MAX_BLOCKED_PER_PASS + 10
+    assert engine.adapter.truncated_passes == 1
+    assert len(engine.run_pass()) == MAX_BLOCKED_PER_PASS + 10
 
 
 def test_a_prefix_that_is_being_computed_is_waited_for():
@@ -85,10 +85,10 @@ def test_a_prefix_that_is_being_computed_is_waited_for():
     for number in range(3):
         engine.send("a", *shared, 100 + number)
 
-    first = engine.look()
+    first = engine.run_pass()
     assert len(first) == 1
     engine.through(first)
-    second = engine.look()
+    second = engine.run_pass()
 
     assert [req.prefix_len for req in second] == [40, 40]
 
@@ -98,16 +98,16 @@ def test_a_prefix_of_which_a_chunk_is_computed_is_waited_for_until_the_last_one_
     engine = Engine(quantum=1000, room=1000)
     shared = list(range(80))
     first = engine.send("a", *shared, 100)
-    engine.look()
+    engine.run_pass()
     engine.send("b", *shared, 101)
     engine.cache.put(shared[:40])
 
     first.extend_end = 40
-    engine.line.on_output([first])  # no output yet
-    assert engine.look() == []
+    engine.adapter.on_output([first])  # no output yet
+    assert engine.run_pass() == []
     engine.through([first])
 
-    assert [req.prefix_len for req in engine.look()] == [80]
+    assert [req.prefix_len for req in engine.run_pass()] == [80]
 
 
 def test_followers_wait_for_a_bounded_number_of_looks():
@@ -115,24 +115,24 @@ def test_followers_wait_for_a_bounded_number_of_looks():
     engine = Engine(quantum=1000, room=1000)
     for number in range(2):
         engine.send("a", *range(40), 100 + number)
-    engine.look()
+    engine.run_pass()
 
-    looks = [len(engine.look()) for _ in range(12)]
+    passes = [len(engine.run_pass()) for _ in range(12)]
 
-    assert sum(looks) == 1
-    assert looks.index(1) <= 8
+    assert sum(passes) == 1
+    assert passes.index(1) <= 8
 
 
 def test_a_retracted_request_comes_back_first_and_pays_nothing_twice():
     engine = Engine(quantum=10)
     first = engine.send("a", 1, 2, 3, 4)
-    engine.look()
+    engine.run_pass()
     engine.through([first])
     paid = engine.owed("a")
     engine.send("b", 5, 6)
     engine.queue.append(first)  # as SGLang retracts it
 
-    assert clients(engine.look()) == "ab"
+    assert clients(engine.run_pass()) == "ab"
     assert engine.owed("a") == paid
     assert engine.fair.recomputed_len >= 1
 
@@ -140,13 +140,13 @@ def test_a_retracted_request_comes_back_first_and_pays_nothing_twice():
 def test_outputs_are_charged_once_though_a_retraction_drops_them():
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2, 3)
-    engine.look()
+    engine.run_pass()
     engine.through([req])
     engine.through([req])
     after_two = engine.owed("a")
     req.output_ids.clear()
     engine.queue.append(req)
-    engine.look()
+    engine.run_pass()
 
     engine.through([req])
     assert engine.owed("a") == after_two
@@ -159,20 +159,20 @@ def test_who_ends_is_forgotten_and_who_is_aborted_too():
     """Wherever they are: in the queue, popped from it, missing from a new list, or running."""
     engine = Engine(quantum=100)
     done, popped, missing, running, stays = (engine.send(name, 1, 2) for name in "abcde")
-    engine.look(room=4)  # admits two, of which done and popped were the oldest
-    assert engine.line.live == 5
+    engine.run_pass(room=4)  # admits two, of which done and popped were the oldest
+    assert engine.adapter.live == 5
     engine.through([done])
     engine.end(done)
-    assert engine.line.live == 4
+    assert engine.adapter.live == 4
 
     engine.abort(popped)
     assert engine.queue.pop(engine.queue.index(running)) is running
     engine.queue = SglangWaitingQueue(
-        [req for req in engine.queue if req is not missing], engine.line
+        [req for req in engine.queue if req is not missing], engine.adapter
     )
 
-    assert engine.line.live == 1
-    assert engine.look() == [stays]
+    assert engine.adapter.live == 1
+    assert engine.run_pass() == [stays]
 
 
 def test_a_list_that_was_changed_behind_our_back_is_believed():
@@ -181,8 +181,8 @@ def test_a_list_that_was_changed_behind_our_back_is_believed():
     gone, stays = engine.send("a", 1), engine.send("b", 2)
     list.remove(engine.queue, gone)
 
-    assert engine.look() == [stays]
-    assert engine.line.live == 1
+    assert engine.run_pass() == [stays]
+    assert engine.adapter.live == 1
 
 
 def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
@@ -190,11 +190,11 @@ def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
     engine = Engine(quantum=100)
     engine.cache.put(range(4))
     req = engine.send("a", *range(16))
-    engine.look()
+    engine.run_pass()
     assert engine.owed("a") == 100 - 12
 
     req.extend_end = 8
-    engine.line.remove(req)
+    engine.adapter.remove(req)
 
     assert engine.owed("a") == 100 - 4
     assert engine.fair.service("a").extend_len == 4
@@ -204,10 +204,10 @@ def in_chunks(engine: Engine, end: int) -> Req:
     """A prompt of sixteen tokens, the first four cached, of which all is paid and `end` are computed."""
     engine.cache.put(range(4))
     req = engine.send("a", *range(16))
-    engine.look()
+    engine.run_pass()
     assert engine.owed("a") == 100 - 12
     req.extend_end = end
-    engine.line.on_output([req])  # a chunk is through, and no output
+    engine.adapter.on_output([req])  # a chunk is through, and no output
     return req
 
 
@@ -219,17 +219,17 @@ def retract(engine: Engine, req: Req) -> None:
 
 
 def test_who_has_emitted_gets_nothing_back_though_it_is_computed_again_in_chunks():
-    """All of its prompt was computed once; that it was retracted afterwards owes it nothing."""
+    """The whole prompt was computed once, so a retraction afterwards refunds nothing."""
     engine = Engine(quantum=100)
     engine.cache.put(range(4))
     req = engine.send("a", *range(16))
-    engine.through(engine.look())
+    engine.through(engine.run_pass())
     retract(engine, req)
-    assert engine.look() == [req]
+    assert engine.run_pass() == [req]
     req.extend_end = 8
     before = engine.owed("a")
 
-    engine.line.remove(req)
+    engine.adapter.remove(req)
 
     assert engine.owed("a") == before
     assert engine.fair.service("a").extend_len == 12
@@ -242,13 +242,13 @@ def test_who_is_retracted_in_mid_chunk_and_hung_up_on_pays_for_the_chunks_it_had
         req = in_chunks(engine, 12)
         retract(engine, req)
         if comes_back:
-            assert engine.look() == [req]
+            assert engine.run_pass() == [req]
             req.extend_end = 6
 
-        engine.line.remove(req)
+        engine.adapter.remove(req)
 
         assert engine.owed("a") == 100 - 8
-        assert engine.line.live == 0
+        assert engine.adapter.live == 0
 
 
 def test_only_the_walk_that_admits_is_in_our_order():
@@ -259,19 +259,19 @@ def test_only_the_walk_that_admits_is_in_our_order():
 
     assert list(engine.queue) == reqs
     assert [req for _, req in enumerate(engine.queue)] == reqs
-    assert clients(engine.look()) == "abc"
+    assert clients(engine.run_pass()) == "abc"
 
 
 def test_the_victim_is_the_newest_of_the_client_owed_least():
     engine = Engine(quantum=10)
     poor = [engine.send("a", *range(10 * number, 10 * number + 9)) for number in range(2)]
     rich = engine.send("b", 100)
-    running = engine.look()
+    running = engine.run_pass()
     assert set(running) == {*poor, rich}
     for _ in range(4):  # who was admitted a moment ago may be retracted, who came back may not
-        engine.line.begin_pass(engine.queue)
+        engine.adapter.begin_pass(engine.queue)
 
-    assert engine.line.victims(running, 1) == [running[[*running].index(poor[1])]]
+    assert engine.adapter.victims(running, 1) == [running[[*running].index(poor[1])]]
 
 
 def test_a_prompt_emptied_under_those_who_wait_is_matched_again():
@@ -279,24 +279,24 @@ def test_a_prompt_emptied_under_those_who_wait_is_matched_again():
     engine.cache.put(range(50, 58))
     engine.send("a", *range(8))
     engine.send("b", *range(50, 58))
-    engine.look(room=0)
+    engine.run_pass(room=0)
     engine.cache.evict(8)
 
-    engine.line.rematch()
+    engine.adapter.rematch()
 
-    assert clients(engine.look()) == "ab"
+    assert clients(engine.run_pass()) == "ab"
 
 
 def test_what_was_speculated_behind_the_end_is_not_charged():
-    """One step emitted five tokens, and the second was the end: the answer and its usage stop there."""
+    """A step emitted five tokens, of which the second ended the answer: later tokens are not charged."""
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2, 3)
-    engine.look()
+    engine.run_pass()
     before = engine.owed("a")
 
     req.output_ids += [0] * 5
     req.finished_len, req.is_over = 2, True
-    engine.line.on_output([req])
+    engine.adapter.on_output([req])
 
     assert before - engine.owed("a") == 2 * 2
 
@@ -305,12 +305,12 @@ def test_each_beam_is_charged():
     """SGLang computes a row for each, and shows the first."""
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2, 3)
-    engine.look()
+    engine.run_pass()
     req.beam_group = SimpleNamespace(beam_width=4)
     before = engine.owed("a")
 
     for _ in range(3):
         req.output_ids.append(0)
-        engine.line.on_output([req])
+        engine.adapter.on_output([req])
 
     assert before - engine.owed("a") == 2 * 4 * 3

@@ -7,7 +7,7 @@ from tests.unit.engines.vllm import bare_vllm
 from tests.unit.engines.vllm.bare_vllm import BLOCK, Trace, make_request
 from tests.unit.engines.vllm.fair_trace import assert_exact, fair, prompt, service
 from tests.unit.engines.vllm.test_adapters import ask, with_slots
-from tests.unit.engines.vllm.test_index import assert_depths_are_hits
+from tests.unit.engines.vllm.test_block_view import assert_depths_are_hits
 from vllm.config import VllmConfig
 
 pytestmark = pytest.mark.vllm

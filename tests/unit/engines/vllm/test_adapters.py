@@ -59,7 +59,7 @@ def ask(
 
 
 def flood(trace: Trace, *adapters: str, steps: int) -> None:
-    """Each has four waiting or running at every step."""
+    """Keep four requests of each adapter waiting or running, for some steps."""
     for _ in range(steps):
         present = Counter(name[0] for name in trace.scheduler.requests)
         for adapter in adapters:
@@ -136,10 +136,10 @@ def test_with_many_adapters_the_one_whose_turn_it_is_has_its_slot_at_once():
     flood(trace, "a", steps=2)
     for number in range(200):
         ask(trace, f"other {number}")
-    turns = trace.scheduler._rotation
-    while not turns.reserved:
+    rotation = trace.scheduler._rotation
+    while not rotation.reserved:
         flood(trace, "a", steps=1)
-    name = turns.reserved[0].adapter
+    name = rotation.reserved[0].adapter
 
     while any(running.startswith("a") for running in trace.running):
         trace.step()
@@ -164,7 +164,7 @@ def test_an_aborted_request_is_waited_for_no_more():
 
 
 def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch):
-    """What is counted is who is taken up and put aside again."""
+    """Counted are requests that are retried and skipped again."""
     moved = Counter()
     add = SkippedRequests.add
 
@@ -189,7 +189,7 @@ def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch)
 
 
 def test_whose_turn_it_is_not_is_not_tried_again(monkeypatch):
-    """Somebody waits for each of many adapters while a is in the middle of its turn; then all are served."""
+    """Requests wait for each of many adapters in the middle of a's tenure; later all are served."""
     trace = with_slots(adapter_turn=600)
     ask(trace, "a", tokens=200)
     trace.step()
@@ -229,7 +229,7 @@ def test_who_is_not_named_is_its_adapter():
 
 
 def test_many_users_of_one_adapter_are_no_flood_that_lasts():
-    """Each comes once, and none of them receives a turn; all of them together do."""
+    """Clients send one request each, so none receives a whole tenure; all of them together do."""
     trace = with_slots(adapter_turn=200)
     users = count()
 

@@ -36,7 +36,7 @@ def finish_grammar(trace: Trace, request) -> None:
 
 
 def test_a_request_that_waits_for_its_grammar_neither_has_nor_blocks_credit():
-    """Its client has credit and nothing to run: others must not wait for it, nor it pay."""
+    """A blocked request's client has credit and nothing to run: others do not wait, and it is not charged."""
     trace = fair(max_num_seqs=2, quantum=10)
     late = blocked("late", [1] * 50, client="a")
     trace.add(late, *(make_request(f"b{i}", [2 + i] * 50, client="b") for i in range(4)))
@@ -132,7 +132,7 @@ def with_adapter(name: str, adapter: int, **options):
 
 
 def test_thousands_that_want_a_lora_slot_are_no_wall():
-    """They are put aside without asking vLLM about each, and few of them are tried again."""
+    """Requests without a slot are skipped without a try by vLLM, and few of them are retried."""
     trace = fair(max_num_seqs=4, quantum=100, caching=False)
     trace.scheduler.lora_config = SimpleNamespace(max_loras=1)
     trace.add(with_adapter("run", 1, max_tokens=3000))

@@ -1,4 +1,4 @@
-"""What each client pays on a bare vLLM Scheduler: exactly what vLLM reports, whatever happens in between."""
+"""Charges on a bare vLLM Scheduler equal what vLLM reports, whatever happens in between."""
 
 import pytest
 

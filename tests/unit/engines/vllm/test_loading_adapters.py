@@ -14,9 +14,9 @@ from tests.unit.engines.vllm.test_adapters import ask, flood, with_slots  # noqa
 
 @pytest.mark.parametrize("keeps_loading", [True, False])
 def test_who_has_loaded_remote_kv_waits_for_a_slot_as_others_do(keeps_loading):
-    """It has paid and holds blocks, and vLLM offers it first: in 0.32 without asking the queue."""
+    """A charged request that holds blocks is offered first by vLLM: in 0.32 without a call of the queue."""
     trace = with_slots(adapter_turn=100)
-    turns, queue = trace.scheduler._rotation, trace.scheduler._queue
+    rotation, queue = trace.scheduler._rotation, trace.scheduler._queue
     name = ask(trace, "b")
     queue._keeps_loading = keeps_loading
     queue.begin_step()
@@ -28,12 +28,12 @@ def test_who_has_loaded_remote_kv_waits_for_a_slot_as_others_do(keeps_loading):
         trace.scheduler.kv_holding_waiting.add_request(loaded)
     queue.end_step({})
     flood(trace, "a", steps=2)
-    assert "b" not in turns._waiting
+    assert "b" not in rotation._waiting
 
     loaded.status = RequestStatus.WAITING
     flood(trace, "a", steps=2)
-    assert turns.is_contended and "b" in turns._waiting
+    assert rotation.is_contended and "b" in rotation._waiting
 
-    while name not in trace.finished and turns.rotations < 5:
+    while name not in trace.finished and rotation.rotations < 5:
         flood(trace, "a", steps=1)
     assert name in trace.finished

@@ -30,7 +30,7 @@ def test_a_client_s_name_is_bounded_and_safe_in_a_label(value, name):
 
 
 def test_clients_of_other_scripts_and_of_long_names_have_accounts_of_their_own():
-    """Each character outside ASCII was one underscore, and what exceeds 128 characters was cut off."""
+    """Names once collided: characters outside ASCII became underscores, and the end beyond 128 was cut."""
     names = [
         "山田",
         "佐藤",
@@ -55,7 +55,7 @@ def request(extra_args=None, lora=None, *, is_pooling=False):
 
 
 def test_who_a_request_belongs_to():
-    """What gateway or middleware wrote, else the LoRA adapter, else nobody in particular."""
+    """The client is the name from gateway or middleware, else the LoRA adapter, else `anonymous`."""
     assert client_of(request({"fair_client": "a"}, lora="l")) == "a"
     assert client_of(request({"other": 1}, lora="l")) == "l"
     assert client_of(request()) == "anonymous"
@@ -91,7 +91,7 @@ print(generate_latest(registry).decode())
 
 
 def exposition(tmp_path, *, clients="abca", later=False) -> set[str]:
-    """What /metrics shows, of a process of its own: prometheus_client decides on import how it counts."""
+    """Return the metrics of a new process, as prometheus_client decides at import how to count."""
     run = subprocess.run(
         [sys.executable, "-c", f"LATER, CLIENTS = {later}, {clients!r}\n{SCRIPT}"],
         env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},

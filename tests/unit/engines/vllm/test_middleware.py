@@ -14,7 +14,7 @@ CHAT = "/v1/chat/completions"
 
 
 class Call:
-    """One HTTP request through the middleware; `seen` is what the engine behind it read."""
+    """A HTTP request through the middleware; `seen` is the body that the engine read."""
 
     def __init__(
         self, body=b"", *, path=CHAT, key="key-a", method="POST", media="application/json"

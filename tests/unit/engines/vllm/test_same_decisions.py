@@ -1,4 +1,4 @@
-"""One trace through the simulator's `vllm` host and through a bare vLLM Scheduler with the plug-in.
+"""Equal decisions for a trace in the simulator's `vllm` engine and in a bare vLLM Scheduler with the plug-in.
 
 Both must do the same at every step: who is preempted, who is admitted with how many cached tokens,
 how many tokens each request computes, in which order. Where they differ, the real one is right.
@@ -51,7 +51,7 @@ TIGHT = {"blocks": 40, "max_num_seqs": 8, "budget": 128}
 
 @dataclass
 class Step:
-    """What one step did, in order."""
+    """The events of a step, in order."""
 
     preempted: list[str]
     admitted: list[tuple[str, int]]  # and how many tokens were computed already

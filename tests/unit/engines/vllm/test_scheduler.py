@@ -89,7 +89,7 @@ def test_less_memory_than_one_request_may_need_stops_the_engine_with_one_line():
 
 def test_a_request_larger_than_the_whole_cache_can_be_aborted():
     """
-    One block less than a request may need is let pass: a length that vLLM fitted to the memory may
+    A cache one block short of a request is accepted: a length that vLLM fitted to the memory may
     lack it. The stock queue then stops for good, and so does ours, until the request goes.
     """
     trace = fair(blocks=9, max_num_seqs=2, quantum=100, max_model_len=9 * 16)

@@ -25,7 +25,7 @@ ADAPTERS = {"x": 1, "a": 2, "b": 3}
 
 
 class Connector(QuietConnector):
-    """What a test says of a request: it loads KV in the background, or is not decided yet."""
+    """A test's KV connector: a request's KV loads in the background, or is not decided yet."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -85,8 +85,8 @@ def serves_a_and_b(engine: Engine) -> None:
 @pytest.mark.parametrize("ends", ["by itself", "aborted while it waits", "aborted while it runs"])
 def test_a_request_that_loaded_its_kv_is_waited_for_no_more_once_it_ended(ends, slots):
     """
-    Its KV came while another adapter had the slot; vLLM then ran it without asking the queue, with all
-    rows of the batch taken. For ever after, its adapter was given a slot that nobody used.
+    A request's KV arrived while another adapter had the slot; vLLM then ran it without asking the queue,
+    with all rows of the batch taken. For ever after, its adapter was given a slot that nobody used.
     """
     engine = Engine(slots=slots)
     holders = "a" if slots == 1 else "ab"
@@ -117,7 +117,9 @@ def test_a_request_that_loaded_its_kv_is_waited_for_no_more_once_it_ended(ends, 
 
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_a_session_is_waited_for_no_more_once_its_last_turn_ended(run_ahead):
-    """Its last turn and its end were queued: vLLM runs the turn and ends it without asking the queue."""
+    """
+    A session's last input and its end were queued: vLLM runs the turn and ends it without asking the queue.
+    """
     engine = Engine(max_num_seqs=1, run_ahead=run_ahead)
     session = engine.ask("x", tokens=3, resumable=True)
     engine.step()
@@ -153,7 +155,9 @@ def test_no_slot_is_kept_for_requests_that_wait_for_their_connector():
 
 
 def test_a_request_that_waits_for_its_connector_does_not_speak_for_its_adapter():
-    """Its adapter has the slot, so it lacks something else; the others of the adapter run beside it."""
+    """
+    The request's adapter has the slot, so it lacks something else; the others of the adapter run beside it.
+    """
     engine = Engine(max_num_seqs=4)
     engine.connector.undecided.update({"a1", "a2", "a3"})
     names = [engine.ask("a", tokens=30) for _ in range(10)]

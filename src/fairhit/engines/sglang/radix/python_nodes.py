@@ -42,7 +42,7 @@ class TreeChanges(Protocol):
 
 
 class PythonNodes:
-    """The nodes, read in place: a path is built only if its change is wanted."""
+    """A view of the nodes without a copy: a path is built only if its change is wanted."""
 
     def __init__(self, core: Any, tree: TreeChanges) -> None:
         self._core, self._tree = core, tree
@@ -50,7 +50,7 @@ class PythonNodes:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a match equals the hit: one kind of attention, no pairs of tokens."""
+        """True if a match equals the hit: one kind of attention, no pairs of tokens."""
         return len(getattr(self._core, "components", (None,))) == 1 and not self._core.is_eagle
 
     def match_len(self, key: Any) -> int:

@@ -49,7 +49,7 @@ class SglangTreeView:
 
     @property
     def is_exact(self) -> bool:
-        """Whether a match equals the hit: the tree has one kind of attention and no pairs of tokens."""
+        """True if a match equals the hit: the tree has one kind of attention and no pairs of tokens."""
         return self._nodes is None or self._nodes.is_exact
 
     def units(self, tokens: Sequence[int], extra_key: str | None, salt: str | None) -> Runs:

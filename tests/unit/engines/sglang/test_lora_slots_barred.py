@@ -1,4 +1,4 @@
-"""Whose adapter is not to have a slot of SGLang's now waits where no look goes, and is not forgotten."""
+"""Requests of an adapter barred by the slot rotation are not tried in a pass, and are served in the end."""
 
 import pytest
 from tests.unit.engines.sglang.sglang_loop import Engine, clients
@@ -14,15 +14,15 @@ def engine() -> Engine:
     made = Engine(quantum=10_000, room=1000, slots=2, tenure_len=100)
     for holder in ("a", "b"):
         made.send(holder, 1, lora_id=holder)
-    made.look()
+    made.run_pass()
     for number in range(WAITING):
         made.send(f"{number}", 2, number, lora_id=f"{number}")
-    made.look()
+    made.run_pass()
     return made
 
 
 def test_whose_turn_it_is_not_is_not_even_proposed(engine):
-    """So it costs the policy nothing, however many they are."""
+    """Barred requests cost the policy nothing, however many there are."""
     proposed, propose = [], engine.fair.propose
 
     def noting():
@@ -31,7 +31,7 @@ def test_whose_turn_it_is_not_is_not_even_proposed(engine):
 
     engine.fair.propose = noting
     for _ in range(10):
-        engine.look()
+        engine.run_pass()
 
     assert proposed == [None] * 10
     assert len(engine.queue) == WAITING
@@ -41,7 +41,7 @@ def test_when_their_turns_come_all_are_served(engine):
     served = set()
     for _ in range(WAITING + 2):
         engine.end(*engine.batch)
-        served |= {req.client for req in engine.look()}
+        served |= {req.client for req in engine.run_pass()}
 
     assert served == {f"{number}" for number in range(WAITING)}
 
@@ -51,8 +51,8 @@ def test_who_was_passed_over_though_its_adapter_is_pinned_is_tried_again(engine)
     engine.pinned.add("pinned")
     engine.max_loras += 1
     engine.send("rich", 3, lora_id="pinned")
-    engine.look(skip=lambda req: req.lora_id == "pinned")
+    engine.run_pass(skip=lambda req: req.lora_id == "pinned")
 
-    looks = [clients(engine.look()) for _ in range(1 + WAITING // RETRIES_PER_PASS)]
+    passes = [clients(engine.run_pass()) for _ in range(1 + WAITING // RETRIES_PER_PASS)]
 
-    assert "rich" in looks
+    assert "rich" in passes

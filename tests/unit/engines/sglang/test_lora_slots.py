@@ -20,10 +20,10 @@ WAITING = 300
 
 @pytest.fixture
 def engine() -> Engine:
-    """One slot, which a running request holds; a crowd wants it for another adapter."""
+    """An engine with one LoRA slot, held by a running request; many requests need it for another adapter."""
     made = Engine(quantum=10_000, room=100, slots=1)
     made.send("holder", 1, lora_id="held")
-    assert clients(made.look()) == "holder"
+    assert clients(made.run_pass()) == "holder"
     for number in range(WAITING):
         made.send("crowd", 2, number, lora_id="wanted")
     return made
@@ -34,45 +34,45 @@ def test_one_that_finds_no_slot_speaks_for_all_who_want_that_adapter(engine):
     engine.send("other", 3, 4, lora_id="held")
     engine.asked = 0
 
-    assert clients(engine.look()) == "other"
+    assert clients(engine.run_pass()) == "other"
     assert engine.asked == 2
 
 
 def test_from_then_on_a_look_asks_for_one_of_them(engine):
-    engine.look()
+    engine.run_pass()
     engine.asked = 0
 
     for _ in range(20):
         engine.send("crowd", 5, 6, lora_id="wanted")
-        engine.look()
+        engine.run_pass()
 
     assert engine.asked == 20
-    assert engine.line.truncated_passes == 0
+    assert engine.adapter.truncated_passes == 0
 
 
 def test_those_set_aside_keep_no_refill_from_others(engine):
-    """Who wants what cannot be had has credit; who has a slot spends its own, and is refilled."""
+    """Clients without a slot keep their credit; clients with a slot spend theirs and are refilled."""
     engine.fair.policy.ledger._quantum = 4
-    engine.look()
+    engine.run_pass()
     rounds = engine.fair.refill_rounds
 
     for number in range(6):
         engine.send("other", 7, 8, 9, number, lora_id="held")
-    engine.look()
+    engine.run_pass()
 
     assert engine.fair.refill_rounds > rounds
 
 
 def test_when_there_is_a_slot_the_oldest_come_first_and_all_come(engine):
     crowd = [req for req in engine.queue if req.client == "crowd"]
-    engine.look()
+    engine.run_pass()
     engine.end(*engine.batch)
 
-    first = engine.look()
+    first = engine.run_pass()
     assert len(first) > RETRIES_PER_ADMISSION
     admitted = first
     while len(engine.queue):
-        admitted = admitted + engine.look()
+        admitted = admitted + engine.run_pass()
 
     assert admitted[0] is crowd[0]
     assert set(admitted) == set(crowd) and len(admitted) == WAITING
@@ -81,57 +81,59 @@ def test_when_there_is_a_slot_the_oldest_come_first_and_all_come(engine):
 def test_a_look_sets_aside_no_more_than_so_many():
     engine = Engine(quantum=10_000, room=1000, slots=1)
     engine.send("holder", 1, lora_id="held")
-    engine.look()
+    engine.run_pass()
     for number in range(MAX_SKIPPED_PER_PASS + 5):
         engine.send("crowd", 2, number, lora_id="wanted")
     engine.send("other", 3, 4, lora_id="held")
 
-    assert clients(engine.look()) == ""
-    assert engine.line.truncated_passes == 1
-    assert clients(engine.look()) == "other"
+    assert clients(engine.run_pass()) == ""
+    assert engine.adapter.truncated_passes == 1
+    assert clients(engine.run_pass()) == "other"
 
 
 def test_of_many_groups_all_are_tried_in_turn():
-    """Those that are tried first find no slot for long; the others do not wait for that."""
+    """Groups tried first find no slot for long; other groups are tried all the same."""
     engine = Engine(quantum=10_000, room=1000, slots=1)
     engine.send("holder", 1, lora_id="held")
-    engine.look()
+    engine.run_pass()
     for number in range(2 * (RETRIES_PER_PASS + 1)):
         adapter = number // 2
         engine.send(f"{adapter}", 2, number, lora_id=f"{adapter}")
-    engine.look()
+    engine.run_pass()
     engine.end(*engine.batch)
 
-    looks = [engine.look(skip=lambda req: req.lora_id != f"{RETRIES_PER_PASS}") for _ in range(2)]
+    passes = [
+        engine.run_pass(skip=lambda req: req.lora_id != f"{RETRIES_PER_PASS}") for _ in range(2)
+    ]
 
-    assert [clients(look) for look in looks] == ["", f"{RETRIES_PER_PASS}" * 2]
+    assert [clients(run_pass) for run_pass in passes] == ["", f"{RETRIES_PER_PASS}" * 2]
 
 
 def test_who_is_aborted_while_set_aside_is_forgotten(engine):
-    engine.look()
+    engine.run_pass()
     gone = [req for req in engine.queue if req.client == "crowd"]
     for req in gone:
         engine.queue.remove(req)
     engine.end(*engine.batch)
 
-    assert engine.look() == []
-    assert engine.line.live == 0
-    assert not engine.line._slots.skipped()
+    assert engine.run_pass() == []
+    assert engine.adapter.live == 0
+    assert not engine.adapter._slots.skipped()
 
 
 def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
-    """Its adapter lost the slot while it waited to come back; it has been paid for."""
-    engine.look()
+    """A retracted request's adapter lost its slot meanwhile; the request stays charged."""
+    engine.run_pass()
     engine.end(*engine.batch)
-    (back,) = engine.look(room=2)
+    (back,) = engine.run_pass(room=2)
     engine.batch.remove(back)
     engine.queue.append(back)  # as SGLang retracts it
     engine.pinned.add("another")  # the only slot is that one's now
 
-    assert back not in engine.look()
+    assert back not in engine.run_pass()
     engine.pinned.clear()
 
-    assert engine.look()[0] is back
+    assert engine.run_pass()[0] is back
 
 
 def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engine):
@@ -139,8 +141,8 @@ def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engin
     waits = engine.send("other", 3, 4, lora_id="held")
     ready = engine.send("other", 3, 5, lora_id="held")
 
-    assert engine.look(skip=lambda req: req is waits) == [ready]
-    assert engine.look() == [waits]
+    assert engine.run_pass(skip=lambda req: req is waits) == [ready]
+    assert engine.run_pass() == [waits]
 
 
 def flood_until_another(engine: Engine, crowd: int = 0) -> str:
@@ -149,7 +151,7 @@ def flood_until_another(engine: Engine, crowd: int = 0) -> str:
     so many wait for a pinned adapter.
     """
     flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
-    engine.look()
+    engine.run_pass()
     for number in range(crowd):
         engine.send("crowd", 2, number, lora_id="pinned")
     engine.send("other", 9, lora_id="b")
@@ -163,11 +165,11 @@ def admitted_with_another(engine: Engine, flood: list[Req]) -> str:
         engine.send("flood", 1, 10 + number, lora_id="a")
         engine.through(flood[:])
         engine.end(flood.pop(0))  # one runs on while the next is admitted
-        new = engine.look()
+        new = engine.run_pass()
         admitted += clients(new)
         flood += new
         if not flood:
-            flood += engine.look()
+            flood += engine.run_pass()
         if "other" in admitted:
             break
     return admitted
@@ -181,7 +183,7 @@ def test_a_flood_on_one_adapter_gives_way_after_a_turn():
     engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
 
     assert "other" in flood_until_another(engine)
-    assert engine.line.slot_rotations == 1
+    assert engine.adapter.slot_rotations == 1
 
 
 def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_the_same():
@@ -193,35 +195,38 @@ def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_t
     engine.pinned.add("pinned")
 
     assert "other" in flood_until_another(engine)
-    assert engine.line.slot_rotations == 1
+    assert engine.adapter.slot_rotations == 1
 
 
 def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn():
-    """It takes no slot that is kept for somebody; and its service, the most of all, makes nobody give way."""
+    """A pinned adapter takes no reserved slot; and its service, the most of all, drains no adapter."""
     engine = Engine(quantum=1000, room=1000, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
     engine.send("flood", 1, lora_id="a")
-    engine.look()
+    engine.run_pass()
     engine.send("other", 2, lora_id="b")
     engine.send("rich", *range(10, 90), lora_id="pinned")
 
     for _ in range(30):
-        engine.through(engine.look())
+        engine.through(engine.run_pass())
     assert clients(engine.batch) == "floodrich"
-    assert engine.line.slot_rotations == 0
+    assert engine.adapter.slot_rotations == 0
 
     engine.through([engine.batch[0]] * 50)
     for _ in range(20):
         engine.through([engine.batch[0]])
-        engine.look()
-    assert engine.line.slot_rotations == 1
+        engine.run_pass()
+    assert engine.adapter.slot_rotations == 1
     engine.send("flood", 3, lora_id="a")
     engine.send("rich", 4, lora_id="pinned")
-    assert clients(engine.look()) == "rich"
+    assert clients(engine.run_pass()) == "rich"
 
 
 def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
-    """It has one: the one that is left is the other's, though it received more than those who wait."""
+    """
+    The model holds a slot: the other slot is the other adapter's, though it received more than waiting
+    ones.
+    """
     engine = Engine(quantum=10, room=6, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
 
@@ -230,14 +235,14 @@ def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
 
 
 def test_a_flood_gives_way_to_a_retracted_request_too():
-    """Its adapter lost the only slot while it waited to come back."""
+    """A retracted request's adapter lost the only slot meanwhile."""
     engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
     other = engine.send("other", 9, lora_id="b")
-    engine.look()
+    engine.run_pass()
     engine.batch.remove(other)
     engine.queue.append(other)
     flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
-    assert engine.look(skip=lambda req: req is other) == flood
+    assert engine.run_pass(skip=lambda req: req is other) == flood
 
     assert "other" in admitted_with_another(engine, flood)
 
@@ -262,46 +267,46 @@ def test_more_of_those_with_a_slot_are_tried_a_few_at_a_time_and_who_ran_before_
 
 
 def test_nobody_gives_way_to_a_request_that_is_gone():
-    """It was the only one that waited for a slot, and hung up."""
+    """The only request that waited for a slot was aborted."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     holder = engine.send("flood", 1, lora_id="a")
-    engine.look()
+    engine.run_pass()
     gone = engine.send("other", 2, lora_id="b")
-    engine.look()
+    engine.run_pass()
     engine.queue.remove(gone)
 
     for _ in range(60):
         engine.through([holder])
-        engine.look()
+        engine.run_pass()
 
-    assert engine.line.slot_rotations == 0
+    assert engine.adapter.slot_rotations == 0
 
 
-def looks_of_a_turn(*, is_retracted: bool) -> int:
+def passes_of_a_tenure(*, is_retracted: bool) -> int:
     """Of an adapter with two running requests, of which the long one may be retracted meanwhile."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=150)
     long = engine.send("flood", *range(60), lora_id="a")
     engine.send("flood", 98, lora_id="a")
-    engine.look()
+    engine.run_pass()
     engine.send("other", 99, lora_id="b")
-    engine.look()
-    looks = 0
-    while not engine.line.slot_rotations:
-        looks += 1
-        if is_retracted and looks == 5:
+    engine.run_pass()
+    passes = 0
+    while not engine.adapter.slot_rotations:
+        passes += 1
+        if is_retracted and passes == 5:
             engine.cache.evict(1000)
             engine.batch.remove(long)
             long.output_ids.clear()
             engine.queue.append(long)
-            assert engine.look() == [long]
+            assert engine.run_pass() == [long]
         engine.through(engine.batch)
-        engine.look()
-    return looks
+        engine.run_pass()
+    return passes
 
 
 def test_what_is_computed_again_is_no_part_of_a_turn():
     """Nor are the outputs that were dropped: five of one request, which it has to emit once more."""
-    plain, retracted = (looks_of_a_turn(is_retracted=each) for each in (False, True))
+    plain, retracted = (passes_of_a_tenure(is_retracted=each) for each in (False, True))
 
     assert plain < retracted <= plain + 5
 
@@ -310,34 +315,34 @@ def test_who_runs_is_what_sglang_counts_in_this_look():
     """The scheduler's own batch may be older than the one that SGLang is about to fill."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     engine.send("flood", 1, lora_id="a")
-    engine.look()
+    engine.run_pass()
     engine.send("other", 2, lora_id="b")
-    engine.look()
+    engine.run_pass()
     asked: list[object] = []
     engine.running_requests = lambda batch: asked.append(batch) or batch
     of_this_look = engine.batch[:]
 
-    engine.line.begin_pass(engine.queue, of_this_look)
+    engine.adapter.begin_pass(engine.queue, of_this_look)
 
     assert asked and all(batch is of_this_look for batch in asked)
 
 
-@pytest.mark.parametrize("looks", range(4))
-def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(looks):
+@pytest.mark.parametrize("passes", range(4))
+def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(passes):
     """Else the slot would stand idle until its turn to be tried came round."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     flood = engine.send("flood", 1, lora_id="a")
-    engine.look()
+    engine.run_pass()
     engine.send("other", 3, lora_id="b")
     for number in range(3 * RETRIES_PER_PASS):
         engine.send("many", 2, number, lora_id=f"{number}")
-    engine.look()
+    engine.run_pass()
     for _ in range(40):
         engine.through([flood])
-        engine.look()
-    assert engine.line.slot_rotations == 1
-    for _ in range(looks):
-        engine.look()
+        engine.run_pass()
+    assert engine.adapter.slot_rotations == 1
+    for _ in range(passes):
+        engine.run_pass()
     engine.end(flood)
 
-    assert clients(engine.look()) == "other"
+    assert clients(engine.run_pass()) == "other"

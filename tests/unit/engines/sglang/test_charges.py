@@ -1,4 +1,4 @@
-"""What the line in SGLang writes down of requests: received, admitted, gone, and whose they are."""
+"""Records of SGLang's requests: service of clients, admissions, ends, unknown clients."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def test_metrics_say_what_each_client_received():
     engine.cache.put(range(4))
     engine.send("a", *range(10))
     engine.send("b", 50, 51)
-    batch = engine.look()
+    batch = engine.run_pass()
     engine.through(batch)
     engine.through(batch)
 
@@ -29,12 +29,12 @@ def test_metrics_say_what_each_client_received():
 def test_metrics_say_nothing_of_what_is_computed_again():
     engine = Engine(quantum=100)
     req = engine.send("a", *range(10))
-    engine.through(engine.look())
+    engine.through(engine.run_pass())
     before = replace(engine.written["a"])
     engine.batch.remove(req)
     engine.queue.append(req)
 
-    engine.look()
+    engine.run_pass()
 
     assert engine.written == {"a": before}
 
@@ -43,13 +43,13 @@ def test_who_waits_has_not_been_admitted():
     """So that one which SGLang runs all the same is noticed."""
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2)
-    assert not engine.line.is_charged(req)
+    assert not engine.adapter.is_charged(req)
 
-    engine.look()
-    assert engine.line.is_charged(req)
+    engine.run_pass()
+    assert engine.adapter.is_charged(req)
 
     engine.end(req)
-    assert not engine.line.is_charged(req)
+    assert not engine.adapter.is_charged(req)
 
 
 def test_whoever_is_in_the_list_waits_however_it_came_there():
@@ -57,7 +57,7 @@ def test_whoever_is_in_the_list_waits_however_it_came_there():
     engine.send("a", 1)
     list.append(engine.queue, Req("b", [2]))
 
-    assert clients(engine.look()) == "ab"
+    assert clients(engine.run_pass()) == "ab"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_who_comes_and_goes_between_two_looks_is_known_at_once(comes, goes):
     gone = engine.send("a", 1)
 
     goes(engine.queue, gone)
-    assert len(engine.line) == 0
+    assert len(engine.adapter) == 0
     comes(engine.queue, come := Req("b", [2]))
-    assert len(engine.line) == 1
+    assert len(engine.adapter) == 1
 
-    assert engine.look() == [come]
+    assert engine.run_pass() == [come]
 
 
 def test_a_look_that_was_begun_anew_expects_no_walk():
@@ -89,23 +89,23 @@ def test_a_look_that_was_begun_anew_expects_no_walk():
     engine = Engine(quantum=100)
     reqs = [engine.send(name, *range(3)) for name in "ba"]
     engine.cache.put(range(3))
-    engine.line.expect_iteration(engine)
+    engine.adapter.expect_iteration(engine)
 
-    engine.line.begin_pass(engine.queue)
+    engine.adapter.begin_pass(engine.queue)
 
     assert list(engine.queue) == reqs
-    assert engine.line.is_iteration_expected is False
+    assert engine.adapter.is_iteration_expected is False
 
 
 def test_who_is_aborted_while_it_is_held_is_gone():
     engine = Engine(quantum=100)
     held, stays = engine.send("a", 1), engine.send("b", 2)
-    engine.look(skip=lambda _: True)
+    engine.run_pass(skip=lambda _: True)
 
     engine.queue.remove(held)
 
-    assert engine.look() == [stays]
-    assert engine.line.live == 1
+    assert engine.run_pass() == [stays]
+    assert engine.adapter.live == 1
 
 
 @pytest.mark.parametrize(("is_held", "known"), [(False, "a"), (True, "b")])
@@ -114,10 +114,10 @@ def test_clients_beyond_the_table_share_a_place(is_held, known):
     engine = Engine(quantum=100, max_clients=1)
     engine.send("a", 1)
     if is_held:
-        engine.look(skip=lambda _: True)
+        engine.run_pass(skip=lambda _: True)
     engine.send("b", 2)
 
-    assert clients(engine.look()) == "ab"
+    assert clients(engine.run_pass()) == "ab"
     assert set(engine.written) == {known, OTHER}
 
 
@@ -128,22 +128,22 @@ def test_what_sglang_refuses_is_charged_nothing():
     engine.send("b", 1, 2)
     owed = engine.owed("a")
 
-    batch = engine.look()
+    batch = engine.run_pass()
     engine.through(batch)
     engine.end(refused)
 
     assert refused in batch
     assert engine.owed("a") == owed + 10  # the quantum that both were given
-    assert engine.line.live == 1
+    assert engine.adapter.live == 1
     assert engine.written == {"b": Service(extend_len=2, output_len=1)}
 
 
 def test_what_is_refused_pays_nothing_if_it_is_gone_before_its_prefill_is_through():
     engine = Engine(quantum=10)
     refused = engine.send("a", 0, to_finish="too long")
-    engine.look()
+    engine.run_pass()
 
-    engine.line.remove(refused)
+    engine.adapter.remove(refused)
 
     assert engine.owed("a") == 10
-    assert engine.line.live == 0
+    assert engine.adapter.live == 0

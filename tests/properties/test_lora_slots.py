@@ -1,4 +1,6 @@
-"""[36] Turns at LoRA slots over many steps: nobody waits long, no slot is idle, whoever comes and goes."""
+"""
+[36] The LoRA slot rotation over many steps: bounded waits, no idle slot, whatever requests arrive and end.
+"""
 
 import random
 from collections import Counter
@@ -22,33 +24,33 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
     takers = [Taker(name, name) for name in "abcde"]
     lengths = {taker: rng.randrange(1, 60) for taker in takers}
     tenure_len, seats = 200, 6
-    turns = LoraSlotRotation(tenure_len=tenure_len)
+    rotation = LoraSlotRotation(tenure_len=tenure_len)
     running: dict[str, tuple[Taker, int]] = {}
     received = dict.fromkeys(takers, 0)
     waiting = {taker: f"first of {taker.client}" for taker in takers}
     for taker, name in waiting.items():
-        turns.add_waiting(name, taker)
+        rotation.add_waiting(name, taker)
 
     def admit(name: str) -> None:
         held = {taker for taker, _ in running.values()}
         for taker in sorted(takers, key=received.__getitem__):
             if taker not in held and len(held) >= slots:
-                turns.on_no_slot()
-            elif not turns.forbids(taker.adapter):
-                turns.on_admit(waiting[taker], taker, 1)
+                rotation.on_no_slot()
+            elif not rotation.forbids(taker.adapter):
+                rotation.on_admit(waiting[taker], taker, 1)
                 received[taker] += 1
                 running[waiting[taker]] = taker, lengths[taker]
                 waiting[taker] = name
-                turns.add_waiting(name, taker)
+                rotation.add_waiting(name, taker)
                 return
 
     for step in range(6000):
-        if turns.is_contended:
-            turns.begin_pass(slots, {name: taker for name, (taker, _) in running.items()})
+        if rotation.is_contended:
+            rotation.begin_pass(slots, {name: taker for name, (taker, _) in running.items()})
         if len(running) < seats:
             admit(str(step))
         for name, (taker, left) in list(running.items()):
-            turns.on_output(name, 1)
+            rotation.on_output(name, 1)
             received[taker] += 2
             if left == 1:
                 del running[name]
@@ -59,7 +61,7 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
     late = tenure_len // 8 + 2 * seats
     drain = seats * (2 * max(lengths.values()) + 1)
     assert max(received.values()) - min(received.values()) <= tenure_len + late + 2 * drain
-    assert turns.rotations > 10
+    assert rotation.rotations > 10
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -69,34 +71,34 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
     runs whose last request will end, or one of those that wait is let in.
     """
     rng = random.Random(seed)
-    turns, slots = LoraSlotRotation(tenure_len=40), rng.randrange(1, 3)
+    rotation, slots = LoraSlotRotation(tenure_len=40), rng.randrange(1, 3)
     waiting: dict[str, Taker] = {}
     running: dict[str, Taker] = {}
     for step in range(2000):
         for name in [name for name in waiting if rng.random() < 0.02]:
-            turns.remove_waiting(name)
+            rotation.remove_waiting(name)
             del waiting[name]
         if rng.random() < 0.8 and len(waiting) < 12:
             waiting[str(step)] = taker = Taker(rng.choice("xyz"), rng.choice("abc"))
-            turns.add_waiting(str(step), taker)
-        if turns.is_contended:
-            turns.begin_pass(slots, running)
+            rotation.add_waiting(str(step), taker)
+        if rotation.is_contended:
+            rotation.begin_pass(slots, running)
         for name, taker in list(waiting.items()):
             held = {each.adapter for each in running.values()}
-            if turns.forbids(taker.adapter) or len(running) == 4:
+            if rotation.forbids(taker.adapter) or len(running) == 4:
                 continue
             if taker.adapter not in held and len(held) >= slots:
-                turns.on_no_slot()
+                rotation.on_no_slot()
                 continue
-            turns.on_admit(name, taker, 5)
+            rotation.on_admit(name, taker, 5)
             running[name] = taker
             del waiting[name]
         assert running or not waiting
         for name in list(running):
-            turns.on_output(name, 1)
+            rotation.on_output(name, 1)
             if rng.random() < 0.2:
                 del running[name]
-    assert turns.rotations > 3
+    assert rotation.rotations > 3
 
 
 SEATS = 3  # running requests of an adapter
@@ -118,7 +120,7 @@ class Floods:
     ) -> None:
         self.rng = random.Random(seed)
         self.tenure_len = self.rng.choice([20, 60, 200])
-        self.turns = LoraSlotRotation(tenure_len=self.tenure_len)
+        self.rotation = LoraSlotRotation(tenure_len=self.tenure_len)
         self.slots, self.users = slots, users
         self.adapters = [f"adapter {number}" for number in range(adapters)]
         keen, pauses = ([1.0], [0]) if are_all_keen else ([0.02, 0.2, 1.0], [0, 0, 5, 50])
@@ -158,24 +160,24 @@ class Floods:
             if asks[adapter] < 4 and not is_quiet and self.rng.random() < self.keen[adapter]:
                 name = next(self.names)
                 self.waiting[name] = Taker(self.user(adapter), adapter)
-                self.turns.add_waiting(name, self.waiting[name])
+                self.rotation.add_waiting(name, self.waiting[name])
         for name in [name for name in self.waiting if self.rng.random() < 0.01]:
             del self.waiting[name]
-            self.turns.remove_waiting(name)
+            self.rotation.remove_waiting(name)
 
-    def look(self) -> None:
+    def begin_pass(self) -> None:
         """If there are too few slots each free one is somebody's who waits and may have it; else all may."""
-        turns, out = self.turns, self.out()
-        turns.begin_pass(self.slots, {name: taker for name, (taker, _) in self.running.items()})
-        kept = {taker.adapter for taker in turns.reserved}
+        rotation, out = self.rotation, self.out()
+        rotation.begin_pass(self.slots, {name: taker for name, (taker, _) in self.running.items()})
+        kept = {taker.adapter for taker in rotation.reserved}
         are_too_few = bool(out) and len(self.held() | self.asked()) > self.slots
-        assert turns.is_contended == are_too_few
-        assert kept <= out and not any(map(turns.forbids, kept))
+        assert rotation.is_contended == are_too_few
+        assert kept <= out and not any(map(rotation.forbids, kept))
         if are_too_few:
             assert len(kept) >= min(self.slots - len(self.held()), len(out))
-            assert sum(not turns.forbids(adapter) for adapter in self.adapters) <= self.slots
+            assert sum(not rotation.forbids(adapter) for adapter in self.adapters) <= self.slots
         else:
-            assert not any(map(turns.forbids, self.adapters))
+            assert not any(map(rotation.forbids, self.adapters))
 
     def take(self) -> None:
         runs = Counter(taker.adapter for taker, _ in self.running.values())
@@ -184,9 +186,9 @@ class Floods:
             if runs[taker.adapter] == SEATS:
                 continue
             if taker.adapter not in runs and len(runs) >= self.slots:
-                self.turns.on_no_slot()
-            elif not self.turns.forbids(taker.adapter):
-                self.turns.on_admit(name, taker, 1)
+                self.rotation.on_no_slot()
+            elif not self.rotation.forbids(taker.adapter):
+                self.rotation.on_admit(name, taker, 1)
                 longest = self.lengths[taker.adapter or ""]
                 length = self.rng.randint(min(self.shortest, longest), longest)
                 self.running[name] = self.waiting.pop(name), length
@@ -194,7 +196,7 @@ class Floods:
                 self.total += 1
 
     def waited(self) -> int:
-        """What all received while one that is out has been, the one that has been longest."""
+        """Return the service of all adapters since the adapter without a slot for longest lost it."""
         out = self.out()
         for adapter in self.adapters:
             if adapter not in out:
@@ -203,7 +205,7 @@ class Floods:
 
     def emit(self) -> None:
         for name, (taker, left) in list(self.running.items()):
-            self.turns.on_output(name, 1)
+            self.rotation.on_output(name, 1)
             self.total += 2
             if left == 1:
                 del self.running[name]
@@ -218,8 +220,8 @@ def worst_wait(floods: Floods, steps: int) -> float:
     worst = 0
     for step in range(steps):
         floods.arrive(step)
-        if floods.turns.is_contended:
-            floods.look()
+        if floods.rotation.is_contended:
+            floods.begin_pass()
         floods.take()
         worst = max(worst, floods.waited())
         floods.emit()
@@ -254,7 +256,7 @@ def test_whoever_asks_how_often_nobody_waits_long_and_no_slot_is_idle(
 
 
 def test_with_many_slots_all_are_given_up_that_others_wait_for():
-    """One by one was too slow where outputs are long beside a turn: the others' had no end, 1.08."""
+    """Draining one adapter at a time was too slow where outputs are long beside a tenure: ratio 1.08."""
     floods = Floods(2, adapters=24, slots=8, users="one", longest=40, are_all_keen=True)
 
     assert worst_wait(floods, 800) <= 0.6
@@ -265,19 +267,19 @@ def test_what_an_adapter_receives_alone_is_not_held_against_it():
     Requests of one step: when the engine looks whom to take none runs, and yet those of one adapter are alone
     for hours. When others come, it is not to wait until they have received as much.
     """
-    turns, ran = LoraSlotRotation(tenure_len=200), ""
+    rotation, ran = LoraSlotRotation(tenure_len=200), ""
     for step in range(2_000):
         asked = "a" if 10 <= step < 1_000 else "ba"
-        turns.remove_waiting("b")
+        rotation.remove_waiting("b")
         for adapter in asked:
-            turns.add_waiting(adapter, Taker(adapter, adapter))
-        if turns.is_contended:
-            turns.begin_pass(1, {})
-        ran += next(adapter for adapter in asked if not turns.forbids(adapter))
+            rotation.add_waiting(adapter, Taker(adapter, adapter))
+        if rotation.is_contended:
+            rotation.begin_pass(1, {})
+        ran += next(adapter for adapter in asked if not rotation.forbids(adapter))
         if len(asked) > 1:
-            turns.on_no_slot()
-        turns.on_admit(ran[-1], Taker(ran[-1], ran[-1]), 10)
-        turns.on_output(ran[-1], 1)
+            rotation.on_no_slot()
+        rotation.on_admit(ran[-1], Taker(ran[-1], ran[-1]), 10)
+        rotation.on_output(ran[-1], 1)
 
     waits = [len(list(same)) * 12 for _, same in groupby(ran[1_000:])]
     assert len(waits) > 10
