@@ -96,7 +96,7 @@ def dlpm_us(waiting: int, seed: int) -> dict[str, float]:
         scheduler.add(traffic.request())
     timer = Timer()
     for _ in range(DECISIONS):
-        scheduler.begin()
+        scheduler.begin_pass()
         request = timer.time("decision", scheduler.propose)
         assert request is not None
         extend_len = timer.time("heard", partial(traffic.prefill, request))

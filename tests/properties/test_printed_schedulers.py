@@ -125,7 +125,7 @@ class Both:
         self.tell("add", request)
 
     def look(self, _, *, misfits=0):
-        self.tell("begin")
+        self.tell("begin_pass")
         for _ in range(misfits + 1):
             chosen, other = self.tell("propose")
             assert chosen is other

@@ -21,7 +21,7 @@ class PrintedDLPM:
         self.queue.remove(request)
         self.passed.discard(request)
 
-    def begin(self):
+    def begin_pass(self):
         self.passed.clear()
 
     def check_refill(self):

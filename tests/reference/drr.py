@@ -31,7 +31,7 @@ class PrintedDRR:
             del self.place[request.client]
         self.rank()
 
-    def begin(self):
+    def begin_pass(self):
         self.passed.clear()
 
     def rank(self):

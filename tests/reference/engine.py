@@ -89,7 +89,7 @@ class IdealEngine:
             self.on_arrive(request)
 
     def look(self):
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         while len(self.running) < self.max_running and (request := self.scheduler.propose()):
             grant = self.memory.admit(request, self.step)
             if grant is None:

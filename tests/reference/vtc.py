@@ -33,7 +33,7 @@ class PrintedVTC:
         if all(r.client != request.client for r in self.queue):
             self.last = request.client
 
-    def begin(self):
+    def begin_pass(self):
         self.passed.clear()
 
     def next(self):

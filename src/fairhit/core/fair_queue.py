@@ -28,7 +28,7 @@ __all__ = ["PREEMPTION_COOLDOWN_PASSES", "FairQueue", "RequestState"]
 class FairQueue:
     """One engine's requests, waiting and running, in the order of one policy.
 
-    An engine calls `add` for each arrival; in each scheduling pass `begin`, then `propose` until it
+    An engine calls `add` for each arrival; in each scheduling pass `begin_pass`, then `propose` until it
     returns None, answering each proposal with `admit`, `skip` or `block`; `decode` for emitted
     outputs; `finish` or `cancel` at the end of a request.
 
@@ -162,14 +162,14 @@ class FairQueue:
 
     # -- a scheduling pass ---------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a scheduling pass; once a step."""
         if self._syncs_first and self._waiting:
             self.sync_charges()
         self._pass_number += 1
         self._skips = 0
         self._ended = False
-        self.policy.begin()
+        self.policy.begin_pass()
 
     def count_passes(self, passes: int) -> None:
         """Count passes that a simulated engine computes in closed form: no slot is free in any. O(1)."""

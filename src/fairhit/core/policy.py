@@ -25,7 +25,7 @@ class Policy(Protocol):
         """Remove a request that is no longer waiting or was blocked; nothing is charged."""
         ...
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a scheduling pass: requests skipped in the last one count again."""
         ...
 

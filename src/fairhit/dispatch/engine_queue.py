@@ -49,7 +49,7 @@ class EngineQueue:
         """Whose turn it is. None: nobody waits here, or it is the turn of those who wait elsewhere."""
         if not self.waiting:
             return None
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         request = self.scheduler.propose()
         return None if request is None else self._tickets[request.id]
 
@@ -62,7 +62,7 @@ class EngineQueue:
     def send_lone(self, ticket: Ticket, matched_len: int) -> bool:
         """As `bind`, `next` and `send` of all that waits here; False if it waits on. O(prompt)."""
         self._enter(ticket)
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         if self.scheduler.propose() is None:
             self.waiting.add(ticket)
             return False

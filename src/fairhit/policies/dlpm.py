@@ -55,7 +55,7 @@ class DLPM:
         if not self._queue.count(request.client):
             self.ledger.leave(request.client)
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Alg. 1, line 16: the next walk considers every request again."""
         self._queue.show_all()
 

@@ -70,7 +70,7 @@ class DRR:
             self._close(client)
             self.ledger.leave(client)
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a pass; skipped clients keep their visits."""
         for client, visit in self._skipped.items():
             self._plan(client, visit)

@@ -18,8 +18,8 @@ class FCFS:
         """See `Policy.remove`."""
         self._queue.remove(request)
 
-    def begin(self) -> None:
-        """See `Policy.begin`."""
+    def begin_pass(self) -> None:
+        """See `Policy.begin_pass`."""
         self._queue.show_all()
 
     def next(self) -> Request | None:

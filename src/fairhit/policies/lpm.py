@@ -38,7 +38,7 @@ class LPM:
         """See `Policy.remove`."""
         self._index.remove(request)
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a pass, and decide whether too many requests wait to take the best match."""
         self._index.show_all()
         for request in self._skipped:

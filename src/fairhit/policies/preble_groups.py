@@ -41,7 +41,7 @@ class PrebleGroups:
         """See `Policy.remove`."""
         self._lines[self._groups.pop(request.id)].remove(request)
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """The next look is the next group's."""
         if self._serving is not None:
             self._lines[self._serving].show_all()

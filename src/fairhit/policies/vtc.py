@@ -129,8 +129,8 @@ class VTC:
             self._skipped.pop(client, None)
             self._last_left = client
 
-    def begin(self) -> None:
-        """See `Policy.begin`."""
+    def begin_pass(self) -> None:
+        """See `Policy.begin_pass`."""
         for client in self._skipped:
             self._queues[client].show_all()
             self._enter(client)

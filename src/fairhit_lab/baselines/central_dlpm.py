@@ -311,7 +311,7 @@ class CentralView:
         self._index.remove(request)
         self._central.withdraw(request)
 
-    def begin(self) -> None:
+    def begin_pass(self) -> None:
         """Begin a scheduling pass: send the delta, and charge all outputs so far."""
         delta, traffic = self.feed.take(), self._central.traffic
         traffic.passes += 1

@@ -25,7 +25,7 @@ def scheduler_of(name: str) -> FairQueue:
 
 def admit(scheduler: FairQueue, asked: Request, *, extend_len: int) -> None:
     scheduler.add(asked)
-    scheduler.begin()
+    scheduler.begin_pass()
     assert scheduler.propose() is asked
     scheduler.admit(asked, extend_len=extend_len)
 
@@ -59,7 +59,7 @@ def test_what_is_given_back_counts_at_once(name: str) -> None:
     waiting = request(3, "b", 3), request(4, "a", 4)
     for each in waiting:
         scheduler.add(each)
-    scheduler.begin()
+    scheduler.begin_pass()
     assert scheduler.propose() is waiting[0]
     scheduler.correct(first, input_len=0, extend_len=0)
     scheduler.correct(second, input_len=40_000, extend_len=40_000)

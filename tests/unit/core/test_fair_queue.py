@@ -37,13 +37,13 @@ def test_preempted_requests_come_back_first_and_pay_nothing_again(name):
     first, second, other = request(1), request(2), request(3, "b")
     for waiting in (first, second, other):
         scheduler.add(waiting)
-    scheduler.begin()
+    scheduler.begin_pass()
     running = [admit_next(scheduler), admit_next(scheduler)]
     for victim in reversed(running):
         scheduler.preempt(victim)
     owed = {client: scheduler.credit(client) for client in "ab"}
 
-    scheduler.begin()
+    scheduler.begin_pass()
     back = [admit_next(scheduler), admit_next(scheduler)]
 
     assert back == sorted(running, key=lambda request: request.order)
@@ -59,7 +59,7 @@ def test_a_prompt_that_grows_while_it_runs_is_paid_for(name):
     scheduler = scheduler_of(name)
     session = request(1)
     scheduler.add(session)
-    scheduler.begin()
+    scheduler.begin_pass()
     admit_next(scheduler)
     scheduler.decode(session, 2)
     owed = scheduler.credit("a")
@@ -78,7 +78,7 @@ def test_a_turn_of_a_forgotten_client_is_paid_by_the_shared_account():
     scheduler = scheduler_of("dlpm", max_clients=1)
     session = request(1)
     scheduler.add(session)
-    scheduler.begin()
+    scheduler.begin_pass()
     admit_next(scheduler)
     scheduler.add(request(2, "b"))
 
@@ -94,14 +94,14 @@ def test_a_preempted_request_that_does_not_fit_ends_the_look():
     scheduler = scheduler_of()
     for order in (1, 2):
         scheduler.add(request(order))
-    scheduler.begin()
+    scheduler.begin_pass()
     victim = admit_next(scheduler)
     scheduler.preempt(victim)
-    scheduler.begin()
+    scheduler.begin_pass()
     scheduler.skip(scheduler.propose())
 
     assert scheduler.propose() is None
-    scheduler.begin()
+    scheduler.begin_pass()
     assert scheduler.propose() is victim
 
 
@@ -112,7 +112,7 @@ def test_a_held_request_neither_has_nor_blocks_credit():
     scheduler = scheduler_of(quantum=4)
     waits, goes = request(1, "waits"), request(2, "goes")
     scheduler.add(waits)
-    scheduler.begin()
+    scheduler.begin_pass()
     assert scheduler.propose() is waits  # this gave it credit
     scheduler.block(waits)
     scheduler.add(goes)
@@ -132,7 +132,7 @@ def test_a_released_request_keeps_its_place():
     scheduler.block(old)
     scheduler.add(new)
     scheduler.unblock(old)
-    scheduler.begin()
+    scheduler.begin_pass()
 
     assert scheduler.propose() is old
 
@@ -144,13 +144,13 @@ def test_a_look_passes_over_a_bounded_number_of_misfits_and_says_so():
     scheduler = scheduler_of("lpm", max_skips=2)
     for order in range(5):
         scheduler.add(request(order))
-    scheduler.begin()
+    scheduler.begin_pass()
     scheduler.skip(scheduler.propose())
     scheduler.skip(scheduler.propose())
 
     assert scheduler.propose() is None
     assert scheduler.truncated_passes == 1
-    scheduler.begin()
+    scheduler.begin_pass()
     assert scheduler.propose().id == "0"
 
 
@@ -161,7 +161,7 @@ def test_a_misfit_with_credit_keeps_the_others_waiting():
     """
     scheduler = scheduler_of(quantum=100)
     scheduler.add(request(1, "big"))
-    scheduler.begin()
+    scheduler.begin_pass()
     big = scheduler.propose()
     scheduler.add(request(2, "small"))
     scheduler.skip(big)
@@ -177,7 +177,7 @@ def test_the_victim_is_the_newest_request_of_the_client_owed_least():
     running = []
     for order, client in enumerate("abab"):
         scheduler.add(request(order, client))
-    scheduler.begin()
+    scheduler.begin_pass()
     running = [admit_next(scheduler) for _ in range(4)]
     scheduler.decode(running[0], 5)
     greedy = [r for r in running if r.client == running[0].client]
@@ -192,15 +192,15 @@ def test_nobody_is_preempted_twice_in_a_row():
     scheduler = scheduler_of("fcfs")
     for order in (1, 2):
         scheduler.add(request(order))
-    scheduler.begin()
+    scheduler.begin_pass()
     running = [admit_next(scheduler), admit_next(scheduler)]
     scheduler.preempt(running[1])
-    scheduler.begin()
+    scheduler.begin_pass()
     admit_next(scheduler)
 
     assert scheduler.victim(running) is running[0]
     for _ in range(PREEMPTION_COOLDOWN_PASSES):
-        scheduler.begin()
+        scheduler.begin_pass()
     assert scheduler.victim(running) is running[1]
 
 
@@ -213,7 +213,7 @@ def test_cancelling_from_any_state_leaves_nothing_behind(name, state):
     scheduler = scheduler_of(name)
     gone = request(1)
     scheduler.add(gone)
-    scheduler.begin()
+    scheduler.begin_pass()
     if state is RequestState.BLOCKED:
         scheduler.block(gone)
     elif state is not RequestState.WAITING:
@@ -236,7 +236,7 @@ def test_the_clients_on_record_are_bounded_and_the_sum_is_not_lost():
     scheduler = FairQueue(make_policy("fcfs", cache=RadixTree()), max_clients=2)
     for order in range(5):
         scheduler.add(request(order, f"client-{order}"))
-        scheduler.begin()
+        scheduler.begin_pass()
         scheduler.finish(admit_next(scheduler))
 
     assert scheduler._services.others.extend_len == 3 * 4
@@ -265,7 +265,7 @@ def test_ageing_lets_the_oldest_of_a_client_go_before_its_better_matches():
                 order=order,
             )
         )
-    scheduler.begin()
+    scheduler.begin_pass()
     order = []
     while chosen := scheduler.propose():
         scheduler.admit(chosen, extend_len=5 if chosen is cold else 1)
@@ -293,7 +293,7 @@ def test_a_policy_that_wants_to_hears_of_the_end_of_what_it_admitted():
     scheduler = FairQueue(policy)
     for order in (1, 2, 3):
         scheduler.add(request(order))
-    scheduler.begin()
+    scheduler.begin_pass()
     first, second = admit_next(scheduler), admit_next(scheduler)
     scheduler.decode(first, 2)
     scheduler.decode(second, 1)
@@ -339,7 +339,7 @@ def test_credit_is_in_units():
     """
     scheduler = scheduler_of(quantum=1)
     scheduler.add(request(1))
-    scheduler.begin()
+    scheduler.begin_pass()
     scheduler.propose()
 
     assert scheduler.credit("a") == UNITS_PER_TOKEN

@@ -36,7 +36,7 @@ class Queue:
 
         The clients, or the requests by number, in `too_large` do not fit.
         """
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         admitted = ""
         while len(admitted) < number and (request := self.scheduler.propose()):
             if request.client in too_large or request.id in too_large:

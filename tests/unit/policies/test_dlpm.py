@@ -38,7 +38,7 @@ class Engine:
 
     def admit_all(self):
         """The clients in the order of admission, in one look."""
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         order = ""
         while request := self.scheduler.propose():
             matched = self.tree.match_len(request.prompt)
@@ -115,7 +115,7 @@ def test_a_client_that_cannot_be_scheduled_has_no_say_in_a_refill():
     """
     engine = Engine(quantum=100)
     engine.wait("a")
-    engine.scheduler.begin()
+    engine.scheduler.begin_pass()
     held = engine.scheduler.propose()
     engine.scheduler.block(held)
     engine.wait("b")

@@ -30,7 +30,7 @@ class Engine:
             )
 
     def admit(self, number=1_000):
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         order = ""
         while len(order) < number and (request := self.scheduler.propose()):
             self.scheduler.admit(request, extend_len=1)

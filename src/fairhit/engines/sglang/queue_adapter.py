@@ -127,7 +127,7 @@ class SglangQueueAdapter:
             known = (tracked for req in running if (tracked := self._tracked.get(req)))
             for ours in self._slots.begin_pass((each.ours, each.req) for each in known):
                 self._unblock(ours)
-        self._core.begin()
+        self._core.begin_pass()
 
     def expect_iteration(self, adder: Any) -> None:
         """Announce that the next iteration over the waiting list is the one that admits."""

@@ -119,7 +119,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
     def begin_step(self) -> None:
         """Begin a step; the pass begins when vLLM first asks with a free slot."""
         assert self._popped is None and not self._to_put_back
-        self._core.begin()
+        self._core.begin_pass()
         self._proposal = None
         self._pass_has_begun = False
         self._skips = self._untried_skips = 0

@@ -143,7 +143,7 @@ class IdealHost:
         scheduler, memory, waiting = self.scheduler, self.memory, self._waiting
         admitted: list[AdmittedJob] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
-        scheduler.begin()
+        scheduler.begin_pass()
         while waiting and len(self._places) < self._max_running:
             request = scheduler.propose()
             if request is None:

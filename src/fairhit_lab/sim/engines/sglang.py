@@ -79,7 +79,7 @@ class SglangHost:
         """A prefill batch if anybody can be admitted, else a decode pass. O(running + admitted)."""
         self._now_us = now_us
         evicted, rounds = self._pool.evicted, self.scheduler.refill_rounds
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         for sequence in self._held:
             self.scheduler.unblock(sequence.request)
         self._held.clear()

@@ -100,7 +100,7 @@ class VllmHost:
     def begin_pass(self, now_us: int) -> Pass | None:
         """Plan a step. O(running + what is admitted)."""
         evicted, refills = self._pool.evicted, self.scheduler.refill_rounds
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         if self._picks_victims:
             self._order_victims()
         preempted, budget = self._plan_running()

@@ -209,7 +209,7 @@ class ArtifactHost:
         found: list[EngineJob] = []
         requests: list[Request] = []
         tokens = 0
-        self.scheduler.begin()
+        self.scheduler.begin_pass()
         while len(self._running) + len(found) < self._max_running:
             request = self.scheduler.propose()
             if request is None or tokens + request.input_len > self._budget:

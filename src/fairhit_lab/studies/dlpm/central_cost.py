@@ -126,7 +126,7 @@ def central_ms(seed: int, engines: int, waiting: int) -> float:
 
     def turn(arrivals: Iterable[Request]) -> None:
         for view, tree, arrival in zip(views, trees, arrivals, strict=True):
-            view.begin()
+            view.begin_pass()
             request = view.next()
             assert request is not None
             view.on_admit(request, extend_len=_cache(tree, request))
@@ -158,7 +158,7 @@ def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
 
     def turn(arrivals: Iterable[Request]) -> None:
         for number, (scheduler, arrival) in enumerate(zip(schedulers, arrivals, strict=True)):
-            scheduler.begin()
+            scheduler.begin_pass()
             request = scheduler.propose()
             if request is not None:
                 extend_len = _cache(trees[number], request)
