@@ -8,7 +8,13 @@ hangs where, and who is oldest there, is the business of `waiting_heaps`.
 from typing import Protocol, TypeAlias
 
 from fairhit.core.cache.token_runs import Runs
-from fairhit.core.cache.trie import descend
+from fairhit.core.cache.trie import (
+    add_leaf,
+    descend,
+    insert_above,
+    merge_into_child,
+    remove_leaf,
+)
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import ClientId, Request, Unit
 
@@ -159,9 +165,9 @@ class WaitingTrie:
                 if len(node.children) == 1:
                     self._merge(node, next(iter(node.children.values())))
                 return
-            assert not node.best and parent.children
+            assert not node.best
             self._watch.unwatch(node)
-            del parent.children[node.first]
+            remove_leaf(node)
             parent.warm.pop(node, None)
             self._drop(node)
             node = parent
@@ -214,8 +220,7 @@ class WaitingTrie:
         assert self._watch is not None
         start = parent.end
         leaf = TrieNode(parent, key.unit(start), key, end, self.serial())
-        parent.children = parent.children or {}
-        parent.children[leaf.first] = leaf
+        add_leaf(leaf)
         leaf.held = self._watch.leading(key, start, end)
         if leaf.held:
             parent.warm[leaf] = None
@@ -225,20 +230,19 @@ class WaitingTrie:
 
     def _split(self, node: TrieNode, at: int) -> TrieNode:
         """Cut the edge into `node` at depth `at`; the new upper half, which takes its place above."""
-        assert node.start < at < node.end and node.parent is not None and self._watch is not None
+        assert self._watch is not None
         self._watch.unwatch(node)
         upper = TrieNode(node.parent, node.first, node.key, at, self.serial())
         upper.held = min(node.held, at - node.start)
         upper.standing = node.standing
-        self._put(upper, node)
-        node.first, node.start, node.parent = node.key.unit(at), at, upper
+        insert_above(upper, node)
+        self._warm_instead(upper, node)
         # Where the cache has a hole above, it may still hold blocks below it.
         below = (
             node.held - upper.held if upper.full else self._watch.leading(node.key, at, node.end)
         )
         node.held = below
         node.standing = node.standing and upper.full and below > 0
-        upper.children = {node.first: node}
         if below:
             upper.warm[node] = None
         self._settle(upper, node)
@@ -252,17 +256,16 @@ class WaitingTrie:
         self._watch.unwatch(node)
         self._watch.unwatch(child)
         child.held = node.held + child.held if node.full else node.held
-        child.first, child.start, child.parent = node.first, node.start, node.parent
+        merge_into_child(node)
         child.standing = node.standing
-        self._put(child, node)
+        self._warm_instead(child, node)
         self._drop(node)
         self._settle(child, None)
         self._watch.watch(child)
 
-    def _put(self, new: TrieNode, old: TrieNode) -> None:
-        """`new` is its parent's child where `old` was."""
-        assert new.parent is not None and new.parent.children
-        new.parent.children[new.first] = new
+    def _warm_instead(self, new: TrieNode, old: TrieNode) -> None:
+        """Enter `new`, which has replaced `old` among its parent's children, in the parent's `warm`."""
+        assert new.parent is not None
         new.parent.warm.pop(old, None)
         if new.held:
             new.parent.warm[new] = None
