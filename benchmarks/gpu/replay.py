@@ -12,7 +12,7 @@ from random import Random
 
 from fairhit.core.cache.token_runs import Runs
 from fairhit.errors import EngineFailed
-from fairhit.local.demo.closed_loop import Connection, StreamedResponse, now_us
+from fairhit.local.demo.closed_loop import Connection, StreamedAnswer, now_us
 from fairhit_lab.events import Admit, Decode, Dispatch, Enqueue, Event, Finish, FirstToken
 from fairhit_lab.metrics.series import Series
 from fairhit_lab.metrics.summary.summary import Summary
@@ -81,7 +81,7 @@ class Heard:
     cached_len: int
 
 
-class StreamFormat(StreamedResponse):
+class StreamFormat(StreamedAnswer):
     """An answer of which everything is kept."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Replay:
         self.finished.append(known)
         ended[row.id].set_result(None)
 
-    async def _answer(self, row: TraceRow, body: bytes) -> StreamedResponse:
+    async def _answer(self, row: TraceRow, body: bytes) -> StreamedAnswer:
         """Over an idle connection, unless the engine has hung up on all of them meanwhile."""
         self._idle = [each for each in self._idle if each.is_open]
         connection = self._idle.pop() if self._idle else await self._connect()

@@ -1,7 +1,7 @@
-"""`fairhit experiment calibrate`: a GPU's constants from a CSV of measured passes.
+"""`fairhit experiment calibrate`: fits a GPU's constants to a CSV of measured passes.
 
-The seven constants of the roofline are moved until its passes are, in the mean, as close to the
-measured ones as they get, each phase counting the same. What the passes say nothing of is named.
+The fit moves the seven constants of the roofline until the mean error of its passes is least, each
+phase counting the same, and names the constants that the passes do not determine.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PINNED = 0.003
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
-    """Relative errors of one phase: how many passes, their mean and their 90th percentile."""
+    """Relative errors of one phase: the number of passes, the mean and the 90th percentile."""
 
     passes: int
     mean: float
@@ -61,7 +61,7 @@ class Fit:
 def errors(
     gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]
 ) -> dict[str, list[float]]:
-    """Absolute relative errors by phase."""
+    """Absolute relative errors of the passes, by phase."""
     found: dict[str, list[float]] = {phase: [] for phase in PHASES}
     for each, seconds in zip(passes, _seconds(gpu, model, passes), strict=True):
         found[each.phase].append(abs(seconds / each.seconds - 1))
@@ -69,7 +69,7 @@ def errors(
 
 
 def _seconds(gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) -> list[float]:
-    """What the passes should take; what an engine's CPU adds is in the measured ones."""
+    """The seconds of each pass by the model, without an engine's CPU time (the measured ones include it)."""
     step_time = Roofline(replace(gpu, host_us=0.0, admit_ms=0.0), model, host_ms=0.0)
     return [step_time.pass_ps(each.work) / PS_PER_S for each in passes]
 
@@ -77,7 +77,7 @@ def _seconds(gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) 
 def quality(
     gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]
 ) -> dict[str, Quality]:
-    """How good the constants are."""
+    """The errors of these constants, by phase."""
     return {
         phase: Quality(passes=len(of), mean=fmean(of), p90=_quantile(of, 0.9))
         for phase, of in errors(gpu, model, passes).items()
@@ -85,7 +85,7 @@ def quality(
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Interpolated between the two nearest."""
+    """A quantile, interpolated between the two nearest values."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low = int(place)
@@ -94,7 +94,10 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def fit(start: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) -> Fit:
-    """The best constants, looked for from `start`; what is no constant of the fit stays. Seconds."""
+    """Fit the constants, searching from `start`; fields that are no constant of the fit stay.
+
+    Takes seconds.
+    """
 
     def loss(point: Sequence[float], power: int) -> float:
         gpu, outside = _gpu_at(start, point)
@@ -120,7 +123,7 @@ def fit(start: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) -> 
 
 
 def _gpu_at(start: Gpu, point: Sequence[float]) -> tuple[Gpu, float]:
-    """The constants at a point, and how far it is outside of the bounds."""
+    """The constants at a point, clipped to the bounds, and the distance of the point from the bounds."""
     inside: dict[str, Any] = {}
     outside = 0.0
     for (name, (low, high, step)), value in zip(BOUNDS.items(), point, strict=True):
@@ -134,7 +137,7 @@ def _rounded(gpu: Gpu) -> Gpu:
 
 
 def unidentified(gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) -> list[str]:
-    """The constants at a bound, and those whose move the others could make up for.
+    """The constants at a bound, and those whose move the others could compensate.
 
     Linearised: what a move by a tenth of its range does to the passes, less what the best moves of
     the others do, is smaller than PINNED in the mean square.
@@ -163,7 +166,7 @@ def unidentified(gpu: Gpu, model: TransformerModel, passes: Sequence[MeasuredPas
 
 
 def as_yaml(name: str, gpu: Gpu) -> str:
-    """For `--constants`."""
+    """The constants as a file for `--constants`."""
     row = {
         item.name: getattr(gpu, item.name)
         for item in fields(Gpu)
@@ -173,7 +176,7 @@ def as_yaml(name: str, gpu: Gpu) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of `calibrate`."""
     parser.add_argument("csv", metavar="CSV", help="phase,batch,tokens,context,seconds")
     parser.add_argument("--model", required=True, metavar="NAME", help="that ran")
     parser.add_argument(
@@ -189,7 +192,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Fit, show and write. Exit status."""
+    """Fit, show and write the constants. Returns the exit status. Raises ConfigError."""
     constants = read_constants(Path(options.constants)) if options.constants else BUILT_IN
     for kind, name, known in (
         ("gpu", options.gpu, constants.gpus),
@@ -215,7 +218,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def show(found: Fit, console: Console) -> None:
-    """The constants, the errors of each phase before and after, and what to distrust."""
+    """Print the constants, the errors of each phase before and after, and the unidentified constants."""
     console.print(as_yaml("fitted", found.gpu), highlight=False, end="")
     table = Table(box=None)
     for heading in ("phase", "passes", "mean before", "p90 before", "mean after", "p90 after"):

@@ -1,4 +1,4 @@
-"""Measured forward passes from CSV: columns of our own, or the cost profile of the VTC artifact."""
+"""Reads measured forward passes from CSV: this project's columns, or the VTC artifact's cost profile."""
 
 import csv
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ PHASES = ("prefill", "decode")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPass:
-    """How long one pass took, of sequences that are all alike."""
+    """The measured time of a pass over sequences that are all alike."""
 
     phase: str
     work: Pass
@@ -27,7 +27,7 @@ class MeasuredPass:
 
 
 def read_passes(path: Path) -> list[MeasuredPass]:
-    """All of them. Raises ConfigError, one line with the file, the line and what is wrong."""
+    """Read all passes of a file. Raises ConfigError with file, line and reason."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -49,7 +49,7 @@ def read_passes(path: Path) -> list[MeasuredPass]:
 
 
 def prefill(batch: int, tokens: int, context: float, seconds: float) -> MeasuredPass:
-    """`batch` prompts of `tokens` tokens each, behind `context` each."""
+    """A pass that computes `batch` prompts of `tokens` tokens each, after `context` cached tokens each."""
     work = Pass(
         chunks=batch,
         extend_len=batch * tokens,
@@ -59,7 +59,7 @@ def prefill(batch: int, tokens: int, context: float, seconds: float) -> Measured
 
 
 def decode(batch: int, context: float, seconds: float) -> MeasuredPass:
-    """`batch` sequences, each with `context` tokens in memory."""
+    """A decode pass of `batch` sequences, each with `context` tokens in memory."""
     work = Pass(decodes=batch, context=round(batch * context))
     return MeasuredPass(phase="decode", work=work, seconds=seconds)
 
@@ -77,7 +77,7 @@ def _own(line: Mapping[str, str | None], where: str) -> list[MeasuredPass]:
 
 
 def _profile(line: Mapping[str, str | None], where: str) -> list[MeasuredPass]:
-    """A prefill, and the mean of the decode passes behind it; the first output needs none."""
+    """A prefill, and the mean of the decode passes that follow; the first output needs no decode pass."""
     tokens, outputs, batch = (_whole(line, name, where) for name in PROFILE[:3])
     prefill_s, decode_s = (batch * _number(line, name, where) for name in PROFILE[3:])
     found = [prefill(batch, tokens, 0, prefill_s)]

@@ -1,6 +1,6 @@
-"""The downhill simplex of Nelder and Mead (1965): the least of a function that has no slope to follow.
+"""The downhill simplex of Nelder and Mead (1965): a minimum of a function without derivatives.
 
-Deterministic: the same function and start give the same answer to the bit.
+Deterministic: the same function and start give the same result to the bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ Objective = Callable[[Sequence[float]], float]
 def least(
     objective: Objective, start: Sequence[float], steps: Sequence[float], *, rounds: int
 ) -> tuple[Point, float]:
-    """The best point found in `rounds`, and its value. One to two calls a round, rarely more."""
+    """The best point found in `rounds`, and its value. One to two evaluations per round, rarely more."""
     corners: list[Point] = [list(start)]
     for axis, step in enumerate(steps):
         corner = list(start)
@@ -27,7 +27,7 @@ def least(
 
 
 def _moved(objective: Objective, simplex: list[tuple[float, Point]]) -> list[tuple[float, Point]]:
-    """The worst corner goes through the others' middle, or all go half way to the best."""
+    """The simplex after one round: the worst corner is reflected, expanded or contracted, or all shrink."""
     *others, (worst_value, worst) = simplex
     middle = [sum(axis) / len(others) for axis in zip(*(point for _, point in others), strict=True)]
 

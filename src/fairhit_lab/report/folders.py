@@ -1,4 +1,4 @@
-"""The results of studies as their runner wrote them: a folder each, read whole or not at all."""
+"""Reads the results of studies: a folder each, read completely or reported as damaged."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ ABOUT_THE_RUN = ("study", "seed", "config", "commit")
 class Finished:
     """A study with its results. `labels` are the columns that tell its cases apart.
 
-    `csv` is the file of rows as it is, `figure` an SVG or nothing.
+    `csv` is the file of rows as it is, `figure` an SVG or empty.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MissingStudy:
-    """A study that cannot be shown, and why; `damaged`: there is something, but not what was expected."""
+    """A study that cannot be shown, and the reason; `damaged`: its folder exists but is not as expected."""
 
     name: str
     study: Study | None
@@ -49,7 +49,7 @@ class MissingStudy:
 
 
 def read_folders(root: Path, studies: Mapping[str, Study]) -> list[Finished | MissingStudy]:
-    """All studies in their order, then folders of none. Raises ConfigError if there is nothing."""
+    """Results of all studies in their order, then unknown folders. Raises ConfigError if there is nothing."""
     try:
         # A hidden one is what a killed run had not completed.
         folders = sorted(
@@ -82,7 +82,7 @@ def _one(root: Path, name: str, study: Study, is_there: bool) -> Finished | Miss
 
 
 def read_folder(folder: Path, name: str, study: Study) -> Finished:
-    """One study's results. Raises ConfigError: file, line, what is wrong."""
+    """Read one study's results. Raises ConfigError with file, line and reason."""
     path = folder / ROWS
     rows = _rows(path)
     columns = tuple(rows[0])
@@ -108,7 +108,7 @@ def read_folder(folder: Path, name: str, study: Study) -> Finished:
 
 
 def _require_columns(panel: Panel, path: Path, columns: Sequence[str]) -> None:
-    """Those that a panel of rows names; curves have columns of their own."""
+    """Raise ConfigError unless the rows have the columns that a panel names; curves have their own."""
     if panel.of == "series":
         return
     for column in (panel.x, panel.y, panel.hue, *panel.where, *panel.columns):
@@ -124,7 +124,10 @@ def _bytes(path: Path) -> bytes:
 
 
 def _table(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Heading and lines, each as wide as the heading. An empty file has no heading."""
+    """The heading and lines of a CSV file, each as wide as the heading.
+
+    Raises ConfigError if the file is empty.
+    """
     try:
         lines = list(csv.reader(io.StringIO(_bytes(path).decode(), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):
@@ -146,7 +149,7 @@ def _rows(path: Path) -> list[ResultRow]:
 
 
 def _cell(text: str) -> Cell:
-    """As it was written: a whole number, another one, nothing (no number neither), else words."""
+    """The value of a cell: an integer, a float, None if empty or not finite, else text."""
     try:
         return int(text)
     except ValueError:
@@ -158,7 +161,7 @@ def _cell(text: str) -> Cell:
 
 
 def _series(path: Path) -> list[ResultRow]:
-    """None without the file: few studies keep curves."""
+    """The curves, empty without the file: few studies keep curves."""
     if not path.exists():
         return []
     heading, lines = _table(path)
@@ -210,7 +213,7 @@ def _about(path: Path) -> dict[str, Any]:
 
 
 def _figure(path: Path) -> str:
-    """The picture; a study without one has only tables."""
+    """The SVG, empty without the file."""
     if not path.exists():
         return ""
     try:

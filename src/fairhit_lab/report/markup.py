@@ -11,9 +11,9 @@ class Markup(str):
 
 
 def tag(name: str, *children: str, **attributes: str | bool | int | None) -> Markup:
-    """An element. An attribute's underscores are dashes, one at its end is for Python's keywords.
+    """An HTML element. In attribute names underscores become dashes, except one at the end.
 
-    True is an attribute without value; False and None are none.
+    True is an attribute without value; False and None leave the attribute out.
     """
     opening = [name]
     for argument, value in attributes.items():
@@ -26,7 +26,7 @@ def tag(name: str, *children: str, **attributes: str | bool | int | None) -> Mar
 
 
 def together(*parts: str) -> Markup:
-    """Text and elements, one behind the other."""
+    """Texts (escaped) and elements, concatenated."""
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
 
 
@@ -41,7 +41,7 @@ IDENTITY = re.compile(r' id="([^"]*)"')
 
 
 def address_of(svg: str) -> str:
-    """For the `src` of an image, in double quotes. About two thirds of what matplotlib writes. O(length)."""
+    """An SVG as a data URL for a double-quoted `src`, at about a third of its size. O(length)."""
     svg = UNSEEN.sub("", svg[svg.index("<svg") :])
     svg = PLACES.sub(lambda places: LONG.sub(_rounded, places[0]), svg)
     # Names as short as they can be: each letter of a figure's text refers to a shape.

@@ -1,4 +1,4 @@
-"""The report: one HTML page with everything in it, that opens from a file and asks no network."""
+"""The report: one HTML page that contains everything, opens from a file and needs no network."""
 
 import html
 from collections import Counter
@@ -31,7 +31,7 @@ PAPERS, OURS = "Claims of the papers", "Claims of our own, beyond the papers"
 
 
 def page_of(found: Sequence[Finished | MissingStudy]) -> str:
-    """The whole page. The same results give the same bytes. Seconds for 35 studies."""
+    """The whole page. The same results give the same bytes. Takes seconds for 35 studies."""
     body = together(
         tag("a", "Skip to the studies", class_="skip", href="#studies"),
         _head(found),
@@ -60,7 +60,7 @@ def _own(name: str) -> str:
 
 
 def _head(found: Sequence[Finished | MissingStudy]) -> Markup:
-    """What holds, in numbers and in the main claims."""
+    """The heading with the count of each verdict, and the main claims."""
     judged: dict[str, Counter[Holds]] = {PAPERS: Counter(), OURS: Counter()}
     for each in found:
         whose = OURS if _group_of(each) == OTHER_GROUP else PAPERS
@@ -90,7 +90,7 @@ def _head(found: Sequence[Finished | MissingStudy]) -> Markup:
 
 
 def _tiles(whose: str, counts: Counter[Holds]) -> Markup:
-    """A number a kind of verdict."""
+    """A tile per kind of verdict, with its count."""
     tiles = [
         tag(
             "li",
@@ -110,7 +110,7 @@ def _group_of(each: Finished | MissingStudy) -> str:
 
 
 def _headlines(done: Sequence[Finished]) -> Markup:
-    """The first claim of each study, which is its main one: the papers' headlines, then all others."""
+    """Tables of each study's first claim: the papers' main claims, then all others."""
     firsts = {each.name: each for each in done if each.verdicts}
     main = [firsts.pop(name) for name in MAIN if name in firsts]
     # Few results have none of the main ones, or nothing else: then it is one table.
@@ -148,7 +148,7 @@ HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")
 
 
 def _navigation(found: Sequence[Finished | MissingStudy]) -> Markup:
-    """The list of studies, with what narrows it."""
+    """The list of studies and the filter over it."""
     words = [
         "all",
         *HOLDS,

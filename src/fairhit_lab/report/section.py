@@ -1,4 +1,4 @@
-"""One study on the page: verdicts, figure, tables, the numbers drawn, and where the results come from."""
+"""The section of one study on the page: verdicts, figure, tables, the numbers drawn, their origin."""
 
 import base64
 import html
@@ -17,35 +17,35 @@ NO_RESULTS = "no results"
 
 
 def class_of(holds: str) -> str:
-    """The colours of a verdict, as the style sheet calls them."""
+    """The CSS class of a verdict."""
     return "is-" + holds.replace(" ", "-")
 
 
 def pill(holds: str) -> Markup:
-    """A verdict, in colour and in words."""
+    """A verdict as a coloured badge with its text."""
     mark = MARKS.get(holds, "○")
     return tag("span", tag("span", mark, aria_hidden="true"), f" {holds}",
                class_=f"pill {class_of(holds)}")  # fmt: skip
 
 
 def titles_of(each: Finished | MissingStudy) -> tuple[str, str]:
-    """Title and source."""
+    """The title and source of a study."""
     return (each.study.title, each.study.source) if each.study else (each.name, "")
 
 
 def verdicts_of(each: Finished | MissingStudy) -> Sequence[Verdict]:
-    """Those of its results; a gap has none."""
+    """The verdicts of a study; none without results."""
     return each.verdicts if isinstance(each, Finished) else ()
 
 
 def _words_of(each: Finished | MissingStudy) -> str:
-    """The verdicts that a study has, for the filter: each once, between bars."""
+    """The kinds of verdict that a study has, separated by bars, for the filter."""
     words = dict.fromkeys(verdict.holds for verdict in verdicts_of(each))
     return "|".join(words if isinstance(each, Finished) else [NO_RESULTS])
 
 
 def section_of(each: Finished | MissingStudy) -> Markup:
-    """All of it, or why there is a gap."""
+    """The section of a study, or why it has no results."""
     title, source = titles_of(each)
     parts = _gap(each) if isinstance(each, MissingStudy) else _finished(each)
     return tag(
@@ -110,7 +110,7 @@ def _numbers(panel: Panel, results: Results) -> list[Markup]:
     lines = []
     for hue, spots in lines_of(panel, results).by_hue.items():
         for spot in spots:
-            if panel.form in {"path", "points"} and spot.across:  # x is a measure, too
+            if panel.form == "path" and spot.across:  # x is a measure, too
                 lines.append([str(hue), str(spot.across), str(spot.y), spot.name])
             else:
                 lines.append([str(hue), short(spot.x), str(spot.y)])
@@ -137,7 +137,7 @@ def _scrolled(label: str, content: Markup) -> Markup:
 
 
 def _origin(found: Finished) -> Markup:
-    """Where the numbers come from, and the rows themselves."""
+    """A footer with the origin of the numbers, and the rows for download."""
     address = "data:text/csv;charset=utf-8;base64," + base64.b64encode(found.csv).decode()
     link = tag("a", f"{found.name}.csv", href=address, download=f"{found.name}.csv")
     facts = [
@@ -150,7 +150,7 @@ def _origin(found: Finished) -> Markup:
 
 
 def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Commit, date, seeds and machine; what is not there is not said."""
+    """Commit, date, seeds and machine, as far as recorded."""
     machine = about.get("machine")
     if isinstance(machine, Mapping):
         cores = machine.get("cores")

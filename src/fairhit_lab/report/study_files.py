@@ -1,4 +1,4 @@
-"""A study's files: rows, curves, verdicts and where they come from. The same run gives the same bytes."""
+"""Writes a study's files: rows, curves, verdicts and their origin. The same run gives the same bytes."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ VERDICT_COLUMNS = ("study", "claim", "paper", "ours", "holds", "why")
 
 
 def require_writable(folder: Path, flag: str = "--out") -> None:
-    """Make the folder, if need be, and see that a file can be written there. Raises ConfigError."""
+    """Create the folder and probe that a file can be written there. Raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".probe"
@@ -34,10 +34,10 @@ def require_writable(folder: Path, flag: str = "--out") -> None:
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A folder to write a study's files into: all of them go to `folder` at the end, or none.
+    """A temporary folder for a study's files; on exit all of them replace those in `folder`, or none does.
 
-    An older run's stay until then; what is no study's file stays for good. An interrupt that comes
-    while they move is raised when they have. Raises ConfigError.
+    An older run's files stay until then, and files that are no study's stay for good. An interrupt
+    during the replacement is raised after it. Raises ConfigError.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as beside:
@@ -56,19 +56,19 @@ def replacing(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits until this is over."""
-    came: list[object] = []
-    before = signal.signal(signal.SIGINT, lambda *told: came.append(told))
+    """Defers Ctrl-C until the block is over."""
+    interrupts: list[object] = []
+    before = signal.signal(signal.SIGINT, lambda *signal: interrupts.append(signal))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if came:
+    if interrupts:
         raise KeyboardInterrupt
 
 
 def holds_full_run(folder: Path) -> bool:
-    """Whether what was written there last was no quick run."""
+    """True if the folder has the results of a run without --quick."""
     try:
         about = json.loads((folder / ABOUT).read_bytes())
     except (OSError, ValueError):
@@ -77,7 +77,10 @@ def holds_full_run(folder: Path) -> bool:
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """As CSV. Floats are as short as they can be and still the same; None is an empty cell."""
+    """Write a CSV file.
+
+    Floats are the shortest text that reads back as the same number; None is an empty cell.
+    """
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(columns)
@@ -103,7 +106,7 @@ def write_study(
     verdicts: Sequence[Verdict],
     about: Mapping[str, Any],
 ) -> None:
-    """All but the figures. `configs`: the hash of each row's case. Raises ConfigError."""
+    """Write all files but the figures. `configs`: the hash of each row's case. Raises ConfigError."""
     require_writable(folder)
     own = list(results.rows[0])
     write_table(

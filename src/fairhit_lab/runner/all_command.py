@@ -1,4 +1,4 @@
-"""`fairhit experiment all`: every study in one pool, then the experiments that are none."""
+"""`fairhit experiment all`: every study in one pool, then the experiments that are no studies."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from fairhit_lab.studies.shared.study import Study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of a study, and what to do without data."""
+    """Add the flags of a study, and --skip-missing-data."""
     add_study_arguments(parser)
     parser.add_argument(
         "--skip-missing-data",
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Exit status: of the first part that did not succeed. Raises ConfigError."""
+    """Run everything. Returns the exit status of the first part that failed. Raises ConfigError."""
     studies = {name: study_of(name) for name in STUDIES}
     needs = {name: _needs(study, options.quick) for name, study in studies.items()}
     others = {name: [other.needs] for name, other in OTHERS.items() if not other.alone}
@@ -46,7 +46,7 @@ def _needs(study: Study, quick: bool) -> list[str]:
 
 
 def _missing(needs: Mapping[str, Sequence[str]], options: argparse.Namespace) -> dict[str, str]:
-    """Who lacks what. Raises ConfigError for the first, unless it may be left out."""
+    """The reason for each experiment whose data is missing. Raises ConfigError unless it may be left out."""
     missing: dict[str, str] = {}
     for name, files in needs.items():
         for file in files:
@@ -62,7 +62,7 @@ def _missing(needs: Mapping[str, Sequence[str]], options: argparse.Namespace) ->
 
 
 def _run_other(name: str, options: argparse.Namespace, console: Console) -> int:
-    """With its own flags: the same data, its numbers and its figure beside those of the studies."""
+    """Run an experiment that is no study; its files go beside those of the studies."""
     folder = out_of(options) / name
     require_writable(folder)
     module = module_of(name)

@@ -1,6 +1,6 @@
-"""Outcomes that were there before: one packed file a case and seed, found by its key.
+"""The cache of outcomes: one packed file per case and seed, found by its key.
 
-Nothing here can spoil a run: a file that is damaged counts as missing, and a full disk as no cache.
+A damaged file counts as missing, and a full disk as no cache: neither fails a run.
 """
 
 import json
@@ -20,17 +20,17 @@ MAX_SECONDS = 20_000  # cases of which it is known how long they took
 
 
 def default_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """XDG_CACHE_HOME's, else ~/.cache's."""
+    """The cache folder below XDG_CACHE_HOME, else below ~/.cache."""
     environment = os.environ if environment is None else environment
     home = environment.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "fairhit" / "experiments"
 
 
 class Cache:
-    """A folder of records. `say` is told, once each, that a file was damaged or could not be written.
+    """A folder of records; `say` receives one message each about a damaged file and about a failed write.
 
-    Several runs may share it: each file is written beside its name first. Raises ConfigError if
-    the folder cannot be made or written.
+    Several runs may share it: each file is written beside its name first. Raises ConfigError if the
+    folder cannot be created or written.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Cache:
         self._seconds: dict[str, float] = self._known()
 
     def get(self, key: str) -> Record | None:
-        """What is kept under this key, which is then the last one to go."""
+        """The record under this key, marked as used; None if missing or damaged."""
         path = self._path(key)
         try:
             record = unpacked(path.read_bytes())
@@ -62,7 +62,7 @@ class Cache:
         return record
 
     def put(self, key: str, content: bytes, *, config: str, cpu_s: float) -> None:
-        """Keep a packed record, and how long a case of this configuration takes."""
+        """Keep a packed record, and the CPU time of its configuration."""
         self._seconds[config] = round(cpu_s, 3)
         try:
             self._write(self._path(key).name, content)
@@ -70,11 +70,11 @@ class Cache:
             self._once("full", f"the cache cannot be written: {in_words(error)}")
 
     def seconds(self, config: str) -> float | None:
-        """How long a case of this configuration took last, of one core."""
+        """The last CPU time of a case of this configuration."""
         return self._seconds.get(config)
 
     def close(self) -> None:
-        """Write down the times, and bring the folder back to its size, oldest first. O(files)."""
+        """Write the times, and delete the least recently used files beyond the size limit. O(files)."""
         newest = dict(list(self._seconds.items())[-MAX_SECONDS:])
         with suppress(OSError):
             self._write(SECONDS, json.dumps(newest).encode())

@@ -1,7 +1,6 @@
-"""What is kept of a case that ran: its outcome and its time, as packed JSON; and by what it is found.
+"""Records of cases that ran, packed as JSON, and the keys by which the cache finds them.
 
-Nothing else is ever read from a case, whether it ran just now or a week ago, so both give the same
-bytes.
+A fresh outcome and a cached one are both read from the packed record, so both give the same bytes.
 """
 
 import ast
@@ -34,7 +33,7 @@ NOT_RUN = {f"{HERE}.shared.{name}" for name in ("panel", "results", "measures")}
 
 
 class Record(NamedTuple):
-    """An outcome, and what it took to run it, in seconds of this machine."""
+    """An outcome, and the seconds that its run took on this machine."""
 
     outcome: Outcome
     cpu_s: float
@@ -42,7 +41,7 @@ class Record(NamedTuple):
 
 
 def packed(record: Record) -> bytes:
-    """About a tenth of the JSON. A summary with a number that JSON lacks is our bug: ValueError."""
+    """The record as compressed JSON. Raises ValueError if a summary has a number that JSON lacks."""
     import zstandard
 
     outcome = record.outcome
@@ -57,7 +56,7 @@ def packed(record: Record) -> bytes:
 
 
 def unpacked(content: bytes) -> Record:
-    """The record that was packed. Raises ValueError if this is none."""
+    """The record that was packed. Raises ValueError if the bytes are not a record."""
     import zstandard
 
     try:
@@ -73,12 +72,12 @@ def unpacked(content: bytes) -> Record:
 
 
 def config_of(case: Case) -> str:
-    """The hash of what the case is, in twelve letters: the same in every commit, for every seed."""
+    """The hash of a case's description, twelve letters: the same in every commit, for every seed."""
     return _sha256(_canonical(_described(case)).encode())[:12]
 
 
 def key_of(case: Case, seed: int, data: Path | None) -> str:
-    """By what the cache finds it: the case, the seed, the code that runs it, its data, its machine."""
+    """The cache key: case, seed, the code that runs it and its data; of timed cases the machine, too."""
     of: dict[str, Any] = {
         "case": _described(case),
         "seed": seed,
@@ -95,9 +94,9 @@ def key_of(case: Case, seed: int, data: Path | None) -> str:
 
 
 def _classes(case: Case) -> dict[str, list[str]]:
-    """Each object in the case by its place: its class, and the code of that where no part of ours has it.
+    """The class of each object in the case, with its code where `code_digest` does not include it.
 
-    Its fields are not all that it is: what it does is in the code, and another class may have them, too.
+    Two classes may have the same fields and do different things.
     """
     found: dict[str, list[str]] = {}
     waiting: list[tuple[str, object]] = [("", case)]
@@ -111,7 +110,7 @@ def _classes(case: Case) -> dict[str, list[str]]:
 
 
 def _inside(value: object) -> list[tuple[str, object]]:
-    """What it is made of, by name; nothing of a text or a number."""
+    """The parts of a value by name; empty for texts and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
         # What a case is called is not what it is.
         names = [each.name for each in fields(value) if each.name != "labels"]
@@ -124,14 +123,14 @@ def _inside(value: object) -> list[tuple[str, object]]:
 
 
 def _code_of(module: str) -> str:
-    """Nothing where `code_digest` has it."""
+    """The digest of a module, empty where `code_digest` includes it."""
     part = "/".join(module.split(".")[:2])
     return "" if part in PARTS else source_digest(module)
 
 
 @cache
 def code_digest() -> str:
-    """Of every file in the parts of the package that an outcome depends on. Some milliseconds."""
+    """The digest of every file in PARTS. Takes some milliseconds."""
     whole = hashlib.sha256()
     for part in PARTS:
         of = SOURCES / part
@@ -143,7 +142,7 @@ def code_digest() -> str:
 
 @cache
 def source_digest(module: str) -> str:
-    """Of a module that runs cases, and of the experiments' modules it imports, directly or not."""
+    """The digest of a module that runs cases and of the studies' modules it imports, transitively."""
     found: dict[str, str] = {}
     wanted = [module]
     while wanted:
@@ -160,7 +159,7 @@ def source_digest(module: str) -> str:
 
 
 def _file_of(module: str) -> Path | None:
-    """None where that is no module, but a name in one."""
+    """The file of a module; None if the name is not a module."""
     if not module.startswith(("fairhit.", "fairhit_lab.")):
         return Path(str(import_module(module).__file__))
     path = SOURCES.joinpath(*module.split("."))
@@ -171,7 +170,7 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def _data_digest(path: Path) -> str:
-    """Of a file, or of all files below a folder."""
+    """The digest of a file, or of all files below a folder."""
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     whole = hashlib.sha256()
     for file in files:
@@ -181,7 +180,7 @@ def _data_digest(path: Path) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """One text for one value: settings may be mappings in any order, and frozen dataclasses."""
+    """A canonical text of a value: settings may be mappings in any order, and frozen dataclasses."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
 
 
@@ -198,7 +197,7 @@ def _sha256(content: bytes) -> str:
 
 
 def configs_of(cases: Iterator[Case]) -> dict[str, dict[str, Any]]:
-    """Each configuration by its hash, for the notes beside the rows."""
+    """Descriptions of all configurations by their hash, for about.json."""
     return {config_of(case): json.loads(_canonical(_described(case))) for case in cases}
 
 

@@ -1,7 +1,7 @@
-"""The experiments by name: each study of `studies/`, and what is no study, a line each in OTHERS.
+"""The experiments by name: the studies, and those that are no studies (OTHERS).
 
-A module named here has `add_arguments(parser)` and `run(options, console) -> exit status`; it is
-imported when it is asked for, as some need what others do without.
+A module named here has `add_arguments(parser)` and `run(options, console) -> exit status`. Modules are
+imported on first use, as some need packages that others do without.
 """
 
 import argparse
@@ -16,22 +16,26 @@ from fairhit_lab.studies import STUDIES, study_of
 
 
 class Module(Protocol):
-    """What an experiment's module offers."""
+    """The interface of an experiment's module."""
 
     def add_arguments(self, parser: argparse.ArgumentParser, /) -> None:
-        """Its flags."""
+        """Add the experiment's flags."""
         ...
 
     def run(self, options: argparse.Namespace, console: Console, /) -> int:
-        """Exit status; shows its result on the console, progress included. Raises ConfigError."""
+        """Run the experiment, show progress and result on the console, return the exit status.
+
+        Raises ConfigError.
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Experiment:
-    """One line of `fairhit experiment list`; a study has no module of its own.
+    """A line of `fairhit experiment list`; a study has no module of its own.
 
-    `alone`: it needs arguments, so `all` leaves it out. `needs` is a file of the data folder.
+    `alone`: the experiment needs arguments, so `all` leaves it out. `needs` is a file of the data
+    folder.
     """
 
     summary: str
@@ -66,7 +70,7 @@ OTHERS: dict[str, Experiment] = {
 
 
 class Experiments(Mapping[str, Experiment]):
-    """All of them by name; a study is imported when its line is read."""
+    """The experiments by name; a study is imported when its line is read."""
 
     def __getitem__(self, name: str) -> Experiment:
         if name not in STUDIES:
@@ -88,7 +92,7 @@ EXPERIMENTS = Experiments()
 
 
 def module_of(name: str) -> Module:
-    """What runs it. `name` is one of EXPERIMENTS."""
+    """The module or command that runs the experiment `name`, one of EXPERIMENTS."""
     if name in STUDIES:
         from fairhit_lab.runner.study_command import StudyCommand
 

@@ -1,4 +1,4 @@
-"""`fairhit experiment report`: one page, which needs nothing else, from the studies' result folders."""
+"""`fairhit experiment report`: one self-contained page from the studies' result folders."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ OUT = Path("results") / "report.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of the report."""
     parser.add_argument(
         "--results",
         metavar="DIR",
@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Write the page. 2 if a folder is damaged: the page is there, with a gap that says why.
+    """Write the page. Returns 2 if a folder is damaged: the page is written, and its section has the reason.
 
-    A study without results is a gap, too, but nobody's fault. Raises ConfigError.
+    A study without results has a section that says so, and is no failure. Raises ConfigError.
     """
     studies = {name: study_of(name) for name in STUDIES}
     with console.status("building the page"):
@@ -50,14 +50,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _results(given: str | None) -> Path:
-    """A full run's rather than a quick one's."""
+    """The folder of a full run if there is one, else that of a quick run."""
     if given:
         return Path(given)
     return QUICK_RESULTS if QUICK_RESULTS.is_dir() and not RESULTS.is_dir() else RESULTS
 
 
 def _write(out: Path, text: str) -> None:
-    """Beside its name first: an earlier page stays whole until this one is."""
+    """Write the page beside its name first: an earlier page stays intact until then."""
     partial = out.with_name(f"{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from fairhit_lab.studies.shared.study import Case, Measured, Study
 
 @dataclass(slots=True)
 class Gathered:
-    """One study's cases, and what has come of them so far. `problem`: why it cannot be completed."""
+    """A study's cases and the rows gathered so far. `problem`: why the study cannot be completed."""
 
     name: str
     study: Study
@@ -33,11 +33,11 @@ class Gathered:
 
     @property
     def missing(self) -> int:
-        """Runs that have not come."""
+        """The number of runs without a record."""
         return len(self.cases) * len(self.seeds) - len(self.rows)
 
     def take(self, index: int, seed: int, record: Record, *, cached: bool) -> None:
-        """The record of a case. Only the first seed's curves are kept: they are what is drawn."""
+        """Store the record of a case. Only the first seed's curves are kept, as only they are drawn."""
         case = self.cases[index]
         measures = {name: of(record.outcome) for name, of in self.study.measures.items()}
         for name, value in measures.items():
@@ -51,7 +51,7 @@ class Gathered:
         self.from_cache += cached
 
     def results(self) -> Results:
-        """By case, then by seed, in whatever order they came."""
+        """The rows by case, then by seed, in whatever order the runs finished."""
         assert not self.missing, self.name
         places = range(len(self.cases))
         return Results(
@@ -61,14 +61,14 @@ class Gathered:
 
 
 def gathered(name: str, study: Study, *, quick: bool, seeds: Sequence[int]) -> Gathered:
-    """The study's cases, of which nothing has run."""
+    """The study's cases before any of them has run."""
     cases = study.cases(quick)
     return Gathered(name, study, cases, seeds, [config_of(case) for case in cases])
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A run that somebody needs: `users` are studies with the number of the case in each."""
+    """A run and its `users`: the studies that need it, with the case's index in each."""
 
     key: str
     config: str
@@ -77,7 +77,7 @@ class PlannedRun:
 
 
 def jobs_of(studies: Sequence[Gathered], data: Path | None) -> list[PlannedRun]:
-    """One a case and seed that differ, in the order of the studies."""
+    """The runs of all studies, each distinct case and seed once, in the order of the studies."""
     jobs: dict[str, PlannedRun] = {}
     for study in studies:
         for index, case in enumerate(study.cases):
@@ -98,7 +98,7 @@ def jobs_of(studies: Sequence[Gathered], data: Path | None) -> list[PlannedRun]:
 
 
 def longest_first(jobs: Sequence[PlannedRun], cache: Cache | None) -> list[PlannedRun]:
-    """So that no long one is left for the end; those of which nothing is known come first of all."""
+    """The runs by expected time, longest first; those of unknown time before all others."""
     known: Mapping[str, float | None] = (
         {job.config: cache.seconds(job.config) for job in jobs} if cache else {}
     )
@@ -115,7 +115,7 @@ OnComplete = Callable[[Gathered], None]
 
 
 class Left:
-    """How long the remaining runs take, from those that are known or done."""
+    """An estimate of the remaining time, from known times of cases and from those that are done."""
 
     def __init__(self, jobs: Sequence[PlannedRun], cache: Cache | None, workers: int) -> None:
         self._expected = {job.key: cache.seconds(job.config) if cache else None for job in jobs}
@@ -123,12 +123,12 @@ class Left:
         self._workers = workers
 
     def done(self, job: PlannedRun, seconds: float) -> None:
-        """Of one core."""
+        """Replace a run's expected time by the CPU time it took."""
         del self._expected[job.key]
         self._took.append(seconds)
 
     def __str__(self) -> str:
-        """In minutes and seconds; a question mark while there is nothing to go by."""
+        """The estimate in minutes and seconds; a question mark while no time is known."""
         known = [value for value in self._expected.values() if value is not None]
         sample = known + self._took
         if not sample:
@@ -147,10 +147,10 @@ def run_all(
     on_complete: OnComplete,
     console: Console,
 ) -> None:
-    """Fill every study, and hand it over when it is complete; progress goes to the console.
+    """Run the cases of all studies, and pass each complete study to `on_complete`; progress on the console.
 
-    What goes wrong in a case is noted as the `problem` of the studies that need it, and the others
-    go on. On KeyboardInterrupt the workers are ended; what is done is in the cache.
+    An error in a case becomes the `problem` of the studies that need it, and the others continue.
+    On KeyboardInterrupt the workers are stopped; finished runs are in the cache.
     """
     jobs = longest_first(jobs_of(studies, data), cache)
     with _progress(console) as bar:
@@ -181,7 +181,10 @@ def run_all(
 
 
 def _give(job: PlannedRun, record: Record, on_complete: OnComplete, *, cached: bool) -> None:
-    """To each study that needs it. A bug in one study's numbers or claims leaves the others alone."""
+    """Pass a record to each study that needs it.
+
+    An error in one study's measures or claims leaves the others alone.
+    """
     for study, index in job.users:
         if study.problem is not None:
             continue
@@ -189,12 +192,12 @@ def _give(job: PlannedRun, record: Record, on_complete: OnComplete, *, cached: b
             study.take(index, job.task.seed, record, cached=cached)
             if not study.missing:
                 on_complete(study)
-        except Exception as error:  # noqa: BLE001 - told at the end, when the others are safe
+        except Exception as error:  # noqa: BLE001 - raised at the end, when the others are written
             study.problem = error
 
 
 def _blame(job: PlannedRun, error: BaseException) -> None:
-    """The study is told with the case's name."""
+    """Record the error, with the case's name, as the problem of the studies that need the case."""
     if not isinstance(error, Exception):
         raise error
     if isinstance(error, ConfigError):

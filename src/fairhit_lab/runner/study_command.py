@@ -35,21 +35,21 @@ SEEDS = 5
 
 @dataclass(frozen=True, slots=True)
 class StudyCommand:
-    """One study as an experiment of the registry."""
+    """The command of one study in the registry."""
 
     name: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Those of every study."""
+        """Add the flags that all studies share."""
         add_arguments(parser)
 
     def run(self, options: argparse.Namespace, console: Console) -> int:
-        """Exit status; see `run_studies`."""
+        """Run the study and return the exit status; see `run_studies`."""
         return run_studies({self.name: study_of(self.name)}, options, console)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags that all studies share."""
+    """Add the flags that all studies share."""
     parser.add_argument("--quick", action="store_true", help="fewer and shorter cases, one seed")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help=f"seeds 0 .. N-1 ({SEEDS}; with --quick 1)"
@@ -66,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, console: Console) -> int:
-    """Run, write, show. Exit status: 0, or 130 if interrupted. Raises ConfigError, WorkerLost.
+    """Run studies, write their files, show their verdicts. Raises ConfigError, WorkerLost.
 
-    Whatever goes wrong in one study, the others are completed first.
+    Returns 0, or 130 if interrupted. An error in one study is raised after the others are complete.
     """
     seeds, workers = _counts(options)
     found = [
@@ -106,12 +106,12 @@ def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, conso
 
 
 def out_of(options: argparse.Namespace) -> Path:
-    """Where the studies' folders go."""
+    """The folder of the studies' folders."""
     return Path(options.out) if options.out else QUICK_OUT if options.quick else OUT
 
 
 def _require_no_full_run(out: Path, names: Iterable[str]) -> None:
-    """Hours went into it. Raises ConfigError."""
+    """Raise ConfigError rather than let a quick run replace a full one, which took hours."""
     for name in names:
         if holds_full_run(out / name):
             raise ConfigError(
@@ -121,7 +121,7 @@ def _require_no_full_run(out: Path, names: Iterable[str]) -> None:
 
 
 def _counts(options: argparse.Namespace) -> tuple[int, int]:
-    """Seeds and processes."""
+    """The number of seeds and of processes. Raises ConfigError."""
     seeds = options.seeds if options.seeds is not None else (1 if options.quick else SEEDS)
     jobs = options.jobs if options.jobs is not None else len(os.sched_getaffinity(0))
     for flag, number in (("--seeds", seeds), ("--jobs", jobs)):
@@ -131,7 +131,7 @@ def _counts(options: argparse.Namespace) -> tuple[int, int]:
 
 
 def _data_of(studies: Sequence[Gathered], given: str | None) -> Path | None:
-    """The data folder, if any case needs it. Raises ConfigError for the first thing it lacks."""
+    """The data folder, if any case needs one. Raises ConfigError for the first missing file."""
     data = None
     for study in studies:
         for needed in dict.fromkeys(name for case in study.cases for name in case.needs):
@@ -150,7 +150,7 @@ def _cache(given: str | None, notes: Console) -> Cache:
 
 
 class _Run:
-    """Writes each study when it is complete; `verdicts` and `files` are of those, by name."""
+    """Writes each study when it is complete; `verdicts` and `files` are those of written studies, by name."""
 
     def __init__(self, *, out: Path, quick: bool, began_s: float) -> None:
         self._out = out
@@ -161,7 +161,7 @@ class _Run:
         self.files: dict[str, str] = {}
 
     def write(self, found: Gathered) -> None:
-        """Judge, write, draw; nothing of it is there before all is."""
+        """Judge the study, write its files and draw its figure; no file appears before all are written."""
         from fairhit_lab.report.figures.plot import save_figure
 
         results, study = found.results(), found.study
@@ -220,7 +220,7 @@ def _tell_interrupted(
 
 
 def _raise_problems(studies: Sequence[Gathered], notes: Console) -> None:
-    """The first, when all are named."""
+    """Print all problems but the first, then raise the first."""
     failed = [study for study in studies if study.problem is not None]
     for study in failed[1:]:
         message = f"fairhit: {study.name}: {study.problem}"
@@ -242,7 +242,7 @@ MAX_WIDTH = 100
 
 
 def show_verdicts(name: str, study: Study, verdicts: Sequence[Verdict], console: Console) -> None:
-    """At most 100 columns; the reason stands below its claim."""
+    """Print the verdicts as a table of at most 100 columns, reasons below their claims."""
     table = Table(title=Text(f"{name}: {study.title}"), title_justify="left", box=None, expand=True)
     table.add_column("claim", ratio=5)
     table.add_column("paper", ratio=2)

@@ -1,4 +1,4 @@
-"""Processes that run cases: one each at a time, so that it is known what was lost with one."""
+"""Worker processes that run one case at a time, so that a killed process loses one known case."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from fairhit_lab.studies.shared.study import Case
 
 
 class Task(NamedTuple):
-    """A case to run; `name` is for messages. `alone`: nothing else may run beside it, it is timed."""
+    """A case to run; `name` is for messages. `alone`: the case is timed, so no other may run beside it."""
 
     name: str
     case: Case
@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 
 def work(case: Case, seed: int, data: Path | None) -> bytes:
-    """The packed record of one run; what a worker does."""
+    """Run a case in a worker and return its packed record."""
     wall, cpu = time.perf_counter(), time.process_time()
     with no_collections():
         outcome = case.outcome(seed, data)
@@ -38,9 +38,9 @@ def work(case: Case, seed: int, data: Path | None) -> bytes:
 
 
 class WorkerProcesses:
-    """`size` processes, started when there is something for them to do; `with` ends them.
+    """A pool of `size` processes, started on demand and killed at the end of `with`.
 
-    Leaving it kills what still runs. A process whose parent is gone ends by itself.
+    A worker whose parent is gone exits by itself.
     """
 
     def __init__(self, size: int) -> None:
@@ -61,9 +61,9 @@ class WorkerProcesses:
             process.end()
 
     def run(self, tasks: Iterable[Task]) -> Iterator[tuple[int, bytes | BaseException]]:
-        """Each task by its number with its packed record, or with what went wrong, as they end.
+        """Run the tasks and yield each one's number with its packed record, or with its error, as they end.
 
-        They begin in this order, but those that want to be alone come last.
+        Tasks start in their order, except that those with `alone` run last, one at a time.
         """
         numbered = list(enumerate(tasks))
         yield from self._run([each for each in numbered if not each[1].alone], len(self._idle))
@@ -93,7 +93,7 @@ class WorkerProcesses:
 
 
 class _Process:
-    """A pool of one, started at its first task."""
+    """A pool of one process, started at its first task."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -117,7 +117,7 @@ class _Process:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """What starts meanwhile never hears Ctrl-C: the terminal sends it to all, and it is ours to act."""
+    """Blocks Ctrl-C for processes started in the block: the terminal sends it to all processes."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -126,7 +126,7 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _begin() -> None:
-    """In the new process, before its first task."""
+    """Initialise a worker process before its first task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None

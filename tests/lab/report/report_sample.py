@@ -19,7 +19,6 @@ PANELS = [
     Panel(title="Bars", form="bars", x="load", y="throughput", hue="policy", y_label="tokens/s"),
     Panel(title="Lines", form="lines", x="load", y="jain", hue="policy", log_x=True),
     Panel(title="Path", form="path", x="throughput", y="jain", hue="policy", zero=False),
-    Panel(title="Points", form="points", x="throughput", y="jain", hue="policy", zero=False),
     Panel(title="No hue", form="bars", x="policy", y="throughput", where={"load": 2}),
     Panel(
         title="Curves",

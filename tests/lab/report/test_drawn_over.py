@@ -43,7 +43,7 @@ def test_seeds_are_compared_with_the_best_of_their_own():
 
     (spot,) = lines_of(PANEL, Results(rows)).by_hue["a"]
 
-    assert [x for x, _ in spot.pairs] == [0.5, 0.9]
+    assert (spot.across.low, spot.across.high) == (0.5, 0.9)
 
 
 def test_a_workload_without_a_value_is_left_out():

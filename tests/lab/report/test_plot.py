@@ -1,4 +1,4 @@
-"""Figures: every form is drawn, the same rows give the same bytes, a policy looks the same everywhere."""
+"""Figures: every form is drawn, the same rows give the same bytes, a policy styles the same everywhere."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from fairhit_lab.report.figures.drawn import Curve, curves_of, lines_of, short, 
 from fairhit_lab.report.figures.palette import POLICIES, colours_of, policy_of
 from fairhit_lab.report.figures.placing import Mark, placed
 from fairhit_lab.report.figures.plot import columns_of, save_figure
-from fairhit_lab.report.figures.plot_forms import draw, looks_of
+from fairhit_lab.report.figures.plot_forms import draw, styles_of
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Results
 
@@ -43,7 +43,6 @@ FORMS = {
     "plain bars": Panel(title="t", form="bars", x="policy", y="speed", where={"quantum": 0}),
     "lines": Panel(title="t", form="lines", x="quantum", y="speed", hue="policy", log_y=True),
     "path": Panel(title="t", form="path", x="speed", y="speed", hue="policy"),
-    "points": Panel(title="t", form="points", x="quantum", y="speed", hue="policy"),
     "table": Panel(title="t", form="table", x="quantum", hue="policy", columns=("speed",)),
     "series": Panel(title="t", form="lines", of="series", y="m", where={"policy": "vtc"}),
 }
@@ -159,10 +158,10 @@ def test_a_policy_has_one_colour_whoever_is_beside_it():
 
 
 def test_names_of_one_colour_differ_in_their_dashes():
-    looks = looks_of(["dlpm", "dlpm (aged)", "vtc"])
+    styles = styles_of(["dlpm", "dlpm (aged)", "vtc"])
 
-    assert looks["dlpm"].colour == looks["dlpm (aged)"].colour
-    assert looks["dlpm"].dashes != looks["dlpm (aged)"].dashes
+    assert styles["dlpm"].colour == styles["dlpm (aged)"].colour
+    assert styles["dlpm"].dashes != styles["dlpm (aged)"].dashes
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 50])
@@ -222,7 +221,7 @@ def test_what_has_no_place_on_the_scale_is_a_level_and_adds_no_tick():
     axes = Figure().subplots()
     one = Results(rows(("vtc", 0, 1.0), ("dlpm", 1024, 2.0), ("dlpm", 256, 3.0)))
 
-    draw(axes, FORMS["lines"], one, looks_of(["vtc", "dlpm"]))
+    draw(axes, FORMS["lines"], one, styles_of(["vtc", "dlpm"]))
 
     assert [text.get_text() for text in axes.get_xticklabels()] == ["256", "1k"]
     assert axes.get_legend_handles_labels()[1] == ["vtc", "dlpm"]
@@ -237,7 +236,7 @@ def test_an_axis_that_begins_at_zero_has_room_above():
         axes,
         panel,
         Results(rows(("dlpm", 1, 10.0), ("dlpm", 2, 10.1), seeds=1)),
-        looks_of(["dlpm"]),
+        styles_of(["dlpm"]),
     )
 
     assert axes.get_ylim() == (0, pytest.approx(10.1 * 1.05))

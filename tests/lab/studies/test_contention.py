@@ -228,7 +228,7 @@ def test_rows_without_values_are_judged_too(module, lost):
     for verdict in module.judge(Results(rows)):
         assert "nan" not in verdict.ours + verdict.why
         if lost == "all":
-            assert verdict.holds != "holds" or "nobody dominates" in verdict.claim
+            assert verdict.holds != "holds" or "no other policy dominates" in verdict.claim
 
 
 def test_ratios_in_words_leave_out_what_has_no_value():

@@ -128,7 +128,7 @@ def test_its_panels_show_columns_that_exist(name):
             assert (panel.x or panel.hue) and panel.x in labels | {""}
         else:
             assert panel.y in measures, panel.title
-            assert panel.x in labels | (measures if panel.form in {"path", "points"} else set())
+            assert panel.x in labels | (measures if panel.form == "path" else set())
 
 
 @every_study

@@ -1,4 +1,4 @@
-"""What a panel shows, as numbers: rows of all seeds become medians with the range they lie in."""
+"""The numbers that a panel shows: rows of all seeds become medians with the range over the seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,33 +22,32 @@ NOTHING = "–"
 
 
 class Spot(NamedTuple):
-    """One case: its place along x, where in x and y it lies over the seeds, each seed's pair.
+    """A case in a panel: its x, and the intervals of x (where that is a measure) and y over the seeds.
 
-    `name` is what tells it from the others of its line, such as the quantum.
+    `name` has the labels by which it differs from the other cases of its line, such as the quantum.
     """
 
     x: Label
     across: Interval | None
     y: Interval
-    pairs: Sequence[tuple[Label, float]]
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The spots of each hue; `categories` are all values of x, `numeric` if they lie on a scale."""
+    """The spots of each hue; `categories` are all values of x, `numeric` is true if x has a scale."""
 
     by_hue: Mapping[Label, Sequence[Spot]]
     categories: Sequence[Label]
     numeric: bool
 
     def place(self, x: Label) -> float:
-        """Along the axis: the number itself, or which of the categories it is."""
+        """The position of x along the axis: the number itself, or the index of its category."""
         return float(x) if self.numeric else float(self.categories.index(x))
 
 
 class Curve(NamedTuple):
-    """One client's, or whatever the hue is, over time."""
+    """A client's values over time, or those of another hue."""
 
     name: Label
     times_s: Sequence[float]
@@ -56,12 +55,12 @@ class Curve(NamedTuple):
 
 
 def kept(panel: Panel, rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Those that the panel's `where` wants."""
+    """Rows whose labels are those of the panel's `where`."""
     return [row for row in rows if all(row[name] == want for name, want in panel.where.items())]
 
 
 def label_columns(rows: Sequence[ResultRow]) -> list[str]:
-    """The study's labels: they stand before the seed."""
+    """The columns of the study's labels, which come before the seed."""
     columns = list(rows[0]) if rows else ["seed"]
     return [name for name in columns[: columns.index("seed")] if name not in ADDED]
 
@@ -95,7 +94,11 @@ def lines_of(panel: Panel, results: Results) -> Lines:
 
 
 def _as_one(panel: Panel, labels: Sequence[str], rows: Sequence[ResultRow]) -> list[ResultRow]:
-    """Values of `over` become one: shares of the best of each, then medians. Seeds stay apart."""
+    """Rows in which the values of the label `over` are merged into medians.
+
+    Each value is first divided by the best of its `over` and seed, if the panel says so. Seeds stay
+    apart.
+    """
     complete = [row for row in rows if row[panel.x] is not None and row[panel.y] is not None]
     best: dict[tuple[str, Cell, Cell], float] = {}
     for row in complete:
@@ -126,7 +129,7 @@ def _spot(panel: Panel, rows: Sequence[ResultRow]) -> Spot:
     ys = [float(row[panel.y] or 0.0) for row in rows]
     on_scale = all(isinstance(x, int | float) for x in xs)
     across = interval_of(float(x) for x in xs) if on_scale else None
-    return Spot(xs[0], across, interval_of(ys), list(zip(xs, ys, strict=True)), "")
+    return Spot(xs[0], across, interval_of(ys), "")
 
 
 def _named(
@@ -135,7 +138,7 @@ def _named(
     spots: Sequence[tuple[Sequence[Cell], Spot]],
     numeric: bool,
 ) -> list[Spot]:
-    """With the labels that differ along a path; lines and bars are in the order of x."""
+    """Spots named by the labels that differ along a path; those of lines and bars are in the order of x."""
     varying = [
         place
         for place, name in enumerate(labels)
@@ -156,7 +159,7 @@ def _named(
 
 
 def curves_of(panel: Panel, results: Results) -> list[Curve]:
-    """The curves of a panel of series, each by the panel's hue, else by client."""
+    """The curves of a panel of series, by the panel's hue, else by client."""
     hue = panel.hue or "client"
     rows = [row for row in kept(panel, results.series) if row["metric"] == panel.y]
     found: dict[Label, tuple[list[float], list[float | None]]] = {}
@@ -171,12 +174,12 @@ def curves_of(panel: Panel, results: Results) -> list[Curve]:
 
 
 def _order(name: Label) -> tuple[float, str]:
-    """Numbers by size, then texts by length first, so that c10 follows c9."""
+    """A sort key: numbers by size, then texts by length first, so that c10 follows c9."""
     return (float(name), "") if isinstance(name, int | float) else (float(len(name)), name)
 
 
 def table_of(panel: Panel, results: Results) -> list[list[str]]:
-    """A heading and a line a hue (and x, if there is one): medians with their range, as text."""
+    """The cells of a table panel, heading first: a line per hue (and x), medians with their range as text."""
     if panel.goals:
         return _who_dominates(panel, results)
     rows = kept(panel, results.rows)
@@ -195,7 +198,7 @@ def table_of(panel: Panel, results: Results) -> list[list[str]]:
 
 
 def _who_dominates(panel: Panel, results: Results) -> list[list[str]]:
-    """A line and a column a case, in their order; below it on how many values anybody dominates it."""
+    """A dominance table: a line and a column per case, and a last line that counts over all cases."""
     labels = [name for name in label_columns(results.rows) if name != panel.over]
     cases = list(dict.fromkeys(tuple(_label(row[name]) for name in labels) for row in results.rows))
     among = [dict(zip(labels, case, strict=True)) for case in cases]
@@ -223,7 +226,7 @@ def _text(cells: Sequence[Cell]) -> str:
 
 
 def short(label: Cell) -> str:
-    """Numbers as people write them on an axis: 16384 is 16k, where that is what is meant by it."""
+    """A label as an axis shows it: 16384 becomes 16k."""
     if isinstance(label, int) and label >= 1024 and label % 1024 == 0:
         return f"{label // 1024}k"
     if isinstance(label, int) and label >= 10_000 and label % 1000 == 0:

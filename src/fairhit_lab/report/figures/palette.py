@@ -1,6 +1,6 @@
-"""One colour a policy, in every figure and on every page; told apart by colour-blind readers, too.
+"""Colours of policies, the same in every figure, distinguishable by colour-blind readers.
 
-The hues are those of Okabe and Ito (2008). Ours has the strongest.
+The hues are those of Okabe and Ito (2008). DLPM has the strongest.
 """
 
 import re
@@ -32,7 +32,7 @@ RAMP = ("#30123b", "#3f5aa9", "#2a9d8f", "#6fb03f", "#c7a50e", "#e07b12", "#b33a
 
 
 def policy_of(name: Label) -> str | None:
-    """The first policy named in it: vtc of "client-rr+vtc", rpm of "RPM(5)", rr+lpm of itself."""
+    """The first policy named in a label: vtc of "client-rr+vtc", rpm of "RPM(5)", rr+lpm of itself."""
     text = str(name).lower()
     found = [
         (match.start(), -len(policy), policy)
@@ -43,7 +43,10 @@ def policy_of(name: Label) -> str | None:
 
 
 def colours_of(names: Sequence[Label]) -> dict[Label, str]:
-    """A colour each. Policies have theirs; two variants of one share it and differ by their marks."""
+    """A colour per name.
+
+    Policies have their own; two variants of one policy share it and differ by markers.
+    """
     if names and all(isinstance(name, int | float) for name in names):
         return dict(zip(sorted(names, key=float), _ramp(len(names)), strict=True))
     unnamed = [name for name in names if policy_of(name) is None]
@@ -58,7 +61,7 @@ def colours_of(names: Sequence[Label]) -> dict[Label, str]:
 
 
 def _ramp(count: int) -> list[str]:
-    """So many colours along the ramp, mixed where there are more than it has."""
+    """`count` colours along the ramp, mixed where the ramp has fewer."""
     if count == 1:
         return [OTHERS[0]]
     places = [place * (len(RAMP) - 1) / (count - 1) for place in range(count)]

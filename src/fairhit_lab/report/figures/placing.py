@@ -1,4 +1,4 @@
-"""Where the names of markers go, so that they do not lie upon each other: geometry, nothing drawn."""
+"""Positions of markers' names such that they do not overlap: geometry, nothing is drawn here."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 
 class Mark(NamedTuple):
-    """A marker, in shares of the panel from its lower left corner. `must`: it is named at any cost."""
+    """A marker, in shares of the panel from its lower left corner. `must`: its name is shown at any cost."""
 
     x: float
     y: float
@@ -24,9 +24,9 @@ class Mark(NamedTuple):
 
 
 class LabelSide(NamedTuple):
-    """To which sides of its marker a name goes: 1 right or above, -1 left or below.
+    """The sides of a marker on which its name is: 1 right or above, -1 left or below.
 
-    2, 3 and so on are as many lines or steps further: a thin line then leads back to the marker.
+    2, 3 and so on are as many lines or steps further; a thin line then leads back to the marker.
     """
 
     right: int
@@ -34,7 +34,7 @@ class LabelSide(NamedTuple):
 
     @property
     def is_far(self) -> bool:
-        """Whether it takes a line to see whose name it is."""
+        """True if a line has to connect name and marker."""
         return abs(self.up) > 1 or abs(self.right) > 1
 
 
@@ -52,9 +52,10 @@ PLACES = [
 
 
 def placed(marks: Sequence[Mark], *, room: float = 1.0) -> list[LabelSide | None]:
-    """For each its place, those that must be named first; None where a name would cover something.
+    """The side of each marker's name, None where a name would cover something.
 
-    `room`: how many times as wide and high as usual the panel is. O(marks^2 * places).
+    Names that must be shown are placed first. `room`: how many times as wide and high as usual the
+    panel is. O(marks^2 * places).
     """
     half = MARKER / room
     markers = [(mark.x - half, mark.y - half, mark.x + half, mark.y + half) for mark in marks]
@@ -85,7 +86,7 @@ def _is_inside(box: Box, place: LabelSide) -> bool:
 
 
 def anchor_of(mark: Mark, place: LabelSide, room: float) -> tuple[float, float]:
-    """The corner of the name that is next to the marker, in shares of the panel."""
+    """The corner of a name that is next to its marker, in shares of the panel."""
     across = (GAP_X + (abs(place.right) - 1) * STEP) / room
     along = (GAP_Y + (abs(place.up) - 1) * LINE) / room
     return (

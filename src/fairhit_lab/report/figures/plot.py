@@ -1,4 +1,4 @@
-"""Figures: studies' panels as data in the papers' form, for the page and the docs; a grid, then tables.
+"""Figures of studies: the panels in a grid, then the tables, as SVG and PNG.
 
 plot_forms.py draws one panel. No study has plotting code of its own.
 """
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from fairhit.errors import ConfigError, in_words
 from fairhit_lab.report.figures.drawn import curves_of, lines_of, table_of
-from fairhit_lab.report.figures.plot_forms import Looks, draw, draw_table, looks_of
+from fairhit_lab.report.figures.plot_forms import SeriesStyles, draw, draw_table, styles_of
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Study
@@ -43,9 +43,9 @@ STYLE: dict[str, object] = {
 
 
 def save_figure(paths: Sequence[Path], study: Study, results: Results) -> None:
-    """The study's panels, to each of the paths. The same rows give the same bytes.
+    """Draw the study's panels to each of the paths.
 
-    Raises ConfigError if a file cannot be written.
+    The same rows give the same bytes. Raises ConfigError if a file cannot be written.
     """
     from matplotlib import rc_context
 
@@ -62,7 +62,7 @@ def save_figure(paths: Sequence[Path], study: Study, results: Results) -> None:
 
 
 def _figure(study: Study, results: Results) -> Any:
-    """Axes in a grid, then the tables, each over the whole width."""
+    """The whole figure: axes in a grid, then the tables over the whole width."""
     from matplotlib.figure import Figure
 
     axed = [panel for panel in study.panels if panel.form != "table"]
@@ -75,16 +75,16 @@ def _figure(study: Study, results: Results) -> Any:
     wide, high = CROWDED_INCHES if crowd > CROWDED else PANEL_INCHES
     heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
     figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
-    looks = _looks_by_hue(drawn, results)
-    shared = _shared(drawn, looks)
-    _title(figure, f"{study.title} – {study.source}", looks[shared] if shared else {})
+    styles = _styles_by_hue(drawn, results)
+    shared = _shared(drawn, styles)
+    _title(figure, f"{study.title} – {study.source}", styles[shared] if shared else {})
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     curves: dict[str, list[Any]] = {}
     for place, panel in enumerate(drawn):
         axes = figure.add_subplot(grid[place // columns, place % columns])
         names = _names(panel, results)
-        # Of too many for a legend the few of this panel can be told apart better by themselves.
-        own = looks_of(names) if len(looks[_hue(panel)]) > LEGEND_AT_MOST else looks[_hue(panel)]
+        # Too many for one legend: the few of this panel get colours of their own.
+        own = styles_of(names) if len(styles[_hue(panel)]) > LEGEND_AT_MOST else styles[_hue(panel)]
         draw(axes, panel, results, own)
         if panel.form != "path" and (not shared or _hue(panel) != shared):
             _own_legend(axes, panel)
@@ -100,7 +100,7 @@ def _figure(study: Study, results: Results) -> Any:
 
 
 def columns_of(panels: Sequence[Panel]) -> int:
-    """A row for each thing shown, where as many panels show it; else up to three, a square, or four."""
+    """The number of columns: a row per quantity if all have equally many panels, else up to four."""
     shown = [len(list(of)) for _, of in groupby(panels, key=lambda panel: (panel.of, panel.y))]
     if len(shown) > 1 and set(shown[:-1]) <= {2, 3, 4, 5} and len(set(shown[:-1])) == 1:
         return max(shown[0], shown[-1]) if shown[-1] <= 5 else shown[0]
@@ -113,7 +113,7 @@ def columns_of(panels: Sequence[Panel]) -> int:
 
 
 def _own_legend(axes: Any, panel: Panel) -> None:
-    """Of one panel; above bars, which would fill any corner."""
+    """Add a legend to one panel; above bars, which would fill any corner."""
     names = axes.get_legend_handles_labels()[1]
     if not 1 < len(names) <= LEGEND_AT_MOST:
         return
@@ -132,41 +132,41 @@ def _hue(panel: Panel) -> str:
 
 
 def _names(panel: Panel, results: Results) -> Sequence[Label]:
-    """What it has lines, bars or curves of."""
+    """The names that the panel has lines, bars or curves of."""
     if panel.of == "series":
         return [curve.name for curve in curves_of(panel, results)]
     return list(lines_of(panel, results).by_hue)
 
 
-def _looks_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, Looks]:
-    """A name looks the same in all panels, also where it is alone."""
+def _styles_by_hue(panels: Sequence[Panel], results: Results) -> dict[str, SeriesStyles]:
+    """Styles by hue and name: a name has the same style in all panels, also where it is alone."""
     names: dict[str, dict[Label, None]] = {}
     for panel in panels:
         names.setdefault(_hue(panel), {}).update(dict.fromkeys(_names(panel, results)))
-    return {hue: looks_of(list(of)) for hue, of in names.items()}
+    return {hue: styles_of(list(of)) for hue, of in names.items()}
 
 
-def _shared(panels: Sequence[Panel], looks: Mapping[str, Looks]) -> str:
-    """The hue of most panels that need a legend, if there are several such panels; or nothing."""
+def _shared(panels: Sequence[Panel], styles: Mapping[str, SeriesStyles]) -> str:
+    """The hue whose legend is drawn once, below the title: that of most panels; empty for a single panel."""
     hues = Counter(_hue(panel) for panel in panels if panel.form != "path" and _hue(panel))
     hue, count = max(hues.items(), key=lambda item: item[1], default=("", 0))
-    return hue if count > 1 and 1 < len(looks[hue]) <= LEGEND_AT_MOST else ""
+    return hue if count > 1 and 1 < len(styles[hue]) <= LEGEND_AT_MOST else ""
 
 
-def _title(figure: Any, text: str, looks: Looks) -> None:
-    """In the first line, and in the next ones what the colours mean, if that holds everywhere."""
+def _title(figure: Any, text: str, styles: SeriesStyles) -> None:
+    """Draw the title, and below it the shared legend."""
     from matplotlib.patches import Patch
 
     columns = lines = 0
-    if looks:
-        letters = max(len(str(name)) for name in looks) + KEY_LETTERS
-        columns = min(len(looks), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
-        lines = ceil(len(looks) / columns)
+    if styles:
+        letters = max(len(str(name)) for name in styles) + KEY_LETTERS
+        columns = min(len(styles), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
+        lines = ceil(len(styles) / columns)
     # Its empty lines keep the place of the legend, which no layout would keep below a title.
     figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
-    if looks:
+    if styles:
         legend = figure.legend(
-            handles=[Patch(color=look[0], label=str(name)) for name, look in looks.items()],
+            handles=[Patch(color=style[0], label=str(name)) for name, style in styles.items()],
             loc="upper center",
             bbox_to_anchor=(0.5, 1 - LINE_INCHES / figure.get_figheight()),
             ncols=columns,

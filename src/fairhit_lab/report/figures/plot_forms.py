@@ -1,4 +1,4 @@
-"""Draws one panel: bars, lines, a path, points, curves over time, a table."""
+"""Draws one panel: bars, lines, a path, curves over time, a table."""
 
 from collections.abc import Container, Mapping, Sequence
 from math import nan
@@ -17,40 +17,40 @@ DASHES = ("-", "--", ":", "-.")
 
 
 class SeriesStyle(NamedTuple):
-    """How a name is drawn."""
+    """The colour, marker and dashes of a name."""
 
     colour: str
     marker: str
     dashes: str
 
 
-Looks = Mapping[Label, SeriesStyle]
+SeriesStyles = Mapping[Label, SeriesStyle]
 
 
-def looks_of(names: Sequence[Label]) -> dict[Label, SeriesStyle]:
-    """Of each; whoever shares a colour differs in the rest."""
+def styles_of(names: Sequence[Label]) -> dict[Label, SeriesStyle]:
+    """The style of each name; names with the same colour differ in marker and dashes."""
     colours = colours_of(names)
     before: dict[str, int] = {}
-    looks: dict[Label, SeriesStyle] = {}
+    styles: dict[Label, SeriesStyle] = {}
     for place, name in enumerate(names):
         colour = colours[name]
         same = before.get(colour, 0)
         before[colour] = same + 1
-        looks[name] = SeriesStyle(colour, MARKERS[place % len(MARKERS)], DASHES[same % len(DASHES)])
-    return looks
+        styles[name] = SeriesStyle(
+            colour, MARKERS[place % len(MARKERS)], DASHES[same % len(DASHES)]
+        )
+    return styles
 
 
-def draw(axes: Any, panel: Panel, results: Results, looks: Looks) -> None:
-    """The panel, with all but a legend."""
+def draw(axes: Any, panel: Panel, results: Results, styles: SeriesStyles) -> None:
+    """Draw the panel without its legend."""
     axes.set_title(panel.title)
     named = False
     if panel.of == "series":
-        _curves(axes, curves_of(panel, results), looks)
+        _curves(axes, curves_of(panel, results), styles)
     else:
         lines = lines_of(panel, results)
-        {"bars": _bars, "lines": _lines, "path": _path, "points": _points}[panel.form](
-            axes, panel, lines, looks
-        )
+        {"bars": _bars, "lines": _lines, "path": _path}[panel.form](axes, panel, lines, styles)
         named = panel.form == "bars" and all(isinstance(name, str) for name in lines.categories)
     axes.set_xlabel(panel.x_label or ("" if named else panel.x))
     axes.set_ylabel(panel.y_label or panel.y)
@@ -61,11 +61,11 @@ def draw(axes: Any, panel: Panel, results: Results, looks: Looks) -> None:
         data, (_, high) = axes.dataLim, axes.get_ylim()
         axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
     if panel.form == "path":  # last, as it takes the axes as they will be
-        _name_marks(axes, lines_of(panel, results), looks)
+        _name_marks(axes, lines_of(panel, results), styles)
 
 
 def _plain(axis: Any) -> None:
-    """Numbers on a logarithmic axis as 0.1, 1, 10, and 2 and 5 where there is room."""
+    """Label a logarithmic axis with 0.1, 1, 10, and with 2 and 5 where they fit."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
@@ -73,19 +73,19 @@ def _plain(axis: Any) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _bars(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
-    """Groups by x, in it a bar a hue; whiskers from the least to the most over the seeds."""
+def _bars(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
+    """Draw groups by x, in each a bar per hue; whiskers show the range over the seeds."""
     wide = 0.8 / max(len(lines.by_hue), 1)
     for number, (hue, points) in enumerate(lines.by_hue.items()):
         places = [
             lines.place(point.x) + (number - (len(lines.by_hue) - 1) / 2) * wide for point in points
         ]
         if panel.hue:
-            colour: Any = looks[hue][0]
+            colour: Any = styles[hue][0]
         else:  # each bar is a policy, perhaps
             by_x = colours_of(lines.categories)
-            colour = [by_x[p.x] if policy_of(p.x) else looks[hue][0] for p in points]
-        hatches = "//" if panel.hue and looks[hue][2] != "-" else None
+            colour = [by_x[p.x] if policy_of(p.x) else styles[hue][0] for p in points]
+        hatches = "//" if panel.hue and styles[hue][2] != "-" else None
         axes.bar(
             places,
             [point.y.median for point in points],
@@ -102,7 +102,7 @@ def _bars(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
 
 
 def _whiskers(axes: Any, places: Sequence[float], points: Sequence[Spot]) -> None:
-    """None where all seeds say the same, as of what was measured or printed."""
+    """Draw the range over the seeds, except where all seeds agree, as for measured or printed values."""
     spread = [
         (place, each.y)
         for place, each in zip(places, points, strict=True)
@@ -123,35 +123,35 @@ def _name_categories(axes: Any, lines: Lines) -> None:
     axes.set_xticks(range(len(names)), names, **turned)
 
 
-def _lines(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
-    """A line a hue, a band from the least to the most over the seeds.
+def _lines(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
+    """Draw a line per hue and a band for the range over the seeds.
 
-    What has one place only, beside others that have several on a scale, does not depend on x: a level.
+    A hue with a single x beside others that have several does not depend on x: it becomes a level.
     """
     swept = {hue for hue, points in lines.by_hue.items() if len(points) > 1}
     for hue, points in lines.by_hue.items():
-        look = looks[hue]
+        style = styles[hue]
         if lines.numeric and swept and hue not in swept:
             y = points[0].y
-            axes.axhline(y.median, color=look.colour, linestyle="--", label=str(hue))
-            axes.axhspan(y.low, y.high, color=look.colour, alpha=0.12, linewidth=0)
+            axes.axhline(y.median, color=style.colour, linestyle="--", label=str(hue))
+            axes.axhspan(y.low, y.high, color=style.colour, alpha=0.12, linewidth=0)
             continue
         places = [lines.place(point.x) for point in points]
         axes.plot(
-            places, [point.y.median for point in points], look.dashes, marker=look.marker,
-            markersize=4, color=look.colour, label=str(hue),
+            places, [point.y.median for point in points], style.dashes, marker=style.marker,
+            markersize=4, color=style.colour, label=str(hue),
         )  # fmt: skip
         if any(point.y.seeds > 1 for point in points):
             axes.fill_between(
                 places, [p.y.low for p in points], [p.y.high for p in points],
-                color=look.colour, alpha=0.18, linewidth=0,
+                color=style.colour, alpha=0.18, linewidth=0,
             )  # fmt: skip
     shown = [lines.by_hue[hue] for hue in swept or lines.by_hue]
     _x_axis(axes, panel, lines, {point.x for points in shown for point in points})
 
 
 def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> None:
-    """With a tick at each of the places, where they are few numbers."""
+    """Set a tick at each of the places if there are few of them."""
     if not lines.numeric:
         _name_categories(axes, lines)
         return
@@ -163,10 +163,10 @@ def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> 
         axes.minorticks_off()
 
 
-def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
-    """Trade-offs: a marker a case, joined in their order, each hue named at its last marker."""
+def _path(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
+    """Draw trade-offs: a marker per case, joined in their order, each hue named at its last marker."""
     for hue, points in lines.by_hue.items():
-        colour, marker, dashes = looks[hue]
+        colour, marker, dashes = styles[hue]
         intervals = [point.across for point in points if point.across is not None]
         across = [interval.median for interval in intervals]
         up = [point.y.median for point in points]
@@ -189,8 +189,8 @@ def _path(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
         axes.locator_params(axis="x", nbins=6)
 
 
-def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
-    """Each beside its marker, or further off with a line to it; the last of a path at any cost."""
+def _name_marks(axes: Any, lines: Lines, styles: SeriesStyles) -> None:
+    """Write names beside their markers, or further off with a line; the last of a path at any cost."""
     spots = [
         (hue, point, point is points[-1])
         for hue, points in lines.by_hue.items()
@@ -215,7 +215,7 @@ def _name_marks(axes: Any, lines: Lines, looks: Looks) -> None:
     ):
         if place is not None:
             anchor = anchor_of(mark, place, room)
-            _annotate(axes, xy, mark.name, colour=looks[hue].colour, place=place, anchor=anchor)
+            _annotate(axes, xy, mark.name, colour=styles[hue].colour, place=place, anchor=anchor)
 
 
 def _columns(axes: Any) -> int:
@@ -232,7 +232,7 @@ def _annotate(
     place: LabelSide,
     anchor: tuple[float, float],
 ) -> None:
-    """Beside the marker at xy; or, further off, at the anchor, a share of the panel, with a line."""
+    """Write a name beside the marker at xy, or at the anchor (in shares of the panel) with a line to it."""
     where: dict[str, Any] = {
         "xytext": (5 * place.right, 4 * place.up), "textcoords": "offset points"
     }  # fmt: skip
@@ -249,29 +249,17 @@ def _error(intervals: Sequence[Interval]) -> tuple[list[float], list[float]]:
     return [i.median - i.low for i in intervals], [i.high - i.median for i in intervals]
 
 
-def _points(axes: Any, panel: Panel, lines: Lines, looks: Looks) -> None:
-    """Every row by itself: the spread is what is shown."""
-    for hue, points in lines.by_hue.items():
-        colour, marker, _ = looks[hue]
-        pairs = [(lines.place(x), value) for point in points for x, value in point.pairs]
-        axes.plot(
-            [x for x, _ in pairs], [y for _, y in pairs], marker, color=colour, markersize=5,
-            alpha=0.8, markeredgewidth=0, label=str(hue),
-        )  # fmt: skip
-    _x_axis(axes, panel, lines, lines.categories)
-
-
-def _curves(axes: Any, curves: Sequence[Curve], looks: Looks) -> None:
-    """What each client got over time; a gap stays a gap."""
+def _curves(axes: Any, curves: Sequence[Curve], styles: SeriesStyles) -> None:
+    """Draw what each client got over time; a missing value stays a gap."""
     for curve in curves:
-        colour, _, dashes = looks[curve.name]
+        colour, _, dashes = styles[curve.name]
         values = [nan if value is None else value for value in curve.values]
         axes.plot(curve.times_s, values, dashes, color=colour, linewidth=1.3, label=str(curve.name))
     axes.set_xlim(left=0)
 
 
 def draw_table(axes: Any, title: str, lines: Sequence[Sequence[str]]) -> None:
-    """A heading and lines of text, as wide as they need."""
+    """Draw a heading and lines of text, with columns as wide as their texts."""
     axes.set_axis_off()
     axes.set_title(title)
     # Spaces, for columns of one digit would else have nothing between them.

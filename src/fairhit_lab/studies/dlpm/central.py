@@ -50,7 +50,7 @@ MEASURES = {name: _timed(name) for name in ("round_ms", "decode_ms", "of_a_step"
 
 
 def _panels(x: str, x_label: str) -> Sequence[Panel]:
-    """Milliseconds, and shares of a decode step."""
+    """Panels of a round's milliseconds and of its share of a decode step."""
     shown = {
         "round_ms": ("A scheduling of all engines", "ms of CPU"),
         "of_a_step": ("Beside a decode step of 25 requests", "share of a decode step"),
@@ -72,19 +72,19 @@ def _panels(x: str, x_label: str) -> Sequence[Panel]:
 
 
 def _growth(results: Results, way: str, over: Run, under: Run) -> Interval:
-    """One point's milliseconds by another's."""
+    """The milliseconds of a round at one point, over those at another."""
     return results.ratio("round_ms", {"way": way, **over}, {"way": way, **under})
 
 
 def _all_ways(results: Results, at: Mapping[str, int]) -> str:
-    """Each way's milliseconds at a point, and a decode step's."""
+    """The milliseconds of a round by each way at a point, and those of a decode step."""
     runs: dict[str, Run] = {way: {"way": way, **at} for way in WAYS}
     step = results.interval("decode_ms", way=WAYS[0], **at)
     return f"{spelled(results, 'round_ms', runs, ' ms')}; a decode step {step} ms"
 
 
 def _judge_engines(results: Results) -> Sequence[Verdict]:
-    """What the paper's way costs, how that grows, and what the other ways cost beside it."""
+    """Verdicts on the cost of matching the queue as printed, and of the two other ways."""
     most, one = ({"engines": number, "waiting": WAITING} for number in (max(ENGINES), 1))
     why = _all_ways(results, most)
     return [
@@ -125,7 +125,7 @@ def _judge_engines(results: Results) -> Sequence[Verdict]:
 
 
 def _judge_queues(results: Results) -> Sequence[Verdict]:
-    """How much more a longer queue costs, each way."""
+    """Verdicts on the growth of each way's cost with the queue."""
     queues = [waiting for waiting in results.labels("waiting") if isinstance(waiting, int)]
     shortest, longest = (
         {"engines": IN_FRONT_OF, "waiting": waiting} for waiting in (min(queues), max(queues))

@@ -1,9 +1,9 @@
-"""What choosing the next requests costs over D engines: timed on our own code, beside a decode step.
+"""The CPU time of scheduling D engines, measured on this project's code, beside a decode step.
 
-A round is one scheduling of every engine: each admits one request, and one arrives. Three ways:
-as printed, one scheduler matches its whole queue against each engine's tree and sorts it; our
-central one keeps an index of the queue for each tree; D2LPM looks up each arrival once, and each
-engine has an index of its own queue. No network: what is synchronised has no cost here.
+A round schedules every engine once: each admits one request, and one arrives. Three ways: as printed,
+one scheduler matches its whole queue against each engine's tree and sorts it; the central one keeps an
+index of the queue for each tree; D2LPM matches each arrival once, and each engine has an index of its
+own queue. No network: what is synchronised has no cost here.
 """
 
 import random
@@ -61,7 +61,7 @@ class SeededTraffic:
 
 
 def _cache(tree: RadixTree, request: Request) -> int:
-    """Put a prompt into a tree; the tokens that had to be computed."""
+    """Insert a prompt into a tree and return the number of tokens that had to be computed."""
     prompt = request.prompt
     extend_len = max(1, request.input_len - tree.match_len(prompt))
     tree.release(tree.insert(tree.acquire(prompt, now_us=0), prompt, now_us=0))
@@ -77,26 +77,26 @@ def _trees(traffic: SeededTraffic, engines: int) -> list[RadixTree]:
 
 
 def _timed(work: Callable[[], None]) -> float:
-    """Milliseconds of this thread."""
+    """The milliseconds of CPU that the call took in this thread."""
     begun = time.thread_time_ns()
     work()
     return (time.thread_time_ns() - begun) / 10**6
 
 
 def printed_ms(seed: int, engines: int, waiting: int) -> float:
-    """Match the whole queue against each tree and sort it, for each engine; the median round."""
+    """The median round of matching the whole queue against each tree and sorting it, for each engine."""
     traffic = SeededTraffic(seed)
     trees = _trees(traffic, engines)
     queue = [traffic.request() for _ in range(waiting)]
 
-    def look(tree: RadixTree) -> None:
+    def sort_queue(tree: RadixTree) -> None:
         queue.sort(key=lambda request: (-tree.match_len(request.prompt), request.order))
 
     spent = []
     for _ in range(ROUNDS):
         total = 0.0
         for tree in trees:
-            total += _timed(lambda tree=tree: look(tree))  # type: ignore[misc]
+            total += _timed(lambda tree=tree: sort_queue(tree))  # type: ignore[misc]
             _cache(tree, queue.pop(0))
             queue.append(traffic.request())
         spent.append(total)
@@ -104,7 +104,7 @@ def printed_ms(seed: int, engines: int, waiting: int) -> float:
 
 
 def central_ms(seed: int, engines: int, waiting: int) -> float:
-    """The same by an index for each tree, with all its upkeep: arrivals, changes of the trees."""
+    """The median round with an index of the queue for each tree, including its upkeep."""
     traffic = SeededTraffic(seed)
     trees = _trees(traffic, engines)
     central = CentralDLPM()
@@ -136,7 +136,7 @@ def central_ms(seed: int, engines: int, waiting: int) -> float:
 
 
 def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
-    """Each arrival is looked up in the fleet's tree and sent; each engine serves its own queue."""
+    """The median round with D2LPM: arrivals are matched in the fleet's tree, engines schedule queues."""
     traffic = SeededTraffic(seed)
     trees = _trees(traffic, engines)
     schedulers = [FairQueue(DLPM(cache=tree)) for tree in trees]
@@ -183,7 +183,7 @@ def _median_round(
 
 
 def decode_ms(step_time: str) -> float:
-    """One decode step of 25 requests, by the step-time model."""
+    """The time of a decode step of 25 requests, by the step-time model."""
     work = Pass(decodes=DECODES, context=CONTEXT)
     return parse_step_time(step_time).pass_ps(work) / PS_PER_MS
 
@@ -192,6 +192,6 @@ WAYS = {"printed": printed_ms, "central": central_ms, "d2lpm": d2lpm_ms}
 
 
 def measured(seed: int, *, way: str, engines: int, waiting: int, step_time: str) -> dict[str, Any]:
-    """What stands in for a summary: one round's milliseconds, and a decode step's."""
+    """The summary of a case: the milliseconds of a round and of a decode step, and their ratio."""
     round_ms, step_ms = WAYS[way](seed, engines, waiting), decode_ms(step_time)
     return {"round_ms": round_ms, "decode_ms": step_ms, "of_a_step": round_ms / step_ms}

@@ -36,14 +36,14 @@ OTHERS: Mapping[str, Setting] = {
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """VTC, LPM, and DLPM with each quantum, on trees of thought of which client 0 grows too many."""
+    """VTC, LPM, and DLPM with each quantum, on trees of thought; client 0 sends too many."""
     duration_s = 150 if quick else 300
 
     def case(variant: str, policy: str, quantum: int, setting: Setting) -> Case:
         gpu, rate, workload = setting
         settings = {"clients": 3, "rates": (rate,), "duration": duration_s, **workload}
         own: dict[str, Any] = {"quantum": quantum} if quantum else {}
-        if policy != "dlpm":  # theirs stops at the first misfit
+        if policy != "dlpm":  # their passes stop at the first request that does not fit
             gpu = {name: value for name, value in gpu.items() if name != "max_misfits"}
         return Simulated(
             labels={"variant": variant, "policy": policy, "quantum": quantum},
@@ -70,13 +70,13 @@ def _of(policy: str, variant: str = STATED, quantum: Label = 0) -> dict[str, Lab
 
 
 def _quanta(results: Results, variant: str) -> list[Label]:
-    """Those of DLPM in that setting."""
+    """The quanta of DLPM in that setting."""
     rows = (row for row in results.rows if (row["variant"], row["policy"]) == (variant, "dlpm"))
     return [quantum for quantum in dict.fromkeys(row["quantum"] for row in rows) if quantum]
 
 
 def _most(results: Results, variant: str, under: str) -> Interval:
-    """The best throughput of DLPM in that of another, over the quanta."""
+    """DLPM's throughput over another policy's, at the best quantum."""
     ratios = (
         results.ratio("throughput", _of("dlpm", variant, quantum), _of(under, variant))
         for quantum in _quanta(results, variant)
@@ -91,13 +91,13 @@ def _small(results: Results, variant: str) -> Label:
 
 
 def _fairness(results: Results, variant: str, under: str) -> Interval:
-    """Of that quantum."""
+    """DLPM's Jain's index at the small quantum, over another policy's."""
     quantum = _small(results, variant)
     return results.ratio("jain_system", _of("dlpm", variant, quantum), _of(under, variant))
 
 
 def _beyond(results: Results, variant: str) -> Interval:
-    """Of DLPM's points, how many lie on the far side of the line, by seed."""
+    """The share of DLPM's points beyond the line from VTC to LPM, by seed."""
     quanta = _quanta(results, variant)
     points = {
         key: [
@@ -166,7 +166,7 @@ CLAIMS: Sequence[Claim] = (
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Where DLPM's points lie beside VTC's and LPM's, and which way its quantum moves them."""
+    """Verdicts on DLPM's points beside VTC's and LPM's, and on the effect of the quantum."""
     others = [name for name in OTHERS if name in results.labels("variant")]
     made = [
         judged(
@@ -187,7 +187,7 @@ NAMED = {"throughput": "throughput", "hit_rate": "hit rate", "jain_system": "Jai
 
 
 def _numbers(results: Results, metrics: Sequence[str]) -> str:
-    """Of each policy as stated, DLPM with the smallest, a small and the largest quantum."""
+    """The measures of each policy as stated, DLPM with the smallest, a small and the largest quantum."""
     quanta = _quanta(results, STATED)
     shown = dict.fromkeys((quanta[0], _small(results, STATED), quanta[-1]))
     runs = {"VTC": _of("vtc"), "LPM": _of("lpm")} | {
@@ -197,7 +197,7 @@ def _numbers(results: Results, metrics: Sequence[str]) -> str:
 
 
 def _by_quantum(results: Results) -> list[Verdict]:
-    """The largest over the smallest, as stated."""
+    """Verdicts on the largest quantum over the smallest, as stated."""
     quanta = _quanta(results, STATED)
     low, high = _of("dlpm", quantum=quanta[0]), _of("dlpm", quantum=quanta[-1])
     return [
@@ -254,7 +254,7 @@ STUDY = Study(
     "to 79 % of their shares, client 0 for 8 to 9 times its share; with 90 % for the good ones as a variant. "
     "The run stops with the arrivals, who is not done counts with the time so far. 129,000 KV tokens hold "
     "every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has for "
-    "Llama-3.1-8B. At a request that does not fit every policy's look ends, as SGLang's does; with the ideal "
-    "engine DLPM's goes on past up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
+    "Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the ideal "
+    "engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
     "4,096 was not run (quick) the small one is 1,024.",
 )

@@ -29,7 +29,7 @@ OTHERS = ("rr+lpm", "preble", "vtc")
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Every quantum, and the other systems beside them."""
+    """D2LPM with each quantum, and the other systems."""
     duration_s = 120 if quick else 180
     quanta = (2_000, 20_000, 40_000) if quick else QUANTA
     made: list[Case] = []
@@ -69,26 +69,26 @@ def _quanta(results: Results) -> list[Label]:
 
 
 def _rise(results: Results, metric: str, workload: str) -> Interval:
-    """At the largest quantum, over the smallest."""
+    """A metric at the largest quantum, over the smallest."""
     quanta = _quanta(results)
     return results.ratio(metric, _at(workload, quanta[-1]), _at(workload, quanta[0]))
 
 
 def _last_step(results: Results, workload: str) -> Interval:
-    """What the last doubling still brings."""
+    """The throughput at the largest quantum, over the second largest."""
     before, last = _quanta(results)[-2:]
     return results.ratio("throughput", _at(workload, last), _at(workload, before))
 
 
 def _best(results: Results, workload: str) -> str:
-    """Whichever of the others has most throughput, in the median."""
+    """The other system with the highest median throughput."""
     return max(
         OTHERS, key=lambda name: results.interval("throughput", **_at(workload, 0, name)).median
     )
 
 
 def _over_best(results: Results, workload: str) -> Interval:
-    """D2LPM with the largest quantum over whichever of the others has most, by seed."""
+    """D2LPM's throughput with the largest quantum over the best of the other systems, by seed."""
     ours = results.values("throughput", **_at(workload, _quanta(results)[-1]))
     theirs = [results.values("throughput", **_at(workload, 0, name)) for name in OTHERS]
     return interval_of(
@@ -99,7 +99,7 @@ def _over_best(results: Results, workload: str) -> Interval:
 
 
 def _least(results: Results, metric: str) -> Interval:
-    """The lowest index of all quanta, by seed, where all behave."""
+    """The lowest index over all quanta, by seed, where no client misbehaves."""
     of = [results.values(metric, **_at(GOOD, quantum)) for quantum in _quanta(results)]
     return interval_of(
         min(values[seed] for values in of) for seed in of[0] if all(seed in each for each in of)
@@ -107,7 +107,7 @@ def _least(results: Results, metric: str) -> Interval:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Throughput and Jain's index over the quantum, and the other systems beside them."""
+    """Verdicts on throughput and Jain's index over the quantum, and beside the other systems."""
     return [*_throughput(results), *_jain(results), _even(results)]
 
 
@@ -154,7 +154,7 @@ def _throughput(results: Results) -> list[Verdict]:
 
 
 def _jain(results: Results) -> list[Verdict]:
-    """With a misbehaving client: the sizes that are printed, and the direction."""
+    """Verdicts on Jain's index with a misbehaving client: the printed values, and the direction."""
     first, *_, last = _quanta(results)
     varied = [name for name in (PREFIX, EXTEND) if name in results.labels("workload")]
     system = {f"Q^w {each:,}": _at(BAD, each) for each in (first, last)}
@@ -196,7 +196,7 @@ def _jain(results: Results) -> list[Verdict]:
 
 
 def _even(results: Results) -> Verdict:
-    """Where all behave."""
+    """The verdict on Jain's index where no client misbehaves."""
     others = {NAMES[name]: _at(GOOD, 0, name) for name in OTHERS}
     return judged(
         claim="10b: Jain's index is 1 (0.99 or more) at every Q^w",
@@ -246,8 +246,8 @@ STUDY = Study(
     judge=judge,
     choices="Rates are not printed: 0.15 trees (b = 3) a second and client, 1.6 times what four A10Gs serve; "
     "the run stops with the arrivals after 180 s. 129,000 KV tokens a GPU; ideal engine. At a request that "
-    "does not fit, looks of D2LPM go on past up to 32 of them (max_misfits), a bound for the sake of speed; "
-    "Preble's pass over all of them, those of VTC and LPM end there, as theirs do. Varied: one prefix for "
+    "does not fit, passes of D2LPM skip up to 32 of them (max_misfits), a bound for the sake of speed; "
+    "Preble's skip all of them, those of VTC and LPM end there, as theirs do. Varied: one prefix for "
     "all of client 0's trees, and what of a prompt is charged to Q^w. More throughput means by more than "
     "1 %.",
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED
+from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED, on_ideal
 from fairhit_lab.studies.shared.claims import Rule, above, judged, within
 from fairhit_lab.studies.shared.measures import hit_rate, requests_per_s, throughput
 from fairhit_lab.studies.shared.panel import Panel
@@ -23,13 +23,11 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each policy with each number of clients; the ends of the range under other settings."""
+    """The policies with each number of clients; the ends of the range under other settings."""
     duration_s = 240 if quick else 360
 
     def case(clients: int, policy: str, variant: str, settings: Mapping[str, Any]) -> Case:
-        own: dict[str, Any] = {"host": "ideal", "scheduler": policy, **settings}
-        if policy == "dlpm" and own["host"] == "ideal":
-            own["max_misfits"] = 32
+        own = on_ideal({"scheduler": policy, **settings}, skips=policy == "dlpm")
         if policy != "dlpm":
             own.pop("quantum", None)
         return Simulated(
@@ -58,7 +56,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def _worst(results: Results, variant: str, over: str, under: str) -> Interval:
-    """The least ratio of throughputs of all counts, by seed."""
+    """The least ratio of throughputs over the numbers of clients, by seed."""
     found: dict[int, list[float]] = {}
     for clients in results.labels("clients"):
         of = {"clients": clients, "variant": variant}
@@ -72,14 +70,14 @@ def _worst(results: Results, variant: str, over: str, under: str) -> Interval:
 
 
 def _spread(results: Results, variant: str, policy: str) -> Interval:
-    """Throughput with most clients over that with fewest."""
+    """The throughput with most clients, over that with fewest."""
     counts = results.labels("clients")
     of: dict[str, Label] = {"policy": policy, "variant": variant}
     return results.ratio("throughput", {**of, "clients": counts[-1]}, {**of, "clients": counts[0]})
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """DLPM beside LPM and VTC at every number of clients, and each from fewest to most clients."""
+    """Verdicts on DLPM beside LPM and VTC at every number of clients, and on each over that number."""
     settings = [STATED, *(name for name in OTHERS if name in results.labels("variant"))]
 
     def verdict(
@@ -131,7 +129,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _hit_rates(results: Results, *policies: str) -> str:
-    """Medians as stated and with scarce memory, with fewest and with most clients."""
+    """Median hit rates as stated and with scarce memory, with fewest and with most clients."""
     counts = results.labels("clients")
 
     def rate(policy: str, variant: str, clients: Label) -> str:
@@ -173,7 +171,7 @@ STUDY = Study(
     judge=judge,
     choices="Workload and rate are not printed: trees of thought (b = 2), 0.5 a second in all, 1.7 times "
     "what an A10G serves (8.9 requests/s); the run stops with the arrivals. 129,000 KV tokens; "
-    "the ideal engine. At a request that does not fit, looks of DLPM go on past up to 32 of them "
+    "the ideal engine. At a request that does not fit, passes of DLPM skip up to 32 of them "
     "(max_misfits), a bound for the sake of speed; those of LPM and VTC end there, as theirs do, and with "
     "SGLang's admission DLPM's, too. Scarce memory, SGLang's admission and a large Q^u are varied with 5 "
     "and with 50 clients.",

@@ -3,7 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED, Run, over_time, ratios, spelled
+from fairhit_lab.studies.dlpm.shared import (
+    ON_A10G,
+    STATED,
+    Run,
+    on_ideal,
+    over_time,
+    ratios,
+    spelled,
+)
 from fairhit_lab.studies.shared.claims import above, judged
 from fairhit_lab.studies.shared.measures import (
     hit_rate,
@@ -29,13 +37,11 @@ OTHERS: Mapping[str, tuple[Mapping[str, Any], float]] = {
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Arrivals for some minutes, then to the end."""
+    """The policies with arrivals for some minutes, run to the last finish."""
     duration_s = 100 if quick else 150
 
     def case(policy: str, variant: str, settings: Mapping[str, Any], times: float) -> Case:
-        own: dict[str, Any] = {"host": "ideal", "scheduler": policy, **settings}
-        if policy == "dlpm" and own["host"] == "ideal":
-            own["max_misfits"] = 32
+        own = on_ideal({"scheduler": policy, **settings}, skips=policy == "dlpm")
         # Chats with short and with long answers, trees of b = 2, judges of six respects.
         rates = tuple(times * rate for rate in (0.2, 0.1, 0.02, 0.05))
         return Simulated(
@@ -100,7 +106,7 @@ CLAIMS: Sequence[tuple[str, str, Ratio]] = (
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Response times, the end, and who pays; more is by 1 % at least."""
+    """Verdicts on response times, the last finish and fairness; "more" means by 1 % at least."""
     made = []
     for claim, paper, (metric, unit, over, under) in CLAIMS:
         found = ratios(results, metric, {"policy": over}, {"policy": under}, (STATED, *OTHERS))
@@ -147,7 +153,7 @@ STUDY = Study(
     "turns, short and long answers), 2 grows trees (b = 2), 3 judges. Rates 1.6, 0.8, 0.16 and "
     "0.4 programs a second, so that all queue on one A10G with 129,000 KV tokens (half of that "
     "with 40,000). Ideal engine; SGLang's admission, memory, Q^u and LPM's fallback are varied. At a "
-    "request that does not fit, looks of DLPM go on past up to 32 of them (max_misfits), a bound for the "
+    "request that does not fit, passes of DLPM skip up to 32 of them (max_misfits), a bound for the "
     "sake of speed; those of LPM and VTC end there, as theirs do, and with SGLang's admission DLPM's, too. "
     "More means by more than 1 %.",
 )

@@ -55,9 +55,9 @@ OF_ALL: Mapping[str, Given] = {
     "cv 4": ({}, {"cv": 4}),
     "no in-batch sharing": ({"inbatch": "compute"}, {}),
 }
-# What a request that does not fit does to a look, at D = 4: those that it differs for.
-Misfit = tuple[tuple[str, ...], Mapping[str, Any]]
-MISFITS: Mapping[str, Misfit] = {
+# Systems whose passes stop at a request that does not fit, or skip it, unlike as stated; at D = 4.
+StopOrSkip = tuple[tuple[str, ...], Mapping[str, Any]]
+STOP_OR_SKIP: Mapping[str, StopOrSkip] = {
     "all stop": (("d2lpm", "preble"), {"misfit": "stop", "max_misfits": None}),
     "all skip": (("rr+lpm", "vtc"), {"misfit": "skip", "max_misfits": 32}),
 }
@@ -70,7 +70,7 @@ def _case(
     variant: str = STATED,
     given: Given = ({}, {}),
 ) -> Case:
-    """`given`: what the variant changes, of the settings and of the workload."""
+    """A case of the figure; `given` are the settings, and the workload's, that the variant changes."""
     workload, kind = point
     rates = tuple(replicas * rate for rate in RATES[point])
     least_s, after_s = LASTS[workload]
@@ -99,7 +99,7 @@ def _case(
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """All points of the figure, then what the paper leaves unstated, at D = 4."""
+    """The points of the figure, then what the paper leaves unstated, at D = 4."""
     if quick:
         points = [
             (point, 2 if point[0] == "tot" else 4) for point in RATES if point != ("tot", "s1")
@@ -127,7 +127,7 @@ def cases(quick: bool) -> Sequence[Case]:
     ]
     made += [
         _case(point, 4, system, variant, (settings, {}))
-        for variant, (systems, settings) in MISFITS.items()
+        for variant, (systems, settings) in STOP_OR_SKIP.items()
         for point in RATES
         if point != ("tot", "s1")
         for system in systems
@@ -151,7 +151,7 @@ SHOWN = (
 
 
 def _panel(workload: str, kind: str, metric: str, title: str, label: str) -> Panel:
-    """Programs of trees and judges from start to end, first tokens of long QA (section 6.1)."""
+    """A panel of the figure; latencies are of programs, or of first tokens for long QA (section 6.1)."""
     unit = "wait_s" if workload == "long-qa" else "program_s"
     return Panel(
         title=f"{title}: {kind.upper()}@{workload}",
@@ -209,7 +209,7 @@ STUDY = Study(
     "(trees of thought): one question of long QA has 21,000 tokens, and a Q^w below that moves every "
     "request to another GPU; this is a document with its questions. It decides long QA and is varied at D "
     "= 4, with 16,384 inside that range. The ideal engine, for speed; SGLang's admission is varied at D = "
-    "4. At a request that does not fit, looks of D2LPM and Preble go on past up to 32 of them, those of "
+    "4. At a request that does not fit, passes of D2LPM and Preble skip up to 32 of them, those of "
     "VTC and LPM end: all of either kind at D = 4. Preble is E2 as published; by a threshold (section "
     "7.1) at D = 4.",
 )

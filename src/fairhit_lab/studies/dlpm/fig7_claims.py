@@ -1,4 +1,4 @@
-"""The claims about DLPM Figure 7: what each point's systems make of one another, then all points together."""
+"""The claims about DLPM Figure 7, over all points of the figure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
@@ -23,7 +23,7 @@ Take = Callable[[Sequence[float]], float]
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Throughput, Jain's order, latencies and the hit rate's collapse; what was not run is left out."""
+    """Verdicts on throughput, the order of Jain's index, latencies and hit rates; without those not run."""
     table = Fig7Table(results.rows)
     names = dict.fromkeys(str(point.variant) for point in table.points)
     # Scarce memory is RR+LPM's alone, for the hit rate.
@@ -52,7 +52,7 @@ def _elsewhere(
     pair: tuple[str, str],
     take: Callable[[Sequence[float]], float],
 ) -> dict[str, Interval]:
-    """The first's number in the second's, in all settings in which at least one of the two was run."""
+    """Ratios of two systems' metric in all settings in which at least one of the two was run."""
     return {
         variant: over_points(ratios, take)
         for variant in variants
@@ -140,10 +140,10 @@ def _fairness(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _gaps(table: Fig7Table, variants: Sequence[str]) -> Verdict:
-    """The size of what `_fairness` judges the order of."""
+    """The verdict on the size of the differences whose order `_fairness` judges."""
 
     def means(variant: str) -> list[tuple[float, float]]:
-        """By seed the gaps of Jain's index, VTC less D2LPM and D2LPM less Preble, at the same points."""
+        """By seed the mean differences of Jain's index, VTC less D2LPM and D2LPM less Preble."""
         to_vtc, to_preble = (
             table.pairs(variant, named("jain_client"), *pair)
             for pair in (("vtc", "d2lpm"), ("d2lpm", "preble"))
@@ -213,7 +213,7 @@ def _latencies(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _by_percentile(table: Fig7Table, system: str, take: Take) -> str:
-    """As stated, for the reason of a verdict."""
+    """Latency ratios as stated, P50 and P99, for the reason of a verdict."""
     return "; ".join(
         f"{percentile.upper()}: {by_workload(ratios, take)}"
         for percentile in ("p50", "p99")
@@ -222,7 +222,7 @@ def _by_percentile(table: Fig7Table, system: str, take: Take) -> str:
 
 
 def _both_percentiles(table: Fig7Table, variant: str, system: str) -> list[list[float]]:
-    """Of each seed the ratios to D2LPM's latencies at all points, P50 and P99."""
+    """By seed the ratios to D2LPM's latencies at all points, P50 and P99."""
     both: dict[Label, list[float]] = {}
     for percentile in ("p50", "p99"):
         for seed, of in table.ratios(variant, latency(percentile), system, "d2lpm").items():
@@ -231,7 +231,7 @@ def _both_percentiles(table: Fig7Table, variant: str, system: str) -> list[list[
 
 
 def _collapse(results: Results) -> Iterator[Verdict]:
-    """Of the points that were run."""
+    """Verdicts on RR+LPM's hit rate from four to eight GPUs."""
     if 8 not in results.labels("replicas"):
         return
     of: dict[str, Label] = {"workload": "tot", "misbehaviour": "s2", "variant": STATED}
@@ -267,7 +267,7 @@ def _collapse(results: Results) -> Iterator[Verdict]:
 
 
 def _piling_up(results: Results) -> Iterator[Verdict]:
-    """S2 judge: every article of client 0 begins with the same text, longer than --min-match."""
+    """The verdict on S2 judge: client 0's articles all begin with a text longer than --min-match."""
     if "min-match 1,024" not in results.labels("variant"):
         return
     of: dict[str, Label] = {

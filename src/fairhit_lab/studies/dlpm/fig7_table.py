@@ -1,4 +1,4 @@
-"""The rows of DLPM Figure 7 by point, seed and system, and ratios of its systems over the points."""
+"""The rows of DLPM Figure 7 by point, seed and system, and ratios of systems over the points."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Fig7Point(NamedTuple):
 
 
 class Fig7Table:
-    """The rows by point, seed and system. Of a setting that has only D2LPM's, the others are as stated.
+    """The rows by point, seed and system. Where a setting has only D2LPM's, others are taken as stated.
 
     Points and seeds with fewer than FEWEST programs of a client are left out, and counted.
     """
@@ -43,11 +43,11 @@ class Fig7Table:
         self.seeds = list(dict.fromkeys(seed for _, seed in self._rows))
 
     def has(self, point: Fig7Point, seed: Label, system: str) -> bool:
-        """Whether it was run in this very setting."""
+        """True if the system was run in this very setting."""
         return system in self._rows.get((point, seed), {})
 
     def row(self, point: Fig7Point, seed: Label, system: str) -> ResultRow | None:
-        """None where it was not run."""
+        """The row of a system, in this setting or else as stated; None if neither was run."""
         for at in (point, point._replace(variant=STATED)):
             found = self._rows.get((at, seed), {}).get(system)
             if found is not None:
@@ -57,7 +57,7 @@ class Fig7Table:
     def ratios(
         self, variant: str, metric: Callable[[Fig7Point], str], over: str, under: str
     ) -> dict[Label, dict[Fig7Point, float]]:
-        """By seed and point, of those that were run, at least one in this very setting."""
+        """Ratios of two systems' metric by seed and point, where at least one was run in this setting."""
         return {
             seed: {point: a / b for point, (a, b) in of.items()}
             for seed, of in self.pairs(variant, metric, over, under).items()
@@ -66,7 +66,7 @@ class Fig7Table:
     def pairs(
         self, variant: str, metric: Callable[[Fig7Point], str], over: str, under: str
     ) -> dict[Label, dict[Fig7Point, tuple[float, float]]]:
-        """The two numbers, as `ratios` has them."""
+        """By seed and point both systems' metrics, as `ratios` selects them."""
         found: dict[Label, dict[Fig7Point, tuple[float, float]]] = {}
         points = [each for each in self.points if each.variant == variant]
         if variant == STATED_THERE:
@@ -95,26 +95,26 @@ def _label(row: ResultRow, name: str) -> Label:
 
 
 def named(metric: str) -> Callable[[Fig7Point], str]:
-    """The same measure at every point."""
+    """The metric of this name at every point."""
     return lambda _: metric
 
 
 def latency(percentile: str) -> Callable[[Fig7Point], str]:
-    """Completion of programs, and time to first token of long QA (section 6.1)."""
+    """The latency metric of a point: completion of programs, of long QA (section 6.1) time to first token."""
     return lambda point: f"{percentile}_{'wait' if point.workload == 'long-qa' else 'program'}_s"
 
 
 def over_points(
     ratios: Mapping[Label, Mapping[Fig7Point, float]], take: Callable[[Sequence[float]], float]
 ) -> Interval:
-    """One number of each seed's ratios, such as their mean."""
+    """The interval of one number per seed, such as the mean of its ratios."""
     return interval_of(take(list(of.values())) for of in ratios.values())
 
 
 def by_workload(
     ratios: Mapping[Label, Mapping[Fig7Point, float]], take: Callable[[Sequence[float]], float]
 ) -> str:
-    """The same for each workload, for the reason of a verdict: "tot 1.1x, judge 1.3x"."""
+    """The interval for each workload, for the reason of a verdict: "tot 1.1x, judge 1.3x"."""
     points = dict.fromkeys(point for of in ratios.values() for point in of)
     return ", ".join(
         f"{workload} {interval_of(take(values) for values in found)}x"
@@ -126,7 +126,7 @@ def by_workload(
 def _of_workload(
     ratios: Mapping[Label, Mapping[Fig7Point, float]], workload: Label
 ) -> list[list[float]]:
-    """By seed, of those seeds that have any."""
+    """The ratios of a workload by seed, without seeds that have none."""
     found = [
         [value for point, value in of.items() if point.workload == workload]
         for of in ratios.values()

@@ -1,4 +1,4 @@
-"""DLPM Figure 8: short chats of four clients on two GPUs, of whom two send far too much for a while."""
+"""DLPM Figure 8: short chats of four clients on two GPUs; two of them surge to five times the rate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from fairhit_lab.studies.dlpm.shared import (
     NAMES,
     ON_A10G,
     STATED,
+    on_ideal,
     over_time,
     ratios,
     spelled,
@@ -41,18 +42,16 @@ OTHERS: Mapping[str, tuple[tuple[str, ...], Mapping[str, Any]]] = {
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """D2LPM, RR+LPM, VTC and Preble, to the end of what was sent; both readings of the text."""
+    """D2LPM, RR+LPM, VTC and Preble until all requests are served; both readings of the text."""
     duration_s = 80 if quick else 160
 
     def case(reading: str, system: str, variant: str, settings: Mapping[str, Any]) -> Case:
         workload, rates = READINGS[reading]
-        own: dict[str, Any] = {"replicas": 2, "host": "ideal", **DLPM_SYSTEMS[system], **settings}
-        if own["host"] == "ideal" and system in {"d2lpm", "preble"}:
-            own["max_misfits"] = 32
+        own = {"replicas": 2, **DLPM_SYSTEMS[system], **settings}
         return Simulated(
             labels={"reading": reading, "system": system, "variant": variant},
             source=Generated(workload=workload, settings={"rates": rates, "duration": duration_s}),
-            settings={**ON_A10G, **own},
+            settings={**ON_A10G, **on_ideal(own, skips=system in {"d2lpm", "preble"})},
             series=variant == STATED,
         )
 
@@ -73,7 +72,7 @@ def cases(quick: bool) -> Sequence[Case]:
 def _by_setting(
     results: Results, metric: str, over: str, under: str = "d2lpm"
 ) -> dict[str, Interval]:
-    """One system's number in the other's, as stated under each reading, then varied."""
+    """Ratios of two systems' metric, as stated under each reading, then varied."""
     found: dict[str, Interval] = {}
     for reading in results.labels("reading"):
         sides = [{"reading": reading, "system": system} for system in (over, under)]
@@ -83,7 +82,7 @@ def _by_setting(
 
 
 def _of_one(results: Results, metric: str, system: str) -> dict[str, Interval]:
-    """One system's number in every setting that it was run in."""
+    """The metric of a system in every setting in which it was run."""
     found = {}
     for row in results.rows:
         if row["system"] == system:
@@ -95,13 +94,13 @@ def _of_one(results: Results, metric: str, system: str) -> dict[str, Interval]:
 
 
 def _judged(claim: str, paper: str, found: dict[str, Interval], rule: Rule, **how: str) -> Verdict:
-    """As stated under arXiv's reading, then everywhere else. `how`: the unit, and why not."""
+    """The verdict as stated under arXiv's reading, and in all other settings. `how`: unit and reason."""
     ours = found.pop(ALONE)
     return judged(claim=claim, paper=paper, ours=ours, rule=rule, elsewhere=found, **how)
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Who waits, under whom, and how long; more is by 1 % at least."""
+    """Verdicts on waits under each system; "more" means by 1 % at least."""
     made = [*_compared(results), *_low(results)]
     if set(OTHERS) <= set(results.labels("variant")):  # the surge of quick runs lasts half as long
         made.append(_longest(results))
@@ -109,14 +108,14 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _runs(*systems: str) -> dict[str, dict[str, Label]]:
-    """By the names that people read, as stated."""
+    """The runs as stated, by the names of the systems."""
     return {
         NAMES[system]: {"reading": ALONE, "system": system, "variant": STATED} for system in systems
     }
 
 
 def _compared(results: Results) -> list[Verdict]:
-    """The directions; the paper prints no size for them."""
+    """Verdicts on directions; the paper prints no size for them."""
     printed = (
         (
             "RR+LPM makes clients 0 and 1 wait longer than D2LPM does: P99 to the first token",
@@ -150,7 +149,7 @@ def _compared(results: Results) -> list[Verdict]:
 
 
 def _low(results: Results) -> list[Verdict]:
-    """Whom D2LPM and VTC keep from waiting."""
+    """Verdicts on clients whose waits stay short under D2LPM and VTC."""
     printed = (
         ("d2lpm", "good_p99_s", "clients 0 and 1", "consistently low"),
         ("d2lpm", "c2_p99_s", "client 2, which returns,", "consistently low"),
@@ -172,7 +171,7 @@ def _low(results: Results) -> list[Verdict]:
 
 
 def _longest(results: Results) -> Verdict:
-    """A size that is printed: a quarter more or less of it."""
+    """The verdict on a printed size, within a quarter of it."""
     return _judged(
         "under VTC client 2 or 3 waits for up to 80 s (60 to 100 s): the longest time to the first token",
         "up to 80 s",
@@ -215,6 +214,6 @@ STUDY = Study(
     "surging one, twice what two A10Gs serve. The texts differ on who returns to normal: client 2 "
     "(arXiv, the figure here) or both. Low is P99 below 5 s, as no number is printed. Ideal engine; "
     "SGLang's admission, LPM's fallback and scarce memory are varied. At a request that does not fit, "
-    "looks of D2LPM and Preble go on past up to 32 of them (max_misfits), a bound for the sake of speed; "
+    "passes of D2LPM and Preble skip up to 32 of them (max_misfits), a bound for the sake of speed; "
     "those of VTC and LPM end there, as theirs do; with SGLang's admission all end.",
 )

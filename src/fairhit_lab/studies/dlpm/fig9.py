@@ -36,7 +36,7 @@ PEAK = "the highest mean wait of a minute"
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Who ends when, who gets what, who waits, and how much of the cluster is at work."""
+    """Verdicts on the last finish, on shares of service, on waits and on idle capacity."""
     made = [*_ends_first(results), *_shares(results), *_waits(results)]
     if APART in results.labels("variant"):  # quick runs are over before queues grow
         made += [_twice(results), *_seconds(results), *_collapse(results)]
@@ -48,7 +48,7 @@ def _run(system: str, variant: str = STATED) -> dict[str, Label]:
 
 
 def _runs(*systems: str) -> dict[str, dict[str, Label]]:
-    """By the names that people read, as stated."""
+    """The runs as stated, by the names of the systems."""
     return {NAMES[system]: _run(system) for system in systems}
 
 
@@ -57,7 +57,7 @@ def _over_d2lpm(results: Results, metric: str, system: str, variant: str = STATE
 
 
 def _varied(results: Results, metric: str, system: str) -> dict[str, Interval]:
-    """The same in the settings in which that system was run, too; Preble also as this paper tells it."""
+    """The same ratio in the other settings in which the system was run; Preble also by a threshold."""
     found = {
         name: _over_d2lpm(results, metric, system, name)
         for name in map(str, results.labels("variant"))
@@ -69,7 +69,7 @@ def _varied(results: Results, metric: str, system: str) -> dict[str, Interval]:
 
 
 def _ends_first(results: Results) -> list[Verdict]:
-    """The direction."""
+    """Verdicts on the order of the last finishes."""
     return [
         judged(
             claim=f"D2LPM ends first: {NAMES[system]}'s time from end to end in D2LPM's is above 1",
@@ -85,7 +85,7 @@ def _ends_first(results: Results) -> list[Verdict]:
 
 
 def _hit_rates(results: Results, system: str) -> str:
-    """As stated, and without what makes siblings find their parent's text under every policy."""
+    """Hit rates as stated, and without in-batch sharing, which helps siblings under every policy."""
     text = f"hit rates {spelled(results, 'hit_rate', _runs('d2lpm', system))}"
     apart = {name: {**of, "variant": APART} for name, of in _runs("d2lpm", system).items()}
     if all(results.values("hit_rate", **of) for of in apart.values()):
@@ -94,7 +94,7 @@ def _hit_rates(results: Results, system: str) -> str:
 
 
 def _twice(results: Results) -> Verdict:
-    """The size: of VTC and Preble the one that takes longer."""
+    """The verdict on the size: the longer of VTC's and Preble's times."""
     by_setting = [
         {STATED: _over_d2lpm(results, "makespan_s", system)}
         | _varied(results, "makespan_s", system)
@@ -117,8 +117,8 @@ def _twice(results: Results) -> Verdict:
 
 
 def _shares(results: Results) -> list[Verdict]:
-    """Of actual service, while all three are active; and client 0's lead in what clients see."""
-    told = {BY_THRESHOLD: results.interval("jain_system", **_run("threshold", ONE_PREFIX))}
+    """Verdicts on shares of actual service while all clients are active, and on client 0's lead."""
+    beside = {BY_THRESHOLD: results.interval("jain_system", **_run("threshold", ONE_PREFIX))}
     made = [
         judged(
             claim=f"{NAMES[system]} shares actual service {how} {EQUAL}",
@@ -127,7 +127,7 @@ def _shares(results: Results) -> list[Verdict]:
             rule=rule,
             why="Jain's index of what clients see: "
             + spelled(results, "jain_client", _runs("vtc", "d2lpm", "preble", "rr+lpm")),
-            elsewhere=told if system == "preble" else None,
+            elsewhere=beside if system == "preble" else None,
         )
         for systems, how, paper, rule in (
             (
@@ -161,7 +161,7 @@ def _shares(results: Results) -> list[Verdict]:
 
 
 def _waits(results: Results) -> list[Verdict]:
-    """The directions. The mean is over the clients, the peak over clients 1 and 2."""
+    """Verdicts on directions. The mean is over the clients, the peak over clients 1 and 2."""
     printed = (
         (
             "under VTC requests wait longer for their first token than under D2LPM, in the mean",
@@ -192,7 +192,7 @@ def _waits(results: Results) -> list[Verdict]:
 
 
 def _seconds(results: Results) -> list[Verdict]:
-    """The sizes: three quarters of what is printed, and what may still be called tens of seconds."""
+    """Verdicts on sizes: three quarters of the printed one, and what still counts as tens of seconds."""
     threshold = _run("threshold", ONE_PREFIX)
     lasts = spelled(results, "makespan_s", {**_runs("preble"), "by a threshold": threshold}, " s")
     return [
@@ -216,7 +216,7 @@ def _seconds(results: Results) -> list[Verdict]:
 
 
 def _collapse(results: Results) -> list[Verdict]:
-    """A quarter of the capacity: a share of minutes at less than 40 % of the best one."""
+    """Verdicts on the share of minutes at less than 40 % of the best one."""
     excess = {
         "E2 with a text of its own for each tree": _excess(results, "preble", STATED),
         "E2 with one prefix for all of client 0's trees": _excess(results, "preble", ONE_PREFIX),
@@ -260,7 +260,7 @@ OTHERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """A closed list of programs, run to its end: first as stated, then with what is unstated varied."""
+    """A closed list of programs, run to its end: first as stated, then with unstated settings varied."""
     arrivals = {"rates": (0.4,), "programs_each": 8 if quick else 16}
 
     def case(
@@ -325,9 +325,9 @@ STUDY = Study(
     judge=judge,
     choices="Rates and lengths are unstated: 16 trees each (quick: 8) at 0.4 a second, so that the last "
     "comes after about 40 s. SGLang's rules of admission (host sglang), 129,000 KV tokens a GPU; scarce "
-    "memory and in-batch sharing are varied on the ideal engine. With SGLang's rules every look ends at a "
-    "request that does not fit; on the ideal engine looks of D2LPM and Preble pass it over, as many as there "
-    "are (max_misfits is not set: queues are short), and VTC's end. Is client 0's longer prefix a longer "
+    "memory and in-batch sharing are varied on the ideal engine. With SGLang's rules every pass ends at a "
+    "request that does not fit; on the ideal engine passes of D2LPM and Preble skip it, without a limit "
+    "(max_misfits is not set: queues are short), and VTC's end. Is client 0's longer prefix a longer "
     "question each time (stated) or one text for all its trees (one prefix)? Both. Preble: E2 as published, "
     "and as this paper tells it: to the longest match above a threshold (threshold).",
 )

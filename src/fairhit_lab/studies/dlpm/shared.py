@@ -1,7 +1,7 @@
 """The DLPM paper's systems and GPUs, runs as stated and varied, and the clients' curves over time.
 
-The label `variant` tells runs as a study states them from those in which one thing is varied that the paper
-leaves unstated.
+The label `variant` is "stated" for runs as a study states them; other values name the one setting that
+is varied because the paper leaves it unstated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,9 +43,9 @@ Run = Mapping[str, Label]
 def ratios(
     results: Results, metric: str, over: Run, under: Run, variants: Iterable[str]
 ) -> dict[str, Interval]:
-    """One run's number in the other's by setting, where at least one of them has that setting.
+    """Ratios of two runs' metric by setting, where at least one of the runs has that setting.
 
-    The other is then as stated: what is varied does not concern it.
+    The other is then taken as stated: what is varied does not concern it.
     """
     found = {}
     for variant in variants:
@@ -62,8 +62,17 @@ def _in_setting(results: Results, of: Run, variant: str) -> dict[str, Label]:
 
 
 def spelled(results: Results, metric: str, runs: Mapping[str, Run], unit: str = "") -> str:
-    """Each run's number behind its name, for the reason of a verdict: "D2LPM 0.88, VTC 0.63"."""
+    """The metric of each run after its name, for the reason of a verdict: "D2LPM 0.88, VTC 0.63"."""
     return ", ".join(f"{name} {results.interval(metric, **of)}{unit}" for name, of in runs.items())
+
+
+def on_ideal(settings: Mapping[str, Any], *, skips: bool) -> dict[str, Any]:
+    """Settings of a system, on the ideal engine unless they name another host.
+
+    `skips`: on the ideal engine its passes skip up to 32 requests that do not fit, which bounds their time.
+    """
+    own = {"host": "ideal", **settings}
+    return own | ({"max_misfits": 32} if skips and own["host"] == "ideal" else {})
 
 
 # Of docs/reference/summary.md's series: title and label with its unit.
@@ -75,7 +84,7 @@ CURVES = {
 
 
 def over_time(metrics: Iterable[str], systems: Mapping[str, Mapping[str, Label]]) -> list[Panel]:
-    """`systems`: the labels of the run that is shown, by the name above the panel."""
+    """Panels of the clients' curves, one per metric and system; `systems` has the runs' labels by name."""
     return [
         Panel(
             title=f"{CURVES[metric][0]}: {system}",

@@ -1,4 +1,4 @@
-"""What studies over many workloads share: goals, ratios in words, who dominates whom, panels."""
+"""Goals, ratios, dominance and panels of the studies over many workloads."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -41,25 +41,25 @@ def only(results: Results, **labels: Label) -> Results:
 
 
 def ran_all(results: Results, loads: Sequence[str]) -> bool:
-    """Whether there are rows of each: a quick run answers no claim about all of them."""
+    """True if each of the workloads was run: a quick run answers no claim about all of them."""
     return set(loads) <= set(results.labels("workload"))
 
 
 def so_many(results: Results) -> str:
-    """1 workload, 13 workloads."""
+    """The number of workloads as text: 1 workload, 13 workloads."""
     count = len(results.labels("workload"))
     return f"{count} workload{'s' * (count != 1)}"
 
 
 def seeds_of(results: Results) -> int:
-    """How many seeds were run."""
+    """The number of seeds that were run."""
     return len({row["seed"] for row in results.rows})
 
 
 def ratios(
     results: Results, metric: str, over: Mapping[str, Label], under: Mapping[str, Label]
 ) -> dict[str, Interval]:
-    """By workload; without a value where one of the two has none in any seed."""
+    """Ratios of two cases' metric by workload; without a value where either has none in any seed."""
     return {
         str(load): results.ratio(metric, {"workload": load, **over}, {"workload": load, **under})
         for load in results.labels("workload")
@@ -67,7 +67,10 @@ def ratios(
 
 
 def in_words(found: Mapping[str, Interval], seeds: int) -> str:
-    """The median, the least and the most with their workloads; and where seeds have no value."""
+    """A text with the median, the least and the greatest ratio with their workloads.
+
+    Seeds without a value are named.
+    """
     valued = {load: ratio for load, ratio in found.items() if ratio.seeds}
     if not valued:
         return "no value"
@@ -85,7 +88,7 @@ def in_words(found: Mapping[str, Interval], seeds: int) -> str:
 
 
 def lacking(found: Mapping[str, Interval], seeds: int) -> str:
-    """Where not every seed has a value: "values in 2 of 5 seeds on chat"; nothing if all have."""
+    """A text for workloads without a value in some seeds: "values in 2 of 5 seeds on chat"; else empty."""
     return ", ".join(
         f"values in {of.seeds} of {seeds} seeds on {load}"
         for load, of in found.items()
@@ -105,10 +108,10 @@ def kept_on(
 def on_all(
     *, claim: str, paper: str, found: Mapping[str, Interval], goal: Goal, seeds: int
 ) -> Verdict:
-    """Whether a ratio is at least 1 within noise (at most, where less is better) on every workload.
+    """The verdict on a ratio that must be at least 1 within noise (at most, where less is better) everywhere.
 
-    `claim` ends before "on all 13 workloads". Without a value on one of them nothing is said, unless
-    another fails.
+    `claim` ends before "on all 13 workloads". A workload without a value makes the claim not
+    comparable, unless another fails.
     """
     good, bad, none = kept_on(found, lambda ratio: not is_worse(ratio, goal))
     holds: Holds = "holds"
@@ -129,12 +132,12 @@ def on_all(
 
 
 def is_worse(ratio: float, goal: Goal) -> bool:
-    """A ratio beyond noise on the wrong side of 1."""
+    """True if a ratio is beyond noise on the wrong side of 1."""
     return ratio < 1 - goal.noise if goal.more else ratio > 1 + goal.noise
 
 
 def policies(results: Results) -> list[dict[str, Label]]:
-    """Each policy's labels, in the order of the rows."""
+    """The labels of each policy, in the order of the rows."""
     pairs = dict.fromkeys((row["policy"], row["quantum"]) for row in results.rows)
     return [
         {"policy": policy, "quantum": quantum}
@@ -144,12 +147,12 @@ def policies(results: Results) -> list[dict[str, Label]]:
 
 
 def name_of(labels: Mapping[str, Label]) -> str:
-    """dlpm 4096, vtc."""
+    """The name of a policy with its quantum: dlpm 4096, vtc."""
     return " ".join(str(label) for label in labels.values() if label)
 
 
 def undominated(results: Results, goals: Sequence[Goal]) -> list[Verdict]:
-    """A line a policy: which others dominate it, and where."""
+    """A verdict per policy, with the policies that dominate it and the number of workloads."""
     among = policies(results)
     found = dominations(results, goals, "workload", among)
     loads = [str(load) for load in results.labels("workload")]
@@ -161,9 +164,9 @@ def undominated(results: Results, goals: Sequence[Goal]) -> list[Verdict]:
         shown = "; ".join(f"{name_of(among[other])} on {len(by[other])}" for other in most)
         verdicts.append(
             Verdict(
-                claim=f"nobody dominates {name_of(one)} on any of {so_many(results)}",
+                claim=f"no other policy dominates {name_of(one)} on any of {so_many(results)}",
                 paper=BEYOND,
-                ours=f"by {shown}" if by else "by nobody",
+                ours=f"by {shown}" if by else "by none",
                 holds="does not hold" if by else "holds",
                 why=f"dominated on {len(where)} of {len(loads)}: {', '.join(where)}" if by else "",
             )
@@ -172,7 +175,7 @@ def undominated(results: Results, goals: Sequence[Goal]) -> list[Verdict]:
 
 
 def frontiers() -> list[Panel]:
-    """Throughput against fairness and against light clients' waits, then who dominates whom."""
+    """Panels of throughput against fairness, against light clients' waits, and of dominance."""
     return [
         Panel(
             title="Fairness (medians over the workloads)",

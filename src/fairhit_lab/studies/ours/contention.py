@@ -1,7 +1,7 @@
-"""Workloads of every kind in which somebody asks for more than a fair share, for one engine or several.
+"""Workloads of every kind with clients above their fair share, for one engine or several.
 
-Capacities were measured by saturating one engine (DLPM, everybody far above the share). Those who
-behave ask for 60 to 90 % of an equal share of it, the others for two to five times theirs.
+Capacities were measured by saturating one engine (DLPM, all clients far above their share). Light
+clients ask for 60 to 90 % of an equal share, heavy ones for two to five times theirs.
 """
 
 from collections.abc import Mapping
@@ -18,16 +18,16 @@ AGENTIC = ("agentic_sessions/sessions.jsonl.gz",)
 SERVEGEN = ("servegen_clients/arrivals.csv.gz", "servegen_clients/lengths.csv.gz")
 AZURE = ("azure_llm_2023/conv.csv.gz", "azure_llm_2023/code.csv.gz")
 
-# Passed over in one look at most: looks at a long queue in a full memory are bounded in engines, too.
-MAX_MISFITS = 32
+# Skipped in one pass at most: passes over a long queue in a full memory are bounded in engines, too.
+MAX_SKIPPED = 32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContentionLoad:
-    """A workload: for one engine, and what changes with their number.
+    """A workload for one engine, and how it grows with the number of engines.
 
-    `rates` are programs a second for each engine, `counts` numbers that grow with the engines.
-    `heavy`: the clients that ask for more than their share. Nobody arrives after `duration_s`.
+    `rates` are programs per second and engine, `counts` numbers that grow with the engines.
+    `heavy`: the clients that ask for more than their share. Arrivals end at `duration_s`.
     """
 
     source: Generated | Imported
@@ -41,7 +41,7 @@ class ContentionLoad:
     fleet_s: int | None = None
 
     def settings(self, engines: int, duration_s: int) -> dict[str, Any]:
-        """Of the generator or the importer."""
+        """The settings of the generator or the importer."""
         found = {**self.source.settings, **(self.fleet if engines > 1 else {})}
         if isinstance(self.rates, tuple):
             found["rates"] = tuple(rate * engines for rate in self.rates)
@@ -54,12 +54,12 @@ class ContentionLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contended(Simulated):
-    """A run of which it is known who asks for too much: its summary has their names as `heavy`."""
+    """A simulated run whose summary names the clients that ask for more than their share (`heavy`)."""
 
     heavy: tuple[str, ...] = ()
 
     def outcome(self, seed: int, data: Any) -> Outcome:
-        """As any simulated run's."""
+        """Simulate, and add `heavy` to the summary."""
         # Not super(): a class with slots is made anew by its decorator.
         outcome = Simulated.outcome(self, seed, data)
         return replace(outcome, summary={**outcome.summary, "heavy": list(self.heavy)})
@@ -128,13 +128,13 @@ def contended(
     engines: int = 1,
     duration_s: int | None = None,
 ) -> Contended:
-    """A run of that load; `settings` are the simulator's, its engine is the load's."""
+    """A case on that workload; `settings` are the simulator's, its engine is the workload's."""
     load = LOADS[name]
     until_s = duration_s or load.duration_s
     if engines > 1 and load.fleet_s:
         until_s = load.fleet_s
     source = replace(load.source, settings=load.settings(engines, until_s))
-    bounded = {"max_misfits": MAX_MISFITS} if _skips(settings) else {}
+    bounded = {"max_misfits": MAX_SKIPPED} if _skips(settings) else {}
     return Contended(
         labels={"workload": name, **labels},
         source=source,
@@ -152,23 +152,23 @@ def _skips(settings: Mapping[str, Any]) -> bool:
 
 
 def light_p99_s(outcome: Outcome) -> float | None:
-    """P99 of the wait for the first token: the mean over those who do not ask for too much."""
+    """P99 of the wait for the first token: the mean over clients that are not heavy."""
     return wait("p99_s", without=tuple(outcome.summary["heavy"]))(outcome)
 
 
 def heavy_p99_s(outcome: Outcome) -> float | None:
-    """The same of those who ask for too much; None where nobody in particular does."""
+    """P99 of the wait for the first token: the mean over heavy clients; None where there are none."""
     heavy = set(outcome.summary["heavy"])
     return wait("p99_s", without=tuple(outcome.summary["waits"].keys() - heavy))(outcome)
 
 
 def worst_gap(outcome: Outcome) -> float | None:
-    """Of two clients that both wait, in tokens of the service that the scheduler charges."""
+    """The largest gap between two clients that both wait, in tokens of the charged service."""
     worst = outcome.summary["gaps"]["worst"]
     return float(worst["gap"]) if worst else None
 
 
 def gap_over_bound(outcome: Outcome) -> float | None:
-    """The largest gap as a share of what a theorem allows; None where none applies."""
+    """The largest gap as a share of its theorem's bound; None where no theorem applies."""
     worst = outcome.summary["gaps"]["worst"]
     return worst["gap"] / worst["bound"] if worst and worst["bound"] else None

@@ -76,7 +76,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """DLPM against VTC and LPM, each policy: who dominates it, and why LCF dominates VTC."""
+    """Verdicts on DLPM against VTC and LPM, on dominance, and on VTC's lift."""
     if not ran_all(results, tuple(LOADS)):
         return undominated(results, GOALS)
     return [
@@ -89,7 +89,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
-    """DLPM at its default is at least as good on every workload; if not, whether a quantum is."""
+    """The verdict on DLPM at its default quantum on every workload; "holds only if" another quantum is."""
     good: list[str] = []
     said = why = ""
     holds: Holds = "not comparable"
@@ -120,9 +120,9 @@ def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
 
 
 def _without_the_lift(results: Results) -> list[Verdict]:
-    """LCF is VTC but for the lift, so what tells them apart is the lift's doing: gain and price.
+    """Verdicts on LCF, which is VTC without the lift: its gain and its price.
 
-    Both charge the same, so their gaps, too, can be compared.
+    Both charge the same, so their gaps can be compared.
     """
     if not {"lcf", "vtc"} <= set(results.labels("policy")):
         return []
@@ -155,21 +155,21 @@ STUDY = Study(
     judge=judge,
     choices=(
         "One A10G with Llama-3.1-8B (39,000 tokens of KV; for whole documents Llama-3.2-3B with "
-        "129,000), ideal host. In each workload one client (of ServeGen two, of the agents nobody in "
+        "129,000), ideal host. In each workload one client (of ServeGen two, of the agents none in "
         "particular) asks for two to five times its share, the others for 60 to 90 % of theirs; "
         "capacities were measured by saturation. Lengths of Mooncake and ServeGen are divided by 4, "
         "of agents by 16. Waits count who is never served. One policy dominates another on a workload "
         "if throughput, Jain's index (system view) and light clients' p99 are no worse in the "
         "median and one is better, beyond 2 % (waits 10 %), and the better one worse in no seed. "
-        "A look of DLPM, DRR and Preble passes over up to 32 requests that do not fit, as the core does by "
-        "itself; the others stop at the first, as their papers do. `vtc (skip)` is VTC with the looks of "
-        "DLPM. `dlpm (stop)` is DLPM that stops at the first misfit, as vLLM and SGLang make it. "
+        "A pass of DLPM, DRR and Preble skips up to 32 requests that do not fit, as the core does by "
+        "itself; the others stop at the first, as their papers do. `vtc (skip)` is VTC with the passes of "
+        "DLPM. `dlpm (stop)` is DLPM that stops at the first of them, as vLLM and SGLang make it. "
         "`dlpm (ageing)` serves a request first that its own client has overtaken by 4096 tokens of "
         "service, `dlpm (input)` charges cached prompts too, `dlpm-predict` charges expected outputs at "
         "admission; all with Q^u 4096. `lpm (to 128)` becomes FCFS while more than 128 wait, as in SGLang. "
         "`vtc-oracle` knows the outputs' lengths, `vtc-noisy` errs by up to half. "
         "LCF differs from VTC by the lift alone: light clients come and go, and keep what they did "
-        "not use meanwhile. Nobody heavy is ever away here, whose return is what LCF makes others pay for "
+        "not use meanwhile. No heavy client is ever away here, whose return is what LCF makes others pay for "
         "(`vtc-fig10`)."
     ),
 )

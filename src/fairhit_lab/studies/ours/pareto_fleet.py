@@ -68,7 +68,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """D2LPM against the systems of the paper, then each policy: who dominates it."""
+    """Verdicts on D2LPM against the paper's systems, and on dominance."""
     if not ran_all(results, tuple(LOADS)):
         return undominated(results, GOALS)
     verdicts = [
@@ -84,7 +84,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _against(results: Results, other: str, goal: Goal, what: str, paper: str) -> Verdict:
-    """At its default D2LPM is at least as good on every workload."""
+    """The verdict that D2LPM at its default is at least as good as another system on every workload."""
     side = "at least" if goal.more else "at most"
     return on_all(
         claim=f"D2LPM (Q^w = {DEFAULT}) has {side} the {what} of {other}",
@@ -101,7 +101,7 @@ def _against(results: Results, other: str, goal: Goal, what: str, paper: str) ->
 
 
 def blocked_s(outcome: Outcome) -> float | None:
-    """Seconds in which workers waited for a central scheduler's answer; None without one."""
+    """Seconds in which engines waited for a central scheduler's answer; None without a central scheduler."""
     central = outcome.summary.get("central")
     return float(central["blocked_s"]) if central else None
 

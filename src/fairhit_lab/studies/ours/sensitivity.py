@@ -1,4 +1,4 @@
-"""What the studies of one setting share: what each of its values costs, over all workloads."""
+"""Verdicts and panels of the studies that vary one setting over all workloads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ ENOUGH, LONGER = 0.9, 1.5
 
 
 class RegretCost(NamedTuple):
-    """What is compared with the best value's: as a share of the most, or as so often the least."""
+    """A metric compared with the best value's: as a share of the most, or as a multiple of the least."""
 
     metric: str
     kind: Literal["most", "least"]
@@ -32,10 +32,10 @@ COSTS = (
 def each_value(
     results: Results, setting: str, symbol: str, loads: Sequence[str], *, bounds: bool = True
 ) -> list[Verdict]:
-    """For each value: is it near the most throughput, the fairest and the shortest waits, everywhere?
+    """Verdicts for each value of a setting: is it near the best in throughput, fairness and waits everywhere?
 
-    `loads`: those of the full run; without all of them there is no answer to that. With `bounds`,
-    also whether the theorem's bound on gaps held.
+    `loads` are the workloads of a full run; without all of them these verdicts are left out. With
+    `bounds`, also whether the theorem's bound on gaps held.
     """
     values = results.labels(setting)
     verdicts = [
@@ -51,7 +51,7 @@ def each_value(
 def shares(
     results: Results, setting: str, value: Label, cost: RegretCost
 ) -> Mapping[str, Interval]:
-    """By workload: over the seeds, this value's number divided by the best value's."""
+    """By workload and over the seeds: this value's number over the best value's."""
     best_of = max if cost.kind == "most" else min
     found = {}
     for load in results.labels("workload"):
@@ -99,7 +99,7 @@ def _worst_and_middle(found: Mapping[str, Interval], seeds: int, *, most: bool) 
 
 
 def _bounded(results: Results, setting: str, symbol: str, value: Label) -> Verdict | None:
-    """Of the runs in which two clients waited at once; None without such a run."""
+    """The verdict on the largest gap of runs in which two clients waited at once; None without such a run."""
     gaps = {
         (row["workload"], row["seed"]): float(row["gap_over_bound"])
         for row in results.rows
@@ -122,7 +122,7 @@ def _bounded(results: Results, setting: str, symbol: str, value: Label) -> Verdi
 
 
 def frontier(title: str, hue: str = "policy") -> Panel:
-    """The setting's path between throughput and fairness, the workloads taken together."""
+    """A panel of the setting's path between throughput and fairness, the workloads merged."""
     return Panel(
         title=title,
         form="path",
@@ -140,7 +140,7 @@ def frontier(title: str, hue: str = "policy") -> Panel:
 def curves(
     setting: str, x_label: str, *, where: Mapping[str, Label] | None = None, note: str = ""
 ) -> Sequence[Panel]:
-    """A line a workload over the setting."""
+    """Panels with a line per workload over the setting."""
     shown = {
         "throughput": ("Throughput", "service tokens/s, client view", True),
         "jain_system": ("Fairness", "Jain's index of service", False),

@@ -1,10 +1,10 @@
-"""The least match that counts for D2LPM, where all clients share a text of some length."""
+"""The shortest match that counts for D2LPM, where all clients share a text of some length."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
 
 from fairhit_lab.studies.dlpm.shared import ON_A10G_8B
-from fairhit_lab.studies.ours.contention import MAX_MISFITS
+from fairhit_lab.studies.ours.contention import MAX_SKIPPED
 from fairhit_lab.studies.shared.measures import hit_rate, jain_system, throughput, wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results, interval_of
@@ -23,7 +23,7 @@ LONGER, ENOUGH = 1.5, 0.95
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Conversations of clients alike, behind a system prompt that all of them have."""
+    """Conversations of equal clients after a system prompt that all of them share."""
     duration_s = QUICK_S if quick else FULL_S
 
     def case(shared: int, labels: Mapping[str, Label], **settings: object) -> Case:
@@ -38,7 +38,7 @@ def cases(quick: bool) -> Sequence[Case]:
                     "system": shared,
                 },
             ),
-            settings={**ON_A10G_8B, "replicas": ENGINES, "max_misfits": MAX_MISFITS, **settings},
+            settings={**ON_A10G_8B, "replicas": ENGINES, "max_misfits": MAX_SKIPPED, **settings},
             until_s=duration_s,
             stop_s=duration_s,
         )
@@ -59,13 +59,13 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """Whether each value is near the best, with texts of each length."""
+    """A verdict per value: is it near the best, with texts of each length?"""
     least = [value for value in results.labels("min_match") if value]
     return [_near_the_best(results, value, least) for value in least]
 
 
 def _near_the_best(results: Results, value: Label, among: Sequence[Label]) -> Verdict:
-    """A text for which one of the two numbers is missing in every seed is missed."""
+    """The verdict on a value; a text without one of the two numbers in every seed counts against it."""
     waits, parts, missed = [], [], []
     seeds, fewest = len({row["seed"] for row in results.rows}), inf
     for shared in results.labels("shared"):

@@ -1,4 +1,4 @@
-"""How DLPM's quantum Q^u trades throughput for fairness, on every kind of workload."""
+"""The effect of DLPM's quantum Q^u on throughput and fairness, on every kind of workload."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ QUICK_S = 100
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each quantum on each workload; those of `pareto` among them are the same runs."""
+    """DLPM with each quantum on each workload; those of `pareto` among them are the same runs."""
     return [
         contended(
             load,
@@ -29,7 +29,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """What each quantum costs, and whether the theorem's bound held."""
+    """Verdicts on each quantum, and on the theorem's bound."""
     return each_value(results, "quantum", "Q^u", tuple(LOADS))
 
 

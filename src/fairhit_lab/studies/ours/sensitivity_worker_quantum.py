@@ -1,4 +1,4 @@
-"""How D2LPM's worker quantum Q^w, and what is charged to it, trade locality for balance and fairness."""
+"""The effect of D2LPM's worker quantum Q^w, and of its charge, on locality, balance and fairness."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ FULL_LOADS = ("judge-s1", "chat", "long-qa-s1", "agentic")
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each worker quantum and charge on some workloads, in front of four engines."""
+    """D2LPM with each worker quantum and charge on some workloads, in front of four engines."""
     return [
         contended(
             load,
@@ -50,7 +50,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """What each value costs under each charge, and which charge is better at the default."""
+    """Verdicts on each value under each charge, and on the charges at the default."""
     if not ran_all(results, FULL_LOADS):
         return [_beyond(results)]
     verdicts = [_beyond(results), *(_charges(results, goal) for goal in GOALS)]
@@ -63,7 +63,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _share(results: Results, metric: str, policy: Label, quantum: Label) -> Interval:
-    """Of the best of all charges and quanta on the same workload, over workloads that have values."""
+    """A metric over the best of all charges and quanta on the same workload, over workloads with values."""
     parts = []
     for load in results.labels("workload"):
         here = only(results, workload=load)
@@ -80,7 +80,7 @@ def _share(results: Results, metric: str, policy: Label, quantum: Label) -> Inte
 
 
 def _beyond(results: Results) -> Verdict:
-    """Charges differ in what a quantum buys, so the two are compared over all quanta."""
+    """The verdict on both charges over all quanta, as charges differ in what a quantum buys."""
     metrics = ("throughput", "jain_system")
     count = len(results.labels("workload"))
     at_default = [_share(results, each, "d2lpm (input)", DEFAULT) for each in metrics]
@@ -124,7 +124,7 @@ def _pair(shares: Sequence[Interval]) -> str:
 
 
 def _charges(results: Results, goal: Goal) -> Verdict:
-    """Extend against input at the default."""
+    """The verdict on extend against input at the default."""
     extend: dict[str, Label] = {"policy": "d2lpm (extend)", "worker_quantum": DEFAULT}
     whole: dict[str, Label] = {"policy": "d2lpm (input)", "worker_quantum": DEFAULT}
     found = ratios(results, goal.metric, extend, whole)

@@ -1,4 +1,4 @@
-"""Variants beyond the papers: ageing, what is charged, and outputs charged before they come."""
+"""Variants beyond the papers: ageing, what is charged, and outputs charged before they are produced."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -48,13 +48,13 @@ NOTHING_CHANGES = "neither better nor worse beyond noise on any workload"
 
 
 def longest_wait_s(outcome: Outcome) -> float | None:
-    """Of any request of anybody, for its first token."""
+    """The longest wait of any request for its first token."""
     waits = [of["max_s"] for of in outcome.summary["waits"].values() if of["max_s"] is not None]
     return max(waits, default=None)
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each variant on some workloads, with the plain form first."""
+    """The variants on some workloads, with the plain form first."""
     alone = [
         contended(
             load,
@@ -85,7 +85,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
 
 def judge(results: Results) -> Sequence[Verdict]:
-    """What each variant changes against the plain form."""
+    """Verdicts on each variant against the plain form."""
     verdicts = [_smaller_gaps(only(results, engines=1))] if ran_all(results, LOADS) else []
     for variants, plain, engines in ((ALONE, "dlpm", 1), (FLEET, "d2lpm", ENGINES)):
         here = only(results, engines=engines)
@@ -96,7 +96,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _smaller_gaps(results: Results) -> Verdict:
-    """DESIGN 9: a pre-charge shrinks the term w_q * M."""
+    """The verdict on predicted outputs: a pre-charge shrinks the term w_q * M of the bound."""
     found = ratios(results, "gap", {"variant": "predicted outputs"}, {"variant": "dlpm"})
     smaller, larger, none = kept_on(found, lambda ratio: ratio < 1)
     holds: Holds = "holds" if not larger + none else "holds only if" if smaller else "does not hold"
@@ -114,7 +114,7 @@ def _smaller_gaps(results: Results) -> Verdict:
 
 
 def _against(results: Results, name: str, plain: str) -> Verdict:
-    """Better in something on some workload, and worse in nothing on any."""
+    """The verdict on a variant: better in one goal on some workload, and worse in none on any."""
     good: dict[str, list[str]] = {}
     bad: dict[str, list[str]] = {}
     loads = results.labels("workload")

@@ -99,7 +99,7 @@ def words(*parts: Words) -> Callable[[Results], str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One claim: the paper's value, the number of ours that decides it, and the rule for that number.
+    """A claim: the paper's value, the number of ours that decides it, and the rule for that number.
 
     `elsewhere` are the same number under other settings; `why` is the reason shown unless it holds.
     """
@@ -113,7 +113,7 @@ class Claim:
     elsewhere: Mapping[str, Value] = field(default_factory=dict)
 
     def judge(self, results: Results) -> list[Verdict]:
-        """Its verdict; none where its cases were not run, as in a quick run."""
+        """The verdict; none where its cases were not run, as in a quick run."""
         ours = self.value(results)
         if ours is None:
             return []

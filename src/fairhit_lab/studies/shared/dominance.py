@@ -1,4 +1,4 @@
-"""Who dominates whom: at least as good in all that counts, within noise, and better in something."""
+"""Dominance: at least as good in every goal, within noise, and better in one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Goal:
-    """A measure, whether more of it is better, and which share of a difference is noise."""
+    """A measure, the direction in which it is better, and the share of a difference that counts as noise."""
 
     metric: str
     more: bool = True
@@ -20,13 +20,16 @@ class Goal:
 
 
 def better(one: BySeed, other: BySeed, goal: Goal) -> bool:
-    """Beyond noise in the median, and in no seed worse. Values by seed; False without a common one."""
+    """True if `one` is better beyond noise in the median and worse in no seed.
+
+    False without a common seed.
+    """
     gains = _gains(one, other, goal)
     return bool(gains) and median(gains) > 1 + goal.noise and min(gains) >= 1
 
 
 def worse(one: BySeed, other: BySeed, goal: Goal) -> bool:
-    """Beyond noise in the median, whatever a seed says. Values by seed; False without a common one."""
+    """True if `one` is worse beyond noise in the median. False without a common seed."""
     gains = _gains(other, one, goal)
     return bool(gains) and median(gains) > 1 + goal.noise
 
@@ -46,9 +49,9 @@ def _gain(more: float, less: float) -> float:
 
 
 def dominates(results: Results, goals: Sequence[Goal], one: Labels, other: Labels) -> bool:
-    """Nothing is worse in the median beyond noise, and something better, in no seed worse.
+    """True if `one` is worse in no goal beyond noise, and better in one of them, in no seed worse.
 
-    Who lacks a value that the other has, as who serves somebody never, dominates nobody.
+    A case that lacks a value which the other has, as where a client starves, dominates no other.
     """
     return _outdoes(goals, _values(results, goals, one), _values(results, goals, other))
 
@@ -56,9 +59,9 @@ def dominates(results: Results, goals: Sequence[Goal], one: Labels, other: Label
 def dominations(
     results: Results, goals: Sequence[Goal], over: str, among: Sequence[Labels]
 ) -> dict[tuple[int, int], list[Label]]:
-    """For each pair of places in `among`: on which values of `over` the first dominates the second.
+    """The values of `over` on which one case dominates another, by the pair of their indices in `among`.
 
-    Pairs without any are left out. O(values of `over` * among^2).
+    Pairs without such values are left out. O(values of `over` * among^2).
     """
     found: dict[tuple[int, int], list[Label]] = {}
     for value in results.labels(over):

@@ -8,13 +8,13 @@ from fairhit_lab.studies.shared.study import Measure, Outcome
 
 
 def throughput(outcome: Outcome) -> float | None:
-    """Client-view service a second of what finished, over the makespan (DLPM's "throughput")."""
+    """Client-view service per second of finished requests, over the makespan (DLPM's "throughput")."""
     value: float | None = outcome.summary["throughput"]["service_per_s"]
     return value
 
 
 def tokens_per_s(outcome: Outcome) -> float | None:
-    """Input and output tokens of what finished, over the makespan (VTC's "throughput")."""
+    """Input and output tokens per second of finished requests, over the makespan (VTC's "throughput")."""
     value: float | None = outcome.summary["throughput"]["tokens_per_s"]
     return value
 
@@ -26,25 +26,28 @@ def jain_client(outcome: Outcome) -> float | None:
 
 
 def jain_system(outcome: Outcome) -> float | None:
-    """Jain's index of what was computed for each client, while all are active."""
+    """Jain's index of the tokens computed for each client, while all are active."""
     value: float | None = outcome.summary["jain"]["system"]
     return value
 
 
 def hit_rate(outcome: Outcome) -> float | None:
-    """Share of the prompts' tokens that the prefix cache had."""
+    """The share of prompt tokens that were in the prefix cache."""
     value: float | None = outcome.summary["locality"]["hit_rate"]
     return value
 
 
 def makespan_s(outcome: Outcome) -> float | None:
-    """From the first start to the last finish."""
+    """The time from the first start to the last finish."""
     value: float | None = outcome.summary["makespan_s"]
     return value
 
 
 def ttft(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
-    """Seconds to the first token, such as "p99_s": the mean over clients but those (DLPM, section 5)."""
+    """A percentile ("p99_s") of seconds to the first token: the mean over clients not in `without`.
+
+    As in section 5 of DLPM.
+    """
 
     def measure(outcome: Outcome) -> float | None:
         return _mean_of(
@@ -57,7 +60,7 @@ def ttft(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
 
 
 def wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
-    """As `ttft`, but who has none when the run is stopped counts with the time so far."""
+    """As `ttft`, but a request without a first token at the stop counts with the time so far."""
 
     def measure(outcome: Outcome) -> float | None:
         return _mean_of(outcome.summary["waits"], percentile, without)
@@ -66,9 +69,10 @@ def wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
 
 
 def program_completion(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
-    """Seconds from a program's start to its end: the mean over clients but those (DLPM, section 5).
+    """A percentile of seconds from a program's start to its end: the mean over clients.
 
-    Who finished none is in no mean: for runs that are stopped there is `program_wait`.
+    As in section 5 of DLPM. A client that finished no program is left out: for runs that are
+    stopped there is `program_wait`.
     """
 
     def measure(outcome: Outcome) -> float | None:
@@ -78,7 +82,7 @@ def program_completion(percentile: str, *, without: tuple[str, ...] = ()) -> Mea
 
 
 def program_wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
-    """As `program_completion`, but who is not done when the run is stopped counts with the time so far."""
+    """As `program_completion`, but a program unfinished at the stop counts with the time so far."""
 
     def measure(outcome: Outcome) -> float | None:
         return _mean_of(outcome.summary["program_waits"], percentile, without)
@@ -87,7 +91,7 @@ def program_wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
 
 
 def fewest_programs(*clients: str) -> Measure:
-    """How many programs the one of `clients` that began fewest began: what a percentile is made of."""
+    """The fewest programs that any client of `clients` began: the sample size of a percentile."""
 
     def measure(outcome: Outcome) -> float:
         programs = outcome.summary["program_waits"]
@@ -111,15 +115,15 @@ SLOW = 0.4  # of the best minute's service
 
 
 def requests_per_s(outcome: Outcome) -> float | None:
-    """Requests that finished a second: where more is asked for than can be served, the capacity."""
+    """Finished requests per second: the capacity, where more are sent than can be served."""
     value: float | None = outcome.summary["throughput"]["requests_per_s"]
     return value
 
 
 def slow_share(outcome: Outcome) -> float | None:
-    """Share of the minutes in which the cluster gave less than 40 % of what it gave in its best one.
+    """The share of minutes in which the cluster served less than 40 % of its best minute.
 
-    Without the half minute at 0. The end of a run is slow under every policy: compare shares.
+    The half minute at 0 is left out. The end of a run is slow under every policy: compare shares.
     """
     of: dict[float, float] = defaultdict(float)
     for point in outcome.series:
@@ -146,7 +150,7 @@ def lead_of(client: str, metric: str) -> Measure:
 
 
 def response_peak(*, without: tuple[str, ...] = ()) -> Measure:
-    """The highest mean response time of a minute, in seconds, of any client but those."""
+    """The highest mean response time of a minute, in seconds, of any client not in `without`."""
 
     def measure(outcome: Outcome) -> float | None:
         values = [
@@ -162,7 +166,7 @@ def response_peak(*, without: tuple[str, ...] = ()) -> Measure:
 
 
 def longest_ttft(*clients: str) -> Measure:
-    """The longest wait for a first token that any of those clients had, in seconds."""
+    """The longest time to a first token among these clients' requests, in seconds."""
 
     def measure(outcome: Outcome) -> float | None:
         waits = [outcome.summary["clients"][name]["ttft"]["max_s"] for name in clients]

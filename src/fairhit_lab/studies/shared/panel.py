@@ -1,4 +1,4 @@
-"""What a figure shows, as data: drawn by `plot.py` for paper, by the report for the screen."""
+"""Panels: a figure as data, which report/figures draws."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from fairhit_lab.studies.shared.dominance import Goal
 # seeds' range as a band; of several hues one with a single number x is a level. path: as lines, in
 # the order of the cases, a marker at each (trade-offs).
 # points: one marker a row, one colour a hue. table: a line a hue, a column for each of `columns`.
-Form = Literal["bars", "lines", "path", "points", "table"]
+Form = Literal["bars", "lines", "path", "table"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One pair of axes. `x`, `y`, `hue` are columns of the rows; medians over the seeds are drawn.
+    """A pair of axes. `x`, `y`, `hue` are columns of the rows; medians over the seeds are drawn.
 
-    `of` "series" draws curves instead: x is then time_s, `y` the name of a metric there (such as
-    service_client), each of the first seed. `where` keeps rows whose labels are these. `columns` are
-    those of a table, or nothing. `over` names a label, such as the workload, over whose values a path
-    or points are one: the columns of `best` are divided by the best of each value and seed, the most
-    or the least there, then x and y are medians over the values (`drawn.lines_of` does it). A table
-    with `goals` says who dominates whom by them: a line and a column a case, in it on how many of the
-    values of `over`. Titles and axis labels carry the unit.
+    `of` "series" draws curves: x is then time_s, `y` the name of a metric (such as service_client),
+    of the first seed. `where` keeps rows with these labels. `columns` are those of a table. `over`
+    names a label, such as the workload, whose values a path merges: the columns of `best` are
+    divided by the best of each value and seed, then x and y are medians over the values
+    (`drawn.lines_of`). A table with `goals` has a line and a column per case, and in each cell the
+    number of values of `over` on which the line's case dominates the column's. Titles and axis
+    labels carry the unit.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The tidy rows of a study, and numbers over their seeds: medians with the range they lie in."""
+"""The rows of a study, and numbers over its seeds: medians with their range."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ ResultRow = Mapping[str, Cell]
 
 
 def three_digits(value: float) -> str:
-    """As people write it: 0.0123, 12.3, 12,300."""
+    """A number with three significant digits: 0.0123, 12.3, 12,300."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:.3g}"
 
 
 class Interval(NamedTuple):
-    """A median, the least and the most, over so many seeds; of none all three are not a number."""
+    """A median with the least and greatest value over `seeds` seeds; NaN without any."""
 
     median: float
     low: float
@@ -33,7 +33,7 @@ class Interval(NamedTuple):
 
 
 def interval_of(values: Iterable[float]) -> Interval:
-    """Over values that are numbers; of none, as where a client starves in every seed, no value."""
+    """The interval of these values; without any, as where a client starves in every seed, "no value"."""
     ordered = sorted(values)
     if not ordered:
         return Interval(nan, nan, nan, 0)
@@ -42,17 +42,17 @@ def interval_of(values: Iterable[float]) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """`rows`: one a case and seed, with its labels, `seed` and the study's measures.
+    """`rows` has one row per case and seed, with its labels, `seed` and the study's measures.
 
-    `series`: one a point, with labels, `seed`, `time_s`, `client`, `metric` and `value`; only of
-    cases that keep them.
+    `series` has one row per point of a curve, with labels, `seed`, `time_s`, `client`, `metric` and
+    `value`; only of cases that keep curves.
     """
 
     rows: Sequence[ResultRow]
     series: Sequence[ResultRow] = ()
 
     def values(self, metric: str, **labels: Label) -> dict[int, float]:
-        """By seed, where the labels are these and there is a value. One row a seed."""
+        """The values of a metric by seed, of the rows with these labels. One row per seed."""
         found: dict[int, float] = {}
         for row in self.rows:
             value = row[metric]
@@ -64,11 +64,11 @@ class Results:
         return found
 
     def interval(self, metric: str, **labels: Label) -> Interval:
-        """Over the seeds."""
+        """The interval of those values."""
         return interval_of(self.values(metric, **labels).values())
 
     def ratio(self, metric: str, over: Mapping[str, Label], under: Mapping[str, Label]) -> Interval:
-        """`over` divided by `under`, seed by seed: what a seed has in common cancels."""
+        """The interval of `over` divided by `under`, seed by seed: what a seed has in common cancels."""
         tops, bottoms = self.values(metric, **over), self.values(metric, **under)
         return interval_of(tops[seed] / bottoms[seed] for seed in tops if bottoms.get(seed))
 

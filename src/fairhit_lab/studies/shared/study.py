@@ -1,7 +1,7 @@
-"""What a study is: cases to run, numbers to read from each, panels that show them, claims to judge.
+"""Studies: cases to run, numbers to read from each, panels that show them, claims to judge.
 
-A study is data, one file each in `studies/`; the runner, the figures and the report know nothing of
-any paper. Everything a case depends on stands in it, so equal cases are run once.
+A study is data; the runner, the figures and the report know nothing of any paper. A case contains
+everything it depends on, so equal cases run once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class Generated:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, seed: int, data: Path | None) -> Iterator[TraceRow]:
-        """By arrival; the seed decides all that is drawn."""
+        """The requests by arrival; the seed decides all that is drawn."""
         return GENERATORS[self.workload].rows(Random(seed), **self.settings)
 
 
@@ -52,7 +52,7 @@ class Imported:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, seed: int, data: Path | None) -> Iterator[TraceRow]:
-        """By arrival; the seed decides what the importer draws."""
+        """The requests by arrival; the seed decides what the importer draws."""
         assert data is not None, "the runner asks for the data folder first"
         paths = [str(data / name) for name in self.files]
         return FORMATS[self.format].rows(paths, Random(seed), **self.settings)
@@ -60,11 +60,11 @@ class Imported:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a case left behind: the summary (docs/reference/summary.md), and what else it keeps.
+    """The result of a case: a summary (docs/reference/summary.md), and the curves and request rows it keeps.
 
-    A simulated one's summary has `waits`, too: as the clients' `ttft`, but who has no first token
-    when the run is stopped counts with the time so far. Who starves is in no `ttft`. So has it
-    `program_waits`: the times of programs, of unfinished ones so far.
+    A simulated case adds two entries to the summary: `waits`, which is the clients' `ttft` except
+    that a request without a first token at the stop counts with the time so far, and
+    `program_waits`, the same for programs. A starving client is in no `ttft`.
     """
 
     summary: dict[str, Any]
@@ -73,11 +73,11 @@ class Outcome:
 
 
 class Case(Protocol):
-    """One run but for its seed. `labels` are its columns in the rows; `needs` are data files."""
+    """A run except for its seed. `labels` are its columns in the rows; `needs` are data files."""
 
     @property
     def labels(self) -> Mapping[str, Label]:
-        """What tells it from the study's other cases, in the order of the columns."""
+        """The labels that distinguish the case within its study, in the order of the columns."""
         ...
 
     @property
@@ -86,20 +86,20 @@ class Case(Protocol):
         ...
 
     def described(self) -> dict[str, Any]:
-        """All that its outcome depends on but the seed and the code, ready for JSON."""
+        """The description, ready for JSON: everything the outcome depends on but the seed and the code."""
         ...
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """Run it."""
+        """Run the case."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulated:
-    """A trace through the simulator. `settings` are SimConfig's; from `until_s` on nobody arrives.
+    """A trace through the simulator. `settings` are SimConfig's; no request arrives from `until_s` on.
 
-    At `stop_s` the run ends, whoever still waits. `series` and `requests`: keep the clients' curves,
-    and a row a request. The seed goes to the workload and to the simulator.
+    At `stop_s` the run ends, with whatever still waits. `series` and `requests` keep the clients'
+    curves and a row per request. The seed goes to the workload and to the simulator.
     """
 
     labels: Mapping[str, Label]
@@ -112,11 +112,11 @@ class Simulated:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of an imported trace."""
+        """The files of an imported trace."""
         return self.source.files if isinstance(self.source, Imported) else ()
 
     def described(self) -> dict[str, Any]:
-        """Without the labels: the same run under two names is one run."""
+        """The fields except the labels: the same run under two names is one run."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -124,7 +124,7 @@ class Simulated:
         }
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """Deterministic: the same seed gives the same numbers."""
+        """Simulate. Deterministic: the same seed gives the same numbers."""
         config = SimConfig(**{"seed": seed, **self.settings})
         # The curves are counted by whole seconds, a point at every half window.
         weights = Weights(config.weights)
@@ -163,7 +163,7 @@ class Simulated:
 
 
 def _stop(cluster: Cluster, at_us: int) -> None:
-    """After everything else of that instant."""
+    """Stop the simulation at `at_us`, after all other events of that instant."""
 
     def stop(_: object) -> None:
         cluster.kernel.stopped = True
@@ -173,9 +173,9 @@ def _stop(cluster: Cluster, at_us: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """A function of ours that is timed on this machine: `function` is "module:name".
+    """A function that is timed on this machine: `function` is "module:name".
 
-    It takes the seed and the arguments, and returns what stands in for a summary.
+    The function takes the seed and the arguments, and returns the summary of the outcome.
     """
 
     labels: Mapping[str, Label]
@@ -188,7 +188,7 @@ class Measured:
         return {"function": self.function, "arguments": dict(self.arguments)}
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """Call it."""
+        """Call the function."""
         module, _, name = self.function.partition(":")
         return Outcome(summary=getattr(import_module(module), name)(seed, **self.arguments))
 
@@ -199,9 +199,9 @@ Holds = Literal["holds", "holds only if", "does not hold", "not comparable"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """A claim, the paper's value, ours, and whether it holds.
+    """A claim, the paper's value, ours, and whether the claim holds.
 
-    `why` is empty only where it holds; "holds only if" names the condition there.
+    `why` is empty only where the claim holds; of "holds only if" it names the condition.
     """
 
     claim: str
@@ -216,10 +216,10 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Study:
-    """One figure or table. `cases(quick)` are its runs, `judge` reads the rows of all of them.
+    """A figure or table. `cases(quick)` are its runs, `judge` reads the rows of all of them.
 
-    `takes` is about a machine of two cores: "quick 5 s; full 4 min". `choices` says what the paper
-    leaves unstated and what stands here in its place, with the reason.
+    `takes` is the time on a machine of two cores: "quick 5 s; full 4 min". `choices` says what the
+    paper leaves unstated, what stands here in its place, and why.
     """
 
     title: str

@@ -55,7 +55,10 @@ def _if_ran(value: Value, **labels: Label) -> Value:
 
 
 def _bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
-    """VTC's difference over the whole run. `lengths`: labels of Figure 8, the judged one first."""
+    """The claim on VTC's difference over the whole run.
+
+    `lengths` are the labels of Figure 8, the judged one first.
+    """
     place = {"lengths": lengths[0]} if lengths else {}
     return Claim(
         claim="VTC: accumulated service of both differs by no more than Theorem 4.4 allows",
@@ -72,7 +75,7 @@ def _bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
 
 
 def _later_bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
-    """The same in the second half: the theorem is about any interval in which both always wait."""
+    """The claim on VTC's difference in the second half: Theorem 4.4 is about any interval."""
     place = {"lengths": lengths[0]} if lengths else {}
     return Claim(
         claim="VTC: in the second half of the run the difference moves by no more than that",
@@ -92,7 +95,7 @@ def _with_lengths(lengths: Sequence[str], metric: str) -> dict[str, Value]:
 
 
 def _unbounded(printed: str, at_least: float, lengths: Sequence[str] = ()) -> Claim:
-    """FCFS: at the end the difference is more than `at_least` times what it is at half-time."""
+    """The claim that FCFS's difference at the end is more than `at_least` times that at half-time."""
     place = {"lengths": lengths[0]} if lengths else {}
     ends = ("last_difference", "half_difference", "fcfs")
     return Claim(

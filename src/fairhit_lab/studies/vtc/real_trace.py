@@ -47,7 +47,10 @@ def _cases(
     shown: tuple[str, ...] = SHOWN,
     everybody: Collection[str] = (),
 ) -> Callable[[bool], Sequence[Case]]:
-    """Each scheduler, and the authors' rows of some; curves of the clients shown, or under some of all."""
+    """Cases of each scheduler, and the authors' rows of some.
+
+    Curves are kept of the clients in `shown`, and of all clients for the schedulers in `everybody`.
+    """
     made: list[Case] = [
         *(simulated(name, REAL, shown=None if name in everybody else shown) for name in schedulers),
         *(measured(name, "real", shown=shown) for name in rows),
@@ -56,7 +59,7 @@ def _cases(
 
 
 def _waits(claim: str, metric: str, scheduler: str, printed: str, rule: Rule) -> Claim:
-    """One of RESPONSES; the reason has the others."""
+    """A claim on one of RESPONSES; its reason has the others."""
     beside = {other: name for other, name in NAMES.items() if other != metric}
     return Claim(
         claim=claim,
@@ -155,7 +158,7 @@ FIG13 = figure(
             unit="x",
         ),
         _waits(
-            "RPM 30 protects nobody (mean response time of the 13th and 14th client)",
+            "RPM 30 protects no client (mean response time of the 13th and 14th client)",
             "middling_s",
             "rpm-30",
             "the response time for all requests grows up",

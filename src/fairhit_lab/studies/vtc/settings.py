@@ -67,7 +67,7 @@ def _most(results: Results, setting: Setting) -> dict[int, float]:
 
 
 def _over(over: Setting, under: Setting) -> Value:
-    """How far the first curve goes, by how far the second one does; None unless both were run."""
+    """The largest difference in one setting over that in another; None unless the first was run."""
 
     def number(results: Results) -> Interval | None:
         if not ran(results, **_place(over)):
@@ -79,7 +79,7 @@ def _over(over: Setting, under: Setting) -> Value:
 
 
 def _worst(over: Setting, under: Setting) -> Value:
-    """The same between the worst seeds; None of one seed."""
+    """The same ratio between the worst seeds; None for a single seed."""
 
     def number(results: Results) -> Interval | None:
         tops, bottoms = _most(results, over), _most(results, under)
@@ -91,7 +91,7 @@ def _worst(over: Setting, under: Setting) -> Value:
 
 
 def _spreads(*settings: Setting) -> Text:
-    """Seeds whose curve hardly swings lie beside others whose curve does: what the range is about."""
+    """Standard deviations of the curves, which differ between seeds whose maxima are close."""
     parts = [
         words(
             ours("spread", "vtc", **_place(setting)),
@@ -105,7 +105,7 @@ def _spreads(*settings: Setting) -> Text:
 
 
 def _within_bound(setting: Setting) -> Claim:
-    """Theorem 4.4: 2 w_q M."""
+    """The claim on Theorem 4.4's bound, 2 w_q M."""
     pool, length = setting
     most = ours("most_difference", "vtc", **_place(setting))
     return Claim(
@@ -283,7 +283,7 @@ def _fig19_cases(_: bool) -> Sequence[Case]:
 
 
 def _curve_of(name: str, clients: int) -> Text:
-    """The mean of the difference's curve, how far it swings, and its end."""
+    """Mean, standard deviation and end of the difference's curve."""
     numbers = {
         "mean_difference": "mean",
         "spread": "standard deviation",
@@ -310,7 +310,7 @@ def _lower(clients: int, name: str, metric: str, claim: str) -> Claim:
 
 
 def _fig19_claims(clients: int) -> list[Claim]:
-    """Bounded without a predictor, much less with one."""
+    """The claims for so many clients: bounded without a predictor, much lower with one."""
     bounded = Claim(
         claim=f"{clients} clients, VTC: the difference stays within Theorem 4.4's bound",
         paper=f"bounded (by {BOUND:,})",

@@ -92,7 +92,7 @@ def simulated(
     pieces: int = 30,
     shown: tuple[str, ...] | None = None,
 ) -> Replayed:
-    """A scheduler on the paper's A10G. Where requests have the profiled worth VTC charges by it, too."""
+    """A scheduler on the paper's A10G; with the profiled worth VTC charges by it, too."""
     costs = {"cost": PROFILED} if worth == "profiled" and name.startswith("vtc") else {}
     return Replayed(
         labels={"scheduler": name, **(labels or {}), "origin": SIMULATED},
@@ -176,7 +176,7 @@ LABELS = {
 def curve(
     title: str, y: str, hue: str = "client", *, origin: str = SIMULATED, **where: Label
 ) -> Panel:
-    """One of LABELS over time, as the paper draws it."""
+    """A panel of LABELS over time, as the paper draws it."""
     return Panel(
         title=title,
         form="lines",
@@ -208,7 +208,7 @@ def ours(metric: str, scheduler: str, **labels: Label) -> Number:
 
 
 def ratio(metric: str, over: str, under: str, **labels: Label) -> Number:
-    """One number of two simulated schedulers, the first's by the second's, seed by seed."""
+    """The ratio of two simulated schedulers' metric, seed by seed."""
     place = {"origin": SIMULATED, **labels}
     return lambda results: results.ratio(
         metric, {"scheduler": over, **place}, {"scheduler": under, **place}
@@ -216,7 +216,7 @@ def ratio(metric: str, over: str, under: str, **labels: Label) -> Number:
 
 
 def quotient(over: str, under: str, scheduler: str, **labels: Label) -> Number:
-    """Two numbers of one simulated run, the first by the second, seed by seed."""
+    """The ratio of two metrics of one simulated run, seed by seed."""
     place = {"scheduler": scheduler, "origin": SIMULATED, **labels}
 
     def number(results: Results) -> Interval:
@@ -239,7 +239,7 @@ def theirs(metric: str, scheduler: str, unit: str = "", /, **labels: Label) -> T
 
 
 def under(metric: str, unit: str, *schedulers: str) -> Text:
-    """One number under several simulated schedulers: "3 s under vtc, 64 s under fcfs"."""
+    """A metric under several simulated schedulers: "3 s under vtc, 64 s under fcfs"."""
     return lambda results: ", ".join(
         f"{ours(metric, name)(results)}{unit} under {name}" for name in schedulers
     )

@@ -56,11 +56,11 @@ def table_study(
     request: float = 0.0,
     others: Sequence[Case] = (),
 ) -> Study:
-    """A table of the paper. `rows`: the authors' runs of `with_rows`.
+    """A table of the paper; `rows` names the authors' workload, `with_rows` their schedulers.
 
-    `request`: what one request is worth, if all are alike: differences are made of whole ones.
+    `request`: the worth of one request, if all are alike: differences are made of whole ones.
     `others`: runs of a line's scheduler under other settings, simulated or measured, each with a
-    scheduler called "vtc (how)"; where the line is not as printed they are told beside it.
+    scheduler called "vtc (how)"; where the line is not as printed they are shown beside it.
     """
 
     def cases(_: bool) -> Sequence[Case]:
@@ -131,7 +131,7 @@ def _judge(lines: Mapping[str, VtcTable], grain: float) -> Callable[[Results], S
 
 
 def _line(results: Results, name: str, line: VtcTable, grain: float) -> Verdict:
-    """One scheduler: each number is near the printed one, or the seeds lie around that."""
+    """The verdict on one scheduler: each number is near the printed one, or the seeds lie around it."""
     shares = ", ".join(f"{share:.0%}" for share in NEAR.values())
     *first, last = NAMES.values()
     found = _numbers(results, name, SIMULATED)
@@ -143,7 +143,7 @@ def _line(results: Results, name: str, line: VtcTable, grain: float) -> Verdict:
         if origin == SIMULATED and not _off(each, line, grain)
     ]
     why = [f"off: {'; '.join(off)}"] + [
-        f"{other}, {origin}: {_told(each)}" for (other, origin), each in others.items()
+        f"{other}, {origin}: {_in_words(each)}" for (other, origin), each in others.items()
     ]
     if fits:
         why = [" or ".join(fits), "not as stated", *why]
@@ -153,7 +153,7 @@ def _line(results: Results, name: str, line: VtcTable, grain: float) -> Verdict:
         paper=", ".join(
             f"{NAMES[metric]} {three_digits(_printed(line, metric))}" for metric in NEAR
         ),
-        ours=_told(found),
+        ours=_in_words(found),
         holds="holds" if not off else "holds only if" if fits else "does not hold",
         why="; ".join(why) if off else "",
     )
@@ -163,7 +163,7 @@ def _numbers(results: Results, name: str, origin: str) -> dict[str, Interval]:
     return {metric: results.interval(metric, scheduler=name, origin=origin) for metric in NEAR}
 
 
-def _told(found: Mapping[str, Interval]) -> str:
+def _in_words(found: Mapping[str, Interval]) -> str:
     return ", ".join(f"{NAMES[metric]} {each}" for metric, each in found.items())
 
 
@@ -173,7 +173,7 @@ def _printed(line: VtcTable, metric: str) -> float:
 
 
 def _others(results: Results, name: str) -> dict[tuple[str, str], dict[str, Interval]]:
-    """What a scheduler's runs under other settings come to, by their name and origin."""
+    """The numbers of a scheduler's runs under other settings, by their name and origin."""
     names = [str(each) for each in results.labels("scheduler") if str(each).startswith(f"{name} (")]
     return {
         (other, origin): _numbers(results, other, origin)
@@ -184,7 +184,7 @@ def _others(results: Results, name: str) -> dict[tuple[str, str], dict[str, Inte
 
 
 def _off(found: Mapping[str, Interval], line: VtcTable, grain: float) -> list[str]:
-    """The numbers that are not as printed, and by how much; `grain` is one request's, in tokens/s."""
+    """Texts for numbers that are not as printed, and by how much; `grain` is one request's worth."""
     texts = []
     for metric, each in found.items():
         theirs = _printed(line, metric)
@@ -209,7 +209,7 @@ def _change(value: float, theirs: float) -> str:
 
 
 def _order(results: Results, lines: Mapping[str, VtcTable]) -> Verdict:
-    """Whom Avg Diff calls fairer than whom, where the printed ones are not all but equal."""
+    """The verdict on the order by Avg Diff, where the printed values differ clearly."""
     found = {name: ours("avg_diff", name)(results) for name in lines}
     pairs = [
         (fair, unfair)
@@ -269,11 +269,11 @@ class ChargedLate:
     cost: QuadraticCost = PROFILED
 
     def prefill(self, _: int) -> int:
-        """Nothing yet."""
+        """No cost at selection."""
         return 0
 
     def decode(self, input_len: int, before: int, tokens: int) -> int:
-        """The outputs' cost, and the prompt's with the first one."""
+        """The cost of the outputs, and with the first one that of the prompt."""
         due = self.cost.prefill(input_len) if tokens and not before else 0
         return due + self.cost.decode(input_len, before, tokens)
 

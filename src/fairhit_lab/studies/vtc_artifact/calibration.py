@@ -1,8 +1,8 @@
 """`fairhit experiment vtc-calibration`: the VTC artifact's runs, measured and simulated.
 
-Each run's requests go through the simulator with the artifact's engine and its scheduler, and what
-comes out is compared with what the artifact's authors measured. No constant belongs to a run: they
-are of the engine and the GPU (docs/reference/step-time.md).
+Each run's requests go through the simulator with the artifact's engine and its scheduler, and the
+result is compared with what the artifact's authors measured. No constant belongs to a run: all are of
+the engine and the GPU (docs/reference/step-time.md).
 """
 
 import argparse
@@ -84,7 +84,7 @@ def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[R
 
 
 def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
-    """Compare one run, and its spread over the seeds. Raises ConfigError if none was served."""
+    """Compare a run, and its spread over the seeds. Raises ConfigError if no request was served."""
     return Comparison(
         name=run.name,
         requests=len(run.requests),
@@ -98,7 +98,7 @@ def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its flags."""
+    """Add the flags of `vtc-calibration`."""
     parser.add_argument("--data", metavar="DIR", help="workload data (FAIRHIT_DATA)")
     parser.add_argument("--quick", action="store_true", help="six runs, without the seeds")
     parser.add_argument(
@@ -112,7 +112,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, console: Console) -> int:
-    """Compare run by run; Ctrl-C keeps those that are done. Exit status."""
+    """Compare all runs; after Ctrl-C show those that are done.
+
+    Returns the exit status. Raises ConfigError.
+    """
     if options.seeds < 0:
         raise ConfigError(f"--seeds: expected a whole number from 0, got {options.seeds}")
     for flag in ("out", "figure"):
@@ -151,7 +154,7 @@ def run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:
-    """Raises ConfigError if the ramp is not among the runs."""
+    """Draw the figure. Raises ConfigError if the ramp is not among the runs."""
     ramp = next((each for each in runs if each.name == RAMP), None)
     if ramp is None:
         raise ConfigError(f"--figure: shows {RAMP}, which is not among the runs")
@@ -161,7 +164,7 @@ def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:
 def _compare_all(
     runs: Sequence[MeasuredRun], seeds: Sequence[int], console: Console, done: list[Comparison]
 ) -> None:
-    """Add each run to `done` when it is, with a bar on the terminal."""
+    """Compare each run and append it to `done`, with a progress bar on the terminal."""
     from rich.progress import Progress
 
     with Progress(console=console, transient=True) as bar:

@@ -1,6 +1,6 @@
 """Cases of the VTC paper's studies: the artifact's engine simulated, its measured runs, printed lines.
 
-All numbers are computed as the artifact does (metrics/vtc_table.py), from the rows of the requests.
+Numbers are computed as the artifact does (metrics/vtc_table.py), from the rows of the requests.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,11 +57,11 @@ class Replayed:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of an imported trace."""
+        """The files of an imported trace."""
         return self.source.files if isinstance(self.source, Imported) else ()
 
     def described(self) -> dict[str, Any]:
-        """Without the labels."""
+        """The fields except the labels, and the constants of engine and callers."""
         return {
             **{name: value for name, value in asdict(self).items() if name != "labels"},
             "engine": {**ENGINE, "jitter": JITTER},
@@ -73,7 +73,7 @@ class Replayed:
         }
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """Deterministic; passes jitter by JITTER but for seed 0."""
+        """Simulate. Deterministic; passes jitter by JITTER except for seed 0."""
         config = SimConfig(
             **{"seed": seed, "jitter": JITTER if seed else 0.0, **ENGINE, **self.settings}
         )
@@ -83,7 +83,7 @@ class Replayed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AsMeasured:
-    """A run that the artifact's authors measured and ship, such as "overload/VTC": no seed changes it."""
+    """A run that the artifact's authors measured and ship, such as "overload/VTC"; the seed has no effect."""
 
     labels: Mapping[str, Label]
     run: str
@@ -93,33 +93,33 @@ class AsMeasured:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The file of all runs."""
+        """The file of all measured runs."""
         return (REQUESTS,)
 
     def described(self) -> dict[str, Any]:
-        """Without the labels."""
+        """The fields except the labels."""
         return {name: value for name, value in asdict(self).items() if name != "labels"}
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """Read it."""
+        """Read the run. Raises ConfigError if the file does not contain it."""
         assert data is not None, "the runner asks for the data folder first"
         return _measured(data, self.run, self.worth, self.pieces, self.shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AsPrinted:
-    """A line of the paper's tables; nothing but the table's measures can be read from it."""
+    """A line of the paper's tables; only the table's measures can be read from it."""
 
     labels: Mapping[str, Label]
     table: VtcTable
     needs: tuple[str, ...] = ()
 
     def described(self) -> dict[str, Any]:
-        """The line."""
+        """The printed line."""
         return {"printed": self.table._asdict()}
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
-        """The line."""
+        """The printed line as an outcome."""
         return Outcome(summary={"table": self.table._asdict()})
 
 
@@ -153,10 +153,10 @@ def _outcome(
 
 
 def curves(rows: Sequence[Row], pieces: int) -> Iterator[SeriesPoint]:
-    """The figures' curves, in tokens/s, seconds and tokens; the last two are of all clients together.
+    """The points of the figures' curves, in tokens/s, seconds and tokens.
 
-    service_rate: received; request_rate: asked for; response_time: of first tokens in the window;
-    difference: of accumulated service; total_request_rate.
+    service_rate: received; request_rate: requested; response_time: of first tokens in the window;
+    of all clients together difference, of accumulated service, and total_request_rate.
     """
     for at_s in figure_ticks(rows, pieces):
         asked = request_rates(rows, at_s)

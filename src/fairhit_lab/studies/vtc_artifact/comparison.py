@@ -16,7 +16,7 @@ from fairhit_lab.metrics.vtc_table import Row, VtcTable, served, table
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunNumbers:
-    """What one run comes to: tokens/s, mean seconds to the first token, and the paper's table."""
+    """The numbers of a run: tokens/s, mean seconds to the first token, and the paper's table."""
 
     tokens_per_s: float
     ttft_s: float
@@ -25,7 +25,7 @@ class RunNumbers:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """One run measured, simulated, and simulated again under jitter, once a seed."""
+    """A run measured, simulated, and simulated again under jitter, once per seed."""
 
     name: str
     requests: int
@@ -35,17 +35,17 @@ class Comparison:
 
     @property
     def throughput_error(self) -> float:
-        """Simulated over measured, less 1."""
+        """Simulated over measured throughput, minus 1."""
         return self.simulated.tokens_per_s / self.measured.tokens_per_s - 1
 
     @property
     def ttft_error(self) -> float:
-        """Simulated over measured, less 1."""
+        """Simulated over measured time to the first token, minus 1."""
         return self.simulated.ttft_s / self.measured.ttft_s - 1
 
 
 def numbers_of(rows: Sequence[Row], run: str) -> RunNumbers:
-    """Compute the numbers of a measured or of a simulated run, which `run` names.
+    """The numbers of a measured or a simulated run, which `run` names.
 
     Raises ConfigError if no request was served.
     """
@@ -71,7 +71,7 @@ class Agreement:
 
 
 def agreement(comparisons: Sequence[Comparison]) -> Agreement:
-    """How good the simulator is."""
+    """The errors over all runs: mean and worst throughput, median and worst time to the first token."""
     throughput = [abs(each.throughput_error) for each in comparisons]
     ttft = [abs(each.ttft_error) for each in comparisons]
     return Agreement(
@@ -87,7 +87,7 @@ Line = Mapping[str, object]
 
 
 def line(comparison: Comparison) -> dict[str, object]:
-    """One run: rates in tokens/s, times in seconds, errors in percent of what was measured."""
+    """A run as JSON: rates in tokens/s, times in seconds, errors in percent of the measured value."""
     return {
         "run": comparison.name,
         "requests": comparison.requests,
@@ -138,7 +138,7 @@ def _part(row: Line, name: str) -> dict[str, Any]:
 
 
 def speed_cells(row: Line) -> list[str]:
-    """One run as the texts of SPEED."""
+    """A run's cells of the table SPEED."""
     texts = [str(row["run"])]
     for name, digits in (("tokens_per_s", 0), ("ttft_s", 2)):
         for part in ("measured", "simulated"):
@@ -148,7 +148,7 @@ def speed_cells(row: Line) -> list[str]:
 
 
 def fairness_cells(row: Line) -> list[str]:
-    """One run as the texts of FAIRNESS: the paper's Max Diff and Avg Diff, in tokens/s."""
+    """A run's cells of the table FAIRNESS: the paper's Max Diff and Avg Diff, in tokens/s."""
     texts = [str(row["run"])]
     for name in ("max_diff", "avg_diff"):
         for part in ("measured", "simulated"):
@@ -165,7 +165,7 @@ TABLES: list[tuple[str, list[str], Callable[[Line], list[str]]]] = [
 
 
 def sentence(errors: Mapping[str, float], runs: int) -> str:
-    """What it comes to."""
+    """The errors as a sentence."""
     return (
         f"{runs} runs: throughput off by {errors['tokens_per_s_mean']:.1f} % in the mean, "
         f"{errors['tokens_per_s_worst']:.1f} % at worst; mean time to the first token by "
@@ -174,7 +174,7 @@ def sentence(errors: Mapping[str, float], runs: int) -> str:
 
 
 def show(comparisons: Sequence[Comparison], agreement: Agreement, console: Console) -> None:
-    """The table and the sentence on the terminal."""
+    """Print both tables and the sentence."""
     rows = [line(comparison) for comparison in comparisons]
     for title, headings, cells in TABLES:
         shown = Shown(title=title, title_style="bold", box=None, padding=(0, 1, 0, 0))
@@ -187,7 +187,7 @@ def show(comparisons: Sequence[Comparison], agreement: Agreement, console: Conso
 
 
 def markdown(rows: Sequence[Line]) -> list[str]:
-    """The same tables for the docs."""
+    """Both tables as Markdown, for the docs."""
     return [
         "\n".join(
             [
@@ -203,7 +203,7 @@ def markdown(rows: Sequence[Line]) -> list[str]:
 def write(
     path: str, comparisons: Sequence[Comparison], agreement: Agreement, about: Mapping[str, object]
 ) -> None:
-    """All numbers as JSON, beside where they come from. Raises ConfigError."""
+    """Write all numbers and their origin as JSON. Raises ConfigError."""
     record = {
         "command": "fairhit experiment vtc-calibration",
         **about,

@@ -1,4 +1,4 @@
-"""The figure of the VTC calibration, which is no study: the staircase of passes, and a ramp."""
+"""The figure of the VTC calibration: the time of a pass by its tokens, and latencies of a ramp."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ Series = tuple[Sequence[float], Sequence[float]]
 
 
 def save_figure(path: Path, data: Path, measured: Sequence[Row], simulated: Sequence[Row]) -> None:
-    """`measured` and `simulated` are of the ramp. Raises ConfigError."""
+    """Draw the figure; `measured` and `simulated` are rows of the ramp. Raises ConfigError."""
     gpu = replace(GPUS["a10g-2024"], host_us=0.0, admit_ms=0.0)
     passes = [
         each
@@ -46,7 +46,7 @@ def _time(gpu: Gpu) -> Roofline:
 
 
 def _curve(gpu: Gpu) -> Series:
-    """Passes of one token per sequence, with nothing in memory."""
+    """The time of passes of one token per sequence, without any context."""
     step_time = _time(gpu)
     tokens = range(1, MOST_TOKENS + 1)
     return tokens, [
@@ -55,7 +55,7 @@ def _curve(gpu: Gpu) -> Series:
 
 
 def _points(gpu: Gpu, passes: Sequence[MeasuredPass]) -> Series:
-    """Measured passes less what their attention and their sequences take by the model."""
+    """Measured passes, less the time of their attention and sequences by the model."""
     step_time = _time(gpu)
     tokens, times = [], []
     for each in passes:
@@ -80,9 +80,9 @@ def _draw(
     points: dict[str, Series],
     ramp: dict[str, Series],
 ) -> None:
-    """The time of a pass by its tokens, and the ramp's time to the first token by arrival.
+    """Draw the time of a pass by its tokens, and the ramp's time to the first token by arrival.
 
-    Milliseconds and tokens; seconds and seconds.
+    Milliseconds and tokens; seconds and seconds. Raises ConfigError.
     """
     figure, (left, right) = _panels("Passes are staircases", "Fig. 9's ramp under FCFS")
     left.plot(*curve, color=SIMULATED, label="whole waves of tiles")
@@ -91,10 +91,10 @@ def _draw(
         left.plot(*series, marker, color=MEASURED, label=name)
     left.set(xlabel="tokens computed in a pass", ylabel="ms, less attention")
     # One lies upon the other: the lower one is wide.
-    for (name, series), look in zip(
+    for (name, series), style in zip(
         ramp.items(), ((MEASURED, 7, 0.3), (SIMULATED, 2, 1)), strict=True
     ):
-        colour, size, alpha = look
+        colour, size, alpha = style
         right.plot(
             *series, "o", markersize=size, markeredgewidth=0, color=colour, alpha=alpha, label=name
         )
@@ -111,7 +111,7 @@ def _draw(
 
 
 def _panels(*titles: str) -> tuple[Any, Any]:
-    """A figure with one panel a title, side by side."""
+    """A figure with a panel per title, side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5 * len(titles), 3.6), layout="constrained")

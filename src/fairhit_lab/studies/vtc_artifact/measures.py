@@ -1,6 +1,6 @@
 """Numbers of the VTC paper's studies, read from request rows as its artifact reads them.
 
-Each is None where there are no rows: of a printed line only the table's numbers are known.
+A measure is None where there are no rows: a printed line has only the table's numbers.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def longest_response(*clients: str) -> Measure:
 
 
 def longest_mean_response(*without: str) -> Measure:
-    """Seconds to the first token in the mean of a client: the longest of all clients but those."""
+    """The longest mean of a client's seconds to the first token, of all clients not in `without`."""
 
     def measure(outcome: Outcome) -> float | None:
         waits: dict[str, list[float]] = {}
@@ -87,7 +87,7 @@ def longest_mean_response(*without: str) -> Measure:
 
 
 def share_served(outcome: Outcome) -> float | None:
-    """Requests that were not rejected, of all."""
+    """The share of requests that were not rejected."""
     if not outcome.requests:
         return None
     return len(served(outcome.requests)) / len(outcome.requests)
@@ -99,13 +99,13 @@ def most_difference(outcome: Outcome) -> float | None:
 
 
 def mean_difference(outcome: Outcome) -> float | None:
-    """That curve's mean, in tokens."""
+    """The mean of the curve of the difference of accumulated service, in tokens."""
     values = _differences(outcome)
     return fmean(values) if values else None
 
 
 def spread_of_difference(outcome: Outcome) -> float | None:
-    """Standard deviation of that curve without its first tenth, in tokens: how far it swings."""
+    """The standard deviation of that curve without its first tenth, in tokens."""
     values = _differences(outcome)
     values = values[len(values) // 10 :]
     if not values:
@@ -115,14 +115,17 @@ def spread_of_difference(outcome: Outcome) -> float | None:
 
 
 def later_swing(outcome: Outcome) -> float | None:
-    """Most less least of that curve in its second half, in tokens: Theorem 4.4 is about any interval."""
+    """Greatest less least value of the curve in its second half, in tokens.
+
+    Theorem 4.4 is about any interval.
+    """
     values = _differences(outcome)
     values = values[len(values) // 2 :]
     return max(values) - min(values) if values else None
 
 
 def difference_at(share: float) -> Measure:
-    """That curve at a share of its length, in tokens; 1 is its last point."""
+    """The value of the curve at a share of its length, in tokens; 1 is its last point."""
 
     def measure(outcome: Outcome) -> float | None:
         values = _differences(outcome)
@@ -140,7 +143,7 @@ def _differences(outcome: Outcome) -> list[float]:
 
 
 def evenness(weights: Mapping[str, float]) -> Measure:
-    """Service by weight until the last arrival: the least client's by the most client's."""
+    """Service by weight until the last arrival: the least served client's over the most served client's."""
 
     def measure(outcome: Outcome) -> float | None:
         rates = [rate(client)(outcome) for client in weights]
@@ -153,7 +156,7 @@ def evenness(weights: Mapping[str, float]) -> Measure:
 
 
 def least_share(*clients: str, begin_s: float = 0.0, end_s: float | None = None) -> Measure:
-    """Least by most served of these clients, in the worst of the windows inside the interval."""
+    """Least over most served of these clients, in the worst of the windows inside the interval."""
 
     def measure(outcome: Outcome) -> float | None:
         end = last_arrival_s(outcome) if end_s is None else end_s
@@ -168,7 +171,7 @@ def least_share(*clients: str, begin_s: float = 0.0, end_s: float | None = None)
 
 
 def total_least(outcome: Outcome) -> float | None:
-    """All clients' service in the least served window of the curve, by that in the most served one."""
+    """The service of all clients in the curve's least served window, over that in its most served one."""
     end_s = last_arrival_s(outcome)
     totals: dict[float, float] = {}
     for at_s, _, metric, value in outcome.series:
@@ -179,5 +182,5 @@ def total_least(outcome: Outcome) -> float | None:
 
 
 def last_arrival_s(outcome: Outcome) -> float:
-    """T of the figures."""
+    """The last arrival, T of the figures."""
     return max((row.arrival_s for row in outcome.requests), default=0.0)

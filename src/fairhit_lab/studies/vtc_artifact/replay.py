@@ -33,7 +33,7 @@ US_PER_S = 10**6
 
 
 def replayed(calls: Iterable[TraceRow], config: SimConfig) -> list[Row]:
-    """What came of each call, in their order; who never finished is aborted.
+    """Simulate the calls and return a row for each, in their order; an unfinished one is aborted.
 
     Times and lengths of `calls` are the callers'; they may come in any order.
     """

@@ -21,7 +21,7 @@ MOST = 10**9  # seconds or tokens: more is not a measurement
 
 
 class MeasuredRequest(NamedTuple):
-    """One request as its caller saw it; both latencies are from `t_s` on, -1 if it was rejected."""
+    """A request as its caller saw it; both latencies are from `t_s` on, -1 if rejected."""
 
     t_s: float
     client: int
@@ -33,7 +33,7 @@ class MeasuredRequest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredRun:
-    """One run of the artifact: a workload under a scheduler, both by the artifact's names."""
+    """A run of the artifact: a workload under a scheduler, both by the artifact's names."""
 
     workload: str
     scheduler: str
@@ -41,11 +41,11 @@ class MeasuredRun:
 
     @property
     def name(self) -> str:
-        """Both names."""
+        """Workload and scheduler, as "overload/VTC"."""
         return f"{self.workload}/{self.scheduler}"
 
     def rows(self) -> list[Row]:
-        """For the metrics."""
+        """The requests as rows for the metrics."""
         return [
             Row(
                 client=f"c{each.client}",
@@ -61,7 +61,7 @@ class MeasuredRun:
 
 
 def read_runs(data: Path) -> list[MeasuredRun]:
-    """All of them, in the order of the file. Raises ConfigError, naming file and line."""
+    """Read all runs, in the order of the file. Raises ConfigError with file and line."""
     runs: dict[tuple[str, str], MeasuredRun] = {}
     for workload, scheduler, measured in _lines(data / REQUESTS):
         key = (workload, scheduler)
@@ -108,7 +108,7 @@ def _parsed(line: dict[str, str], where: str) -> tuple[str, str, MeasuredRequest
 
 
 def _out_of_range(one: MeasuredRequest) -> str | None:
-    """Name the first number that no measured request can have; None if there is none."""
+    """The first number that no measured request can have, with its bounds; None if there is none."""
     for column, value, least in (
         ("t_s", one.t_s, 0),
         ("client", one.client, 0),
