@@ -1,18 +1,14 @@
-"""VTC's Figures 3 to 10: a few generated clients over or below their share, under FCFS, VTC and LCF."""
+"""VTC's Figures 4 to 6, 9, 10 and 16: service rates and response times over shares, phases and weights."""
 
 from collections.abc import Mapping, Sequence
 
-from fairhit_lab.studies.shared.claims import Claim, Value, above, below, ran, within, words
-from fairhit_lab.studies.shared.results import Interval, Label, Results
-from fairhit_lab.studies.shared.study import Case, Measure, Study
+from fairhit_lab.studies.shared.claims import Claim, above, below, within, words
+from fairhit_lab.studies.shared.study import Case, Generated, Outcome, Study
 from fairhit_lab.studies.vtc.shared import (
-    BOUND,
-    MEASURED,
     RATES_AND_RESPONSES,
+    Text,
     curve,
     figure,
-    grown,
-    lasting,
     measured,
     ours,
     quotient,
@@ -24,133 +20,13 @@ from fairhit_lab.studies.vtc.shared import (
     under_each,
 )
 from fairhit_lab.studies.vtc_artifact.measures import (
-    difference_at,
     evenness,
-    later_swing,
     least_share,
     longest_response,
-    most_difference,
     rate,
     rate_of_all,
     response,
     total_least,
-)
-
-# The difference of two clients' accumulated service, in tokens: Figures 3, 7 and 8.
-DIFFERENCES: Mapping[str, Measure] = {
-    "most_difference": most_difference,
-    "later_swing": later_swing,
-    "half_difference": difference_at(0.5),
-    "last_difference": difference_at(1.0),
-}
-
-
-def _if_ran(value: Value, **labels: Label) -> Value:
-    """The value, or None where no case has these labels."""
-
-    def number(results: Results) -> Interval | None:
-        return value(results) if ran(results, **labels) else None
-
-    return number
-
-
-def _bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
-    """The claim on VTC's difference over the whole run.
-
-    `lengths` are the labels of Figure 8, the judged one first.
-    """
-    place = {"lengths": lengths[0]} if lengths else {}
-    return Claim(
-        claim="VTC: accumulated service of both differs by no more than Theorem 4.4 allows",
-        paper=words(f"{printed}; ", theirs("most_difference", "vtc", **place)),
-        value=ours("most_difference", "vtc", **place),
-        rule=below(BOUND),
-        why=words(
-            grown("vtc", **place),
-            ", and in the second half it moves by ",
-            ours("later_swing", "vtc", **place),
-        ),
-        elsewhere=_with_lengths(lengths, "most_difference"),
-    )
-
-
-def _later_bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
-    """The claim on VTC's difference in the second half: Theorem 4.4 is about any interval."""
-    place = {"lengths": lengths[0]} if lengths else {}
-    return Claim(
-        claim="VTC: in the second half of the run the difference moves by no more than that",
-        paper=words(f"{printed}; ", theirs("later_swing", "vtc", **place)),
-        value=ours("later_swing", "vtc", **place),
-        rule=below(BOUND),
-        why=grown("vtc", **place),
-        elsewhere=_with_lengths(lengths, "later_swing"),
-    )
-
-
-def _with_lengths(lengths: Sequence[str], metric: str) -> dict[str, Value]:
-    return {
-        f"with the {name}'s lengths": _if_ran(ours(metric, "vtc", lengths=name), lengths=name)
-        for name in lengths[1:]
-    }
-
-
-def _unbounded(printed: str, at_least: float, lengths: Sequence[str] = ()) -> Claim:
-    """The claim that FCFS's difference at the end is more than `at_least` times that at half-time."""
-    place = {"lengths": lengths[0]} if lengths else {}
-    ends = ("last_difference", "half_difference", "fcfs")
-    return Claim(
-        claim="FCFS: the difference goes on growing (at the end, by that at half-time)",
-        paper=words(f"{printed}; ", theirs("last_difference", "fcfs", **place)),
-        value=quotient(*ends, **place),
-        rule=above(at_least),
-        why=grown("fcfs", **place),
-        unit="x",
-        elsewhere={
-            f"with the {name}'s lengths": _if_ran(quotient(*ends, lengths=name), lengths=name)
-            for name in lengths[1:]
-        },
-    )
-
-
-def _fig3_cases(quick: bool) -> Sequence[Case]:
-    """FCFS and VTC, simulated, and the authors' runs, which have names of their own."""
-    source = lasting("overload", 600, 300, quick)
-    return [
-        simulated("fcfs", source),
-        simulated("vtc", source),
-        measured("fcfs", "overload"),
-        measured("vtc", "overload_600s"),
-    ]
-
-
-FIG3 = figure(
-    "Figure 3",
-    "Two clients over capacity",
-    shows="the difference of two clients' accumulated service over time, and each one's service rate",
-    takes="quick 2 s; full 10 s",
-    cases=_fig3_cases,
-    measures={
-        **DIFFERENCES,
-        "least_share": least_share("c0", "c1"),
-        "even": evenness({"c0": 1, "c1": 1}),
-    },
-    panels=[
-        curve("(a) Difference of service", "difference", "scheduler"),
-        curve("(a) as the authors measured it", "difference", "scheduler", origin=MEASURED),
-        curve("(b) Received service rate (VTC)", "service_rate", scheduler="vtc"),
-        curve("(b) as the authors measured it", "service_rate", origin=MEASURED, scheduler="vtc"),
-    ],
-    claims=[
-        _bounded(f"at most {BOUND:,} tokens"),
-        _unbounded("without bound", 1.8),
-        Claim(
-            claim="VTC: both get the same service at any time (over windows of 60 s, least by most)",
-            paper=words("1 (no number printed); ", theirs("least_share", "vtc")),
-            value=ours("least_share", "vtc"),
-            rule=above(0.9),
-            why=words("over the whole run it is ", ours("even", "vtc")),
-        ),
-    ],
 )
 
 FIG4_RATES = several(
@@ -314,66 +190,6 @@ FIG6 = figure(
     ],
 )
 
-FIG7 = figure(
-    "Figure 7",
-    "Many short requests against few long ones",
-    shows="the difference of accumulated service of two clients with Poisson arrivals, one with many short"
-    " requests, one with few long ones",
-    takes="quick 3 s; full 20 s",
-    cases=under_each("poisson_short_long", lasts=(600, 240), rows="poisson_short_long"),
-    measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
-    panels=[
-        curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc"),
-        curve("(b) Difference of service", "difference", "scheduler"),
-    ],
-    claims=[
-        _bounded(f"bounded (by {BOUND:,})"),
-        _later_bounded(f"at most {BOUND:,}"),
-        _unbounded("not fair", 1.5),
-    ],
-)
-
-# Inputs and outputs of both clients: as the code and its rows have them, and as the caption says.
-LENGTHS = {
-    "code": {"input_len": (512, 32), "output_len": (32, 512)},
-    "caption": {"input_len": (64, 512), "output_len": (512, 64)},
-}
-
-
-def _fig8_cases(quick: bool) -> Sequence[Case]:
-    """FCFS and VTC with both sets of lengths; quick with the code's alone."""
-    return [
-        simulated(
-            name,
-            lasting("poisson_short_long_2", 600, 240, quick, **LENGTHS[variant]),
-            labels={"lengths": variant},
-        )
-        for variant in (("code",) if quick else LENGTHS)
-        for name in ("fcfs", "vtc")
-    ]
-
-
-FIG8 = figure(
-    "Figure 8",
-    "Long inputs against long outputs",
-    shows="the difference of accumulated service of two clients with Poisson arrivals, one with long inputs,"
-    " one with long outputs",
-    takes="quick 2 s; full 100 s",
-    cases=_fig8_cases,
-    measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
-    panels=[
-        curve("(a) Received service rate (VTC)", "service_rate", scheduler="vtc", lengths="code"),
-        curve("(b) Difference of service", "difference", "scheduler", lengths="code"),
-    ],
-    claims=[
-        _bounded(f"bounded (by {BOUND:,})", tuple(LENGTHS)),
-        _later_bounded(f"at most {BOUND:,}", tuple(LENGTHS)),
-        _unbounded("not fair", 1.5, tuple(LENGTHS)),
-    ],
-    choices="The caption has 64/512 and 512/64 tokens (in/out); the code and its own rows have"
-    " 512/32 and 32/512: those are drawn, and both are judged.",
-)
-
 FIG9_RESPONSES = words(
     "client 1 waits ",
     several(
@@ -491,13 +307,92 @@ FIG10 = figure(
     ],
 )
 
+# ---- Figure 16: four clients with equal weights, and with these
+
+WEIGHTS = {"c0": 1, "c1": 2, "c2": 3, "c3": 4}
+EQUAL, WEIGHTED = {"weights": "equal"}, {"weights": "1:2:3:4"}
+
+
+def _fig16_cases(quick: bool) -> Sequence[Case]:
+    """VTC with equal weights and with WEIGHTS; 6 minutes of requests, quick 4."""
+    settings = {"duration": 240} if quick else {}
+    equal, weighted = (
+        Generated(workload=name, settings=settings)
+        for name in ("overload-weighted-plain", "overload-weighted")
+    )
+    return [
+        simulated("vtc", equal, labels=EQUAL),
+        simulated("vtc", weighted, labels=WEIGHTED),
+        measured("vtc", "overload_weighted", labels=EQUAL),
+        measured("vtc", "overload_weighted", run="WVTC", labels=WEIGHTED),
+    ]
+
+
+def _even_response(outcome: Outcome) -> float | None:
+    """The shortest mean response time of a client by the longest."""
+    waits = [wait for client in WEIGHTS if (wait := response(client)(outcome)) is not None]
+    return min(waits) / max(waits) if waits else None
+
+
+def _rates(labels: Mapping[str, str]) -> Text:
+    return several("vtc", {f"rate_{client}": client for client in WEIGHTS}, " tokens/s", **labels)
+
+
+FIG16 = figure(
+    "Figure 16",
+    "Weights",
+    shows="service rates of four clients over capacity, with equal weights and with 1:2:3:4",
+    takes="quick 1 s; full 8 s",
+    cases=_fig16_cases,
+    measures={
+        **{f"rate_{client}": rate(client) for client in WEIGHTS},
+        "even": evenness(dict.fromkeys(WEIGHTS, 1)),
+        "even_by_weight": evenness(WEIGHTS),
+        "even_response": _even_response,
+        "response_s": response(*WEIGHTS),
+        **{f"response_{client}_s": response(client) for client in WEIGHTS},
+    },
+    panels=[
+        curve("(a) VTC", "service_rate", scheduler="vtc", **EQUAL),
+        curve("(b) Weighted VTC, 1:2:3:4", "service_rate", scheduler="vtc", **WEIGHTED),
+    ],
+    claims=[
+        Claim(
+            claim="equal weights: all four get the same service (least by most served)",
+            paper=words("comparable; ", theirs("even", "vtc", **EQUAL)),
+            value=ours("even", "vtc", **EQUAL),
+            rule=above(0.9),
+            why=_rates(EQUAL),
+        ),
+        Claim(
+            claim="weights 1:2:3:4: service by weight is the same for all four (least by most)",
+            paper=words("closely 1:2:3:4; ", theirs("even_by_weight", "vtc", **WEIGHTED)),
+            value=ours("even_by_weight", "vtc", **WEIGHTED),
+            rule=above(0.85),
+            why=_rates(WEIGHTED),
+        ),
+        Claim(
+            claim="weights in the proportion of the requests: all four wait alike (least by most)",
+            paper=words(
+                "not printed; ",
+                theirs("even_response", "vtc", **WEIGHTED),
+                ", mean ",
+                theirs("response_s", "vtc", " s", **WEIGHTED),
+            ),
+            value=ours("even_response", "vtc", **WEIGHTED),
+            rule=above(0.8),
+            why=several(
+                "vtc", {f"response_{client}_s": client for client in WEIGHTS}, " s", **WEIGHTED
+            ),
+        ),
+    ],
+)
+
 STUDIES: Mapping[str, Study] = {
-    "vtc-fig3": FIG3,
     "vtc-fig4": FIG4,
     "vtc-fig5": FIG5,
     "vtc-fig6": FIG6,
-    "vtc-fig7": FIG7,
-    "vtc-fig8": FIG8,
     "vtc-fig9": FIG9,
     "vtc-fig10": FIG10,
+    "vtc-fig16": FIG16,
 }
