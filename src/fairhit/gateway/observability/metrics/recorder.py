@@ -19,8 +19,6 @@ from fairhit.gateway.observability.metrics.histogram import (
 
 # Model names with statistics of their own: callers choose them, and an engine may accept any.
 MAX_MODELS = 100
-# Values that are folded at once: enough to be cheap, few enough to delay no request.
-_FOLDED = 256
 
 
 class ModelStats:
@@ -36,11 +34,6 @@ class ModelStats:
         self.input = Histogram(LENGTHS)
         self.cached = Histogram(LENGTHS)
         self.output = Histogram(LENGTHS)
-
-    def fold(self) -> None:
-        """Fold all histograms; 30 microseconds or so for each."""
-        for each in (self.duration, self.ttft, self.tpot, self.input, self.cached, self.output):
-            each.fold()
 
 
 class ClientStats:
@@ -94,8 +87,6 @@ class Recorder:
         model.codes[status] = model.codes.get(status, 0) + 1
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
         model.duration.observe(int((now_s - arrived_s) * 1e6))
-        if len(model.duration) >= _FOLDED:
-            model.fold()
         client.wait.observe(int(((sent_s or now_s) - arrived_s) * 1e6))
         extend_len, output_len = ticket.settled_len, ticket.output_len
         if not extend_len:
@@ -124,9 +115,7 @@ class Recorder:
         codes[status] = codes.get(status, 0) + 1
 
     def tick(self) -> None:
-        """Fold the histograms of recent clients; called once a second. O(requests since)."""
-        for client in self.recent.values():
-            client.wait.fold()
+        """Forget which clients are recent; called with each snapshot."""
         self.recent = {}
 
     def models(self) -> Mapping[str | None, ModelStats]:
