@@ -1,4 +1,4 @@
-"""A dispatcher with one engine, watched as the gateway watches its own; for the tests of what it shows."""
+"""A dispatcher with one engine and the observability of a gateway around it."""
 
 from dataclasses import dataclass
 
@@ -23,21 +23,21 @@ class Times:
 
 
 class Watched:
-    """A dispatcher with one engine, and all that watches it."""
+    """A dispatcher with one engine, its recorder, snapshots and metrics."""
 
-    def __init__(self, *, named: int = 1000, room: int = 100, shared: bool = False) -> None:
+    def __init__(self, *, named: int = 1000, limit: int = 100, shared: bool = False) -> None:
         self.sent: list[Ticket] = []
         self.dispatcher = Dispatcher(
             router=D2LPM(quantum=1000),
             index=ApproximatePrefixIndex(),
             named=named,
-            rules=QueueRules(window=room, quantum=100, shared=shared),
+            rules=QueueRules(window=limit, quantum=100, shared=shared),
             on_ready=self.sent.append,
         )
         self.dispatcher.worker_up(WORKER)
         self.recorder = Recorder(self.dispatcher)
-        self.look = SnapshotTaker(self.dispatcher, self.recorder, list)
-        self.observability = GatewayMetrics(self.dispatcher, self.recorder, self.look, list)
+        self.snapshots = SnapshotTaker(self.dispatcher, self.recorder, list)
+        self.observability = GatewayMetrics(self.dispatcher, self.recorder, self.snapshots, list)
         self._order = 0
 
     def arrive(self, client: str, *, model: str | None = "m", input_len: int = 50) -> Ticket:

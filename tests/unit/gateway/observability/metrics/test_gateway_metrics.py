@@ -43,7 +43,7 @@ def samples(made: Dispatcher) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_every_name_a_client_can_have_comes_out_as_it_was() -> None:
+def test_every_valid_client_name_survives_the_text_format() -> None:
     names = ["plain", 'say "hi"', "back\\slash\\", "\\n", "{a=b}", "é☃"]
     read = samples(busy(clients=names, workers=1, requests=2))
 
@@ -54,14 +54,14 @@ def test_every_name_a_client_can_have_comes_out_as_it_was() -> None:
     assert deficits == [100.0 - 2 * 7] * len(names)
 
 
-def test_what_a_client_has_not_touched_is_left_out() -> None:
+def test_full_deficits_are_left_out() -> None:
     read = samples(busy(clients=["a", "b"], workers=4, requests=1))
 
     assert sum(name == "fairhit_worker_deficit_tokens" for name, _ in read) == 2
 
 
 def calls(page: Callable[[], bytes]) -> int:
-    """Functions called to make a page, Python's and C's: its cost, alike on every machine."""
+    """Number of function calls, Python's and C's, that a page takes: its cost, equal on every machine."""
     made = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -77,19 +77,19 @@ def calls(page: Callable[[], bytes]) -> int:
     return made
 
 
-def test_an_engine_that_gets_no_requests_is_up_as_its_probes_say() -> None:
-    """Whether it drains, or its circuit is open, has metrics of its own."""
+def test_an_engine_without_requests_is_up_by_its_probes() -> None:
+    """Draining and open circuits have metrics of their own."""
     made = busy(clients=[], workers=2, requests=0)
     made.set_taking("http://127.0.0.1:0", taking=False)
     made.worker_down("http://127.0.0.1:1")
-    told = samples(made)
+    read = samples(made)
 
-    assert told["fairhit_worker_up", ("http://127.0.0.1:0",)] == 1
-    assert told["fairhit_worker_up", ("http://127.0.0.1:1",)] == 0
+    assert read["fairhit_worker_up", ("http://127.0.0.1:0",)] == 1
+    assert read["fairhit_worker_up", ("http://127.0.0.1:1",)] == 0
 
 
-def test_a_scrape_holds_nobody_up() -> None:
-    """As many clients as are kept by name, all of which have been on each of eight engines."""
+def test_a_scrape_is_cheap() -> None:
+    """The largest number of named clients, all of which have used each of eight engines."""
     clients = [f"client-{n}" for n in range(1000)]
     made = busy(clients=clients, workers=8, requests=1)
     for number, client in enumerate(clients):

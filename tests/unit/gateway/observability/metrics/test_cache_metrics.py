@@ -1,4 +1,4 @@
-"""What is known of the caches, as Prometheus sees it."""
+"""Metrics of the cache index, the KV events and the tokenizer."""
 
 import json
 from pathlib import Path
@@ -24,13 +24,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def nobody(name: str) -> bool:
+def no_adapter(name: str) -> bool:
     return False
 
 
 def test_errors_of_estimates_are_a_histogram_and_have_a_direction() -> None:
     estimates, registry = EstimateErrors(), CollectorRegistry()
-    registry.register(CacheMetrics(estimates, Caches(GatewaySettings(), is_adapter=nobody)))
+    registry.register(CacheMetrics(estimates, Caches(GatewaySettings(), is_adapter=no_adapter)))
     for estimated in (100, 90, 40):
         estimates.compare("w", estimated=estimated, reported=90, prompt_len=1000)
 
@@ -54,9 +54,9 @@ def test_errors_of_estimates_are_a_histogram_and_have_a_direction() -> None:
     assert value("ratio_count") is None
 
 
-def test_the_cost_of_the_tokenizer_stands_apart(folder: Path) -> None:
+def test_the_cost_of_the_tokenizer_is_counted(folder: Path) -> None:
     caches, registry = (
-        Caches(GatewaySettings(tokenizer=folder), is_adapter=nobody),
+        Caches(GatewaySettings(tokenizer=folder), is_adapter=no_adapter),
         CollectorRegistry(),
     )
     registry.register(CacheMetrics(EstimateErrors(), caches))
@@ -74,9 +74,9 @@ def test_the_cost_of_the_tokenizer_stands_apart(folder: Path) -> None:
 
 
 def test_events_without_a_tokenizer_are_refused() -> None:
-    """The index of bytes could not be told anything by them."""
+    """The approximate index cannot use KV events."""
     with pytest.raises(ConfigError, match="--tokenizer"):
-        Caches(GatewaySettings(kv_events_port=5557), is_adapter=nobody)
+        Caches(GatewaySettings(kv_events_port=5557), is_adapter=no_adapter)
 
 
 @pytest.mark.parametrize("worker", ["http://host:8000", "http://[::1]:8000"])
@@ -87,7 +87,7 @@ def test_an_engine_publishes_at_the_usual_port_of_its_host_or_where_it_is_said(
     settings = GatewaySettings(
         tokenizer=folder, kv_events_port=5557, kv_events_replay_port=5558, kv_events_endpoint=named
     )
-    caches = Caches(settings, is_adapter=nobody)
+    caches = Caches(settings, is_adapter=no_adapter)
     host = "[::1]" if "[" in worker else "host"
 
     usual = caches._endpoints(worker)

@@ -1,4 +1,4 @@
-"""What is kept of requests that have ended, and how Prometheus reads it."""
+"""Statistics of finished requests, and the metrics made of them."""
 
 from tests.unit.gateway.observability.watched import WORKER, Watched
 
@@ -15,7 +15,7 @@ def test_a_value_on_a_bound_is_in_the_bucket_below_it():
     assert (histogram.buckets, histogram.sum) == ([2, 2, 2], 10**9 + 62)
 
 
-def test_a_request_is_found_in_every_metric_about_it():
+def test_a_request_is_counted_in_every_metric_about_it():
     """Arrived at 10, sent at 10.5, first byte at 11, ended at 12 with 5 tokens: 0.25 s for each of four."""
     watched = Watched()
     watched.finish(watched.arrive("a"))
@@ -40,7 +40,7 @@ def test_a_request_is_found_in_every_metric_about_it():
     assert read["fairhit_client_cached_ratio", "a"] == 32 / 50
 
 
-def test_a_failure_counts_as_one_and_is_in_no_length():
+def test_a_failure_is_counted_as_an_error_and_in_no_length():
     watched = Watched()
     watched.dispatcher.worker_up(WORKER, models=["m"])
     watched.fail(watched.arrive("a"), status=502)
@@ -51,8 +51,8 @@ def test_a_failure_counts_as_one_and_is_in_no_length():
     assert read["fairhit_request_input_tokens_count", "m"] == 0
 
 
-def test_a_model_that_a_caller_made_up_is_no_label():
-    """Where no engine lists its models, the names are the callers' alone until one is answered for."""
+def test_an_invented_model_is_no_label():
+    """If no engine lists its models, a name counts once a request for it was answered."""
     watched = Watched()
     watched.finish(watched.arrive("a", model="real"))
     for number in range(3):
@@ -64,8 +64,8 @@ def test_a_model_that_a_caller_made_up_is_no_label():
     assert codes == {("200", "real"): 1, ("404", "real"): 1, ("404", "other"): 3}
 
 
-def test_callers_cannot_make_labels_without_end():
-    """A thousand clients and models are kept as three clients and a hundred models."""
+def test_the_number_of_labels_is_limited():
+    """A thousand clients and models become three clients and a hundred models."""
     watched = Watched(named=2)
     for number in range(1000):
         watched.finish(watched.arrive(f"c{number}", model=f"m{number}"))
@@ -77,8 +77,8 @@ def test_callers_cannot_make_labels_without_end():
     assert read["fairhit_client_wait_seconds_count", "other"] == 998
 
 
-def test_what_waits_is_seen_with_its_deficit():
-    watched = Watched(room=1)
+def test_waiting_clients_have_a_queue_size_and_a_credit():
+    watched = Watched(limit=1)
     watched.arrive("a", input_len=30)
     watched.arrive("a")
     watched.arrive("b")
@@ -90,42 +90,42 @@ def test_what_waits_is_seen_with_its_deficit():
     assert read["fairhit_request_running",] == 1
 
 
-def test_what_was_not_served_for_long_shows_as_a_gap_beside_its_bound():
-    """One place at the engine; a's requests are longer, but each has the same service in the end."""
-    watched = Watched(room=1)
+def test_the_gap_of_two_waiting_clients_stays_below_its_bound():
+    """A concurrency limit of 1; the requests of a are longer, but both clients get the same service."""
+    watched = Watched(limit=1)
     waiting = {client: [watched.arrive(client) for _ in range(12)] for client in "ab"}
     served: list[int] = []
     for second in range(8):
-        watched.look.take(time_s=second, took_s=1.0)
+        watched.snapshots.take(time_s=second, took_s=1.0)
         sent = next(
             t for line in waiting.values() for t in line if t.worker and t.queue and t.number
         )
         waiting[sent.request.client].remove(sent)
         watched.finish(sent, output_len=10 if sent.request.client == "a" else 5)
         served.append(sent.request.client == "a")
-    watched.look.take(time_s=9, took_s=1.0)
-    (seen,) = watched.look.gaps
+    watched.snapshots.take(time_s=9, took_s=1.0)
+    (seen,) = watched.snapshots.gaps
 
     assert any(served) and not all(served)
     assert {seen.gap.first, seen.gap.second} == {"a", "b"}
     assert seen.bound is not None and 0 < seen.gap.tokens <= seen.bound
-    assert watched.look.violations == 0
+    assert watched.snapshots.violations == 0
     read = watched.read()
     assert read["fairhit_service_gap_tokens", WORKER] == seen.gap.tokens
     assert read["fairhit_client_service_gap_tokens", "a"] == seen.gap.tokens
 
 
-def test_a_sample_adds_up_to_what_was_served():
-    """Service under way is seen while it grows, and counted once."""
+def test_samples_add_up_to_the_service():
+    """Service of a running request appears while it grows, and is counted once."""
     watched = Watched()
     first, second = watched.arrive("a"), watched.arrive("b")
-    watched.look.take(time_s=0, took_s=1.0)
+    watched.snapshots.take(time_s=0, took_s=1.0)
     watched.dispatcher.started(first)
     watched.dispatcher.emitted(first, 7)
-    one = watched.look.take(time_s=1, took_s=1.0)
+    one = watched.snapshots.take(time_s=1, took_s=1.0)
     watched.dispatcher.finished(first, Usage(50, 9, 0), ran_us=1)
     watched.finish(second)
-    two = watched.look.take(time_s=2, took_s=1.0)
+    two = watched.snapshots.take(time_s=2, took_s=1.0)
 
     assert one["clients"]["a"] == [2 * 7, 0, 0, 0, 0, 1]
     assert two["clients"]["a"] == [2 * 2, 50, 0, 9, 0, 0]

@@ -1,4 +1,4 @@
-"""A look a second: what it adds up to, and that it costs what is busy, not what is known."""
+"""Snapshots: their sums, and their cost, which depends on busy clients and not on known ones."""
 
 import random
 
@@ -13,8 +13,8 @@ from fairhit.gateway.observability.page.snapshot import MOST_CLIENTS
 
 
 def test_the_samples_of_a_run_add_up_to_the_ledger():
-    """Forty clients come and go, ten of them without a name; twelve at most are shown at a time."""
-    rng, watched, under_way = random.Random(1), Watched(named=30, room=20), list[Ticket]()
+    """Forty clients, ten of them without a label of their own; at most twelve are shown at a time."""
+    rng, watched, under_way = random.Random(1), Watched(named=30, limit=20), list[Ticket]()
     seen = [0] * 4
     for second in range(60):
         for _ in range(rng.randrange(8)):
@@ -27,7 +27,7 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
             else:
                 watched.finish(ticket, output_len=rng.randrange(1, 50))
         if rng.random() < 0.7:
-            sample = watched.look.take(time_s=second, took_s=1.0)
+            sample = watched.snapshots.take(time_s=second, took_s=1.0)
             watched.recorder.tick()
             rows = [*sample["clients"].values(), *([sample["other"]] if sample["other"] else [])]
             seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
@@ -36,7 +36,7 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
     for ticket in sorted(under_way, key=lambda t: t.number == 0):
         watched.dispatcher.gone(ticket, ran_us=1)
         watched.recorder.record(ticket, Times(), status=499, now_s=12.0)
-    sample = watched.look.take(time_s=61, took_s=1.0)
+    sample = watched.snapshots.take(time_s=61, took_s=1.0)
     rows = [*sample["clients"].values(), sample["other"] or [0] * 6]
     seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
     accounts = [account.service for _, account in watched.dispatcher.ledger.accounts()]
@@ -49,77 +49,77 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
     ]
 
 
-def test_who_only_waits_is_seen():
-    watched = Watched(room=1)
+def test_a_client_that_only_waits_is_shown():
+    watched = Watched(limit=1)
     watched.arrive("a")
     watched.arrive("b")
-    sample = watched.look.take(time_s=0, took_s=1.0)
+    sample = watched.snapshots.take(time_s=0, took_s=1.0)
 
     assert sample["clients"] == {"a": [50, 0, 0, 0, 0, 1], "b": [0, 0, 0, 0, 1, 1]}
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_where_an_account_is_kept_there_is_no_bound_of_this_gateway_s(shared):
-    """It serves a few of theirs and others serve the rest: by itself it would seem unfair."""
-    watched = Watched(room=1, shared=shared)
+def test_a_gateway_with_a_shared_ledger_has_no_bound_of_its_own(shared):
+    """Other gateways serve the rest of the clients' requests: this part alone would seem unfair."""
+    watched = Watched(limit=1, shared=shared)
     for client in "aabb":
         watched.arrive(client)
-    watched.look.take(time_s=0, took_s=1.0)
+    watched.snapshots.take(time_s=0, took_s=1.0)
 
-    (seen,) = watched.look.gaps
+    (seen,) = watched.snapshots.gaps
     assert (seen.bound is None) == shared
 
 
-def test_a_change_of_shares_is_no_unfairness_of_the_past():
-    """What was served by other weights, or before debts were forgotten, was right when it was served."""
+def test_a_change_of_weights_restarts_the_gaps():
+    """Service under other weights, or before deficits were reset, was fair at its time."""
 
-    def serve_both(looks: int) -> float:
-        for _ in range(looks):
+    def serve_both(samples: int) -> float:
+        for _ in range(samples):
             for _ in range(20):
                 for ticket in list(watched.dispatcher.workers[WORKER].tickets):
                     watched.finish(ticket)
                     watched.arrive(ticket.request.client)
-            watched.look.take(time_s=0, took_s=1.0)
-        return watched.look.gaps[0].gap.tokens
+            watched.snapshots.take(time_s=0, took_s=1.0)
+        return watched.snapshots.gaps[0].gap.tokens
 
-    watched = Watched(room=2)
+    watched = Watched(limit=2)
     for client in "ababababab":
         watched.arrive(client)
     serve_both(30)
     watched.dispatcher.change(max_in_flight=1024, weights=Weights({"a": "2"}))
 
-    assert serve_both(1) == 0.0  # the first look of the new shares
-    assert serve_both(5) <= watched.look.gaps[0].bound
-    assert watched.look.violations == 0
+    assert serve_both(1) == 0.0  # the first sample with the new weights
+    assert serve_both(5) <= watched.snapshots.gaps[0].bound
+    assert watched.snapshots.violations == 0
     watched.dispatcher.set_scheduler("dlpm")
     assert serve_both(1) == 0.0
 
 
-def test_a_look_reads_nobody_who_was_not_busy(monkeypatch):
-    """Twenty thousand clients that asked once would hold up everybody for half a second, each second."""
+def test_a_snapshot_reads_busy_clients_only(monkeypatch):
+    """Reading 20,000 idle clients would delay all requests by half a second, each second."""
     watched, read = Watched(), list[ClientId]()
     for number in range(100):
         watched.finish(watched.arrive(f"c{number}"))
     for second in range(3):
-        watched.look.take(time_s=second, took_s=1.0)
+        watched.snapshots.take(time_s=second, took_s=1.0)
         watched.recorder.tick()
     account = watched.dispatcher.ledger.account
     monkeypatch.setattr(
         watched.dispatcher.ledger, "account", lambda name: read.append(name) or account(name)
     )
     watched.finish(watched.arrive("c50"))
-    sample = watched.look.take(time_s=3, took_s=1.0)
+    sample = watched.snapshots.take(time_s=3, took_s=1.0)
 
     assert "c50" in read and len(set(read)) <= MOST_CLIENTS + 1
     assert sample["clients"]["c50"][1] == 18
 
 
-def test_who_is_shown_is_who_would_be_if_all_were_looked_at():
-    """The ranking looks at those that did something; this one fades and sorts everybody."""
+def test_the_ranking_equals_one_over_all_clients():
+    """The ranking updates changed clients only; the reference decays and sorts all of them."""
     rng, ranking = random.Random(2), Ranking(4)
     scores, shown = dict[ClientId, float](), list[ClientId]()
-    for look in range(3000):
-        busy = rng.sample(range(20), k=rng.randrange(4)) if look % 1000 < 300 else []
+    for step in range(3000):
+        busy = rng.sample(range(20), k=rng.randrange(4)) if step % 1000 < 300 else []
         served = {f"c{client}": rng.randrange(1000) for client in busy}
         waiting = {f"c{client}": 1 for client in busy[:1]}
         ranking.update(served, waiting)
@@ -130,4 +130,4 @@ def test_who_is_shown_is_who_would_be_if_all_were_looked_at():
         best = sorted(scores, key=lambda n: (-scores[n] * (1.3 if n in shown else 1), n))
         shown = sorted(best[:4])
 
-        assert ranking.shown == shown, look
+        assert ranking.shown == shown, step
