@@ -83,7 +83,9 @@ class Rig:
             engine.give_back(connection)
         self.caller = ClientConnection(gateway)
         self.caller.connection_made(Nowhere(self.used))
-        gateway.turns._left = 1 << 60  # the loop does not turn here, and nothing has to wait for it
+        gateway.read_budget._left = (
+            1 << 60
+        )  # the loop does not turn here, and nothing has to wait for it
 
     def ask(self, pieces: list[bytes]) -> EngineConnection:
         """A request arrives; the connection it went to."""

@@ -42,12 +42,16 @@ class _Forgetful(RequestParser):
 
 
 def _requests_of(kind: type[RequestParser], pieces: list[bytes]) -> list[object]:
-    arrived, heads = BodyBudget(), HeadCache[RequestHead]()
-    warm = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, head_cache=heads)
+    body_budget, heads = BodyBudget(), HeadCache[RequestHead]()
+    warm = kind(
+        max_body_len=MAX_BODY, admit=lambda _: True, body_budget=body_budget, head_cache=heads
+    )
     warm.feed(_WARM % (5, b"hello"))
     warm.take()
     warm.release()
-    reader = kind(max_body_len=MAX_BODY, admit=lambda _: True, arrived=arrived, head_cache=heads)
+    reader = kind(
+        max_body_len=MAX_BODY, admit=lambda _: True, body_budget=body_budget, head_cache=heads
+    )
     for piece in pieces:
         reader.feed(piece)
     seen: list[object] = [reader.receiving, reader.stopped]
@@ -60,7 +64,7 @@ def _requests_of(kind: type[RequestParser], pieces: list[bytes]) -> list[object]
             check_forwarded(one)
         reader.release()
     reader.drop()
-    assert arrived.length == 0, "bytes of bodies are counted that nobody has"
+    assert body_budget.length == 0, "bytes of bodies are counted that nobody has"
     refusals = [one for one in seen[2:] if isinstance(one, tuple) and one[-1] != "None"]
     assert len(refusals) <= 1 and seen[-len(refusals) :][: len(refusals)] == refusals
     return seen

@@ -1,4 +1,4 @@
-"""Parts of a gateway that its settings say how to make."""
+"""Factory of the gateway's parts that depend on its settings."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from fairhit.routers.d2lpm import D2LPM
 
 
 def make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Identity:
-    """Who asks; `keys` are the settings' own, read already."""
+    """Make the identification of clients; `keys` maps digests of API keys to clients."""
     return Identity(
         keys=keys,
         trust_tenant_header=settings.trust_tenant_header,
@@ -22,7 +22,7 @@ def make_identity(settings: GatewaySettings, keys: Mapping[bytes, str]) -> Ident
 
 
 def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | None:
-    """How requests queue here; None: they do not. Raises ConfigError."""
+    """Rules of the gateway's queue; None if only engines queue. Raises ConfigError."""
     if settings.queue == "engine":
         return None
     return QueueRules(
@@ -36,7 +36,7 @@ def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | Non
 
 
 def make_store(settings: GatewaySettings, memory: int | None) -> Store | None:
-    """Where the account lies that several gateways keep; None: there is none. Raises ConfigError."""
+    """Store of the ledger that several gateways share; None if it is not shared. Raises ConfigError."""
     if settings.queue == "engine":
         return None
     if settings.share_url is not None:
@@ -45,7 +45,7 @@ def make_store(settings: GatewaySettings, memory: int | None) -> Store | None:
 
 
 def make_router(settings: GatewaySettings, weights: Weights) -> Router:
-    """Who chooses the engines."""
+    """Make the router."""
     if settings.router() == "d2lpm":
         return D2LPM(
             quantum=settings.worker_quantum,

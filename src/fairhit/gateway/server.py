@@ -49,29 +49,29 @@ _FLUSH_S = 1.0
 
 
 class Gateway:
-    """One gateway: `await start()`, serve, `await stop()`. Engines may come and go meanwhile.
+    """One gateway: `await start()`, serve, `await stop()`. Engines may be added and removed meanwhile.
 
-    `memory`: the file in which the processes of one gateway keep their account, where Redis does not.
+    `memory`: descriptor of the file with the ledger that the processes of one gateway share, without Redis.
     """
 
     def __init__(self, settings: GatewaySettings, memory: int | None = None) -> None:
         self.settings = settings
-        self.port = settings.port  # if that is 0, known once it listens
+        self.port = settings.port  # 0: chosen by the system once the gateway listens
         self._set_limits(settings)
         self.connections: Connections[ClientConnection] = Connections(
-            limit=self._places, address_limit=lambda: self.settings.max_address_connections
+            limit=self._client_slots, address_limit=lambda: self.settings.max_address_connections
         )
         self.descriptors = Descriptors(
             descriptors.limit(),
-            callers=lambda: self.connections.total,
+            clients=lambda: self.connections.total,
             close_one=self.connections.close_one,
             close_idle=lambda: self.pool.close_idle(),  # noqa: PLW0108 - made below
         )
-        self.arrived = BodyBudget()
+        self.body_budget = BodyBudget()
         self.head_cache: HeadCache[RequestHead] = HeadCache()
         self._identity = make_identity(settings, settings.keys())
         weights = Weights(settings.weights)
-        self.turns = ReadBudget()
+        self.read_budget = ReadBudget()
         self.date = date_line()
         self._caches = Caches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
@@ -88,10 +88,10 @@ class Gateway:
             move=self._move,
             settings=settings,
             descriptors=self.descriptors,
-            turns=self.turns,
+            read_budget=self.read_budget,
             is_own=lambda url: is_own(url, host=self.settings.host, port=self.port),
         )
-        self._loads = LoadMonitor(
+        self._load_monitor = LoadMonitor(
             dispatcher=self.dispatcher,
             engine=self.pool.engine,
             detects=settings.queue == "auto",
@@ -99,67 +99,71 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
-        self._exchanging = Exchanging(self.dispatcher, make_store(settings, memory), settings)
-        self._make_surfaces(settings)
+        self._ledger_exchange = Exchanging(self.dispatcher, make_store(settings, memory), settings)
+        self._make_observability(settings)
         self.exchanges: dict[Ticket, Exchange] = {}
-        self._intake = self._make_intake(settings)
-        self.on_answer_text = self._intake.index_answer
+        self._admission = self._make_admission(settings)
+        self.on_answer_text = self._admission.index_answer
         self._stopping = False
         self._listeners = Listeners(settings)
-        self.metrics_port: int | None = None  # known once it listens, where it is one of its own
+        self.metrics_port: int | None = (
+            None  # set once the gateway listens, if metrics have their own port
+        )
         self._options = HeaderOptions.wanted(settings)
-        self._admission = self._make_admission()
+        self._access_control = self._make_access_control()
         self._ticker: asyncio.Task[None] | None = None
 
-    def _make_intake(self, settings: GatewaySettings) -> Admission:
-        """What reads requests."""
+    def _make_admission(self, settings: GatewaySettings) -> Admission:
         return Admission(
             services=self,
             dispatcher=self.dispatcher,
             identity=self._identity,
             settings=settings,
             list_again=self.pool.catalog.refresh,
-            turns=self.turns,
+            read_budget=self.read_budget,
             tokenizer=self._caches.tokenizer,
             index=self._caches.tokens,
         )
 
     def _set_limits(self, settings: GatewaySettings) -> None:
-        """What connections and exchanges go by, now and after a reload."""
+        """Set the limits that connections and exchanges read, at the start and after a reload."""
         self.max_payload_size = settings.max_payload_size
         self.client_timeout_s = settings.client_timeout_secs
         self.first_byte_timeout_s = settings.first_byte_timeout_secs
         self.idle_timeout_s = settings.idle_timeout_secs
 
-    def _make_surfaces(self, settings: GatewaySettings) -> None:
-        """What the gateway says about itself, and what an operator may change."""
-        self._seeing = Observability(
+    def _make_observability(self, settings: GatewaySettings) -> None:
+        """Make metrics, page, logs, and the admin API."""
+        self._observability = Observability(
             dispatcher=self.dispatcher, watches=self.pool.watches, settings=settings
         )
-        self.on_finished, self.refused = self._seeing.record, self._seeing.record_refused
-        self.trace, self.reopen = self._seeing.trace, self._seeing.reopen
-        self._observability = GatewayMetrics(
+        self.on_finished, self.refused = (
+            self._observability.record,
+            self._observability.record_refused,
+        )
+        self.trace, self.reopen = self._observability.trace, self._observability.reopen
+        self._metrics = GatewayMetrics(
             self.dispatcher,
-            self._seeing.recorder,
-            self._seeing.snapshots,
+            self._observability.recorder,
+            self._observability.snapshots,
             self.pool.watches,
             retries=self._retries,
         )
-        self.count = self._observability.count
-        self._observability.add(CacheMetrics(self.dispatcher.estimates, self._caches))
-        self._observability.add(self._exchanging)
-        self._observability.add(ConnectionMetrics(self.connections, self._places))
+        self.count = self._metrics.count
+        self._metrics.add(CacheMetrics(self.dispatcher.estimates, self._caches))
+        self._metrics.add(self._ledger_exchange)
+        self._metrics.add(ConnectionMetrics(self.connections, self._client_slots))
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self.pool,
-            observability=self._observability,
-            seeing=self._seeing,
+            observability=self._metrics,
+            seeing=self._observability,
             has_metrics=settings.prometheus_port is None,
         )
         self.control = Control(dispatcher=self.dispatcher, workers=self.pool, settings=settings)
 
-    def _make_admission(self) -> AccessControl:
-        """By the keys as they are now."""
+    def _make_access_control(self) -> AccessControl:
+        """Make access control by the current keys."""
         identity = self._identity
         passes_key = not identity.needs_key and self.settings.worker_api_key is None
         return AccessControl(
@@ -181,7 +185,7 @@ class Gateway:
         try:
             self.port, self.metrics_port = await self._listeners.open(
                 lambda: ClientConnection(self),
-                self._observability.exposition,
+                self._metrics.exposition,
                 self.connections,
                 on_error=self._on_shortage,
             )
@@ -191,16 +195,16 @@ class Gateway:
             raise
         self._ticker = self._loop.create_task(self._tick())
         if settings.queue != "engine":
-            self._loads.start()
-        self._exchanging.start()
+            self._load_monitor.start()
+        self._ledger_exchange.start()
 
     async def stop(self) -> None:
-        """Say so, take no more, finish what is under way for as long as the settings allow, close."""
+        """Stop accepting, finish the requests under way within the time limit of the settings, and close."""
         assert self._ticker is not None, "not started"
         if self._stopping:
             return
         self._stopping = True
-        # Who spreads requests over gateways has yet to notice; until then they are served.
+        # Load balancers in front have yet to notice by their health checks; requests are served until then.
         await asyncio.sleep(self.settings.drain_delay_secs)
         await self._listeners.close()
         for connection in self.connections:
@@ -216,15 +220,15 @@ class Gateway:
         for connection in self.connections:
             connection.abort()
         self._ticker.cancel()
-        self._loads.close()
-        await self._exchanging.close()
-        self._intake.close()
+        self._load_monitor.close()
+        await self._ledger_exchange.close()
+        self._admission.close()
         await self.pool.close()
         self._caches.close()
-        await self._seeing.close()
+        await self._observability.close()
 
     def add_worker(self, url: str) -> None:
-        """Use the engine at `url` from its first healthy answer on. Raises ConfigError."""
+        """Add the engine at `url`, used from its first successful probe on. Raises ConfigError."""
         try:
             parsed = parse_worker_url(url)
             self.pool.check((parsed,))
@@ -233,17 +237,19 @@ class Gateway:
             raise ConfigError(f"worker {url}: {error}") from None
 
     def remove_worker(self, url: str) -> None:
-        """Stop using the engine at `url`: what waits there moves, what streams goes on."""
+        """Remove the engine at `url`: its waiting requests are moved, its streams go on."""
         url = parse_worker_url(url)
         if url in self.pool:
             self.pool.remove(url)
 
     def apply(self, settings: GatewaySettings) -> None:
-        """Go on by other settings. Raises ConfigError, and has then changed nothing."""
+        """Use other settings. Raises ConfigError, and changes nothing then."""
         old = self.settings
         identity = make_identity(settings, settings.keys())
         if self._identity.needs_key and not identity.needs_key:
-            raise ConfigError("no tenant has a key any more: only a restart opens it to anybody")
+            raise ConfigError(
+                "no tenant has a key any more: only a restart opens the gateway to all"
+            )
         self.pool.check(settings.worker_urls)
         self._listeners.refresh()
         new, changed = changed_while_running(old, settings)
@@ -254,9 +260,9 @@ class Gateway:
             max_in_flight=new.max_client_requests, max_sent=new.max_sent(), weights=weights
         )
         self._retries.change(new.retry_rules())
-        self._intake.change(new, self._identity)
+        self._admission.change(new, self._identity)
         self.control.change(new)
-        self._admission = self._make_admission()
+        self._access_control = self._make_access_control()
         self.pool.change(new)
         logging.getLogger("fairhit").setLevel(new.level())
         for url, model in new.engines().items():
@@ -268,11 +274,11 @@ class Gateway:
         _log.info("settings are reloaded; changed: %s", ", ".join(changed) or "nothing named")
 
     def named_files(self) -> list[Path]:
-        """Files that the settings name and whose changes matter."""
+        """Files named by the settings; changes of them are applied by a reload."""
         return self.settings.named_files()
 
     def ready(self) -> bool:
-        """Whether an engine is usable."""
+        """True if an engine is usable."""
         return self.dispatcher.ready()
 
     async def _tick(self) -> None:
@@ -283,25 +289,25 @@ class Gateway:
                 log_exceptions(connection.tick, now)
             if number == 0:
                 self.date = date_line()
-                log_exceptions(self._retries.budget.tick, now, self._intake.count)
+                log_exceptions(self._retries.budget.tick, now, self._admission.count)
                 log_exceptions(self.pool.tick, now)
-                log_exceptions(self._seeing.tick)
+                log_exceptions(self._observability.tick)
                 self._listeners.tick(now)
 
-    # -- for the callers' connections
+    # -- for client connections
 
-    def _places(self) -> int:
-        """How many connections callers may have now."""
-        return self.descriptors.places(self.settings.max_connections)
+    def _client_slots(self) -> int:
+        """Slots for client connections now."""
+        return self.descriptors.client_slots(self.settings.max_connections)
 
     def _on_shortage(self, error: OSError) -> None:
-        """A caller could not be taken for want of a file descriptor, or of memory."""
+        """A connection could not be accepted for want of a file descriptor, or of memory."""
         self.descriptors.ran_out(error)
         self.connections.turned_away["descriptors"] += 1
         self.descriptors.free_one()
 
     def admit(self, request: IncomingRequest) -> bool:
-        return self._admission.admit(request)
+        return self._access_control.admit(request)
 
     def handle(
         self, connection: ClientConnection, request: IncomingRequest
@@ -314,12 +320,12 @@ class Gateway:
             self._answer_other(connection, request, "POST")
             return None
         self.dispatcher.check_limit()  # before its body is parsed
-        return self._intake.begin(connection, request, head.endpoint)
+        return self._admission.begin(connection, request, head.endpoint)
 
     def _answer_other(
         self, connection: ClientConnection, request: IncomingRequest, allow: str
     ) -> None:
-        """Browsers ask whether they may ask; nobody else uses another method."""
+        """Answer the preflight of a browser; all other methods are refused."""
         lines = self._options.preflight(request) if self._options is not None else None
         if lines is None:
             raise MethodNotAllowed(allow)
@@ -344,24 +350,24 @@ class Gateway:
         status, content_type, body, lines = answer
         connection.write_body(body, content_type, status=status, lines=lines)
 
-    # -- for the exchanges
+    # -- for exchanges
 
     def may_retry(self, ticket: Ticket, *, spends: bool) -> bool:
         retry, now = len(ticket.tried) + 1, self._loop.time()
-        return self._retries.grant(retry, spends=spends, now=now, requests=self._intake.count)
+        return self._retries.grant(retry, spends=spends, now=now, requests=self._admission.count)
 
     def retry_later(self, ticket: Ticket, send: Callable[[], None]) -> asyncio.TimerHandle:
         return self._loop.call_later(self._retries.wait_s(len(ticket.tried)), send)
 
     def _send(self, ticket: Ticket) -> None:
-        """An engine has room for one that waited."""
+        """An engine has free capacity for a waiting request."""
         log_exceptions(self.exchanges[ticket].send)
 
     def _is_adapter(self, model: str) -> bool:
-        """Engines list an adapter with the model it belongs to."""
+        """True if `model` is a LoRA adapter: engines list adapters with their parent model."""
         return any(one.get("id") == model and one.get("parent") for one in self.pool.models())
 
     def _move(self, ticket: Ticket) -> None:
         exchange = self.exchanges.get(ticket)
-        if exchange is not None:  # moving one may have ended another
+        if exchange is not None:  # moving one exchange may have ended another
             exchange.move()

@@ -29,13 +29,13 @@ def test_what_waits_for_an_engine_is_bounded_by_bytes_too() -> None:
     body = chat(user=LARGE)
 
     async def story(world: World) -> None:
-        arrived = world.gateway.arrived
-        arrived.limit = 250_000
+        body_budget = world.gateway.body_budget
+        body_budget.limit = 250_000
         with_engine, queued = await world.connect(), await world.connect()
         with_engine.send(CHAT, body)
         await eventually(lambda: len(world.received()) == 1)
         queued.send(CHAT, body)
-        await eventually(lambda: arrived.length == 2 * len(body))
+        await eventually(lambda: body_budget.length == 2 * len(body))
         assert len(world.received()) == 1
 
         refused = await world.ask(body=body)
@@ -43,14 +43,14 @@ def test_what_waits_for_an_engine_is_bounded_by_bytes_too() -> None:
         assert refused.error()["message"] == "too many bytes of requests are waiting"
 
         queued.reset()
-        await eventually(lambda: arrived.length == len(body))
+        await eventually(lambda: body_budget.length == len(body))
         third = await world.connect()
         third.send(CHAT, body)
-        await eventually(lambda: arrived.length == 2 * len(body))
+        await eventually(lambda: body_budget.length == 2 * len(body))
         with_engine.reset()
         await eventually(lambda: len(world.received()) == 2)
         third.reset()
-        await eventually(lambda: arrived.length == 0)
+        await eventually(lambda: body_budget.length == 0)
 
     play(story, hang, queue="gateway", max_engine_requests=1)
 
@@ -62,7 +62,7 @@ def test_a_stream_that_has_begun_keeps_no_body() -> None:
         caller = await world.connect()
         caller.send(CHAT, chat(stream=True, user=LARGE))
         await caller.reader.readuntil(b"\r\n\r\n")
-        assert world.gateway.arrived.length == 0
+        assert world.gateway.body_budget.length == 0
         caller.reset()
 
     play(story, half)
@@ -74,7 +74,7 @@ def test_a_connection_that_is_kept_keeps_no_body() -> None:
         for path in (CHAT, "/no/such/path", CHAT):
             caller.send(path, chat(user=LARGE))
             await caller.reply()
-            assert world.gateway.arrived.length == 0
+            assert world.gateway.body_budget.length == 0
 
     play(story, good)
 
@@ -84,7 +84,7 @@ def test_a_body_is_kept_until_no_other_engine_can_be_asked() -> None:
 
     async def story(world: World) -> None:
         async def fails_once(received: Received) -> None:
-            lengths.append(world.gateway.arrived.length)
+            lengths.append(world.gateway.body_budget.length)
             if len(lengths) == 1:
                 whole(received, 503, b"{}")
             else:

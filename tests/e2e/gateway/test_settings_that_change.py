@@ -18,7 +18,7 @@ def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> N
     """A file with one wrong line, or a flag that was lost, must not let anybody in."""
 
     async def story(world: World) -> None:
-        with pytest.raises(ConfigError, match="only a restart opens it"):
+        with pytest.raises(ConfigError, match="only a restart opens the gateway"):
             apply(world, tenant_api_key=(), trust_tenant_header=True)
         assert not world.gateway.settings.trust_tenant_header
         assert (await world.ask()).status == 401

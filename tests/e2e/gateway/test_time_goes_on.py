@@ -26,7 +26,7 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
     async def story(world: World) -> None:
         gateway = world.gateway
         gateway.pool.tick = fails  # type: ignore[method-assign]
-        gateway._seeing.tick = fails  # type: ignore[method-assign]
+        gateway._observability.tick = fails  # type: ignore[method-assign]
         await world.connect()  # the first in turn
         await eventually(lambda: len(gateway.connections) == 1)
         for connection in gateway.connections:
@@ -42,7 +42,7 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
 
 def test_engines_are_asked_for_their_load_after_a_look_that_failed() -> None:
     async def story(world: World) -> None:
-        loads, looks = world.gateway._loads, asyncio.Event()
+        loads, looks = world.gateway._load_monitor, asyncio.Event()
         is_due = loads._is_due
 
         def fails_once(*args: Any) -> bool:

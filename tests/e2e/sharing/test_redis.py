@@ -77,7 +77,7 @@ async def share(engine: SlotEngine, seconds: float) -> float:
 
 def sample(gateway: Gateway, name: str) -> float:
     """A metric, as Prometheus reads it."""
-    for line in gateway._observability.exposition().decode().splitlines():
+    for line in gateway._metrics.exposition().decode().splitlines():
         if line.startswith(name + " "):
             return float(line.split()[-1])
     raise AssertionError(f"no {name}")

@@ -13,7 +13,7 @@ from fairhit.gateway.api.endpoints import Endpoint
 from fairhit.gateway.api.request_body import ParsedBody
 from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
-from fairhit.gateway.proxy import admission as intake
+from fairhit.gateway.proxy import admission
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
 
@@ -113,7 +113,7 @@ def fails(*_: Any, **__: Any) -> None:
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """What is done as a request is read that says SECRET, of which then a bug is raised."""
-    reads, done = intake.parse_body, list[Callable[[], None]]()
+    reads, done = admission.parse_body, list[Callable[[], None]]()
 
     def parse_body(given: bytes, endpoint: Endpoint) -> ParsedBody:
         if SECRET.encode() in given:
@@ -122,7 +122,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
             raise KeyError(given)
         return reads(given, endpoint)
 
-    monkeypatch.setattr(intake, "parse_body", parse_body)
+    monkeypatch.setattr(admission, "parse_body", parse_body)
     return done
 
 

@@ -1,9 +1,9 @@
-"""Bodies too long to be parsed in one step: their outline, and a short body that says what is read of them.
+"""Bodies too long to be parsed in one step: their outline, and a shortened body that is parsed instead.
 
-The outline is where each field of the object stands. It is found in steps, by expressions that tell strings,
-brackets and the rest apart. Every body that is JSON has the outline that a parser would find; what is wrong
-inside a field the engine will say. The short body has all short fields, and of the long ones the beginning:
-of a prompt's first mebibyte the index knows what it knew when the conversation was shorter.
+The outline has the position of each field of the object. Expressions that distinguish strings, brackets
+and the rest find it in steps. In valid JSON these are the fields that a parser would find; errors inside a
+field are reported by the engine. The shortened body has all short fields, and the beginning of each long
+one: cached prefixes are still found, since a conversation's first mebibyte was indexed when it was shorter.
 """
 
 import re
@@ -16,21 +16,21 @@ from fairhit.errors import BadRequest
 from fairhit.gateway.http.read_budget import ITERATION, STEP, Steps
 from fairhit.gateway.proxy.incoming_request import Body
 
-# Lists and objects, which cost a parser more than their bytes: in what is parsed in one call, and in all.
+# Lists and objects, which cost a parser more than their bytes: in one call of the parser, and in one body.
 _MAX_PARSED: Final = 1 << 15
 _MAX_LISTS: Final = 1 << 18
-# Of these one step looks at so many.
+# Lists and objects in one step.
 _LISTS_AT_ONCE: Final = 1 << 13
 _MAX_FIELDS: Final = 1 << 10
 _MAX_NAME: Final = 1 << 10
 
 _BLANKS = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^ \t\n\r,{}\[\]":]++')
-# Of a string, from behind its first quote to before its last one, or as far as it is there.
+# The characters of a string between its quotes, or as far as the data goes.
 _CHARACTERS = re.compile(rb'(?s:[^"\\]*+(?:\\.[^"\\]*+)*+)')
 # Up to the next bracket outside of strings.
 _FLAT = re.compile(rb'(?s:[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+)')
-# What a string may not be cut behind: half of a pair of escapes, and half of an escape.
+# A string is not cut behind half of a pair of escapes, or half of an escape.
 _HALF = re.compile(rb"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?+(?:\\u[0-9a-fA-F]{0,3})?+\Z")
 _HALF_LEN: Final = 11
 _QUOTE: Final = 0x22
@@ -40,7 +40,7 @@ _CLOSING = {0x5B: b"]", 0x7B: b"}"}
 
 @dataclass(slots=True, frozen=True)
 class Field:
-    """One field of the object: its name, and where its value stands."""
+    """One field of the object: its name, and the position of its value."""
 
     name: str
     begin: int
@@ -49,13 +49,13 @@ class Field:
 
 @dataclass(slots=True, frozen=True)
 class Outline:
-    """The fields of a body in their order, names that are there twice included."""
+    """The fields of a body in order, repeated names included."""
 
     fields: tuple[Field, ...]
 
     def shortened(self, body: Body) -> bytes:
         """A body of about `ITERATION` bytes at most, with the beginning of each long field. O(ITERATION)."""
-        # Written anew: as the caller wrote it there may be mebibytes of blanks around its colon.
+        # Names are serialized again: there may be mebibytes of blanks around a colon.
         names = [orjson.dumps(field.name) + b":" for field in self.fields]
         lengths = [field.end - field.begin for field in self.fields]
         shares = _shares(lengths, max(0, ITERATION - sum(map(len, names))))
@@ -68,12 +68,12 @@ class Outline:
 
 
 def is_short(body: Body) -> bool:
-    """Whether a parser is through with it soon: a step, or a turn where it is text or numbers. O(body)."""
+    """True if a body is parsed in one call: `STEP` bytes of anything, `ITERATION` of text. O(body)."""
     return len(body) <= STEP or (len(body) <= ITERATION and _few_lists(body))
 
 
 def outline(body: Body) -> Steps[Outline]:
-    """Where the fields are. Raises BadRequest if it is no object, or one of too many parts."""
+    """Find the fields of `body`. Raises BadRequest if it is no object, or one of too many parts."""
     yield STEP
     scan = _Scan(body)
     fields: list[Field] = []
@@ -105,7 +105,7 @@ def outline(body: Body) -> Steps[Outline]:
 
 
 class _Scan:
-    """A place in a body, and how far this step may go."""
+    """A position in a body, and the end of the current step."""
 
     def __init__(self, body: Body) -> None:
         self.at = 0
@@ -114,26 +114,26 @@ class _Scan:
         self._lists = 0
 
     def next(self) -> bytes:
-        """The byte here; none at the end."""
+        """The byte at the position; empty at the end."""
         return bytes(self._body[self.at : self.at + 1])
 
     def expect(self, byte: bytes) -> None:
-        """Go on behind `byte`. Raises BadRequest where there is another."""
+        """Skip `byte`. Raises BadRequest if there is another byte."""
         if self.next() != byte:
             raise _not_json(f"{byte.decode()} is missing at byte {self.at}")
         self.at += 1
 
     def blanks(self) -> Steps[None]:
-        """Go on behind blanks."""
+        """Skip blanks."""
         yield from self._run(_BLANKS)
 
     def string(self) -> Steps[None]:
-        """Go on behind the string whose first quote is behind us."""
+        """Skip a string, from behind its first quote."""
         yield from self._run(_CHARACTERS)
         self.expect(b'"')
 
     def value(self) -> Steps[None]:
-        """Go on behind any value."""
+        """Skip any value."""
         byte = self.next()
         if byte == b'"':
             self.at += 1
@@ -147,7 +147,7 @@ class _Scan:
                 raise _not_json(f"a value is missing at byte {begin}")
 
     def _container(self) -> Steps[None]:
-        """Go on behind the list or object that begins here: one bracket a round, and what is before it."""
+        """Skip a list or an object: in each round one bracket, and what is before it."""
         body, flat_end, depth = self._body, _FLAT.match, 0
         while True:
             byte = body[self.at]
@@ -159,7 +159,7 @@ class _Scan:
                     raise BadRequest(f"a long body may have {_MAX_LISTS:,} lists and objects")
                 if not self._lists % _LISTS_AT_ONCE:
                     yield STEP
-            elif byte == _QUOTE:  # of a string that this step does not see the end of
+            elif byte == _QUOTE:  # of a string that ends in a later step
                 yield from self.string()
             else:
                 depth -= 1
@@ -174,7 +174,7 @@ class _Scan:
                     raise _not_json("a list or an object does not end")
 
     def _run(self, pattern: re.Pattern[bytes]) -> Steps[None]:
-        """Go on as far as `pattern` goes; it may be taken up where a step ends."""
+        """Skip what `pattern` matches, over the ends of steps."""
         body = self._body
         while True:
             found = pattern.match(body, self.at, self._until)
@@ -183,7 +183,7 @@ class _Scan:
             if self._until == len(body):
                 return
             left = self._until - self.at
-            # A backslash may be the last that this step sees.
+            # The last byte of a step may be a backslash.
             if left > 1 or (left == 1 and body[self.at] != 0x5C):
                 return
             self._until = min(self._until + STEP, len(body))
@@ -191,8 +191,8 @@ class _Scan:
 
 
 def _cut(value: bytes, lists: int, *, is_whole: bool) -> tuple[bytes, int]:
-    """The beginning of a value, which may be all of it, as a value with so many `lists` at most, and how
-    many are left of these. O(value).
+    """Make the beginning of a value, or all of it, a value with at most `lists` lists and objects; returns
+    how many of these are left, too. O(value).
     """
     stack, at, end = bytearray(), 0, len(value)
     while (at := _flat_end(value, at, end)) < end:
@@ -211,7 +211,7 @@ def _cut(value: bytes, lists: int, *, is_whole: bool) -> tuple[bytes, int]:
 
 
 def _cut_flat(value: bytes, end: int, stack: bytearray) -> bytes:
-    """The same where no string is open at the end: up to the last comma, unless that is in a string."""
+    """`_cut` where no string is open at the end: up to the last comma, unless that is in a string."""
     bracket = max(value.rfind(one, 0, end) for one in (b"[", b"{", b"]", b"}", b'"'))
     comma = value.rfind(b",", bracket + 1, end)
     if comma >= 0:
@@ -223,7 +223,7 @@ def _cut_flat(value: bytes, end: int, stack: bytearray) -> bytes:
 
 
 def _string_begin(value: bytes, last: int) -> int:
-    """Where the string begins whose last quote is at `last`. O(value)."""
+    """Position of the first quote of the string whose last quote is at `last`. O(value)."""
     at = 0
     while True:
         at = _flat_end(value, at, last)
@@ -239,7 +239,7 @@ def _flat_end(value: bytes, at: int, end: int) -> int:
 
 
 def _cut_string(value: bytes, begin: int, end: int, stack: bytearray) -> bytes:
-    """The same where the string from `begin` on is cut: kept as far as it goes, unless it is a name."""
+    """`_cut` where the string from `begin` on is cut: it is kept up to `end`, unless it is a name."""
     before = value[:begin].rstrip()
     in_object = bool(stack) and stack[-1] == 0x7B
     if in_object and not before.endswith(b":"):
@@ -256,7 +256,7 @@ def _cut_string(value: bytes, begin: int, end: int, stack: bytearray) -> bytes:
 
 
 def _character_end(value: bytes, begin: int, end: int) -> int:
-    """`end`, or where the character begins that it is in the middle of, in UTF-8."""
+    """`end`, or the position of the UTF-8 character that `end` is inside."""
     for back in range(1, min(3, end - begin) + 1):
         byte = value[end - back]
         if byte < 0x80:
@@ -267,12 +267,12 @@ def _character_end(value: bytes, begin: int, end: int) -> int:
 
 
 def _closed(value: bytes, stack: bytearray) -> bytes:
-    """`value`, and the ends of what is open in it."""
+    """`value` with its open lists and objects closed."""
     return (value.rstrip() or b"null") + b"".join(_CLOSING[byte] for byte in reversed(stack))
 
 
 def _shares(lengths: list[int], total: int) -> list[int]:
-    """How many bytes each gets of `total`: the short ones all, the long ones as many as each other."""
+    """Divide `total` bytes: short fields get all they need, long ones equal shares."""
     shares, left = [0] * len(lengths), total
     for number, at in enumerate(sorted(range(len(lengths)), key=lengths.__getitem__)):
         shares[at] = min(lengths[at], left // (len(lengths) - number))

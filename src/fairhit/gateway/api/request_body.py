@@ -117,7 +117,7 @@ def answer_parts(answer: str) -> list[str]:
 
 def answer_text(answer: str, endpoint: Endpoint) -> bytes:
     """Bytes by which the conversation's next prompt extends this one, beginning with the answer."""
-    text = _SEPARATOR.join(("", *answer_parts(answer))) if endpoint.turns else answer
+    text = _SEPARATOR.join(("", *answer_parts(answer))) if endpoint.is_conversation else answer
     return text.encode("utf-8", "surrogatepass")
 
 

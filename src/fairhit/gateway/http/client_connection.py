@@ -44,9 +44,9 @@ class Site(Protocol):
     max_payload_size: int
     client_timeout_s: float
     connections: "Connections[ClientConnection]"
-    arrived: BodyBudget
+    body_budget: BodyBudget
     head_cache: HeadCache[RequestHead]
-    turns: ReadBudget
+    read_budget: ReadBudget
     date: bytes  # the Date header, a second old at most
 
     def admit(self, request: IncomingRequest) -> bool:
@@ -98,10 +98,10 @@ class ClientConnection(asyncio.Protocol):
         self._reader = RequestParser(
             max_body_len=site.max_payload_size,
             admit=site.admit,
-            arrived=site.arrived,
+            body_budget=site.body_budget,
             head_cache=site.head_cache,
         )
-        self._reads = BudgetedReads(site.turns, self.data_received)
+        self._reads = BudgetedReads(site.read_budget, self.data_received)
         self._late = self._reads.late
         self._since = 0.0  # start of the request being received, of idleness, or of silence
         self._lingers_since = 0.0  # start of lingering after the last response; 0: not lingering

@@ -25,28 +25,28 @@ _IDLE_S = 4.0
 _MAX_IDLE = 512
 # Below this, joining a request costs less than writing it in pieces.
 _SMALL = 16 << 10
-# What an engine answers when it is broken or full rather than asked something wrong.
+# Statuses of an engine that is broken or overloaded; others are the fault of the request.
 ENGINE_FAULTS = frozenset((500, 502, 503, 504))
-# What says that this machine has no more sockets, ports or memory.
+# Errors of a machine without free sockets, ports or memory.
 _OUR_FAULTS = frozenset((EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM))
 
 
 class Fault(Enum):
-    """How an engine fails a request; the values are metric labels."""
+    """Ways in which an engine fails a request; the values are metric labels."""
 
     CONNECT = "connect"
     STATUS = "status"  # 500, 502, 503, 504
     TIMEOUT = "timeout"
-    BROKEN = "broken"  # the connection, or the answer
+    BROKEN = "broken"  # the connection, or the response
 
 
-def is_ours(error: Exception) -> bool:
-    """Whether no engine is to blame that there is no connection to it."""
+def is_local(error: Exception) -> bool:
+    """True if no connection was made for want of this machine's resources."""
     return isinstance(error, OSError) and error.errno in _OUR_FAULTS
 
 
 def reason_of(error: Exception) -> str:
-    """What the system said."""
+    """The operating system's text of an error."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -55,7 +55,7 @@ class EngineConnection(asyncio.Protocol):
 
     def __init__(self, engine: "EngineConnections") -> None:
         self._engine = engine
-        self._reads = BudgetedReads(engine.turns, self.data_received)
+        self._reads = BudgetedReads(engine.read_budget, self.data_received)
         self._late = self._reads.late
         self._response = ResponseParser()
         self._transport: asyncio.Transport | None = None
@@ -182,7 +182,7 @@ class EngineConnection(asyncio.Protocol):
 
 
 class EngineConnections:
-    """One engine: its address and the connections to it that are idle."""
+    """The address of one engine, and the idle connections to it."""
 
     def __init__(
         self,
@@ -192,16 +192,16 @@ class EngineConnections:
         breaker: CircuitBreaker | None = None,
         connect_timeout_s: float = 5.0,
         tls: SSLContext | None = None,
-        turns: ReadBudget | None = None,
-        unknown: Callable[[], object] = lambda: None,
+        read_budget: ReadBudget | None = None,
+        on_unknown_model: Callable[[], object] = lambda: None,
         descriptors: Descriptors | None = None,
     ) -> None:
         self.descriptors = Descriptors(1 << 30) if descriptors is None else descriptors
-        # It has answered 404: maybe its list of models is another by now.
-        self.unknown = unknown
+        # Called on a 404: the engine's model list may have changed.
+        self.on_unknown_model = on_unknown_model
         self.breaker = breaker or CircuitBreaker(BreakerRules())
         self.connect_timeout_s = connect_timeout_s
-        self.turns = turns or ReadBudget()
+        self.read_budget = read_budget or ReadBudget()
         parts = urlsplit(url)
         assert parts.hostname is not None, url
         self.url = url
@@ -209,24 +209,24 @@ class EngineConnections:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         default = 443 if parts.scheme == "https" else 80
         self._address = (parts.hostname, parts.port or default)
-        assert tls is not None or parts.scheme != "https", "it says whom to believe"
+        assert tls is not None or parts.scheme != "https", "the context has the trusted authorities"
         self._tls = tls
-        self._idle: dict[EngineConnection, None] = {}  # the last to come is the first to go
+        self._idle: dict[EngineConnection, None] = {}  # the last one idle is taken first
         self._closed = False
         self._connecting: set[asyncio.Task[None]] = set()
         credentials = f"authorization: Bearer {key}\r\n" if key else ""
         self.has_key = key is not None
-        # The same first lines for every request: only path and length differ.
+        # Lines of every request's head.
         self.fixed_lines = f"host: {host}:{self._address[1]}\r\n{credentials}".encode()
 
     def head(self, target: bytes, lines: bytes, length: int) -> bytes:
-        """Of a request with a body of so many bytes."""
+        """Head of a request with a body of `length` bytes."""
         return b"POST %b%b HTTP/1.1\r\n%b%bcontent-length: %d\r\n\r\n" % (
             self.path, target, self.fixed_lines, lines, length,
         )  # fmt: skip
 
     def take(self) -> EngineConnection | None:
-        """An idle connection that the engine has most likely not closed yet."""
+        """Remove and return an idle connection that the engine has most likely not closed; None: none."""
         now = monotonic()
         while self._idle:
             connection = self._idle.popitem()[0]
@@ -236,7 +236,7 @@ class EngineConnections:
         return None
 
     def give_back(self, connection: EngineConnection) -> None:
-        """`connection` is idle."""
+        """Keep `connection`, which is idle, for another request."""
         if self._closed or len(self._idle) >= _MAX_IDLE:
             connection.abort()
             return
@@ -244,7 +244,7 @@ class EngineConnections:
         self._idle[connection] = None
 
     def close_idle(self) -> bool:
-        """Close the connection that has been idle for longest; whether there was one. O(1)."""
+        """Close the connection that has been idle for longest; False if there is none. O(1)."""
         connection = next(iter(self._idle), None)
         if connection is None:
             return False
@@ -253,32 +253,32 @@ class EngineConnections:
         return True
 
     def forget(self, connection: EngineConnection) -> None:
-        """`connection` is closed. O(1)."""
+        """Forget `connection`, which is closed. O(1)."""
         self._idle.pop(connection, None)
 
     async def connect(self) -> EngineConnection:
-        """A new connection. Raises OSError, TimeoutError included."""
+        """Make a new connection. Raises OSError, TimeoutError included."""
         try:
-            with self.descriptors.one():  # while it is made; what is open counts by itself
+            with self.descriptors.connecting():  # an open connection counts itself
                 async with asyncio.timeout(self.connect_timeout_s):
                     _, connection = await asyncio.get_running_loop().create_connection(
                         lambda: EngineConnection(self), *self._address, ssl=self._tls
                     )
         except OSError as error:
-            if is_ours(error):
+            if is_local(error):
                 self.descriptors.ran_out(error)
             raise
         return connection
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work`, which connects, beside what goes on."""
+        """Run `work`, which connects, as a task."""
         task = asyncio.get_running_loop().create_task(work)
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
     def close(self) -> None:
-        """Close what is idle and give up what is connecting; requests under way go on."""
-        self._closed = True  # who has an answer yet to come gives its connection back later
+        """Close idle connections and cancel connecting ones; requests under way go on."""
+        self._closed = True  # connections with a request are closed at its end
         for connection in list(self._idle):
             connection.abort()
         self._idle.clear()

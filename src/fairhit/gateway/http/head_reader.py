@@ -1,4 +1,4 @@
-"""The head of a request, header by header: what the gateway has a use for, and what it passes on."""
+"""Head reader: the headers of a request that the gateway uses, and those that it passes on."""
 
 import re
 from typing import Final
@@ -27,41 +27,40 @@ _ABSOLUTE: Final = re.compile(rb"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOT
 
 
 class HeadReader:
-    """Makes one RequestHead of the headers that a parser finds."""
+    """Builds one RequestHead from the headers that the parser finds."""
 
     __slots__ = ("_lines", "_max_body_len", "_of_connection", "expects", "head")
 
     def __init__(self, max_body_len: int) -> None:
         self.head = RequestHead()
-        self.expects = False  # a word before the body comes
+        self.expects = False  # the client waits for 100 Continue
         self._max_body_len = max_body_len
-        self._lines: list[bytes] = []  # those that are passed on
-        self._of_connection = b""  # what its Connection headers list, where that is unusual
+        self._lines: list[bytes] = []  # headers that are passed on
+        self._of_connection = b""  # names listed by unusual Connection headers
 
     def add(self, name: bytes, value: bytes) -> None:
-        """The next header. Raises BadRequest, or TooLarge for a length."""
+        """Add the next header. Raises BadRequest, or TooLarge for a length."""
         lowered = name.lower()
         rule = HEADERS.get(lowered)
         if rule is None:
-            # Some servers read an underscore as a dash: what is said that way is neither heard here
-            # nor passed on.
+            # Some servers read an underscore as a dash: such a header is neither used nor passed on.
             if b"_" in lowered and lowered.replace(b"_", b"-") in HEADERS:
                 return
             self._lines.append(name + b": " + value + b"\r\n")
         elif rule != DROPPED:
-            self._note(rule, lowered, value)
+            self._apply(rule, lowered, value)
 
     def finish(self) -> RequestHead:
-        """The head so far."""
+        """Build the head from the headers added so far."""
         if self._of_connection:
             self._drop_of_connection()
         self.head.lines = b"".join(self._lines)
         return self.head
 
-    def _note(self, rule: int, name: bytes, value: bytes) -> None:
+    def _apply(self, rule: int, name: bytes, value: bytes) -> None:
         head = self.head
         if rule <= API_KEY:
-            self._note_key(rule, value)
+            self._set_key(rule, value)
         elif rule == TENANT:
             head.tenants.setdefault(name, []).append(value)
         elif rule == HOST:
@@ -69,9 +68,9 @@ class HeadReader:
                 raise BadRequest("more than one Host header")
             head.has_host, head.host = True, value
         elif rule == ENCODING:
-            # Whoever is in front may know other codings, or know them otherwise.
+            # Proxies in front may support other codings, or parse them otherwise.
             if value.strip(b" ").lower() != b"chunked":
-                raise BadRequest("the only Transfer-Encoding understood here is chunked")
+                raise BadRequest("the only supported Transfer-Encoding is chunked")
             head.framing += b"transfer-encoding: " + value + b"\r\n"
         elif rule == LENGTH:
             head.framing = b"content-length: " + value + b"\r\n"
@@ -79,13 +78,13 @@ class HeadReader:
             if value.isdigit() and int(value[:20]) > self._max_body_len:
                 raise too_long(self._max_body_len)
         elif rule == EXPECT:
-            # No other expectation is known, and those may be ignored (RFC 9110, 10.1.1).
+            # No other expectation is supported, and those may be ignored (RFC 9110, 10.1.1).
             members = value.lower().split(b",")
             self.expects |= any(one.strip(b" \t") == b"100-continue" for one in members)
         elif rule == CONNECTION and value.lower() not in _USUAL_CONNECTION:
             self._of_connection += b"," + value.lower()
 
-    def _note_key(self, rule: int, value: bytes) -> None:
+    def _set_key(self, rule: int, value: bytes) -> None:
         head = self.head
         if head.authorization if rule == AUTHORIZATION else head.api_key:
             raise BadRequest("more than one Authorization or x-api-key header")
@@ -95,7 +94,7 @@ class HeadReader:
             head.api_key = value
 
     def _drop_of_connection(self) -> None:
-        """Headers that the caller says are of this connection go no further (RFC 9110, 7.6.1)."""
+        """Drop the headers that the Connection header names (RFC 9110, 7.6.1)."""
         names = {name.strip(b" \t") for name in self._of_connection.split(b",")}
         self._lines[:] = [
             line for line in self._lines if line.partition(b":")[0].lower() not in names
@@ -103,8 +102,8 @@ class HeadReader:
 
 
 def check_host(head: RequestHead) -> str:
-    """Check the Host header, and take the host from a target in absolute form, which then has its path
-    alone (RFC 9112, 3.2 and 3.2.2). What is wrong; empty if nothing is. O(target).
+    """Check the Host header, and move the host of an absolute target there (RFC 9112, 3.2 and 3.2.2).
+    Returns the defect, empty if there is none. O(target).
     """
     if not head.has_host and not head.http10:
         return "HTTP/1.1 needs a Host header"
@@ -120,5 +119,5 @@ def check_host(head: RequestHead) -> str:
 
 
 def too_long(max_body_len: int) -> TooLarge:
-    """What a body is refused with that is longer than that."""
+    """The error for a body longer than `max_body_len`."""
     return TooLarge(f"the body is longer than {max_body_len} bytes")

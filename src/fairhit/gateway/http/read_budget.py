@@ -95,10 +95,10 @@ class BudgetedReads:
     data while `late` is not empty; deferred data is passed to `receive` later.
     """
 
-    __slots__ = ("_is_passing_on", "_paused", "_receive", "_transport", "_turns", "late")
+    __slots__ = ("_budget", "_is_passing_on", "_paused", "_receive", "_transport", "late")
 
-    def __init__(self, turns: ReadBudget, receive: Callable[[bytes], None]) -> None:
-        self._turns = turns
+    def __init__(self, budget: ReadBudget, receive: Callable[[bytes], None]) -> None:
+        self._budget = budget
         self._receive = receive
         self.late: deque[bytes] = deque()
         self._is_passing_on = False
@@ -114,9 +114,9 @@ class BudgetedReads:
         if self._is_passing_on:
             return False
         if not self.late:
-            if self._turns.take(len(data)):
+            if self._budget.take(len(data)):
                 return False
-            self._turns.wait(len(data), self._read_late, owner=self)
+            self._budget.wait(len(data), self._read_late, owner=self)
         self.late.append(data)
         self._update_transport()
         return True
@@ -145,7 +145,7 @@ class BudgetedReads:
             return
         data = self.late.popleft()
         if self.late:
-            self._turns.wait(len(self.late[0]), self._read_late, owner=self)
+            self._budget.wait(len(self.late[0]), self._read_late, owner=self)
         try:
             self._pass_on(data)
         except Exception:  # a bug: close the connection, as asyncio does

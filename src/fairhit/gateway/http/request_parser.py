@@ -40,7 +40,7 @@ class RequestParser:
         *,
         max_body_len: int,
         admit: Callable[[IncomingRequest], bool],
-        arrived: BodyBudget,
+        body_budget: BodyBudget,
         head_cache: HeadCache[RequestHead] | None = None,
     ) -> None:
         self.ready: deque[IncomingRequest] = deque()
@@ -51,7 +51,7 @@ class RequestParser:
         self.admitted = False  # a request was admitted whose body is wanted
         self._max_body_len = max_body_len
         self._admit = admit
-        self._arrived = arrived
+        self._body_budget = body_budget
         self._parser = httptools.HttpRequestParser(self)
         self._incoming = self._taken = IncomingRequest(RequestHead())
         self._heading: HeadReader | None = None  # of the head being received
@@ -338,12 +338,12 @@ class RequestParser:
         if length:
             incoming = self._incoming
             incoming.held += length
-            full = self._arrived.add(incoming.client, length, most=self._max_body_len)
+            full = self._body_budget.add(incoming.client, length, most=self._max_body_len)
             if full is not None:
                 self.refuse(full)
 
     def _free(self, request: IncomingRequest) -> None:
         """Stop counting the body of `request`."""
         if request.held:
-            self._arrived.remove(request.client, request.held)
+            self._body_budget.remove(request.client, request.held)
             request.held = 0

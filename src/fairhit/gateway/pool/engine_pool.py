@@ -39,12 +39,12 @@ class EnginePool:
         move: Callable[[Ticket], None],
         settings: GatewaySettings,
         descriptors: Descriptors | None = None,
-        turns: ReadBudget | None = None,
+        read_budget: ReadBudget | None = None,
         is_own: Callable[[WorkerId], bool] = lambda _: False,
     ) -> None:
         self._is_own = is_own
         self._descriptors = descriptors
-        self._turns = turns or ReadBudget()
+        self._read_budget = read_budget or ReadBudget()
         self._dispatcher = dispatcher
         self._move = move
         self._settings = settings
@@ -116,8 +116,8 @@ class EnginePool:
             breaker=CircuitBreaker(settings.breaker_rules()),
             connect_timeout_s=settings.connect_timeout_secs,
             tls=self._trusting() if url.startswith("https:") else None,
-            turns=self._turns,
-            unknown=self.catalog.refresh,
+            read_budget=self._read_budget,
+            on_unknown_model=self.catalog.refresh,
             descriptors=self._descriptors,
         )
         watch = WatchedEngine(engine=engine, probe_soon=asyncio.Event(), declared=model)

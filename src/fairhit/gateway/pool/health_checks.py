@@ -5,7 +5,7 @@ import logging
 from typing import Protocol
 
 from fairhit.errors import EngineFailed
-from fairhit.gateway.http.engine_connection import is_ours
+from fairhit.gateway.http.engine_connection import is_local
 from fairhit.gateway.pool import health_probe as probe
 from fairhit.gateway.pool.model_catalog import ModelCatalog
 from fairhit.gateway.pool.watched_engine import WatchedEngine
@@ -96,7 +96,7 @@ class HealthChecks:
             if not self._availability.is_up(watch):
                 self._catalog.reset(watch, await self._get(watch, b"/v1/models"))
         except (OSError, ValueError, EngineFailed) as error:
-            if is_ours(error):  # no request was sent, e.g. for want of a file descriptor
+            if is_local(error):  # no request was sent, e.g. for want of a file descriptor
                 return self._availability.is_up(watch)
             problem = getattr(error, "strerror", None) or str(error) or "no answer in time"
             self._set_problem(watch, problem)

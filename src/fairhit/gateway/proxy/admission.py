@@ -114,11 +114,11 @@ class Admission:
         identity: Identity,
         settings: GatewaySettings,
         list_again: Callable[[], "asyncio.Future[None]"],
-        turns: ReadBudget,
+        read_budget: ReadBudget,
         tokenizer: Tokenizer | None = None,
         index: PrecisePrefixIndex | None = None,
     ) -> None:
-        self._turns = turns
+        self._read_budget = read_budget
         self._services = services
         # Random, or a client could make prompts whose hashes are those of another's (`core.chunk_index`).
         self._seed = secrets.randbits(64)
@@ -142,7 +142,7 @@ class Admission:
         """
         body = request.body
         if len(body) > SHORT:
-            if not (is_short(body) and self._turns.take(_PARSED * len(body))):
+            if not (is_short(body) and self._read_budget.take(_PARSED * len(body))):
                 return self._read_in_steps(connection, request, endpoint)
         return self._called(connection, request, parse_body(body, endpoint))
 
@@ -185,7 +185,7 @@ class Admission:
             text = answer_text(answer, exchange.endpoint)
             insert(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
         # The text of a completion and of its prompt may meet within a token.
-        elif exchange.endpoint.turns and not self._has_events(worker, prompt):
+        elif exchange.endpoint.is_conversation and not self._has_events(worker, prompt):
             assert self._tokenizer is not None, "only a tokenizer makes blocks of tokens"
             self._tokenizer.submit(
                 exchange.ticket.request.client,
@@ -216,7 +216,7 @@ class Admission:
         """Parse a long body in steps. The client is the one that the head names, until then."""
         client = self._identity.client_of(request.client, None)
         self._dispatcher.reserve(client)
-        reading = self._turns.run(_steps(request.body, endpoint), owner=client)
+        reading = self._read_budget.run(_steps(request.body, endpoint), owner=client)
         waiting = PendingRequest(
             connection,
             reading,

@@ -30,7 +30,7 @@ from fairhit.gateway.http.engine_connection import (
     EngineConnection,
     EngineConnections,
     Fault,
-    is_ours,
+    is_local,
     reason_of,
 )
 from fairhit.gateway.http.read_budget import ITERATION
@@ -168,7 +168,7 @@ class Exchange:
             engine.give_back(connection)
 
     def _unconnected(self, engine: EngineConnections, error: Exception) -> None:
-        if is_ours(error):
+        if is_local(error):
             self._fail(GatewayFull(f"this gateway can open no connection: {reason_of(error)}"))
             return
         self._services.pool.count_fault(engine.url, Fault.CONNECT)
@@ -401,7 +401,7 @@ class Exchange:
         Once, since most requests with this response would get it anywhere.
         """
         assert self._engine is not None, "the request was sent"
-        self._engine.unknown()
+        self._engine.on_unknown_model()
         return not self.ticket.tried and self._may_retry(spends=False)
 
     def _may_retry(self, *, spends: bool) -> bool:

@@ -16,7 +16,7 @@ CHAT = b"/v1/chat/completions"
 
 
 def head(target: bytes = CHAT, *, lines: bytes = b"", key: bytes = b"key") -> RequestHead:
-    reader = RequestParser(max_body_len=9, admit=lambda _: False, arrived=BodyBudget())
+    reader = RequestParser(max_body_len=9, admit=lambda _: False, body_budget=BodyBudget())
     reader.feed(HEAD % (target, lines, key))
     return reader.take().head
 

@@ -36,7 +36,7 @@ def admit(request: IncomingRequest) -> bool:
 
 
 def read(data: bytes, *, piece: int) -> list[IncomingRequest]:
-    reader = RequestParser(max_body_len=1000, admit=admit, arrived=BodyBudget())
+    reader = RequestParser(max_body_len=1000, admit=admit, body_budget=BodyBudget())
     for at in range(0, len(data), piece):
         reader.feed(data[at : at + piece])
     return list(reader.ready)

@@ -23,7 +23,7 @@ def read(pieces: list[bytes], *, remembers: bool = True, max_body_len: int = 400
     """All that can be seen of a connection on which `pieces` arrived; without a memory of heads, the
     parser reads them all.
     """
-    arrived, heads = BodyBudget(), HeadCache[RequestHead]()
+    body_budget, heads = BodyBudget(), HeadCache[RequestHead]()
     admitted: list[bytes] = []
 
     def admit(request: IncomingRequest) -> bool:
@@ -31,13 +31,13 @@ def read(pieces: list[bytes], *, remembers: bool = True, max_body_len: int = 400
         return True
 
     reader = RequestParser(
-        max_body_len=max_body_len, admit=admit, arrived=arrived, head_cache=heads
+        max_body_len=max_body_len, admit=admit, body_budget=body_budget, head_cache=heads
     )
     for piece in pieces:
         if not remembers:
             heads._heads.clear()
         reader.feed(piece)
-    seen: list[object] = [reader.receiving, reader.stopped, arrived.length, admitted]
+    seen: list[object] = [reader.receiving, reader.stopped, body_budget.length, admitted]
     while reader.ready:
         one = reader.take()
         seen.append(
@@ -132,7 +132,7 @@ class Counted:
 
 def test_the_second_request_of_a_connection_is_not_parsed() -> None:
     """Or the memory would be of no use, and no other test would notice."""
-    reader = RequestParser(max_body_len=400, admit=lambda _: True, arrived=BodyBudget())
+    reader = RequestParser(max_body_len=400, admit=lambda _: True, body_budget=BodyBudget())
     parsing = reader._parser = Parsing(reader._parser)
 
     for piece in (post(b"hello"), post(b"other one"), post(b"x" * 200)[:150]):

@@ -1,4 +1,4 @@
-"""Turns of the event loop: what they read together, and that what waits loses neither order nor end."""
+"""Bytes read per event loop iteration, and that deferred data keeps its order and its end."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -47,9 +47,9 @@ class Wire(asyncio.Transport):
 
 @on_a_loop
 async def test_a_turn_grants_so_many_bytes_and_the_next_as_many_again() -> None:
-    turns = ReadBudget()
+    budget = ReadBudget()
     for _ in range(3):
-        assert [turns.take(STEP) for _ in range(5)] == [True] * 4 + [False]
+        assert [budget.take(STEP) for _ in range(5)] == [True] * 4 + [False]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -57,15 +57,15 @@ async def test_a_turn_grants_so_many_bytes_and_the_next_as_many_again() -> None:
 @on_a_loop
 async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
     """Sixty-four connections with a read each: four a turn, and a health check between any two turns."""
-    turns, ran = ReadBudget(), list[int]()
+    budget, ran = ReadBudget(), list[int]()
     for number in range(64):
-        turns.wait(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
+        budget.wait(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
     lengths = []
     while len(ran) < 64:
         before = len(ran)
         await asyncio.sleep(0)
         lengths.append(len(ran) - before)
-        assert not turns.take(1) or len(ran) == 64
+        assert not budget.take(1) or len(ran) == 64
 
     assert ran == list(range(64))
     assert max(lengths) == ITERATION // STEP
@@ -73,7 +73,7 @@ async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
 
 @on_a_loop
 async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
-    turns, ran = ReadBudget(), list[str]()
+    budget, ran = ReadBudget(), list[str]()
 
     def steps(name: str, *, fails: bool = False) -> Steps[str]:
         for _ in range(6):
@@ -83,7 +83,7 @@ async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
             raise ValueError(name)
         return name.upper()
 
-    a, b = turns.run(steps("a"), owner=0), turns.run(steps("b", fails=True), owner=0)
+    a, b = budget.run(steps("a"), owner=0), budget.run(steps("b", fails=True), owner=0)
     assert await a == "A"
     with pytest.raises(ValueError, match="b"):
         await b
@@ -93,27 +93,27 @@ async def test_steps_run_in_turns_and_end_with_a_result_or_an_error() -> None:
 @on_a_loop
 async def test_one_owner_with_many_steps_holds_up_no_other() -> None:
     """A hundred long bodies of one client: another's is read beside them, not behind them."""
-    turns, ran = ReadBudget(), list[str]()
+    budget, ran = ReadBudget(), list[str]()
 
     def steps(name: str) -> Steps[None]:
         for _ in range(3):
             yield STEP
             ran.append(name)
 
-    many = [turns.run(steps("many"), owner="many") for _ in range(100)]
-    assert not turns.take(1), "what comes later would be read before what waits"
-    await turns.run(steps("one"), owner="one")
+    many = [budget.run(steps("many"), owner="many") for _ in range(100)]
+    assert not budget.take(1), "what comes later would be read before what waits"
+    await budget.run(steps("one"), owner="one")
     assert ran.count("many") <= 3 + 3 * ITERATION // STEP
 
     await asyncio.gather(*many)
     assert ran.count("many") == 300
     await asyncio.sleep(0)
-    assert turns.take(1)
+    assert budget.take(1)
 
 
 @on_a_loop
 async def test_who_cancels_ends_the_steps() -> None:
-    turns, ended = ReadBudget(), list[bool]()
+    budget, ended = ReadBudget(), list[bool]()
 
     def steps() -> Steps[None]:
         try:
@@ -122,7 +122,7 @@ async def test_who_cancels_ends_the_steps() -> None:
         finally:
             ended.append(True)
 
-    future = turns.run(steps(), owner=0)
+    future = budget.run(steps(), owner=0)
     await asyncio.sleep(0)
     future.cancel()
     for _ in range(3):
@@ -134,8 +134,8 @@ async def test_who_cancels_ends_the_steps() -> None:
 @on_a_loop
 async def test_data_waits_with_its_connection_paused_and_keeps_its_order() -> None:
     """Short data behind long data waits, too, or an answer would be read in another order."""
-    turns, read, wire = ReadBudget(), list[bytes](), Wire()
-    reads = BudgetedReads(turns, read.append)
+    budget, read, wire = ReadBudget(), list[bytes](), Wire()
+    reads = BudgetedReads(budget, read.append)
     reads.connected(wire)
     long, short = b"l" * STEP, b"s" * SHORT
     for _ in range(ITERATION // STEP):
@@ -154,8 +154,8 @@ async def test_data_waits_with_its_connection_paused_and_keeps_its_order() -> No
 
 @on_a_loop
 async def test_a_caller_that_reads_slowly_holds_its_engine_whatever_waits() -> None:
-    turns, read, wire = ReadBudget(), list[bytes](), Wire()
-    reads = BudgetedReads(turns, read.append)
+    budget, read, wire = ReadBudget(), list[bytes](), Wire()
+    reads = BudgetedReads(budget, read.append)
     reads.connected(wire)
     reads.hold()
     while not reads.defer(b"x" * STEP):
@@ -175,8 +175,8 @@ def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None
     """An engine's last words are heard, before the loss of its connection is."""
 
     async def story() -> None:
-        turns, read = ReadBudget(), list[bytes]()
-        reads = BudgetedReads(turns, read.append)
+        budget, read = ReadBudget(), list[bytes]()
+        reads = BudgetedReads(budget, read.append)
         reads.connected(Wire())
         while not reads.defer(b"x" * STEP):
             pass
@@ -191,12 +191,12 @@ def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None
 
 @on_a_loop
 async def test_a_bug_of_ours_closes_the_connection_it_was_met_on() -> None:
-    turns, wire = ReadBudget(), Wire()
+    budget, wire = ReadBudget(), Wire()
 
     def broken(data: bytes) -> None:
         raise RuntimeError(len(data))
 
-    reads = BudgetedReads(turns, broken)
+    reads = BudgetedReads(budget, broken)
     reads.connected(wire)
     while not reads.defer(b"x" * STEP):
         pass

@@ -31,9 +31,11 @@ def admit(request: IncomingRequest) -> bool:
 
 
 def read(
-    pieces: list[bytes], *, max_body_len: int = 1000, arrived: BodyBudget | None = None
+    pieces: list[bytes], *, max_body_len: int = 1000, body_budget: BodyBudget | None = None
 ) -> RequestParser:
-    reader = RequestParser(max_body_len=max_body_len, admit=admit, arrived=arrived or BodyBudget())
+    reader = RequestParser(
+        max_body_len=max_body_len, admit=admit, body_budget=body_budget or BodyBudget()
+    )
     for piece in pieces:
         reader.feed(piece)
     return reader
@@ -162,68 +164,69 @@ def test_the_gateway_is_no_tunnel() -> None:
 
 
 def test_who_shows_a_wrong_key_need_not_send_its_body() -> None:
-    arrived = BodyBudget()
+    body_budget = BodyBudget()
     head = (
         b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: Bearer wrong\r\ncontent-length: 900\r\n\r\n"
     )
-    reader = read([head, b"x" * 500], arrived=arrived)
+    reader = read([head, b"x" * 500], body_budget=body_budget)
 
     assert [type(one.refusal) for one in reader.ready] == [Unauthorized]
-    assert arrived.length == 0
+    assert body_budget.length == 0
 
 
 def test_a_body_nobody_reads_is_not_kept() -> None:
-    arrived = BodyBudget()
+    body_budget = BodyBudget()
     reader = read(
-        [b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n", b"x" * 800], arrived=arrived
+        [b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n", b"x" * 800],
+        body_budget=body_budget,
     )
-    assert arrived.length == 0
+    assert body_budget.length == 0
     reader.feed(b"x" * 100)
     assert [one.body for one in reader.ready] == [b""]
 
 
 def test_all_connections_together_hold_so_much_and_no_more() -> None:
-    arrived = BodyBudget(limit=1500)
+    body_budget = BodyBudget(limit=1500)
     head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
-    first = read([head % b"a", b"x" * 900], arrived=arrived)
-    second = read([head % b"b", b"x" * 700], arrived=arrived)
+    first = read([head % b"a", b"x" * 900], body_budget=body_budget)
+    second = read([head % b"b", b"x" * 700], body_budget=body_budget)
     assert [getattr(one.refusal, "status", None) for one in second.ready] == [503]
-    assert arrived.length == 900
+    assert body_budget.length == 900
 
     first.feed(b"x" * 100)
     assert len(first.take().body) == 1000
-    assert arrived.length == 1000  # it is waiting for an engine
-    third = read([head % b"c", b"x" * 500], arrived=arrived)
-    assert arrived.length == 1500
+    assert body_budget.length == 1000  # it is waiting for an engine
+    third = read([head % b"c", b"x" * 500], body_budget=body_budget)
+    assert body_budget.length == 1500
     third.drop()
-    assert arrived.length == 1000
+    assert body_budget.length == 1000
     first.release()
     first.release()
-    assert arrived.length == 0
+    assert body_budget.length == 0
 
 
 def test_a_body_that_waits_counts_whatever_else_its_caller_sends() -> None:
-    arrived = BodyBudget(limit=4000)
+    body_budget = BodyBudget(limit=4000)
     head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n"
-    reader = read([head + b"x" * 1000], arrived=arrived)
+    reader = read([head + b"x" * 1000], body_budget=body_budget)
     reader.take()
     reader.feed(head + b"x" * 1000 + b"this is no HTTP\r\n\r\n")
-    assert arrived.length == 2000
+    assert body_budget.length == 2000
 
     reader.release()
     reader.take()
-    assert arrived.length == 1000
+    assert body_budget.length == 1000
     reader.drop()
-    assert arrived.length == 0
+    assert body_budget.length == 0
 
 
 def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
     """Or one client's bodies, of which each may wait, would have everybody else's refused."""
-    arrived = BodyBudget(limit=8000)
+    body_budget = BodyBudget(limit=8000)
     head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %b\r\ncontent-length: 1000\r\n\r\n"
 
     def ask(client: bytes) -> RequestParser:
-        return read([head % client, b"x" * 1000], arrived=arrived)
+        return read([head % client, b"x" * 1000], body_budget=body_budget)
 
     def refusal(reader: RequestParser) -> int | None:
         return getattr(reader.take().refusal, "status", None)
@@ -232,26 +235,26 @@ def test_who_holds_a_quarter_gets_no_more_once_half_is_held() -> None:
     assert [refusal(one) for one in many] == [None] * 4 + [429]
     assert [refusal(ask(b"b")) for _ in range(3)] == [None, None, 429]
     assert [refusal(ask(client)) for client in (b"c", b"d", b"e")] == [None, None, 503]
-    assert arrived.length == 8000
+    assert body_budget.length == 8000
 
     for one in many[:3]:
         one.release()
     assert refusal(ask(b"a")) is None, "it holds less than a quarter"
-    assert arrived.length == 6000
+    assert body_budget.length == 6000
 
 
 def test_of_who_holds_nothing_nothing_is_remembered() -> None:
-    arrived = BodyBudget()
+    body_budget = BodyBudget()
     head = b"POST / HTTP/1.1\r\nhost: a\r\nauthorization: %d\r\ncontent-length: %d\r\n\r\n"
     for client, length in enumerate((10, 0, 10, 10)):
-        reader = read([head % (client, length) + b"x" * length] * 2, arrived=arrived)
+        reader = read([head % (client, length) + b"x" * length] * 2, body_budget=body_budget)
         reader.take()
         if client % 2:
             reader.release()
         reader.drop()
 
-    assert arrived.length == 0
-    assert not arrived._of_clients
+    assert body_budget.length == 0
+    assert not body_budget._of_clients
 
 
 def test_a_tenant_header_that_comes_twice_is_noticed() -> None:

@@ -18,7 +18,7 @@ def chunks(gateway: Gateway) -> tuple[int, ...]:
     endpoint = endpoint_of(b"/v1/completions")
     assert endpoint is not None
     call = parse_body(b'{"model": "m", "prompt": "%b"}' % TEXT, endpoint)
-    return gateway._intake._chunked(call).prompt.chunks
+    return gateway._admission._chunked(call).prompt.chunks
 
 
 def test_each_gateway_sums_prompts_as_nobody_else_can() -> None:
@@ -42,7 +42,7 @@ def test_long_bodies_are_read_a_step_of_each_client_in_turn() -> None:
             request.client = client
             request.body = b'{"model":"m","prompt":"%b"}' % (b"x" * ITERATION)
             connection: Any = SimpleNamespace(proceed=lambda _, name=client: read.append(name))
-            gateway._intake.begin(connection, request, endpoint)
+            gateway._admission.begin(connection, request, endpoint)
         while len(read) < 31:
             await asyncio.sleep(0)
 

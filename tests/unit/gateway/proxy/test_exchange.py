@@ -229,9 +229,9 @@ def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
         assert isinstance(wire, Wire)
         site = SimpleNamespace(
             date=b"",
-            max_payload_size=1000, arrived=BodyBudget(), head_cache=HeadCache[RequestHead](),
+            max_payload_size=1000, body_budget=BodyBudget(), head_cache=HeadCache[RequestHead](),
             connections=Connections[ClientConnection](limit=lambda: 1),
-            admit=lambda _: True, handle=lambda *_: exchange, turns=ReadBudget(),
+            admit=lambda _: True, handle=lambda *_: exchange, read_budget=ReadBudget(),
         )  # fmt: skip
         connection = ClientConnection(cast("Site", site))
         connection.connection_made(Wire())

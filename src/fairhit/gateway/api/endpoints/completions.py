@@ -33,7 +33,7 @@ COMPLETIONS = Endpoint(
     stream_format=STREAMED,
     read_usage=completion_usage,
     read_text=_read_text,
-    turns=False,
+    is_conversation=False,
     error_body=openai_error,
     error_event=openai_event,
 )

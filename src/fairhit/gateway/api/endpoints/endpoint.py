@@ -62,6 +62,8 @@ class Endpoint:
     # Instead, for responses that are long and mostly numbers.
     scan_usage: Callable[[bytes], Usage | None] | None = None
     read_text: Callable[[Document], str | None] | None = None
-    turns: bool = True  # an answer is a message of the next prompt; else it continues this prompt
+    is_conversation: bool = (
+        True  # an answer is a message of the next prompt; else it continues this prompt
+    )
     error_body: Callable[[Exception, int], bytes]
     error_event: Callable[[Exception, int], bytes]

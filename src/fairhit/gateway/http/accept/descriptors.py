@@ -1,7 +1,7 @@
-"""The file descriptors of this process: how many there may be, and how many connections may have of them.
+"""File descriptors of this process, shared by connections to clients and to engines.
 
-A request takes two, the caller's connection and the engine's. Some are kept in reserve for files,
-probes and names, so that what the gateway does for itself never lacks one.
+A request takes two, the client's connection and the engine's. Some are reserved for files, probes and name
+resolution, so that the gateway itself never lacks one.
 """
 
 import errno
@@ -17,9 +17,9 @@ from fairhit.gateway.observability.rate_limited_log import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
-# For listening, files, names and probes; less where there are few.
+# For listening, files, names and probes; fewer where the limit is low.
 _RESERVE = 1024
-# With fewer the gateway would refuse nearly everybody.
+# With fewer the gateway would refuse nearly every connection.
 _LEAST = 128
 
 
@@ -32,14 +32,14 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """How many this process may have open."""
+    """Limit of open files of this process."""
     return _number(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def shortage(max_connections: int, number: int) -> str | None:
-    """A line that says what `number` descriptors are too few for; None where they are enough.
+    """Warning that `number` descriptors are too few for `max_connections`; None if they suffice.
 
-    Raises ConfigError where the gateway could not serve with them.
+    Raises ConfigError if the gateway could not serve with them.
     """
     if number < _LEAST:
         raise ConfigError(
@@ -57,41 +57,41 @@ def shortage(max_connections: int, number: int) -> str | None:
 
 
 class Descriptors:
-    """Shares `number` descriptors between connections of callers and connections to engines.
+    """Shares `number` descriptors between connections of clients and connections to engines.
 
-    `callers` says how many the former have, `close_one` has one of them close that has no request,
-    `close_idle` one to an engine that has none.
+    `clients` returns the number of the former; `close_one` closes one of them without a request, and
+    `close_idle` one to an engine.
     """
 
     def __init__(
         self,
         number: int,
         *,
-        callers: Callable[[], int] = lambda: 0,
+        clients: Callable[[], int] = lambda: 0,
         close_one: Callable[[], bool] = lambda: False,
         close_idle: Callable[[], bool] = lambda: False,
     ) -> None:
         self._number = number - min(_RESERVE, number // 4)
-        self._callers = callers
+        self._clients = clients
         self._close_one = close_one
         self._close_idle = close_idle
-        self._said = RateLimitedLog(_log)
+        self._warnings = RateLimitedLog(_log)
         self.engines = 0  # connections to engines, open or being made
 
-    def places(self, max_connections: int) -> int:
-        """How many connections callers may have now, if `max_connections` is what they may have at most.
+    def client_slots(self, max_connections: int) -> int:
+        """Slots for connections of clients now, `max_connections` at most.
 
-        Where one more is too many, one to an engine that is idle is closed for it. O(engines) then.
+        If one more is too many, an idle connection to an engine is closed for it. O(engines) then.
         """
         left = self._number - self.engines
-        if left < max_connections and self._callers() >= left and self._close_idle():
+        if left < max_connections and self._clients() >= left and self._close_idle():
             left += 1
         return max(1, min(max_connections, left))
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count one more connection to an engine meanwhile. Raises OSError (EMFILE) where none is left."""
-        if self._callers() + self.engines >= self._number and not self.free_one():
+    def connecting(self) -> Iterator[None]:
+        """Count a connection to an engine while it is made. Raises OSError (EMFILE) if none is left."""
+        if self._clients() + self.engines >= self._number and not self.free_one():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self.engines += 1
         try:
@@ -100,20 +100,20 @@ class Descriptors:
             self.give_back()
 
     def ran_out(self, error: OSError) -> None:
-        """Say in the log that a connection could not be taken or made, at most once a minute."""
-        self._said.warning(
+        """Log that a connection could not be accepted or made, at most once a minute."""
+        self._warnings.warning(
             monotonic(),
             "this process has too few file descriptors, ports or memory for its connections (%s): "
-            "callers are answered 503",
+            "clients are answered 503",
             error.strerror,
         )
 
     def free_one(self) -> bool:
-        """Have a connection close that has no request under way; whether there was one. O(engines)."""
+        """Close a connection without a request; False if there is none. O(engines)."""
         return self._close_idle() or self._close_one()
 
     def give_back(self) -> None:
-        """Note that one to an engine is closed."""
+        """Stop counting a connection to an engine."""
         self.engines -= 1
         assert self.engines >= 0
 
@@ -123,5 +123,5 @@ def _needed(max_connections: int) -> int:
 
 
 def _number(number: int) -> int:
-    """The same, where there is a limit; else what no process reaches."""
+    """The limit as a number; without one, a number that no process reaches."""
     return 1 << 30 if number == resource.RLIM_INFINITY else number

@@ -128,9 +128,9 @@ class MetricsPage:
 
     def __init__(self, metrics: Callable[[], bytes], *, client_timeout_s: float) -> None:
         self.client_timeout_s = client_timeout_s
-        self.arrived = BodyBudget()
+        self.body_budget = BodyBudget()
         self.head_cache: HeadCache[RequestHead] = HeadCache()
-        self.turns = ReadBudget()
+        self.read_budget = ReadBudget()
         self.date = date_line()
         self._metrics = metrics
         self.connections: Connections[ClientConnection] = Connections(

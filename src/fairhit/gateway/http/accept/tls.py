@@ -1,4 +1,4 @@
-"""TLS on both sides: the gateway's certificate for its callers, whom it believes among the engines."""
+"""TLS on both sides: the gateway's certificate, and the authorities trusted for engines."""
 
 import ssl
 from pathlib import Path
@@ -7,7 +7,7 @@ from fairhit.errors import ConfigError
 
 
 class OwnCertificate:
-    """The certificate shown to callers; `refresh` reads it again, for new connections."""
+    """The gateway's certificate; `refresh` reads it again, for new connections."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate, self._key = certificate, key
@@ -16,8 +16,8 @@ class OwnCertificate:
         self.context.set_alpn_protocols(["http/1.1"])
 
     def refresh(self) -> None:
-        """Use what the files hold now. Raises ConfigError, and goes on with what it had."""
-        # A pair that does not fit would leave the context in use with half of it.
+        """Read the files again. Raises ConfigError, and keeps the old certificate then."""
+        # A certificate without its key would leave the context in use with half of the pair.
         self._loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self._loaded(self.context)
 
@@ -34,7 +34,7 @@ class OwnCertificate:
 
 
 class _Encrypted(Exception):
-    """The key asks for a password, which nobody is there to type."""
+    """The key is protected by a password."""
 
 
 def _no_password() -> str:
@@ -42,7 +42,7 @@ def _no_password() -> str:
 
 
 def trusting(authorities: tuple[Path, ...]) -> ssl.SSLContext:
-    """For connections to engines: the system's authorities and these. Raises ConfigError."""
+    """SSL context for connections to engines: the system's authorities and these. Raises ConfigError."""
     context = ssl.create_default_context()
     for path in authorities:
         try:

@@ -13,14 +13,14 @@ from fairhit.gateway.http.accept.descriptors import Descriptors
     ("number", "places"), [(400, 300), (4096, 3072), (8000, 6976), (65_536, 8192)]
 )
 def test_a_quarter_or_1024_are_in_reserve(number: int, places: int) -> None:
-    assert Descriptors(number).places(8192) == places
+    assert Descriptors(number).client_slots(8192) == places
 
 
 def test_connections_to_engines_leave_callers_fewer_places() -> None:
     shared = Descriptors(400)
-    with shared.one(), shared.one():
-        assert shared.places(8192) == 298
-    assert shared.places(8192) == 300
+    with shared.connecting(), shared.connecting():
+        assert shared.client_slots(8192) == 298
+    assert shared.client_slots(8192) == 300
     assert shared.engines == 0
 
 
@@ -35,24 +35,24 @@ def test_where_all_are_taken_what_has_no_request_is_closed_for_an_engines() -> N
 
     shared = Descriptors(
         400,
-        callers=lambda: 298,
+        clients=lambda: 298,
         close_one=lambda: close("caller", spare),
         close_idle=lambda: close("engine", idle),
     )
     with ExitStack() as stack:
         for _ in range(5):
-            stack.enter_context(shared.one())
+            stack.enter_context(shared.connecting())
         with pytest.raises(OSError, match="Too many open files"):
-            stack.enter_context(shared.one())
+            stack.enter_context(shared.connecting())
         assert shared.engines == 5
 
     assert closed == ["engine", "engine", "caller"]
 
 
 def test_one_idle_connection_to_an_engine_is_closed_for_a_caller() -> None:
-    shared = Descriptors(400, callers=lambda: 300, close_idle=lambda: True)
-    assert shared.places(8192) == 301
-    assert shared.places(200) == 200
+    shared = Descriptors(400, clients=lambda: 300, close_idle=lambda: True)
+    assert shared.client_slots(8192) == 301
+    assert shared.client_slots(200) == 200
 
 
 def test_what_is_too_little_is_said_with_both_numbers() -> None:
