@@ -112,7 +112,7 @@ def one_flag() -> str:
     note = (
         f"One engine each, {run['callers']['heavy']} of heavy's requests and {run['callers']['light']} of "
         f"light's in flight, prefixes of both too many for the cache; {len(shown['vllm', 'lpm'])} rounds. "
-        "A wait is told in answers: as many as the engine gave meanwhile, whatever the machine's speed. "
+        "A wait is given in answers: as many as the engine gave meanwhile, whatever the machine's speed. "
         f"[More](sglang.md#a-flood-for-real). {provenance(run)}."
     )
     return _table("| | " + " | ".join(heads) + " |", lines, note)

@@ -98,7 +98,8 @@ OPENINGS = frozenset(
     )
 )
 _CODE = re.compile(r"`[^`]*`")
-_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Code, and blocks that are written from the texts of committed runs.
+_FENCE = re.compile(r"^```.*?^```|<!-- ([\w -]+) -->.*?<!-- /\1 -->", re.MULTILINE | re.DOTALL)
 
 
 def words_in(text: str) -> Iterator[str]:
