@@ -53,8 +53,9 @@ soak: install-dev  ## a mixed load on a gateway whose engines fail, MINUTES (20)
 	$(BIN)/python -m tests.e2e.faults --minutes $(MINUTES) $(ARGS)
 
 compiled: install-dev  ## speed with the hot modules compiled, as `pip install .` compiles them
-	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in sim.speed sim.day micro.gateway_path; do \
+	compiled=$$($(BIN)/python -m benchmarks.compiled) && for bench in micro.decision micro.vllm_schedule micro.gateway_path sim.speed sim.day; do \
 		PYTHONPATH=$$compiled $(BIN)/python -m benchmarks.$$bench || exit 1; done
+	$(BIN)/python -m benchmarks.readme
 
 nightly: sglang peers  ## what CI has no time for: SGLang, the peers' own tests, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
 	FAIRHIT_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py

@@ -15,6 +15,12 @@ def load(name: str) -> dict[str, Any]:
     return content
 
 
+def load_builds(name: str) -> list[dict[str, Any] | None]:
+    """Load a committed run on the compiled build and one in pure Python; None for a run that is missing."""
+    names = (f"{name}_compiled", name)
+    return [load(each) if (RESULTS / f"{each}.json").exists() else None for each in names]
+
+
 def spread(values: list[float], form: str) -> str:
     """Median, and the least and greatest in brackets."""
     shown = [format(value, form) for value in (median(values), min(values), max(values))]

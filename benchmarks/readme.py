@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import peers_page, sglang_page
-from benchmarks.committed import RESULTS, ROOT, load, provenance, spread
+from benchmarks.committed import RESULTS, ROOT, load, load_builds, provenance, spread
 
 README = ROOT / "README.md"
 MEASUREMENTS = ROOT / "docs" / "reference" / "measurements.md"
@@ -68,39 +68,57 @@ def demo_row(rows: tuple[dict[str, Any], ...]) -> str:
 
 
 def bench() -> str:
-    """Scheduling decisions, vLLM's schedule() and the gateway."""
-    decision, schedule, gateway = load("decision"), load("vllm_schedule"), load("gateway")
-    us = {(row["what"], row["waiting"]): row["us_median"] for row in decision["rows"]}
-    decisions = " / ".join(f"{us['dlpm decision', n]:.0f}" for n in (100, 1_000, 10_000, 100_000))
-    beside = next(
-        row
-        for row in schedule["rows"]
-        if (row["scheduler"], row["memory"], row["waiting"]) == ("dlpm", "ample", 10_000)
-    )
-    mean, p99 = beside["mean_beside_stock"][1], beside["p99_beside_stock"][1]
-    rows = {
-        "one DLPM decision at 100 / 1,000 / 10,000 / 100,000 waiting": f"{decisions} us",
-        "matching and sorting the queue instead, at 10,000 waiting": (
-            f"{us['re-match of the queue', 10_000]:,.0f} us"
+    """Scheduling decisions and vLLM's schedule(), compiled and in pure Python; the gateway."""
+    decision, gateway = load("decision"), load("gateway")
+    rows = [
+        ("a DLPM decision at 100 / 1,000 / 10,000 / 100,000 waiting", "decision", decision_cost),
+        ("matching and sorting the queue instead, at 10,000 waiting", "decision", rematch_cost),
+        (
+            "vLLM's `schedule()` at 10,000 waiting, DLPM beside stock FCFS",
+            "vllm_schedule",
+            schedule_cost,
         ),
-        "vLLM's `schedule()` at 10,000 waiting, DLPM beside stock FCFS": (
-            f"mean {mean:.2f}x, p99 {p99:.2f}x"
-        ),
-    }
+    ]
     is_old = all(row["target"] != "fairhit, compiled" for row in gateway["rows"])
     outdated = (
         "; the gateway is of a commit before it queued, to be measured anew" if is_old else ""
     )
     note = (
         "Medians on a busy machine: compare within a row, and where the spreads overlap (2 KB) call "
-        f"them level. Plain Python where it does not say compiled{outdated}. "
+        f"them level. Gateways are in pure Python unless named compiled{outdated}. "
         "The runs with their spread are in [benchmarks/results](../../benchmarks/results), "
-        "made by `make bench`. "
+        "made by `make bench` and `make compiled`. "
         f"{provenance(decision)}; the gateways: `{gateway['commit']}`, `{gateway['command']}`."
     )
-    lines = [f"| {what} | {cost} |" for what, cost in rows.items()]
-    decided = ["| what | cost |", "|---|---|", *lines]
+    decided = ["| what | compiled | pure Python |", "|---|---|---|"]
+    for what, name, cost in rows:
+        cells = ["not measured" if run is None else cost(run) for run in load_builds(name)]
+        decided.append(f"| {what} | {' | '.join(cells)} |")
     return "\n".join([*decided, "", *gateways(gateway), "", note])
+
+
+def decision_cost(run: dict[str, Any]) -> str:
+    """Format the CPU time of a DLPM decision by queue length."""
+    us = {row["waiting"]: row["us_median"] for row in run["rows"] if row["what"] == "dlpm decision"}
+    return " / ".join(f"{us[waiting]:.0f}" for waiting in (100, 1_000, 10_000, 100_000)) + " us"
+
+
+def rematch_cost(run: dict[str, Any]) -> str:
+    """Format the CPU time of matching and sorting the whole queue."""
+    key = ("re-match of the queue", 10_000)
+    return "{:,.0f} us".format(
+        next(row["us_median"] for row in run["rows"] if (row["what"], row["waiting"]) == key)
+    )
+
+
+def schedule_cost(run: dict[str, Any]) -> str:
+    """Format the CPU time of vLLM's schedule() under DLPM, as a multiple of stock FCFS."""
+    key = ("dlpm", "ample", 10_000)
+    row = next(
+        row for row in run["rows"] if (row["scheduler"], row["memory"], row["waiting"]) == key
+    )
+    mean, p99 = row["mean_beside_stock"][1], row["p99_beside_stock"][1]
+    return f"mean {mean:.2f}x, p99 {p99:.2f}x"
 
 
 def gateways(run: dict[str, Any]) -> list[str]:

@@ -4,14 +4,15 @@ import json
 import sys
 from pathlib import Path
 
+from fairhit import built
 from fairhit.local import provenance
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def write_rows(name: str, rows: list[dict[str, object]], **about: object) -> Path:
-    """Write the rows to results/NAME.json, over what an earlier run left there."""
-    path = RESULTS / f"{name}.json"
+    """Replace results/NAME.json by these rows; NAME_compiled.json on the compiled build."""
+    path = RESULTS / f"{name}{'_compiled' if built.is_compiled() else ''}.json"
     path.parent.mkdir(exist_ok=True)
     module = sys.modules["__main__"].__spec__
     run = ["python", "-m", module.name.removesuffix(".__main__")] if module else []

@@ -20,7 +20,6 @@ from statistics import median
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
 from benchmarks.record import write_rows
-from fairhit import built
 from fairhit.cli.parser import OneLineParser
 from fairhit.gateway.http.client_connection import ClientConnection
 from fairhit.gateway.http.engine_connection import EngineConnection
@@ -158,8 +157,7 @@ def main() -> None:
     gc.disable()
     rows = asyncio.run(measure(options.only, options.batches, shares=options.shares))
     if not (options.only or options.shares or options.dry):
-        name = "gateway_path_compiled" if built.is_compiled() else "gateway_path"
-        write_rows(name, rows)
+        write_rows("gateway_path", rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from benchmarks.record import write_rows
 from benchmarks.sim.speed import COLD_RATE, no_collections
 from benchmarks.sim.traffic import steady
-from fairhit import built
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig
@@ -66,8 +65,7 @@ def main() -> None:
     rows = [idle_client_bytes(), day()]
     for row in rows:
         print(row, flush=True)
-    name = "simulator_day_compiled" if built.is_compiled() else "simulator_day"
-    write_rows(name, rows, seeds=[0, 1])
+    write_rows("simulator_day", rows, seeds=[0, 1])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from benchmarks.record import write_rows
 from benchmarks.sim.traffic import burst, steady
-from fairhit import built
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster
 from fairhit_lab.sim.config import SimConfig
@@ -147,8 +146,7 @@ def main() -> None:
     for waiting in GROWTH:
         values = [us_by_waiting(waiting, seed) for seed in range(2)]
         rows.append(told("a request, by requests waiting", values, "us", waiting=waiting))
-    name = "simulator_compiled" if built.is_compiled() else "simulator"
-    write_rows(name, rows, seeds=list(range(RUNS)))
+    write_rows("simulator", rows, seeds=list(range(RUNS)))
 
 
 if __name__ == "__main__":
