@@ -54,12 +54,9 @@ SHAPES = {**MODELS, "toy": TOY}
 POSITIONS = 8192
 TOY_BLOCKS, TOY_RUNNING = 128, 4  # blocks of 32 tokens
 MEASURES: dict[str, Measure] = {
-    "throughput": measures.throughput,
-    "tokens_per_s": measures.tokens_per_s,
-    "jain_client": measures.jain_client,
-    "jain_system": measures.jain_system,
-    "hit_rate": measures.hit_rate,
-    "makespan_s": measures.makespan_s,
+    **measures.in_summary(
+        "throughput", "tokens_per_s", "jain_client", "jain_system", "hit_rate", "makespan_s"
+    ),
     "ttft_p50_s": measures.ttft("p50_s", without=MISBEHAVING),
     "ttft_p99_s": measures.ttft("p99_s", without=MISBEHAVING),
     "program_p50_s": measures.program_completion("p50_s", without=MISBEHAVING),

@@ -5,14 +5,7 @@ from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B, spelled
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged
-from fairhit_lab.studies.shared.measures import (
-    hit_rate,
-    jain_client,
-    jain_system,
-    program_wait,
-    requests_per_s,
-    throughput,
-)
+from fairhit_lab.studies.shared.measures import in_summary, program_wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -223,11 +216,7 @@ STUDY = Study(
     takes="quick 10 s; full 4 min",
     cases=cases,
     measures={
-        "throughput": throughput,
-        "requests_per_s": requests_per_s,
-        "jain_client": jain_client,
-        "jain_system": jain_system,
-        "hit_rate": hit_rate,
+        **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),
         "p99_good_s": program_wait("p99_s", without=("c0",)),
     },
     panels=[

@@ -5,13 +5,7 @@ from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, NAMES, ON_A10G, spelled
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
-from fairhit_lab.studies.shared.measures import (
-    hit_rate,
-    jain_client,
-    jain_system,
-    requests_per_s,
-    throughput,
-)
+from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -229,11 +223,7 @@ STUDY = Study(
     takes="quick 12 s; full 5 min",
     cases=cases,
     measures={
-        "throughput": throughput,
-        "requests_per_s": requests_per_s,
-        "hit_rate": hit_rate,
-        "jain_client": jain_client,
-        "jain_system": jain_system,
+        **in_summary("throughput", "requests_per_s", "hit_rate", "jain_client", "jain_system"),
     },
     panels=[
         _panel(workload, metric, label)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED, on_ideal
 from fairhit_lab.studies.shared.claims import Rule, above, judged, within
-from fairhit_lab.studies.shared.measures import hit_rate, requests_per_s, throughput
+from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -151,7 +151,7 @@ STUDY = Study(
     shows="service rate of DLPM, LPM and VTC with 5 to 50 clients at a constant total rate",
     takes="quick 8 s; full 4 min",
     cases=cases,
-    measures={"throughput": throughput, "requests_per_s": requests_per_s, "hit_rate": hit_rate},
+    measures=in_summary("throughput", "requests_per_s", "hit_rate"),
     panels=[
         Panel(
             title=title,

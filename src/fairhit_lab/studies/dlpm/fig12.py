@@ -13,14 +13,7 @@ from fairhit_lab.studies.dlpm.shared import (
     spelled,
 )
 from fairhit_lab.studies.shared.claims import above, judged
-from fairhit_lab.studies.shared.measures import (
-    hit_rate,
-    jain_client,
-    jain_system,
-    makespan_s,
-    throughput,
-    ttft,
-)
+from fairhit_lab.studies.shared.measures import in_summary, ttft
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 
@@ -135,14 +128,11 @@ STUDY = Study(
     takes="quick 6 s; full 3 min",
     cases=cases,
     measures={
-        "makespan_s": makespan_s,
-        "throughput": throughput,
-        "hit_rate": hit_rate,
+        **in_summary("makespan_s", "throughput", "hit_rate"),
         "ttft_mean_s": ttft("mean_s"),
         "others_mean_s": ttft("mean_s", without=(TREES,)),
         "chats_mean_s": ttft("mean_s", without=(TREES, "c3")),
-        "jain_client": jain_client,
-        "jain_system": jain_system,
+        **in_summary("jain_client", "jain_system"),
     },
     panels=over_time(
         ("response_time", "service_system"),

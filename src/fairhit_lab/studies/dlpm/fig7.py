@@ -6,16 +6,7 @@ from typing import Any
 from fairhit_lab.studies.dlpm.fig7_claims import SCARCE, judge
 from fairhit_lab.studies.dlpm.fig7_table import FEWEST
 from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD, STATED
-from fairhit_lab.studies.shared.measures import (
-    fewest_programs,
-    hit_rate,
-    jain_client,
-    jain_system,
-    program_wait,
-    requests_per_s,
-    throughput,
-    wait,
-)
+from fairhit_lab.studies.shared.measures import fewest_programs, in_summary, program_wait, wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study
 
@@ -172,11 +163,7 @@ STUDY = Study(
     takes="quick 15 s; full 12 min",
     cases=cases,
     measures={
-        "throughput": throughput,
-        "requests_per_s": requests_per_s,
-        "jain_client": jain_client,
-        "jain_system": jain_system,
-        "hit_rate": hit_rate,
+        **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),
         "p50_program_s": program_wait("p50_s", without=("c0",)),
         "p99_program_s": program_wait("p99_s", without=("c0",)),
         "p50_wait_s": wait("p50_s", without=("c0",)),

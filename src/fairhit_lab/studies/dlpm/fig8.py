@@ -14,14 +14,7 @@ from fairhit_lab.studies.dlpm.shared import (
     spelled,
 )
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
-from fairhit_lab.studies.shared.measures import (
-    hit_rate,
-    longest_ttft,
-    makespan_s,
-    requests_per_s,
-    throughput,
-    ttft,
-)
+from fairhit_lab.studies.shared.measures import in_summary, longest_ttft, ttft
 from fairhit_lab.studies.shared.results import Interval, Label, Results
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 
@@ -196,10 +189,7 @@ STUDY = Study(
         "c2_p99_s": ttft("p99_s", without=(*GOOD, "c3")),
         "c3_p99_s": ttft("p99_s", without=(*GOOD, "c2")),
         "longest_s": longest_ttft(*SURGING),
-        "makespan_s": makespan_s,
-        "throughput": throughput,
-        "requests_per_s": requests_per_s,
-        "hit_rate": hit_rate,
+        **in_summary("makespan_s", "throughput", "requests_per_s", "hit_rate"),
     },
     panels=over_time(
         ("response_time", "service_client"),

@@ -13,17 +13,7 @@ from fairhit_lab.studies.dlpm.shared import (
     spelled,
 )
 from fairhit_lab.studies.shared.claims import Rule, above, below, judged
-from fairhit_lab.studies.shared.measures import (
-    hit_rate,
-    jain_client,
-    jain_system,
-    lead_of,
-    makespan_s,
-    response_peak,
-    slow_share,
-    throughput,
-    ttft,
-)
+from fairhit_lab.studies.shared.measures import in_summary, lead_of, response_peak, slow_share, ttft
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -294,11 +284,7 @@ STUDY = Study(
     takes="quick 15 s; full 6 min",
     cases=cases,
     measures={
-        "makespan_s": makespan_s,
-        "throughput": throughput,
-        "hit_rate": hit_rate,
-        "jain_client": jain_client,
-        "jain_system": jain_system,
+        **in_summary("makespan_s", "throughput", "hit_rate", "jain_client", "jain_system"),
         "lead_client": lead_of("c0", "service_client"),
         "lead_system": lead_of("c0", "service_system"),
         "ttft_mean_s": ttft("mean_s"),

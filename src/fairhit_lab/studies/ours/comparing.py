@@ -2,14 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fairhit_lab.studies.ours.contention import (
-    gap_over_bound,
-    heavy_p99_s,
-    light_p99_s,
-    worst_gap,
-)
+from fairhit_lab.studies.ours.contention import gap_over_bound, heavy_p99_s, light_p99_s, worst_gap
 from fairhit_lab.studies.shared.dominance import Goal, dominations
-from fairhit_lab.studies.shared.measures import hit_rate, jain_client, jain_system, throughput
+from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Holds, Verdict
@@ -22,10 +17,7 @@ GOALS = (
     Goal(metric="light_p99_s", more=False, noise=0.1),
 )
 MEASURES = {
-    "throughput": throughput,
-    "hit_rate": hit_rate,
-    "jain_system": jain_system,
-    "jain_client": jain_client,
+    **in_summary("throughput", "hit_rate", "jain_system", "jain_client"),
     "light_p99_s": light_p99_s,
     "heavy_p99_s": heavy_p99_s,
     "gap": worst_gap,

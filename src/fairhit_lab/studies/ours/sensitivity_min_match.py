@@ -5,7 +5,7 @@ from math import inf
 
 from fairhit_lab.studies.dlpm.shared import ON_A10G_8B
 from fairhit_lab.studies.ours.contention import MAX_SKIPPED
-from fairhit_lab.studies.shared.measures import hit_rate, jain_system, throughput, wait
+from fairhit_lab.studies.shared.measures import in_summary, wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -129,9 +129,7 @@ STUDY = Study(
     takes="quick 3 s; full 1 min",
     cases=cases,
     measures={
-        "throughput": throughput,
-        "hit_rate": hit_rate,
-        "jain_system": jain_system,
+        **in_summary("throughput", "hit_rate", "jain_system"),
         "wait_p50_s": wait("p50_s"),
         "wait_p99_s": wait("p99_s"),
     },

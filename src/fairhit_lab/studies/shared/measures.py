@@ -1,46 +1,42 @@
 """Numbers that studies read from an outcome: one function each, named for the column it fills."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from fairhit_lab.studies.shared.study import Measure, Outcome
 
-
-def throughput(outcome: Outcome) -> float | None:
-    """Client-view service per second of finished requests, over the makespan (DLPM's "throughput")."""
-    value: float | None = outcome.summary["throughput"]["service_per_s"]
-    return value
-
-
-def tokens_per_s(outcome: Outcome) -> float | None:
-    """Input and output tokens per second of finished requests, over the makespan (VTC's "throughput")."""
-    value: float | None = outcome.summary["throughput"]["tokens_per_s"]
-    return value
-
-
-def jain_client(outcome: Outcome) -> float | None:
-    """Jain's index of client-view service, while all clients are active (DLPM, section 5)."""
-    value: float | None = outcome.summary["jain"]["client"]
-    return value
+# Numbers that are in the summary: the column they fill, and their place there (docs/reference/summary.md).
+IN_SUMMARY: Mapping[str, Sequence[str]] = {
+    # Client-view service per second of finished requests, over the makespan: DLPM's "throughput".
+    "throughput": ("throughput", "service_per_s"),
+    # Input and output tokens per second of finished requests, over the makespan: VTC's "throughput".
+    "tokens_per_s": ("throughput", "tokens_per_s"),
+    # The capacity, where more requests are sent than can be served.
+    "requests_per_s": ("throughput", "requests_per_s"),
+    # Jain's index while all clients are active: of client-view service (DLPM, section 5), of computed tokens.
+    "jain_client": ("jain", "client"),
+    "jain_system": ("jain", "system"),
+    "hit_rate": ("locality", "hit_rate"),
+    "makespan_s": ("makespan_s",),
+}
 
 
-def jain_system(outcome: Outcome) -> float | None:
-    """Jain's index of the tokens computed for each client, while all are active."""
-    value: float | None = outcome.summary["jain"]["system"]
-    return value
+def in_summary(*columns: str) -> dict[str, Measure]:
+    """The measures of these columns of IN_SUMMARY."""
 
+    def measure_at(place: Sequence[str]) -> Measure:
+        def measure(outcome: Outcome) -> float | None:
+            value: Any = outcome.summary
+            for key in place:
+                value = value[key]
+            number: float | None = value
+            return number
 
-def hit_rate(outcome: Outcome) -> float | None:
-    """The share of prompt tokens that were in the prefix cache."""
-    value: float | None = outcome.summary["locality"]["hit_rate"]
-    return value
+        return measure
 
-
-def makespan_s(outcome: Outcome) -> float | None:
-    """The time from the first start to the last finish."""
-    value: float | None = outcome.summary["makespan_s"]
-    return value
+    return {column: measure_at(IN_SUMMARY[column]) for column in columns}
 
 
 def ttft(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
@@ -112,12 +108,6 @@ def _mean_of(
 
 
 SLOW = 0.4  # of the best minute's service
-
-
-def requests_per_s(outcome: Outcome) -> float | None:
-    """Finished requests per second: the capacity, where more are sent than can be served."""
-    value: float | None = outcome.summary["throughput"]["requests_per_s"]
-    return value
 
 
 def slow_share(outcome: Outcome) -> float | None:
