@@ -271,7 +271,7 @@ class Look:
         for request in self.oracle.requests:
             if request.id in self.oracle.hidden:
                 self.show(request)
-        assert not self.index._aside
+        assert not self.index._snapshot
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,11 +1,11 @@
-"""A waiting line: the oldest request first, whatever the order in which they were put in."""
+"""A queue in the order of arrival, whatever the order in which requests are inserted."""
 
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import Request, RequestId
 
 
 class ArrivalQueue:
-    """Waiting requests by arrival; those passed over are left out until `show_all`."""
+    """Waiting requests by arrival; hidden ones are left out until `show_all`."""
 
     def __init__(self) -> None:
         self._waiting: dict[RequestId, Request] = {}
@@ -13,21 +13,21 @@ class ArrivalQueue:
         self._hidden: list[Request] = []
 
     def __len__(self) -> int:
-        """Waiting requests, those passed over included."""
+        """Return the number of waiting requests, hidden ones included."""
         return len(self._waiting)
 
     def add(self, request: Request) -> None:
-        """Put the request at its place in the order of arrival. O(log n)."""
+        """Insert the request by its order of arrival. O(log n)."""
         assert request.id not in self._waiting, request.id
         self._waiting[request.id] = request
         self._heap.push((request.order, request), self._waits)
 
     def remove(self, request: Request) -> None:
-        """Take the request out. O(1)."""
+        """Remove the request. O(1)."""
         del self._waiting[request.id]
 
     def first(self) -> Request | None:
-        """The oldest request that was not passed over. O(log n) amortised."""
+        """Return the oldest request that is not hidden. O(log n) amortised."""
         top = self._heap.top(self._waits)
         return top[1] if top else None
 
@@ -38,7 +38,7 @@ class ArrivalQueue:
         self._hidden.append(request)
 
     def show_all(self) -> None:
-        """What was hidden counts again. O(hidden * log n)."""
+        """Undo every `hide`. O(hidden * log n)."""
         for request in self._hidden:
             item = (request.order, request)
             if self._waits(item):

@@ -1,7 +1,7 @@
-"""From a cache's own events to the waiting index: which node of the waiting trie holds how much now.
+"""From a cache's own events to the waiting index: how much of each trie edge is cached now.
 
-A token tree reports whole paths, so the trie is walked along them. A block cache reports single
-hashes, so every node is entered under the hashes it holds and the one it wants next.
+A token tree reports whole paths, so the trie is walked along them. A block set reports single hashes,
+so every node is registered under the cached hashes of its edge and under the first one that is missing.
 """
 
 from fairhit.core.cache.cache_view import Cache, HashCache, PathCache
@@ -11,12 +11,12 @@ from fairhit.core.request import Unit
 from fairhit.core.waiting.index import WaitingIndex
 from fairhit.core.waiting.trie import TrieNode, WaitingTrie
 
-# Changes written down before they are followed without a question: few, as each keeps a prompt.
+# Changes collected before they are applied without a query: few, since each keeps a prompt alive.
 _MOST_CHANGES = 256
 
 
 def waiting_index(cache: Cache) -> WaitingIndex:
-    """A waiting index that follows `cache` from now on."""
+    """Return a new waiting index that follows `cache` from now on."""
     index = WaitingIndex(block_size=cache.block_size)
     if isinstance(cache, PathCache):
         paths = PathWatch(cache, index.trie)
@@ -30,10 +30,10 @@ def waiting_index(cache: Cache) -> WaitingIndex:
 
 
 class PathWatch:
-    """For a token tree: walks the waiting trie along the path that changed. O(path).
+    """Watches a token tree: walks the waiting trie along the path that changed. O(path).
 
-    A change is written down and followed at the next question: mostly it is about a request that is
-    being admitted, which by then waits no more.
+    Changes are collected and applied before the next query: most concern a request that is being
+    admitted, and that no longer waits by then.
     """
 
     def __init__(self, tree: PathCache, trie: WaitingTrie) -> None:
@@ -42,31 +42,31 @@ class PathWatch:
         self._changes: list[tuple[bool, Runs, int]] = []  # grew or shrank, oldest first
 
     def leading(self, key: Runs, start: int, end: int) -> int:
-        """How many units of key[start:end] are cached from `start` on. Pure."""
+        """Return how many units of key[start:end] are cached from `start` on. Pure."""
         return max(0, min(self._tree.match(key)[1], end) - start)
 
     def watch(self, node: TrieNode) -> None:
-        """Nothing to remember: the walk finds the node by its key."""
+        """Register nothing: a walk finds the node by its key."""
 
     def unwatch(self, node: TrieNode) -> None:
-        """Nothing to forget."""
+        """Unregister nothing."""
 
     def grew(self, tokens: Runs, length: int) -> None:
-        """All of `tokens[:length]` is cached now. O(1) now, O(path) at the next question."""
+        """Note that all of `tokens[:length]` is cached now. O(1) now, O(path) before the next query."""
         if self._trie.root.children:
             self._changes.append((True, tokens, length))
             if len(self._changes) > _MOST_CHANGES:
                 self.catch_up()
 
     def shrank(self, tokens: Runs, length: int) -> None:
-        """Of `tokens` only `tokens[:length]` is still cached. O(1) now, O(path) at the next question."""
+        """Note that only `tokens[:length]` is still cached. O(1) now, O(path) before the next query."""
         if self._trie.root.children:
             self._changes.append((False, tokens, length))
             if len(self._changes) > _MOST_CHANGES:
                 self.catch_up()
 
     def catch_up(self) -> None:
-        """Follow the changes since the last question."""
+        """Apply the changes since the last query."""
         changes = self._changes
         if changes:
             if self._trie.root.children:
@@ -76,9 +76,9 @@ class PathWatch:
 
     def _raise(self, tokens: Runs, length: int) -> None:
         node, at = descend(self._trie.root, tokens, length)
-        while node.parent is not None and at - node.start > node.held:  # above a full one all are
+        while node.parent is not None and at - node.start > node.cached:  # above a full one all are
             parent = node.parent
-            self._trie.set_held(node, at - node.start)
+            self._trie.set_cached(node, at - node.start)
             node, at = parent, parent.end
 
     def _lower(self, tokens: Runs, length: int) -> None:
@@ -86,78 +86,78 @@ class PathWatch:
         while at > length:
             assert node.parent is not None
             keep = max(0, length - node.start)
-            if node.held > keep:
-                self._trie.set_held(node, keep)
+            if node.cached > keep:
+                self._trie.set_cached(node, keep)
             node = node.parent
             at = node.end
 
 
 class BlockWatch:
-    """For a `BlockCache`: one dictionary look-up for an event that concerns nobody.
+    """Watches a block set: one dictionary look-up for an event that concerns no waiting prompt.
 
-    Where two prompts that differ before it have one hash, which engines' hashes exclude and the
-    gateway's CRCs do not, the later node does not hear of it: its depth may be out of date, no more.
+    Two prompts that differ may have the same hash behind the difference: engines' hashes exclude that,
+    the gateway's CRCs do not. The later node is then not notified, and its depth may be out of date.
     """
 
     def __init__(self, blocks: HashCache, trie: WaitingTrie) -> None:
         self._blocks = blocks
         self._trie = trie
-        self._wanted: dict[
+        self._missing: dict[
             Unit, TrieNode
         ] = {}  # the first hash of a node's edge that is not cached
-        self._held: dict[Unit, TrieNode] = {}  # those before it
+        self._cached: dict[Unit, TrieNode] = {}  # those before it
 
     def leading(self, key: Runs, start: int, end: int) -> int:
-        """How many units of key[start:end] are cached from `start` on. Pure."""
+        """Return how many units of key[start:end] are cached from `start` on. Pure."""
         return self._blocks.match_len(key.units()[start:end])
 
     def catch_up(self) -> None:
-        """Nothing to do: a change is followed when it happens."""
+        """Apply nothing: a change is applied when it happens."""
 
     def watch(self, node: TrieNode) -> None:
-        """Enter the node. O(held)."""
-        units, depth = node.key.units(), node.start + node.held
+        """Register the node's hashes. O(cached)."""
+        units, depth = node.key.units(), node.start + node.cached
         for unit in units[node.start : depth]:
-            self._held.setdefault(unit, node)
+            self._cached.setdefault(unit, node)
         if depth < node.end:
-            self._wanted.setdefault(units[depth], node)
+            self._missing.setdefault(units[depth], node)
 
     def unwatch(self, node: TrieNode) -> None:
-        """Take the node out. O(held)."""
-        units, depth = node.key.units(), node.start + node.held
+        """Unregister the node's hashes. O(cached)."""
+        units, depth = node.key.units(), node.start + node.cached
         for unit in units[node.start : depth]:
-            self._drop(self._held, unit, node)
+            self._drop(self._cached, unit, node)
         if depth < node.end:
-            self._drop(self._wanted, units[depth], node)
+            self._drop(self._missing, units[depth], node)
 
     def inserted(self, block_hash: Unit) -> None:
-        """The block is cached now and was not before."""
-        node = self._wanted.pop(block_hash, None)
+        """Apply that the block is cached now and was not before. O(blocks that follow)."""
+        node = self._missing.pop(block_hash, None)
         if node is None:
             return
-        units, at = node.key.units(), node.start + node.held
-        while at < node.end and units[at] in self._blocks:  # blocks may come out of order
-            self._held.setdefault(units[at], node)
+        units, at = node.key.units(), node.start + node.cached
+        while at < node.end and units[at] in self._blocks:  # blocks may be stored out of order
+            self._cached.setdefault(units[at], node)
             at += 1
         if at < node.end:
-            self._wanted.setdefault(units[at], node)
-        self._trie.set_held(node, at - node.start)
+            self._missing.setdefault(units[at], node)
+        self._trie.set_cached(node, at - node.start)
 
     def evicted(self, block_hash: Unit) -> None:
-        """The last block with this hash is gone."""
-        node = self._held.get(block_hash)
+        """Apply that the last block with this hash was evicted. O(blocks behind it)."""
+        node = self._cached.get(block_hash)
         if node is None:
             return
-        units, at = node.key.units(), node.start + node.held
+        units, at = node.key.units(), node.start + node.cached
         if at < node.end:
-            self._drop(self._wanted, units[at], node)
-        while block_hash in self._held:  # engines evict from the tail, so this is mostly one turn
+            self._drop(self._missing, units[at], node)
+        while block_hash in self._cached:  # engines evict from the tail, so mostly once
             at -= 1
-            self._drop(self._held, units[at], node)
-        self._wanted.setdefault(block_hash, node)
-        self._trie.set_held(node, at - node.start)
+            self._drop(self._cached, units[at], node)
+        self._missing.setdefault(block_hash, node)
+        self._trie.set_cached(node, at - node.start)
 
     @staticmethod
-    def _drop(entered: dict[Unit, TrieNode], unit: Unit, node: TrieNode) -> None:
-        if entered.get(unit) is node:
-            del entered[unit]
+    def _drop(registered: dict[Unit, TrieNode], unit: Unit, node: TrieNode) -> None:
+        if registered.get(unit) is node:
+            del registered[unit]

@@ -1,7 +1,7 @@
-"""Who is oldest where, by client, and who is best of all: the lazy heaps over the stands.
+"""The oldest request of each client at each anchor, and the best of all: lazy heaps over the trie.
 
-Nothing here looks at prompts or caches. Whenever something changes what an entry of a heap says, the
-new truth is entered beside it; the old entry is then false, and `LazyHeap` lets it go.
+No function here reads prompts or caches. Whenever the truth behind a heap's entry changes, a new entry
+is pushed beside it; the old one is then stale, and `LazyHeap` drops it when it reaches the top.
 """
 
 from fairhit.core.lazy_heap import LazyHeap
@@ -10,55 +10,55 @@ from fairhit.core.waiting.trie import Source, TrieNode, WaitingEntry
 
 
 class _Client:
-    """What the index knows of one client with waiting requests."""
+    """A client with waiting requests: its anchors, and its best request."""
 
-    __slots__ = ("name", "open", "stands", "top", "waiting")
+    __slots__ = ("anchors", "name", "open", "top", "waiting")
 
     def __init__(self, name: ClientId) -> None:
         self.name = name
         self.open = False
         self.waiting = 0
-        # (-depth, order, serial, node) of the stands that answer for it.
-        self.stands: LazyHeap[tuple[int, int, int, TrieNode]] = LazyHeap()
+        # (-depth, order, serial, node) of the anchors with requests of the client.
+        self.anchors: LazyHeap[tuple[int, int, int, TrieNode]] = LazyHeap()
         self.top: tuple[int, int, WaitingEntry] | None = None  # (-depth, order, entry) of its best
 
     def is_true(self, item: tuple[int, int, int, TrieNode]) -> bool:
-        """Whether an entry of `stands` still says what its stand says."""
-        depth, order, _, stand = item
-        entry = stand.best.get(self.name)
+        """Return whether an entry of `anchors` is up to date."""
+        depth, order, _, anchor = item
+        entry = anchor.best.get(self.name)
         return (
             entry is not None
             and entry.order == order
-            and stand.standing
-            and stand.start + stand.held == -depth
+            and anchor.is_anchor
+            and anchor.start + anchor.cached == -depth
         )
 
 
 class WaitingHeaps:
-    """The oldest visible request of each client at each node, and the best of the open clients."""
+    """Implements `AnchorListener`: each client's oldest visible request at each node, and the best of all."""
 
     def __init__(self) -> None:
         self._clients: dict[ClientId, _Client] = {}
-        self._moved: dict[TrieNode, None] = {}  # stands to be entered anew at the next look
+        self._moved: dict[TrieNode, None] = {}  # anchors to be pushed again before the next query
         self._dirty: dict[ClientId, None] = {}  # clients whose top may have changed
-        # (-depth, order, client) of the open clients' best.
+        # (-depth, order, client) of the open clients' best requests.
         self._front: LazyHeap[tuple[int, int, ClientId]] = LazyHeap()
 
     # -- clients -------------------------------------------------------------------------------
 
     def waiting(self, client: ClientId) -> int:
-        """How many requests of the client wait. O(1)."""
+        """Return how many requests of the client wait. O(1)."""
         state = self._clients.get(client)
         return state.waiting if state else 0
 
     def join(self, client: ClientId) -> None:
-        """One more request of the client waits. O(1)."""
+        """Count one more waiting request of the client. O(1)."""
         if (state := self._clients.get(client)) is None:
             state = self._clients[client] = _Client(client)
         state.waiting += 1
 
     def leave(self, client: ClientId) -> None:
-        """One less; with the last one all that is known of the client goes. O(1)."""
+        """Count one waiting request less; with the last one the client's state is dropped. O(1)."""
         state = self._clients[client]
         state.waiting -= 1
         if not state.waiting:
@@ -66,28 +66,28 @@ class WaitingHeaps:
             self._dirty.pop(client, None)
 
     def open(self, client: ClientId) -> None:
-        """The client's requests may be chosen. O(1)."""
+        """Let `best` return requests of the client. O(1)."""
         self._clients[client].open = True
         self._dirty[client] = None
 
     def close(self, client: ClientId) -> None:
-        """They may not. O(1)."""
+        """Leave the client's requests out of `best`. O(1)."""
         if state := self._clients.get(client):
             state.open = False
 
     def is_open(self, client: ClientId) -> bool:
-        """Whether the client has something waiting that may be chosen. O(1)."""
+        """Return whether the client has waiting requests and is open. O(1)."""
         state = self._clients.get(client)
         return state is not None and state.open
 
     @property
     def changed(self) -> bool:
-        """Whether a stand moved, or who is best of a client or may be chosen, since `settle`. O(1)."""
+        """Return whether an anchor, a client's best or an open client changed since `refresh_tops`. O(1)."""
         return bool(self._moved or self._dirty)
 
     def best(self) -> Request | None:
-        """The open clients' visible request with the longest match, the oldest of them. O(log n)."""
-        self.settle()
+        """Return the open clients' visible request with the longest match, the oldest of them. O(log n)."""
+        self.refresh_tops()
         front = self._front.top(self._is_front)
         if front is None:
             return None
@@ -104,27 +104,29 @@ class WaitingHeaps:
 
     # -- requests at their nodes ---------------------------------------------------------------
 
-    def file(self, entry: WaitingEntry) -> None:
-        """The entry is visible at its node. O(depth * log n)."""
-        self._answer(entry.node, entry, entry)
+    def insert(self, entry: WaitingEntry) -> None:
+        """Make the entry visible at its node. O(depth * log n)."""
+        self._propagate(entry.node, entry, entry)
 
-    def _answer(self, node: TrieNode, entry: WaitingEntry, source: WaitingEntry | TrieNode) -> None:
-        """The node answers for `source`, too, whose oldest is `entry`; and so do those above it."""
+    def _propagate(
+        self, node: TrieNode, entry: WaitingEntry, source: WaitingEntry | TrieNode
+    ) -> None:
+        """Push `source`, whose oldest request is `entry`, at the node and upwards to its anchor."""
         client = entry.request.client
         while True:
-            self._enter(node, entry, source)
+            self._push(node, entry, source)
             best = node.best.get(client)
             if best is not None and best.order < entry.order:
                 return
             node.best[client] = entry
-            if node.standing:
+            if node.is_anchor:
                 self._offer(node, client)
                 return
-            assert node.parent is not None  # the root stands
+            assert node.parent is not None  # the root is an anchor
             node, source = node.parent, node
 
     def refresh(self, node: TrieNode, client: ClientId) -> None:
-        """The node's heap changed: make its best true, and every one above that follows from it."""
+        """Recompute the client's best at a node whose heap changed, and at the nodes above."""
         while True:
             entry = self._oldest(node, client)
             if entry is node.best.get(client):
@@ -133,122 +135,125 @@ class WaitingHeaps:
                 del node.best[client]
             else:
                 node.best[client] = entry
-            if node.standing:
+            if node.is_anchor:
                 self._offer(node, client)
                 return
-            assert node.parent is not None  # the root stands
+            assert node.parent is not None  # the root is an anchor
             if entry is not None:
-                self._enter(node.parent, entry, node)
+                self._push(node.parent, entry, node)
             node = node.parent
 
     def _oldest(self, node: TrieNode, client: ClientId) -> WaitingEntry | None:
-        """The oldest visible request of the client that the node answers for."""
+        """Return the client's oldest visible request in the node's heap."""
         held = node.heaps.get(client)
         if held is None:
             return None
         if isinstance(held, tuple):
-            top = held if _is_there(held, node, client) else None
+            top = held if _is_true(held, node, client) else None
         else:
-            top = held.top(lambda item: _is_there(item, node, client))
+            top = held.top(lambda item: _is_true(item, node, client))
         if top is None:
             del node.heaps[client]
             return None
         source = top[2]
         return source if isinstance(source, WaitingEntry) else source.best[client]
 
-    def _enter(self, node: TrieNode, entry: WaitingEntry, source: WaitingEntry | TrieNode) -> None:
-        """Put `source`, the entry itself or a child whose oldest it is, into the node's heap."""
+    def _push(self, node: TrieNode, entry: WaitingEntry, source: WaitingEntry | TrieNode) -> None:
+        """Push `source`, the entry itself or a child whose oldest request it is, into the node's heap."""
         client = entry.request.client
         item = (entry.order, source.serial, source)
         held = node.heaps.get(client)
         if held is None:
             node.heaps[client] = item
         elif not isinstance(held, tuple):
-            held.push(item, lambda each: _is_there(each, node, client))
-        elif not _is_there(held, node, client):
+            held.push(item, lambda each: _is_true(each, node, client))
+        elif not _is_true(held, node, client):
             node.heaps[client] = item
         elif held != item:
             heap = node.heaps[client] = LazyHeap()
             heap.extend(sorted((held, item)))
 
-    # -- what the trie says --------------------------------------------------------------------
+    # -- notifications of the trie -------------------------------------------------------------
 
-    def rose(self, node: TrieNode) -> None:
-        """It stands, and its parent no longer answers for what is below it. O(clients there)."""
+    def on_anchored(self, node: TrieNode) -> None:
+        """Take the node's requests from the anchor above. O(clients there)."""
         assert node.parent is not None
         self._moved[node] = None
         for client, entry in node.best.items():
             if node.parent.best.get(client) is entry:
                 self.refresh(node.parent, client)
 
-    def sank(self, node: TrieNode) -> None:
-        """It does not stand any more, and its parent answers for it. O(clients there)."""
+    def on_unanchored(self, node: TrieNode) -> None:
+        """Give the node's requests to the anchor above. O(clients there)."""
         for client in node.best:
             self._dirty[client] = None
         self._hand_up(node)
 
     def _hand_up(self, node: TrieNode) -> None:
-        """The node's parent answers for it now. O(clients there)."""
-        assert node.parent is not None and not node.standing
+        """Push the node at its parent. O(clients there)."""
+        assert node.parent is not None and not node.is_anchor
         for entry in node.best.values():
-            self._answer(node.parent, entry, node)
+            self._propagate(node.parent, entry, node)
 
-    def moved(self, node: TrieNode) -> None:
-        """A stand's depth changed. O(1) now, O(clients there) once at the next look."""
+    def on_moved(self, node: TrieNode) -> None:
+        """Note an anchor whose depth changed. O(1) now, O(clients there) before the next query."""
         self._moved[node] = None
 
-    def replaced(self, node: TrieNode, below: TrieNode | None) -> None:
-        """`node` is where another was; `below`, if given, is its only child now. O(clients there)."""
-        if below is not None and not below.standing:
+    def on_replaced(self, node: TrieNode, below: TrieNode | None) -> None:
+        """Fill the heaps of a node that took another's position. O(clients there)."""
+        if below is not None and not below.is_anchor:
             for client, entry in below.best.items():
                 node.best[client] = entry
-                self._enter(node, entry, below)
-        if not node.standing:
+                self._push(node, entry, below)
+        if not node.is_anchor:
             self._hand_up(node)
 
-    def gone(self, node: TrieNode) -> None:
-        """Nobody waits there any more."""
+    def on_removed(self, node: TrieNode) -> None:
+        """Forget a removed node. O(1)."""
         self._moved.pop(node, None)
 
-    # -- clients at their stands ---------------------------------------------------------------
+    # -- clients at their anchors --------------------------------------------------------------
 
-    def _offer(self, stand: TrieNode, client: ClientId) -> None:
-        """Enter the stand in its client's heap."""
+    def _offer(self, anchor: TrieNode, client: ClientId) -> None:
+        """Push the anchor into its client's heap."""
         state = self._clients[client]
         self._dirty[client] = None
-        if entry := stand.best.get(client):
-            item = (-stand.depth, entry.order, stand.serial, stand)
-            state.stands.push(item, state.is_true)
+        if entry := anchor.best.get(client):
+            item = (-anchor.depth, entry.order, anchor.serial, anchor)
+            state.anchors.push(item, state.is_true)
 
-    def settle(self) -> None:
-        """Bring the clients' tops, and the front of the open ones, up to date. O(changes * log n)."""
-        for stand in self._moved:
-            if stand.standing:
-                for client in stand.best:
-                    self._offer(stand, client)
+    def refresh_tops(self) -> None:
+        """Bring the clients' best requests, and the open clients' front, up to date. O(changes * log n)."""
+        for anchor in self._moved:
+            if anchor.is_anchor:
+                for client in anchor.best:
+                    self._offer(anchor, client)
         self._moved.clear()
         for client in self._dirty:
-            self._settle_client(client)
+            self._refresh_top(client)
         self._dirty.clear()
 
-    def _settle_client(self, client: ClientId) -> None:
+    def _refresh_top(self, client: ClientId) -> None:
         state = self._clients[client]
-        top = state.stands.top(state.is_true)
+        top = state.anchors.top(state.is_true)
         if top is None:
             state.top = None
             return
-        depth, order, _, stand = top
-        state.top = (depth, order, stand.best[client])
+        depth, order, _, anchor = top
+        state.top = (depth, order, anchor.best[client])
         if state.open:
             self._front.push((depth, order, client), self._is_front)
 
 
-def _is_there(item: Source, node: TrieNode, client: ClientId) -> bool:
-    """Whether an entry of a node's heap still says what it did: the oldest of the client there."""
+def _is_true(item: Source, node: TrieNode, client: ClientId) -> bool:
+    """Return whether an entry of a node's heap is up to date: a source, and its oldest request."""
     order, _, source = item
     if isinstance(source, WaitingEntry):
         return source.visible and source.node is node
     entry = source.best.get(client)
     return (
-        source.parent is node and not source.standing and entry is not None and entry.order == order
+        source.parent is node
+        and not source.is_anchor
+        and entry is not None
+        and entry.order == order
     )

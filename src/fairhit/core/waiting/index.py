@@ -1,9 +1,10 @@
-"""WaitingIndex: waiting requests hung on the prefix they match, so that none is ever matched again.
+"""WaitingIndex: the waiting requests by matched prefix, kept up to date so that no prompt is matched again.
 
-The waiting prompts form a compressed trie of their own (`waiting_trie`), and requests hang at its
-stands, grouped by client (`waiting_heaps`). When the cache grows or shrinks by a block, one stand
-moves, whether one request hangs there or ten thousand: a prefix of 64 blocks shared by 10,000
-requests of two clients costs 64 moves and two heap entries, not 640,000 steps.
+The waiting prompts form a compressed trie (`trie`); each request is attached to its anchor, the deepest
+node that the cache reaches, and each anchor groups its requests by client (`heaps`). When the cache
+stores or evicts a block, one anchor moves, however many requests are attached to it: a prefix of 64
+blocks shared by 10,000 requests of two clients costs 64 moves and two heap entries, not 640,000 steps.
+A worked example: docs/explanation/waiting-index.md.
 """
 
 from fairhit.core.cache.token_runs import Runs
@@ -16,61 +17,62 @@ from fairhit.core.waiting.trie import WaitingEntry, WaitingTrie
 class WaitingIndex:
     """Waiting requests by matched prefix; the best one of the *open* clients in O(log n).
 
-    Best: most matched tokens, then earliest arrival. The last prompt token is always recomputed, so
-    a match is at most input_len - 1. `block_size` is the tokens in one element of a prompt. Who waits
-    alone is compared with nobody, and hangs nowhere until a second one comes: most never do.
+    Best: most matched tokens, then earliest arrival. The last prompt token is always recomputed, so a
+    match is at most input_len - 1. `block_size` is the number of tokens in one element of a prompt. A
+    single waiting request is kept apart and enters the trie when a second one arrives: in light load
+    few requests ever do, which saves 16 % of a simulated request.
     """
 
     def __init__(self, *, block_size: int) -> None:
         self._block_size = block_size
-        self._lone: Request | None = None  # all that waits, not hung
-        self._lone_open = False  # whether its client is
-        self._entries: dict[RequestId, WaitingEntry] = {}  # those that hang
+        self._single: Request | None = None  # the only waiting request, not in the trie
+        self._single_open = False  # whether its client is open
+        self._entries: dict[RequestId, WaitingEntry] = {}  # requests in the trie
         self._hidden: dict[Request, None] = {}
         self._heaps = WaitingHeaps()
-        self._aside = SortedSnapshot(self._heaps, self._entries)
+        self._snapshot = SortedSnapshot(self._heaps, self._entries)
         self.trie = WaitingTrie(self._heaps)
 
     def __len__(self) -> int:
-        """Waiting requests, those passed over included."""
-        return len(self._entries) if self._lone is None else 1
+        """Return the number of waiting requests, hidden ones included."""
+        return len(self._entries) if self._single is None else 1
 
     def __contains__(self, request: Request) -> bool:
-        if self._lone is not None:
-            return self._lone.id == request.id
+        if self._single is not None:
+            return self._single.id == request.id
         return request.id in self._entries
 
     def waiting(self, client: ClientId) -> int:
-        """How many requests of the client wait, those passed over included. O(1)."""
-        if self._lone is not None:
-            return int(self._lone.client == client)
+        """Return how many requests of the client wait, hidden ones included. O(1)."""
+        if self._single is not None:
+            return int(self._single.client == client)
         return self._heaps.waiting(client)
 
     def match_len(self, request: Request) -> int:
-        """The matched tokens of a waiting request. Changes no answer. O(depth of the trie)."""
-        self._hang_lone()
+        """Return the matched tokens of a waiting request. O(depth of the trie)."""
+        self._insert_single()
         self.trie.catch_up()
-        return self._entries[request.id].node.stand.depth * self._block_size
+        return self._entries[request.id].node.anchor.depth * self._block_size
 
     def add(self, request: Request) -> None:
-        """The request waits. O(prompt length + depth * log n) for all but a lone one."""
+        """Insert a waiting request. O(prompt length + depth * log n); O(1) for a single one."""
         assert request not in self, request.id
-        if self._lone is None and not self._entries:
-            self._lone, self._lone_open = request, False
+        if self._single is None and not self._entries:
+            self._single, self._single_open = request, False
         else:
-            self._hang_lone()
-            self._hang(request)
+            self._insert_single()
+            self._insert(request)
 
     def remove(self, request: Request) -> None:
-        """Take the request out. O(depth * log n)."""
-        if self._lone is not None:
-            assert self._lone.id == request.id, request.id
-            self._lone = None
+        """Remove a waiting request. O(depth * log n)."""
+        if self._single is not None:
+            assert self._single.id == request.id, request.id
+            self._single = None
             return
         self._hidden.pop(request, None)
         entry = self._entries.pop(request.id)
-        if entry.aside or not entry.visible:
-            self._aside.show(entry)
+        if entry.in_snapshot or not entry.visible:
+            self._snapshot.show(entry)
         if entry.visible:
             entry.visible = False
             self._heaps.refresh(entry.node, request.client)
@@ -81,24 +83,24 @@ class WaitingIndex:
     def hide(self, request: Request) -> None:
         """Leave the request out of `best` until `show`; it goes on waiting. O(depth * log n).
 
-        One that waits alone is hung for that, which is O(prompt length).
+        A single request enters the trie for that, in O(prompt length).
         """
-        self._hang_lone()
+        self._insert_single()
         entry = self._entries[request.id]
-        assert entry.visible and not entry.aside
+        assert entry.visible and not entry.in_snapshot
         self._hidden[request] = None
-        if not self._aside.hide(entry):
+        if not self._snapshot.hide(entry):
             entry.visible = False
             self._heaps.refresh(entry.node, request.client)
 
     def show(self, request: Request) -> None:
-        """Undo `hide`."""
+        """Undo `hide`. O(depth * log n)."""
         entry = self._entries[request.id]
-        assert entry.aside or not entry.visible
+        assert entry.in_snapshot or not entry.visible
         del self._hidden[request]
-        if not self._aside.show(entry):
+        if not self._snapshot.show(entry):
             entry.visible = True
-            self._heaps.file(entry)
+            self._heaps.insert(entry)
 
     def show_all(self) -> None:
         """Undo every `hide`. O(hidden * depth * log n)."""
@@ -110,44 +112,44 @@ class WaitingIndex:
         return request in self._hidden
 
     def open(self, client: ClientId) -> None:
-        """The client's requests may be chosen. O(1); it must have some waiting."""
-        if self._lone is not None:
-            assert self._lone.client == client, client
-            self._lone_open = True
+        """Let `best` return requests of the client, which must have some waiting. O(1)."""
+        if self._single is not None:
+            assert self._single.client == client, client
+            self._single_open = True
         else:
             self._heaps.open(client)
 
     def close(self, client: ClientId) -> None:
-        """They may not. O(1)."""
-        if self._lone is None:
+        """Leave the client's requests out of `best` until `open`. O(1)."""
+        if self._single is None:
             self._heaps.close(client)
-        elif self._lone.client == client:
-            self._lone_open = False
+        elif self._single.client == client:
+            self._single_open = False
 
     def best(self) -> Request | None:
-        """The open clients' visible request with the longest match, the oldest of them.
+        """Return the open clients' visible request with the longest match, the oldest of them.
 
         O(log n); O(n log n) a few times while many are hidden: see `SortedSnapshot`.
         """
-        if self._lone is not None:
-            return self._lone if self._lone_open else None
+        if self._single is not None:
+            return self._single if self._single_open else None
         self.trie.catch_up()
-        return self._aside.best() if self._aside else self._heaps.best()
+        return self._snapshot.best() if self._snapshot else self._heaps.best()
 
-    def _hang_lone(self) -> None:
-        """It waits alone no longer, or something is asked of it that only its place can tell."""
-        if (lone := self._lone) is not None:
-            self._lone = None
-            self._hang(lone)
-            if self._lone_open:
-                self._heaps.open(lone.client)
+    def _insert_single(self) -> None:
+        """Move the single request into the trie, since its position there is needed now."""
+        if (single := self._single) is not None:
+            self._single = None
+            self._insert(single)
+            if self._single_open:
+                self._heaps.open(single.client)
 
-    def _hang(self, request: Request) -> None:
-        """Hang the request on the prefix it matches. O(prompt length + depth * log n)."""
+    def _insert(self, request: Request) -> None:
+        """Insert the request at the node where its prompt ends. O(prompt length + depth * log n)."""
         end = min(len(request.prompt), (request.input_len - 1) // self._block_size)
         node = self.trie.place(Runs.of(request.prompt), end)
         node.own += 1
         entry = self._entries[request.id] = WaitingEntry(request, node, self.trie.serial())
         self._heaps.join(request.client)
-        self._heaps.file(entry)
-        self._aside.disturb()
+        self._heaps.insert(entry)
+        self._snapshot.invalidate()

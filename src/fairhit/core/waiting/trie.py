@@ -1,8 +1,9 @@
-"""The compressed trie of waiting prompts, and which of its nodes are stands.
+"""The compressed trie of waiting prompts, and which of its nodes are anchors.
 
-A node holds a stretch of prompt and knows how much of it the cache holds. A node with something held
-whose ancestors are all held in full is a *stand*: the place where requests hang, at its depth. Who
-hangs where, and who is oldest there, is the business of `waiting_heaps`.
+A node stands for a run of tokens shared by waiting prompts, its *edge*, and knows how much of it is
+cached. A node is an *anchor* if part of its edge is cached and all edges above it are fully cached; the
+root always is one. A waiting request is attached to its deepest anchor, whose cached depth is the
+request's match length. Which requests are attached where is kept by `heaps`.
 """
 
 from typing import Protocol, TypeAlias
@@ -20,9 +21,9 @@ from fairhit.core.request import ClientId, Request, Unit
 
 
 class WaitingEntry:
-    """A waiting request and its place in the trie; invisible while it is passed over."""
+    """A waiting request and the node where its prompt ends; invisible while it is hidden."""
 
-    __slots__ = ("aside", "node", "order", "request", "serial", "visible")
+    __slots__ = ("in_snapshot", "node", "order", "request", "serial", "visible")
 
     def __init__(self, request: Request, node: "TrieNode", serial: int) -> None:
         self.request = request
@@ -30,134 +31,134 @@ class WaitingEntry:
         self.order = request.order
         self.serial = serial  # unique, so that heap tuples never compare further
         self.visible = True
-        self.aside = False  # passed over all the same: see `waiting_aside`
+        self.in_snapshot = False  # hidden by the sorted snapshot, and visible to the heaps
 
 
 class TrieNode:
-    """A stretch of waiting prompts, `key[start:end]`, of which the first `held` units are cached."""
+    """An edge of waiting prompts, `key[start:end]`, whose first `cached` units are cached."""
 
     __slots__ = (
-        "best", "children", "end", "first", "heaps", "held", "key",
-        "own", "parent", "serial", "standing", "start", "warm",
+        "best", "cached", "children", "end", "first", "heaps", "is_anchor", "key",
+        "own", "parent", "serial", "start", "warm",
     )  # fmt: skip
 
     def __init__(
         self, parent: "TrieNode | None", first: Unit, key: Runs, end: int, serial: int
     ) -> None:
         self.parent = parent
-        self.first = first  # of its units: its name among its parent's children
+        self.first = first  # of its units: the key among its parent's children
         self.key = key
         self.start: int = parent.end if parent else 0
         self.end: int = end
         self.serial = serial
-        self.held = 0
-        self.standing = parent is None  # the root always stands
-        self.own = 0  # requests that end here
+        self.cached = 0
+        self.is_anchor = parent is None  # the root always is
+        self.own = 0  # requests whose prompts end here
         self.children: dict[Unit, TrieNode] | None = None  # none is the same as empty
-        self.warm: dict[TrieNode, None] = {}  # children with something held
-        # For each client what it answers for, oldest first: own requests and non-standing children.
-        # Most nodes answer for one, and it needs no heap.
+        self.warm: dict[TrieNode, None] = {}  # children of which something is cached
+        # Per client: the oldest requests below this node down to the next anchors, as own requests
+        # and children that are no anchors. Most nodes have one source, which needs no heap.
         self.heaps: dict[ClientId, Source | LazyHeap[Source]] = {}
         self.best: dict[ClientId, WaitingEntry] = {}  # the true top of each heap
 
     @property
     def depth(self) -> int:
-        """How many units a request that hangs here matches."""
-        return self.start + self.held
+        """Return how many units a request attached here matches."""
+        return self.start + self.cached
 
     @property
-    def stand(self) -> "TrieNode":
-        """Where those who end here hang. O(depth of the trie)."""
+    def anchor(self) -> "TrieNode":
+        """Return the anchor of the requests that end here. O(depth of the trie)."""
         node = self
-        while not node.standing:
-            assert node.parent is not None  # the root stands
+        while not node.is_anchor:
+            assert node.parent is not None  # the root is an anchor
             node = node.parent
         return node
 
     @property
     def full(self) -> bool:
-        """Whether all of its edge is cached, so that its children decide."""
-        return self.start + self.held == self.end
+        """Return whether all of the edge is cached, so that children may be anchors."""
+        return self.start + self.cached == self.end
 
 
-# (order of the oldest request, serial, who has it): a request's own entry or a child.
+# (order of the oldest request, serial, source): a request's own entry or a child.
 Source: TypeAlias = tuple[int, int, WaitingEntry | TrieNode]
 
 
 class Watch(Protocol):
-    """Turns a cache's own events into `WaitingTrie.set_held`: one flavour for each kind of cache."""
+    """Turns a cache's own events into `WaitingTrie.set_cached`: one class for each kind of cache."""
 
     def leading(self, key: Runs, start: int, end: int) -> int:
-        """How many units of key[start:end] are cached from `start` on. Pure."""
+        """Return how many units of key[start:end] are cached from `start` on. Pure."""
         ...
 
     def watch(self, node: TrieNode) -> None:
-        """Report changes of this node from now on."""
+        """Report changes of the node from now on."""
         ...
 
     def unwatch(self, node: TrieNode) -> None:
-        """Stop."""
+        """Report no further changes of the node."""
         ...
 
     def catch_up(self) -> None:
-        """Report what has not been reported yet."""
+        """Report the changes that were not reported yet."""
         ...
 
 
 class AnchorListener(Protocol):
-    """Hears where requests hang now."""
+    """Is notified which nodes are anchors, and how deep they are."""
 
-    def rose(self, node: TrieNode) -> None:
-        """It stands, and its parent no longer answers for what is below it."""
+    def on_anchored(self, node: TrieNode) -> None:
+        """Note that the node became an anchor: the anchor above it loses what is below the node."""
         ...
 
-    def sank(self, node: TrieNode) -> None:
-        """It does not stand any more, and its parent answers for it."""
+    def on_unanchored(self, node: TrieNode) -> None:
+        """Note that the node is no anchor any more: the anchor above it takes what is below the node."""
         ...
 
-    def moved(self, node: TrieNode) -> None:
-        """A stand's depth changed, or a new node stands where another did."""
+    def on_moved(self, node: TrieNode) -> None:
+        """Note that an anchor's depth changed, or that the anchor replaced another node."""
         ...
 
-    def replaced(self, node: TrieNode, below: TrieNode | None) -> None:
-        """`node` is where another was; `below`, if given, is its only child now."""
+    def on_replaced(self, node: TrieNode, below: TrieNode | None) -> None:
+        """Note that `node` took another node's position; `below`, if given, is its only child now."""
         ...
 
-    def gone(self, node: TrieNode) -> None:
-        """Nobody waits there any more."""
+    def on_removed(self, node: TrieNode) -> None:
+        """Note that no waiting request ends at or below the node."""
         ...
 
 
 class WaitingTrie:
-    """Where waiting prompts share and part; at most two nodes for each of them."""
+    """The prefixes that waiting prompts share; at most two nodes for each prompt."""
 
-    def __init__(self, stands: AnchorListener) -> None:
+    def __init__(self, listener: AnchorListener) -> None:
         self.root = TrieNode(None, None, Runs(()), 0, 0)
-        self._stands = stands
+        self._listener = listener
         self._watch: Watch | None = None
         self._serial = 0
 
     def attach(self, watch: Watch) -> None:
-        """Say who reports the cache's changes; before the first `place`."""
+        """Set the watch that reports the cache's changes; before the first `place`."""
         assert self._watch is None and not self.root.children
         self._watch = watch
-        self.catch_up = watch.catch_up  # hear of what the cache did since the last question
+        self.catch_up = watch.catch_up  # apply pending cache changes; before each query
 
     def serial(self) -> int:
-        """A number never given before."""
+        """Return a number never returned before."""
         self._serial += 1
         return self._serial
 
     def place(self, key: Runs, end: int) -> TrieNode:
-        """The node at which key[:end] ends, made if it is not there. O(end)."""
-        self.catch_up()  # or the new node would know more than the others
+        """Return the node at which key[:end] ends, created if necessary. O(end)."""
+        self.catch_up()  # or the new node would be ahead of the others
         node, at = descend(self.root, key, end)
         if at < node.end:
             node = self._split(node, at)
         return node if at == end else self._grow(node, key, end)
 
     def prune(self, node: TrieNode) -> None:
-        """Remove what nobody waits in any more, from `node` upwards. O(depth)."""
+        """Remove nodes without waiting requests, from `node` upwards. O(depth)."""
         assert self._watch is not None
         while node.parent is not None and not node.own:
             parent = node.parent
@@ -172,110 +173,111 @@ class WaitingTrie:
             self._drop(node)
             node = parent
 
-    def set_held(self, node: TrieNode, held: int) -> None:
-        """The cache now holds `held` units of the node's edge. O(stands that come or go)."""
-        parent, length, before = node.parent, node.end - node.start, node.held
-        assert 0 <= held <= length and held != before and parent is not None
-        node.held = held
-        if not held:
+    def set_cached(self, node: TrieNode, cached: int) -> None:
+        """Set how many units of the node's edge are cached. O(anchors that change)."""
+        parent, length, before = node.parent, node.end - node.start, node.cached
+        assert 0 <= cached <= length and cached != before and parent is not None
+        node.cached = cached
+        if not cached:
             del parent.warm[node]
         elif not before:
             parent.warm[node] = None
-        if not node.standing:
-            if held and parent.standing and parent.full:
-                self._rise(node)
-        elif not held:
-            self._sink(node)
+        if not node.is_anchor:
+            if cached and parent.is_anchor and parent.full:
+                self._anchor(node)
+        elif not cached:
+            self._unanchor(node)
         else:
             if before == length:
-                for child in [child for child in node.warm if child.standing]:
-                    self._sink(child)
-            elif held == length:
+                for child in [child for child in node.warm if child.is_anchor]:
+                    self._unanchor(child)
+            elif cached == length:
                 for child in list(node.warm):
-                    self._rise(child)
-            self._stands.moved(node)
+                    self._anchor(child)
+            self._listener.on_moved(node)
 
-    def _rise(self, top: TrieNode) -> None:
-        """`top` becomes a stand, and every warm node below it that is reached in full."""
-        rising = [top]
-        while rising:
-            node = rising.pop()
-            assert not node.standing
-            node.standing = True
-            self._stands.rose(node)
+    def _anchor(self, top: TrieNode) -> None:
+        """Make `top` an anchor, and every warm node below it that is reached through full edges."""
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            assert not node.is_anchor
+            node.is_anchor = True
+            self._listener.on_anchored(node)
             if node.full:
-                rising.extend(node.warm)
+                pending.extend(node.warm)
 
-    def _sink(self, top: TrieNode) -> None:
-        """`top` and the stands below it stop being stands, the deepest first."""
-        sinking = [top]
-        for node in sinking:
-            sinking.extend(child for child in node.warm if child.standing)
-        for node in reversed(sinking):
-            node.standing = False
-            self._stands.sank(node)
+    def _unanchor(self, top: TrieNode) -> None:
+        """Make `top` and the anchors below it plain nodes, the deepest first."""
+        pending = [top]
+        for node in pending:
+            pending.extend(child for child in node.warm if child.is_anchor)
+        for node in reversed(pending):
+            node.is_anchor = False
+            self._listener.on_unanchored(node)
 
     def _grow(self, parent: TrieNode, key: Runs, end: int) -> TrieNode:
-        """A new leaf, with nobody in it yet."""
+        """Create a leaf without requests."""
         assert self._watch is not None
         start = parent.end
         leaf = TrieNode(parent, key.unit(start), key, end, self.serial())
         add_leaf(leaf)
-        leaf.held = self._watch.leading(key, start, end)
-        if leaf.held:
+        leaf.cached = self._watch.leading(key, start, end)
+        if leaf.cached:
             parent.warm[leaf] = None
-            leaf.standing = parent.standing and parent.full
+            leaf.is_anchor = parent.is_anchor and parent.full
         self._watch.watch(leaf)
         return leaf
 
     def _split(self, node: TrieNode, at: int) -> TrieNode:
-        """Cut the edge into `node` at depth `at`; the new upper half, which takes its place above."""
+        """Split the edge into `node` at depth `at`; return the new upper half, which replaces it above."""
         assert self._watch is not None
         self._watch.unwatch(node)
         upper = TrieNode(node.parent, node.first, node.key, at, self.serial())
-        upper.held = min(node.held, at - node.start)
-        upper.standing = node.standing
+        upper.cached = min(node.cached, at - node.start)
+        upper.is_anchor = node.is_anchor
         insert_above(upper, node)
-        self._warm_instead(upper, node)
-        # Where the cache has a hole above, it may still hold blocks below it.
+        self._replace_warm(upper, node)
+        # Where the cache has a gap above, it may still hold blocks below it.
         below = (
-            node.held - upper.held if upper.full else self._watch.leading(node.key, at, node.end)
+            node.cached - upper.cached
+            if upper.full
+            else self._watch.leading(node.key, at, node.end)
         )
-        node.held = below
-        node.standing = node.standing and upper.full and below > 0
+        node.cached = below
+        node.is_anchor = node.is_anchor and upper.full and below > 0
         if below:
             upper.warm[node] = None
-        self._settle(upper, node)
+        self._notify_replaced(upper, node)
         self._watch.watch(upper)
         self._watch.watch(node)
         return upper
 
     def _merge(self, node: TrieNode, child: TrieNode) -> None:
-        """Undo a split: the only child takes the node's place, too."""
+        """Undo a split: the only child takes the node's edge, too."""
         assert self._watch is not None
         self._watch.unwatch(node)
         self._watch.unwatch(child)
-        child.held = node.held + child.held if node.full else node.held
+        child.cached = node.cached + child.cached if node.full else node.cached
         merge_into_child(node)
-        child.standing = node.standing
-        self._warm_instead(child, node)
+        child.is_anchor = node.is_anchor
+        self._replace_warm(child, node)
         self._drop(node)
-        self._settle(child, None)
+        self._notify_replaced(child, None)
         self._watch.watch(child)
 
-    def _warm_instead(self, new: TrieNode, old: TrieNode) -> None:
-        """Enter `new`, which has replaced `old` among its parent's children, in the parent's `warm`."""
+    def _replace_warm(self, new: TrieNode, old: TrieNode) -> None:
+        """Replace `old` by `new` among the warm children of their parent."""
         assert new.parent is not None
         new.parent.warm.pop(old, None)
-        if new.held:
+        if new.cached:
             new.parent.warm[new] = None
 
-    def _settle(self, node: TrieNode, below: TrieNode | None) -> None:
-        """Tell that `node` is where another was, above `below` if that is given."""
-        self._stands.replaced(node, below)
-        if node.standing:
-            self._stands.moved(node)
+    def _notify_replaced(self, node: TrieNode, below: TrieNode | None) -> None:
+        self._listener.on_replaced(node, below)
+        if node.is_anchor:
+            self._listener.on_moved(node)
 
     def _drop(self, node: TrieNode) -> None:
-        node.parent, node.standing = None, False
-        self._stands.gone(node)
+        node.parent, node.is_anchor = None, False
+        self._listener.on_removed(node)

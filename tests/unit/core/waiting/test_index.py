@@ -100,7 +100,7 @@ def entries(index):
     for node in nodes:
         nodes.extend((node.children or {}).values())
     held = sum(len(heap) for node in nodes for heap in node.heaps.values())
-    return held + len(heaps._front) + sum(len(c.stands) for c in heaps._clients.values())
+    return held + len(heaps._front) + sum(len(c.anchors) for c in heaps._clients.values())
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["aborted", "admitted past it"])
@@ -173,8 +173,8 @@ def test_a_look_that_goes_on_admitting_sorts_those_who_are_left_a_few_times_at_m
     the oldest first, as all match as little. Each that is admitted was the best of its client.
     """
     sorts = []
-    kept = SortedSnapshot._sorted
-    monkeypatch.setattr(SortedSnapshot, "_sorted", lambda self: sorts.append(self) or kept(self))
+    kept = SortedSnapshot._sort
+    monkeypatch.setattr(SortedSnapshot, "_sort", lambda self: sorts.append(self) or kept(self))
     index = waiting_index(RadixTree())
     for order in range(200):
         index.add(request(order, [order, order], client=str(order % 8)))
