@@ -11,7 +11,7 @@ FILE = ROOT / "deploy" / "Containerfile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One of them, and in which of the stages it stands, from 0."""
+    """An instruction and the number of its stage, from 0."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class Instruction:
 
 
 def instructions() -> list[Instruction]:
-    """All, in order, lines that go on put together; those before the first stage have stage -1."""
+    """Instructions in order, continued lines joined; those before the first stage have stage -1."""
     lines = [line for line in FILE.read_text().splitlines() if not line.startswith("#")]
     found: list[Instruction] = []
     stage = -1
@@ -37,12 +37,12 @@ def instructions() -> list[Instruction]:
 
 
 def named(name: str) -> list[Instruction]:
-    """Those with this name."""
+    """Instructions with this name."""
     return [one for one in instructions() if one.name == name]
 
 
 def copied() -> list[str]:
-    """What the build takes from the repository."""
+    """Paths that the build copies from the repository."""
     return [
         path
         for one in named("COPY")
@@ -52,10 +52,10 @@ def copied() -> list[str]:
 
 
 def arguments() -> dict[str, str]:
-    """Each build argument's default."""
+    """Defaults of the build arguments."""
     return dict(one.text.split("=", 1) for one in named("ARG"))
 
 
 def variables() -> dict[str, str]:
-    """What the image sets."""
+    """Environment variables of the image."""
     return dict(pair.split("=", 1) for one in named("ENV") for pair in one.text.split())

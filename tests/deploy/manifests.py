@@ -14,13 +14,13 @@ Manifest = dict[str, Any]
 
 
 def files() -> list[Path]:
-    """All but the one that lists the others."""
+    """Manifests without the kustomization."""
     return [path for path in sorted(FOLDER.rglob("*.yaml")) if path != KUSTOMIZATION]
 
 
 @functools.cache
 def objects() -> list[tuple[str, Manifest]]:
-    """Each object, with the file it stands in. Read once: who changes one changes a copy."""
+    """Objects with their file. Parsed once: change copies only."""
     return [
         (path.relative_to(FOLDER).as_posix(), one)
         for path in files()
@@ -37,6 +37,6 @@ def the(kind: str, name: str = "fairhit-gateway") -> Manifest:
 
 
 def pod(kind: str, name: str = "fairhit-gateway") -> Manifest:
-    """What the pods of a Deployment or StatefulSet look like."""
+    """Pod template of a Deployment or StatefulSet."""
     template: Manifest = the(kind, name)["spec"]["template"]
     return template

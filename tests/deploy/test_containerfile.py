@@ -49,7 +49,7 @@ def ignored() -> list[str]:
 
 
 def test_docker_and_podman_ignore_the_same():
-    """The one looks beside the file, the other at the root."""
+    """One tool reads the ignore file beside the Containerfile, the other at the root."""
     beside = FILE.with_name(FILE.name + ".dockerignore")
 
     assert beside.read_bytes() == (ROOT / ".containerignore").read_bytes()
@@ -75,7 +75,7 @@ def test_the_gateway_takes_command_and_variables():
     )
 
 
-def test_nobody_special_runs_it_and_nothing_is_built_in_its_stage():
+def test_the_image_runs_without_privileges_and_its_stage_builds_nothing():
     (user,) = containerfile.named("USER")
     last = containerfile.instructions()[-1].stage
 

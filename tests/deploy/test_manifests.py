@@ -162,7 +162,7 @@ def test_every_port_by_name_is_one_of_the_pod():
 
 
 def test_metrics_are_read_where_they_are_and_not_by_callers(config):
-    """They name tenants, and what each of them uses."""
+    """Metrics contain tenants and their usage."""
     http, metrics = container("Deployment", "fairhit-gateway")["ports"]
     (endpoint,) = the("ServiceMonitor")["spec"]["endpoints"]
     (port,) = [one for one in the("Service")["spec"]["ports"] if one["name"] == endpoint["port"]]

@@ -23,7 +23,7 @@ analyze = pytest.mark.skipif(
 
 
 def values(name: str) -> list[str]:
-    """What the unit says under this name, in order."""
+    """Values of a setting of the unit, in order."""
     return re.findall(rf"^{name}=(.*)$", UNIT.read_text(), re.MULTILINE)
 
 
@@ -81,7 +81,7 @@ def test_streams_may_end_before_it_is_killed():
 
 
 def test_there_are_descriptors_for_every_connection():
-    """Each request holds two, and engines and files need some."""
+    """A request holds two descriptors; engines and files need some."""
     (limit,) = values("LimitNOFILE")
 
     assert 2 * GatewaySettings().max_connections + 1024 <= int(limit)

@@ -49,7 +49,7 @@ class Gateways:
         self.served_at: Counter[tuple[str, str]] = Counter()  # by engine and client
         self.lengths: dict[Ticket, int] = {}
         self.step_number = self.asked = 0
-        self.idle = 0  # slots of a step that were empty while somebody waited somewhere
+        self.idle = 0  # slots of a step that were empty while a request waited somewhere
         self.work: list[Counter[str]] = []  # tokens of service that each engine gave, step by step
 
     def _gateway(self, number: int, rules: QueueRules) -> Dispatcher:
@@ -94,7 +94,7 @@ class Gateways:
             self.shared[number].adopt(heard)
 
     def waits_for(self, name: str, client: str, at: int) -> bool:
-        """Whether a request of the client that is bound to that engine waits at the gateway `at`."""
+        """True if a request of `client` for the engine `name` waits at the gateway `at`."""
         queue = self.gateways[at].workers[name].queue
         return queue is not None and queue.waiting.count(client) > 0
 
@@ -135,16 +135,16 @@ class Gateways:
             self._serve(name, ticket.request.client, PROMPT)
         if len(running) < self.slots and any(len(each.queueing) for each in self.gateways):
             self.idle += self.slots - len(running)
-        for seat in list(running):
-            number, ticket, emitted = seat
-            gateway, seat[2] = self.gateways[number], emitted + 1
+        for slot in list(running):
+            number, ticket, emitted = slot
+            gateway, slot[2] = self.gateways[number], emitted + 1
             self._serve(name, ticket.request.client, 2)
             if emitted == 0:
                 gateway.started(ticket)
             else:
                 gateway.emitted(ticket, emitted + 1)
             if emitted + 1 == self.lengths[ticket]:
-                running.remove(seat)
+                running.remove(slot)
                 gateway.finished(ticket, Usage(PROMPT, emitted + 1, 0), ran_us=1)
         if rng.random() < 0.3:
             for gateway in self.gateways:

@@ -106,7 +106,7 @@ def test_the_gap_stays_within_the_bound_wherever_they_come(
     window=st.sampled_from([None, 2, 6]),
     talks=st.tuples(st.integers(1, 8), st.integers(0, 3)),
 )
-def test_at_each_engine_it_holds_for_whoever_waits_for_it(
+def test_the_bound_holds_at_each_engine_for_clients_that_wait_for_it(
     seed: int, engines: int, slots: int, window: int | None, talks: tuple[int, int]
 ) -> None:
     """Three clients, each at a gateway of its own, with too few requests to wait for both engines always."""
@@ -136,8 +136,8 @@ def test_at_each_engine_it_holds_for_whoever_waits_for_it(
         assert tokens <= bound(world, [weights[client] for client in pair])
 
 
-def test_who_has_nobody_to_wait_for_gets_everything() -> None:
-    """The one with the small share, alone: nobody holds an engine free for the other."""
+def test_a_client_alone_gets_everything() -> None:
+    """The one with the small share, alone: no engine is kept free for the other."""
     world = two_gateways(period=5)
     drive(world, {"b": [1]}, steps=1000, seed=0)
 
@@ -145,7 +145,7 @@ def test_who_has_nobody_to_wait_for_gets_everything() -> None:
 
 
 def test_when_the_other_stops_its_share_goes_on() -> None:
-    """What is lost is the time until it is known: two exchanges."""
+    """Only the time of two exchanges is lost, until the change is known."""
     world = two_gateways(period=5)
     drive(world, SKEWED, steps=500, seed=0)
     while len(world.gateways[0].queueing):

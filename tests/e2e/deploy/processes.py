@@ -19,7 +19,7 @@ def plain_environment(**more: str) -> dict[str, str]:
 def running(
     command: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """The program while the block runs; then it is told to end, and must."""
+    """Run the program in the block; then terminate it, which must succeed."""
     with subprocess.Popen(command, env=dict(environment)) as process:
         try:
             yield process
@@ -34,7 +34,7 @@ def running(
 
 
 def status_of(port: int, path: str) -> int:
-    """The status of a GET; 0 while nobody listens."""
+    """Status of a GET; 0 while the port is closed."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)

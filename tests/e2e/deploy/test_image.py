@@ -20,7 +20,7 @@ HOME = "/opt/fairhit"  # in the image
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """What the build copies, and nothing else."""
+    """A folder with only the files that the build copies."""
     source = tmp_path_factory.mktemp("source")
     for path in containerfile.copied():
         place = source / path
@@ -34,7 +34,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def image(source, tmp_path_factory):
-    """What the build leaves in its /opt/fairhit."""
+    """The content of the image's /opt/fairhit."""
     target = tmp_path_factory.mktemp("image") / "fairhit"
     own_python = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # The compiled wheel is built once, by tests/e2e/wheel; and nothing is to be installed by apt-get here.
@@ -51,7 +51,7 @@ def image(source, tmp_path_factory):
 
 
 def environment(image: Path, port: int) -> dict[str, str]:
-    """What the image sets, at a port that is free here; nothing of Python's from outside."""
+    """The image's environment with a free port, and without Python's variables of this process."""
     settings = {**containerfile.variables(), "FAIRHIT_GATEWAY_PORT": str(port)}
     settings["FAIRHIT_GATEWAY_HOST"] = "127.0.0.1"
     settings["PATH"] = settings["PATH"].replace(HOME, str(image)).replace("$PATH", "/usr/bin:/bin")
@@ -83,7 +83,7 @@ def test_it_starts_without_settings_is_healthy_and_writes_nothing(image, tmp_pat
 
 
 def test_the_wheel_has_every_file_of_the_package(source, image):
-    """Pages, styles and JSON too: what is not there is missed only when somebody asks for it."""
+    """Pages, styles and JSON, too, whose absence only a request reveals."""
     (installed,) = image.glob("lib/python*/site-packages/fairhit")
     package = source / "src" / "fairhit"
     kept = {path.relative_to(package) for path in package.rglob("*") if path.is_file()}

@@ -44,7 +44,7 @@ http {{
 
 @contextlib.contextmanager
 def nginx(folder: Path, gateway_port: int) -> Iterator[int]:
-    """It runs; its port."""
+    """Run nginx and yield its port."""
     (port,) = free_ports(1)
     site = SITE.read_text()
     assert site.count("listen 80;") == site.count("127.0.0.1:8000") == 1
@@ -99,7 +99,7 @@ def test_each_event_passes_before_the_next_one_is_made(tmp_path):
     play(story, one_by_one)
 
 
-def test_when_the_caller_leaves_the_engine_hears_of_it(tmp_path):
+def test_a_disconnect_of_the_client_reaches_the_engine(tmp_path):
     async def endless(received: Received) -> None:
         begin_stream(received)
         while True:

@@ -1,4 +1,4 @@
-"""What an operator asks of the admin surface."""
+"""Requests of an operator to the admin API."""
 
 import json
 

@@ -51,7 +51,7 @@ def test_an_adapter_just_loaded_is_served_though_no_probe_has_seen_it() -> None:
     play(story, good, good)
 
 
-def test_names_that_nobody_has_make_no_more_than_a_reading_a_second() -> None:
+def test_unknown_models_cause_at_most_one_reading_a_second() -> None:
     async def story(world: World) -> None:
         asked = count_lists(world.engines[0])
         began_s = asyncio.get_running_loop().time()
@@ -163,7 +163,7 @@ def test_an_engine_that_listed_nothing_at_first_is_believed_later() -> None:
     play(story, good, models_answer=b"{}", **OFTEN)
 
 
-def test_who_waits_for_an_adapter_that_is_unloaded_everywhere_is_told_so() -> None:
+def test_a_request_that_waits_for_an_adapter_unloaded_everywhere_is_refused() -> None:
     go_on = asyncio.Event()
 
     async def held(received: Received) -> None:

@@ -29,7 +29,7 @@ def keep_here(case: schemathesis.Case) -> None:
 
 
 def ask_all(url: str) -> int:
-    """How many operations were asked; each answer is what the description says it may be."""
+    """Call every operation, and check its answer against the description; the number of operations."""
     operations = [found.ok() for found in schemathesis.openapi.from_url(url).get_all_operations()]
     for operation in operations:
 

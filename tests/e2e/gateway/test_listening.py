@@ -68,7 +68,7 @@ def test_callers_can_have_tls_and_the_certificate_can_be_renewed(tmp_path: Path)
     play(story, good, tls_cert_path=certificate, tls_key_path=key)
 
 
-def test_engines_can_have_tls_if_somebody_believed_vouches_for_them(tmp_path: Path) -> None:
+def test_engines_can_have_tls_with_a_trusted_certificate(tmp_path: Path) -> None:
     certificate, key = certified(tmp_path, "engine")
     stranger, _ = certified(tmp_path, "stranger")
 

@@ -1,4 +1,4 @@
-"""The metrics of a gateway that has served somebody, beside what is written about them."""
+"""The metrics of a gateway that has served requests, compared with their reference and dashboard."""
 
 import json
 import re
@@ -25,9 +25,7 @@ def exposed() -> dict[str, str]:
         assert (await world.ask(body=chat(model="unknown"))).status == 404
         texts.append((await world.get("/metrics")).body.decode())
 
-    play(
-        story, good, good, queue="gateway", share_url="redis://127.0.0.1:1"
-    )  # nobody answers there
+    play(story, good, good, queue="gateway", share_url="redis://127.0.0.1:1")  # a closed port
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", texts[0], re.MULTILINE))
 
 

@@ -31,7 +31,7 @@ def play_held(
 
 
 async def crowd(world: World) -> list[Connection]:
-    """Each engine has one request for "a", and more wait than it may have bound to it."""
+    """Start a request for "a" at both engines, and more than can be assigned to them."""
     callers = []
     for number in range(len(world.engines) + WAITING):
         caller = await world.connect()
@@ -65,7 +65,7 @@ def test_what_waits_for_a_model_goes_to_who_still_has_it() -> None:
     play_held(story)
 
 
-def test_what_waits_for_a_model_that_nobody_has_any_more_is_told_so() -> None:
+def test_requests_that_wait_for_a_removed_model_are_refused() -> None:
     async def story(world: World, go_on: Callable[[], None]) -> None:
         callers = await crowd(world)
         await rename(world, 0)

@@ -1,4 +1,4 @@
-"""What a closed connection leaves to the garbage collector, which the gateway has come by rarely: nothing."""
+"""A closed connection leaves no reference cycles, as the gateway collects garbage rarely."""
 
 import gc
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is written about requests: the access log, traces, and neither a prompt nor a key in them."""
+"""Access log and traces of requests, without prompts and keys."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def logged(path: Path) -> list[dict]:
 
 
 def test_each_request_is_a_line(tmp_path):
-    """Streamed, whole, refused without a key, unknown model, left: five lines, and a look at /health none."""
+    """Streamed, whole, refused without a key, unknown model, left: five lines, and none for /health."""
     log = tmp_path / "access.log"
 
     async def story(world: World) -> None:
@@ -186,15 +186,15 @@ def contexts(world: World) -> list[str]:
 
 
 def test_a_request_in_a_trace_is_three_spans_of_it(collector):
-    """The caller's context comes in; the engine's part is a child of ours, and the engine is told so."""
+    """The client's context is continued: the engine's span is a child of the gateway's, by its header."""
     pytest.importorskip("opentelemetry.sdk")
-    told: list[str] = []
+    sent: list[str] = []
 
     async def story(world: World) -> None:
         body = chat(messages=MESSAGES, stream=True)
         await world.ask(body=body, traceparent=TRACEPARENT)
         await world.ask(body=body, traceparent=TRACEPARENT[:-1] + "0")
-        told.extend(contexts(world))
+        sent.extend(contexts(world))
 
     endpoint = f"http://127.0.0.1:{collector.server_port}/v1/traces"
     play(story, good, otlp_traces_endpoint=endpoint, trace_ratio=1.0)
@@ -208,35 +208,35 @@ def test_a_request_in_a_trace_is_three_spans_of_it(collector):
     assert root.start_time_unix_nano == wait.start_time_unix_nano
     assert wait.end_time_unix_nano == engine.start_time_unix_nano <= root.end_time_unix_nano
     # Not sampled by its caller: passed on as it came, and not sent anywhere.
-    assert told == [f"00-{trace_id}-{engine.span_id.hex()}-01", TRACEPARENT[:-1] + "0"]
+    assert sent == [f"00-{trace_id}-{engine.span_id.hex()}-01", TRACEPARENT[:-1] + "0"]
     assert SECRET.encode() not in collector.received[0][1]
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0])
 def test_a_request_without_a_trace_begins_one_and_a_share_is_sent(collector, ratio):
     pytest.importorskip("opentelemetry.sdk")
-    told: list[str] = []
+    sent: list[str] = []
 
     async def story(world: World) -> None:
         await world.ask()
         await world.ask(traceparent="nonsense")
-        told.extend(contexts(world))
+        sent.extend(contexts(world))
 
     endpoint = f"http://127.0.0.1:{collector.server_port}/v1/traces"
     play(story, good, otlp_traces_endpoint=endpoint, trace_ratio=ratio)
 
-    assert len({context.split("-")[1] for context in told}) == 2
-    assert {context[-2:] for context in told} == {"01" if ratio else "00"}
+    assert len({context.split("-")[1] for context in sent}) == 2
+    assert {context[-2:] for context in sent} == {"01" if ratio else "00"}
     assert len(spans(collector)) == (6 if ratio else 0)
 
 
 def test_without_tracing_the_context_is_a_header_like_others():
-    told: list[str] = []
+    sent: list[str] = []
 
     async def story(world: World) -> None:
         await world.ask(traceparent=TRACEPARENT)
-        told.extend(contexts(world))
+        sent.extend(contexts(world))
 
     play(story, good)
 
-    assert told == [TRACEPARENT]
+    assert sent == [TRACEPARENT]

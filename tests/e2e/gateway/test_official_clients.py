@@ -50,7 +50,7 @@ def test_official_clients_understand_what_passes() -> None:
 def test_official_clients_raise_when_an_engine_stops_halfway(
     ask: Callable[[World], Awaitable[None]], expected: type[Exception]
 ) -> None:
-    """An answer cut short must not look like a whole one; and nobody pays for what did not come."""
+    """An answer cut short must not look like a whole one; and missing output is not charged."""
 
     async def story(world: World) -> None:
         with pytest.raises(expected, match="the engine failed while answering"):

@@ -216,7 +216,7 @@ def test_an_engines_refusal_reaches_the_caller_as_it_is() -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_anthropics_header_shows_a_key(ours: bool) -> None:
-    """It is believed as HTTP's own header is, and like that passed on only where it is not ours."""
+    """The header counts like `authorization`, and is passed on only if the gateway has no keys."""
 
     async def story(world: World) -> None:
         body = json.dumps({"model": "m", **PATHS["/v1/messages"]}).encode()

@@ -30,7 +30,7 @@ def test_a_gateway_that_asks_for_keys_is_not_opened_by_a_list_without_any() -> N
 
 
 def test_how_many_may_wait_and_how_long_can_change() -> None:
-    """Those that wait already keep their place and their time."""
+    """Requests that wait already keep their position and their time limit."""
 
     async def story(world: World) -> None:
         dispatcher = world.gateway.dispatcher
@@ -53,7 +53,7 @@ def test_how_many_may_wait_and_how_long_can_change() -> None:
 
 
 def test_all_clients_together_are_limited_before_each() -> None:
-    """Under a load that is too much for everybody nobody's body is parsed, only to be refused."""
+    """Under overload no body is parsed only for its request to be refused."""
 
     async def story(world: World) -> None:
         caller = await world.connect()

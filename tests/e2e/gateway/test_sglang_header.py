@@ -1,4 +1,4 @@
-"""Where SGLang takes the client as a header and in no field of the body: Anthropic's messages."""
+"""Anthropic's messages, where SGLang reads the client from a header only."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ HEADER = "x-smg-routing-key"
 
 
 def heads(tenant: str, *, identity_field: str) -> dict[str, list[str]]:
-    """Of each path: who its engine was told in the header; the caller claims to be somebody else."""
+    """Client in the header for the engine, by path; the caller claims to be another client."""
     found: dict[str, list[str]] = {}
 
     async def story(world: World) -> None:
@@ -46,11 +46,11 @@ def test_the_page_of_paths_says_where_an_engine_takes_the_client() -> None:
 
 
 @pytest.mark.parametrize("identity_field", ["sglang", "both"])
-def test_there_the_engine_is_told_by_the_header(identity_field: str) -> None:
-    told = heads("alice", identity_field=identity_field)
+def test_the_header_names_the_client(identity_field: str) -> None:
+    named = heads("alice", identity_field=identity_field)
 
-    assert {path for path, names in told.items() if names} == set(NAMED_BY_HEADER)
-    assert [told[path] for path in NAMED_BY_HEADER] == [["alice"]] * 2
+    assert {path for path, names in named.items() if names} == set(NAMED_BY_HEADER)
+    assert [named[path] for path in NAMED_BY_HEADER] == [["alice"]] * 2
 
 
 @pytest.mark.parametrize("identity_field", ["vllm", "none"])
@@ -68,5 +68,5 @@ def test_a_client_is_one_by_header_and_by_field(name: str) -> None:
     call = parse_body(json.dumps(body).encode(), ENDPOINTS[b"/v1/messages"])
 
     lines = injector.headers(b"a: b\r\n", call, name).decode("ascii")
-    told = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()
-    assert told == client_name(told) == client_name(name)
+    named = lines.removeprefix(f"a: b\r\n{HEADER}: ").removesuffix("\r\n").strip()
+    assert named == client_name(named) == client_name(name)

@@ -1,4 +1,4 @@
-"""Who may operate a gateway without an admin key: who is at this machine and speaks for nobody else."""
+"""Without an admin key only direct callers on this machine may operate a gateway."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def apply(world: World, key: str | None) -> None:
         {"host": ""},
     ],
 )
-def test_without_an_admin_key_nobody_may_through_a_proxy_that_says_so_or_a_web_page(
+def test_without_an_admin_key_proxies_and_web_pages_are_refused(
     headers: dict[str, str],
 ) -> None:
     async def story(world: World) -> None:
@@ -36,7 +36,7 @@ def test_without_an_admin_key_nobody_may_through_a_proxy_that_says_so_or_a_web_p
     play(story, good)
 
 
-def test_without_an_admin_key_nobody_may_by_http_1_0_as_silent_proxies_speak_it() -> None:
+def test_without_an_admin_key_http_1_0_is_refused_as_some_proxies_use_it() -> None:
     async def story(world: World) -> None:
         connection = await world.connect()
         connection.writer.write(b"GET /workers HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")
@@ -54,7 +54,7 @@ def test_without_an_admin_key_nobody_may_by_http_1_0_as_silent_proxies_speak_it(
         ("POST", "/scheduler", {"scheduler": "fcfs"}),
     ],
 )
-def test_behind_a_proxy_that_says_nothing_nobody_changes_anything_without_an_admin_key(
+def test_behind_an_unmarked_proxy_changes_need_an_admin_key(
     method: str, path: str, body: dict[str, str]
 ) -> None:
     """HAProxy as it comes: HTTP/1.1, no header of its own, and Host as its caller wrote it."""

@@ -38,7 +38,7 @@ def asking(*contents: str) -> bytes:
 
 
 def hold_tokenizer(monkeypatch: pytest.MonkeyPatch) -> tuple[list[ParsedBody], threading.Event]:
-    """What its threads have begun with, and what lets them go on."""
+    """Bodies that the tokenizer's threads have begun with, and the event that releases the threads."""
     begun: list[ParsedBody] = []
     go_on, made = threading.Event(), Tokenizer.prompt
 
@@ -93,7 +93,7 @@ def test_a_caller_may_leave_or_err_while_its_prompt_is_tokenized(
     play(story, good, tokenizer=folder)
 
 
-def test_nobody_waits_behind_the_prompts_of_a_client_over_its_limit(
+def test_prompts_of_a_client_over_its_limit_delay_no_other_client(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flood is refused before it costs a thread, and who leaves takes its prompt along."""

@@ -19,7 +19,7 @@ async def ask(world: World, model: str) -> int:
 
 
 def test_an_adapter_unloaded_at_one_of_two_engines_is_served_by_the_other() -> None:
-    """Whoever finds out first is asked again where it is; the others are not sent there any more."""
+    """The first request is repeated at the other engine; later ones are not sent to the first."""
 
     async def story(world: World) -> None:
         for engine in world.engines:

@@ -140,7 +140,7 @@ def test_what_an_operator_gets_wrong_is_named(
 
 
 def test_the_gateway_is_no_engine_of_its_own() -> None:
-    """It would ask itself, and that again, until nothing is left."""
+    """The gateway would forward requests to itself without end."""
 
     async def story(world: World) -> None:
         for name in ("127.0.0.1", "localhost"):
@@ -186,7 +186,7 @@ def test_with_an_admin_key_only_who_shows_it_may() -> None:
 
 
 def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_well() -> None:
-    """It answers its probes all the while, so that only its answers tell; the other one serves."""
+    """The engine passes its probes, and only its responses fail; the other engine serves."""
     sick = True
 
     async def sometimes(received: Received) -> None:
@@ -224,7 +224,7 @@ def test_the_breaker_opens_on_an_engine_that_answers_500_and_closes_when_it_is_w
 
 
 def test_the_last_engine_is_not_taken_out() -> None:
-    """What it says is worth more to its callers than our saying that there is none."""
+    """The engine's own error is worth more to clients than the gateway's 503."""
 
     async def story(world: World) -> None:
         for _ in range(5):
@@ -315,7 +315,7 @@ def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
 def test_an_engine_that_was_down_has_to_be_well_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One good probe may be luck; a new engine has no past to make anybody wait."""
+    """A single good probe may be luck after a failure; a new engine is used after its first."""
 
     async def story(world: World) -> None:
         engine, dispatcher = world.engines[0], world.gateway.dispatcher

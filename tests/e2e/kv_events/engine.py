@@ -1,4 +1,4 @@
-"""A stock vLLM server that publishes its KV events, and a gateway in this process that hears them."""
+"""A stock vLLM server that publishes KV events, and a gateway in this process that receives them."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.e2e.kv_events.prompts import COMPLETIONS, numbers
 
 START_TIMEOUT_S = 420.0
 # For what is to happen: it costs nothing where it does, and a busy machine is no failure.
-PATIENCE_S = 180.0
+TIMEOUT_S = 180.0
 BLOCK_LEN = 32
 BLOCKS = 96  # a small cache: 3,072 tokens
 _FLAGS = (
@@ -45,7 +45,7 @@ class Engine:
     flags: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
-    marks: Iterator[int] = field(default_factory=count)  # prompts that nobody asked before
+    marks: Iterator[int] = field(default_factory=count)  # prompts that were not sent before
 
     @property
     def url(self) -> str:
@@ -147,7 +147,7 @@ class Pair:
         return self.index.knowledge(self.engine.url)
 
     def expected(self, path: str, body: dict[str, Any]) -> int:
-        """How many tokens of the prompt the gateway thinks the engine has."""
+        """Cached tokens of the prompt by the gateway's index."""
         call = parse_body(json.dumps({"model": "demo", **body}).encode(), ENDPOINTS[path.encode()])
         tokenizer = self.gateway._caches.tokenizer
         assert tokenizer is not None
@@ -156,7 +156,7 @@ class Pair:
         return self.index.match(prompt.reusable).of(self.engine.url) * self.block_len
 
     async def ask(self, path: str, body: dict[str, Any], *, around: bool = False) -> int:
-        """How many tokens of the prompt the engine says it had; `around` the gateway."""
+        """Cached tokens of the prompt by the engine's report; `around` the gateway."""
         port = None if around else self.gateway.port
         answer = await asyncio.to_thread(self.engine.ask, path, body, port=port)
         return int((answer["usage"]["prompt_tokens_details"] or {}).get("cached_tokens") or 0)
@@ -166,7 +166,7 @@ class Pair:
         prompt = numbers(10_000 + next(self.engine.marks), self.block_len + 1)
         mark = {"prompt": prompt, "max_tokens": 1}
         await self.ask(COMPLETIONS, mark, around=True)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while self.expected(COMPLETIONS, mark) < self.block_len:
                 await asyncio.sleep(0.01)
 
@@ -182,7 +182,7 @@ class Pair:
         return found
 
     async def until(self, knowledge: Knowledge) -> None:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not self.gateway.ready() or self.knowledge is not knowledge:
                 await asyncio.sleep(0.05)
 
@@ -211,7 +211,7 @@ async def gateway_before(engine: Engine, *, block_len: int = BLOCK_LEN, **settin
     )
     await gateway.start()
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while not gateway.ready():
                 await asyncio.sleep(0.05)
         yield Pair(gateway, engine, block_len)

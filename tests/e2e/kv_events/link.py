@@ -51,7 +51,7 @@ class Link:
     ) -> None:
         """ZMTP frames: flags, a length of one byte or eight, and the rest; a message ends with a last one.
 
-        The greeting of 64 bytes comes first, in pieces that the other side waits for.
+        The handshake of 64 bytes comes first, in pieces that the other side waits for.
         """
         try:
             for _ in range(64):

@@ -1,4 +1,4 @@
-"""What the gateway knows of a real engine's cache is what the engine says it had: cached_tokens."""
+"""The gateway's index agrees with the cached_tokens that a real engine reports."""
 
 import asyncio
 import importlib.util
@@ -90,7 +90,7 @@ def test_without_a_replay_a_late_gateway_says_that_it_does_not_know_all(engine: 
 
 
 def test_what_a_cut_line_has_missed_is_asked_for(engine: Engine) -> None:
-    """Requests past the gateway while it hears nothing, then the line is back."""
+    """Requests past the gateway while its link is cut, then the link is back."""
 
     async def story() -> None:
         (port,) = free_ports(1)

@@ -14,7 +14,7 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic",
     "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-extensions", "--disable-default-apps",
-    # Whatever a page asks of a network goes to a port nobody listens on.
+    # Requests of a page to the network go to a closed port.
     "--proxy-server=127.0.0.1:9",
 )  # fmt: skip
 REASON = "needs chromium and chromedriver: scripts/install_chromium.py installs Debian's"
@@ -67,5 +67,5 @@ def asked_for(driver: Any, page: str) -> list[str]:
 
 
 def said(driver: Any) -> list[str]:
-    """What stands in the browser's console since the last call: warnings, errors, refusals."""
+    """Messages in the browser's console since the last call: warnings, errors, refusals."""
     return [entry["message"] for entry in driver.get_log("browser")]

@@ -135,6 +135,6 @@ class LiveGateway:
 def under_load(
     clients: dict[str, tuple[int, int, float]] | None = None, **settings: Any
 ) -> Iterator[str]:
-    """Its address."""
+    """Run a gateway under load and yield its address."""
     with LiveGateway(CLIENTS if clients is None else clients, **settings) as url:
         yield url

@@ -12,7 +12,7 @@ from tests.e2e.page.live_gateway import under_load
 pytestmark = pytest.mark.skipif(not (chromium.CHROMIUM and chromium.DRIVER), reason=chromium.REASON)
 
 KEY = "an operator's"
-# More callers than there is room for, so that somebody always waits.
+# More callers than the engines' capacity, so that some requests always wait.
 CLIENTS = {"many": (9, 12, 0.0), "few": (4, 6, 0.0), "rare": (1, 4, 0.5)}
 CHARTS = ("service", "queues", "fairness", "locality", "in-flight-tokens")
 # What the page shows of the sample it has drawn last, read at one go.
@@ -70,7 +70,7 @@ def check_drawn(driver) -> None:
     assert drawn["service"][0] == len(CLIENTS)
 
 
-def test_it_shows_what_the_gateway_says_and_asks_nobody_else(url, tmp_path):
+def test_the_page_shows_the_samples_and_connects_to_the_gateway_alone(url, tmp_path):
     with chromium.browser(
         tmp_path, width=1280, height=800, reaches=url.removeprefix("http://")
     ) as driver:

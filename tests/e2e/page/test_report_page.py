@@ -120,7 +120,7 @@ def test_it_fits_a_phone_and_the_night(page, tmp_path, width, dark):
 
 
 def test_what_goes_wrong_is_seen(page, tmp_path):
-    """This file's own checks can fail: a broken figure is seen, and so is what is asked of a network."""
+    """The checks above can fail: a broken figure and a request to the network are detected."""
     broken = tmp_path / "broken.html"
     text = page.read_text(encoding="utf-8").replace("image/svg+xml,<svg", "image/svg+xml,<svgg", 1)
     text = re.sub('<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)

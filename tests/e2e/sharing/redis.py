@@ -45,7 +45,7 @@ class Redis:
 
 @contextlib.contextmanager
 def running() -> Iterator[Redis]:
-    """It listens; it is gone afterwards."""
+    """Run Redis in the block."""
     redis = Redis()
     redis.start()
     try:

@@ -1,4 +1,4 @@
-"""A parent with processes that serve nobody: they say what they hear.
+"""A supervisor with children that serve no requests: they print what they receive.
 
 Run as `python -m tests.e2e.sharing.supervisor STORY`.
 """
@@ -38,7 +38,7 @@ def serve(child: ChildContext) -> None:
     say(f"{os.getpid()} serves")
     time.sleep(0.3)  # not all that the parent says fits into what is between them
     while message := child.channel.recv(65536):
-        say(f"{os.getpid()} hears of {OperatorChange.decode(message).subject}")
+        say(f"{os.getpid()} receives {OperatorChange.decode(message).subject}")
 
 
 def change(child: ChildContext) -> None:
@@ -48,7 +48,7 @@ def change(child: ChildContext) -> None:
 
 
 def end(child: ChildContext, ending_s: float) -> None:
-    """It takes so long, as the parent is told."""
+    """Report a shutdown of `ending_s` seconds, and take as long."""
     child.channel.send(ENDING + str(ending_s).encode())
     time.sleep(ending_s)
     say(f"{os.getpid()} ends")
@@ -56,12 +56,12 @@ def end(child: ChildContext, ending_s: float) -> None:
 
 
 def say(line: str) -> None:
-    """One write, so that lines stay whole."""
+    """Print with a single write, so that lines stay whole."""
     os.write(2, f"{line}\n".encode())
 
 
 def ends_come_together() -> None:
-    """Whatever happens within a while is seen in one look, signals first."""
+    """Let `select` return what happened within 0.3 s at once, signals first."""
 
     class Late(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> Any:
@@ -71,8 +71,8 @@ def ends_come_together() -> None:
     selectors.DefaultSelector = Late  # type: ignore[misc]
 
 
-def nobody_is_waited_for() -> None:
-    """Beyond the time that the settings allow."""
+def short_grace_time() -> None:
+    """Shorten the time beyond the settings' after which children are killed."""
     crew._GRACE_S = 2.0
 
 
@@ -95,7 +95,7 @@ def forks_fail(*which: int) -> Callable[[], None]:
 STORIES: dict[str, Callable[[], None]] = {
     "plain": lambda: None,
     "ends-come-together": ends_come_together,
-    "nobody-is-waited-for": nobody_is_waited_for,
+    "short-grace-time": short_grace_time,
     "the-second-fork-fails": forks_fail(1),
     "the-third-fork-fails": forks_fail(2),
 }

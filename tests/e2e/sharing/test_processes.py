@@ -73,7 +73,7 @@ async def serving(process: Process, count: int) -> set[int]:
 
 
 def served_by(process: Process, caller: asyncio.StreamWriter) -> set[int]:
-    """The process that has taken the connection; nobody, while it is not accepted."""
+    """Process id that has accepted the connection; empty before."""
     ours, found = caller.get_extra_info("sockname"), set()
     for pid in pids(process):
         with contextlib.suppress(psutil.Error):
@@ -142,7 +142,7 @@ def test_they_share_a_port_and_what_an_operator_changes(tmp_path: Path) -> None:
     story(run)
 
 
-def test_one_that_dies_is_replaced_and_hears_what_was_changed_before(tmp_path: Path) -> None:
+def test_a_child_that_dies_is_replaced_and_gets_earlier_changes(tmp_path: Path) -> None:
     async def run() -> None:
         engine, more = [await FakeEngine(good).start() for _ in range(2)]
         async with two_processes(tmp_path, worker_urls=[engine.url]) as process:
@@ -184,7 +184,7 @@ def test_one_that_is_replaced_does_not_hear_what_the_settings_have_undone(tmp_pa
 
 
 def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
-    """All of a's callers at one, all of b's at the other; each process has metrics of its own."""
+    """Client a uses one process and client b the other; metrics are per process."""
 
     async def run() -> None:
         engine = await SlotEngine().start()
@@ -278,19 +278,21 @@ def test_for_systemd_the_parent_is_the_gateway(tmp_path: Path) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(str(tmp_path / "notify"))
             manager.setblocking(False)
-            told: list[bytes] = []
-            asyncio.get_running_loop().add_reader(manager, lambda: told.append(manager.recv(100)))
+            notified: list[bytes] = []
+            asyncio.get_running_loop().add_reader(
+                manager, lambda: notified.append(manager.recv(100))
+            )
             manages = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "2000000"}
             async with two_processes(tmp_path, manages, worker_urls=[engine.url]) as process:
-                await eventually(lambda: told.count(b"READY=1") == 1)
+                await eventually(lambda: notified.count(b"READY=1") == 1)
                 hung = pids(process)[0]
                 os.kill(hung, signal.SIGSTOP)
                 await eventually(lambda: hung not in pids(process))
                 await eventually(lambda: len(pids(process)) == 2)
                 assert "does not respond" in process.said
-                assert told.count(b"WATCHDOG=1") >= 3
-                assert b"STOPPING=1" not in told
-            assert told[-1] == b"STOPPING=1" and told.count(b"READY=1") == 1
+                assert notified.count(b"WATCHDOG=1") >= 3
+                assert b"STOPPING=1" not in notified
+            assert notified[-1] == b"STOPPING=1" and notified.count(b"READY=1") == 1
             asyncio.get_running_loop().remove_reader(manager)
 
     story(run)

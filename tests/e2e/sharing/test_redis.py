@@ -1,4 +1,4 @@
-"""Two gateways with one account in a real Redis: 4:1 stays 4:1, and an outage stops nobody."""
+"""Two gateways with a ledger in a real Redis: shares stay 4:1, and requests are served in an outage."""
 
 import asyncio
 from collections import Counter
@@ -68,7 +68,7 @@ def play(story: Callable[[SlotEngine, list[Gateway]], Awaitable[None]], **settin
 
 
 async def share(engine: SlotEngine, seconds: float) -> float:
-    """What a gets for one of b's, from now on."""
+    """Ratio of the service of a and b over the next `seconds`."""
     before = Counter(engine.served)
     await asyncio.sleep(seconds)
     got = engine.served - before
@@ -101,7 +101,7 @@ def test_with_one_it_stays_four_to_one() -> None:
         play(story, share_url=redis.url, share_interval_secs=0.05)
 
 
-def test_an_outage_stops_nobody_and_fairness_is_back_with_redis() -> None:
+def test_requests_are_served_in_an_outage_and_fairness_returns_with_redis() -> None:
     redis = Redis()
 
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
@@ -125,7 +125,7 @@ def test_an_outage_stops_nobody_and_fairness_is_back_with_redis() -> None:
         redis.kill()
 
 
-def test_a_gateway_that_dies_holds_nobody_back_for_long() -> None:
+def test_a_gateway_that_dies_delays_the_other_only_briefly() -> None:
     """
     It is not asked, it says nothing any more: what its clients would have had goes to the others, by
     the others' own clock in so many seconds (`test_only_who_stands_still_is_silent`).

@@ -1,4 +1,4 @@
-"""Who may ask is found out once for a head, and again after a reload."""
+"""Access control caches its result with the head, and ignores it after a reload."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def admit(by: AccessControl, shared: RequestHead) -> IncomingRequest:
     return request
 
 
-def test_what_was_found_out_of_a_head_is_believed_until_keys_are_read_again() -> None:
+def test_the_result_for_a_head_is_cached_until_keys_are_reloaded() -> None:
     shared = head()
     first = admission({"key": "alice"})
     assert [admit(first, shared).client for _ in range(2)] == ["alice", "alice"]

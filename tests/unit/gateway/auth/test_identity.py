@@ -1,4 +1,4 @@
-"""Who is asking, and that nobody can say it is somebody else."""
+"""Identity of clients, which no caller can fake."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_a_key_names_its_client() -> None:
     "authorization", [b"", b"Bearer", b"Bearer nope", b"Basic k1", b"k1", b"Bearer k1 x"]
 )
 def test_without_a_right_key_there_is_one_answer(authorization: bytes) -> None:
-    """The same words whether the key is missing or wrong, so that keys cannot be guessed at."""
+    """The same message for a missing and a wrong key, so that it reveals nothing about keys."""
     with pytest.raises(Unauthorized, match=r"^missing or invalid API key$"):
         Identity(keys=digests({"k1": "alice"})).authenticate(shown(authorization), b"")
 
@@ -130,7 +130,7 @@ def test_any_body_says_the_same_afterwards(document: dict[str, object]) -> None:
 
 
 def test_a_key_is_known_by_its_digest_alone() -> None:
-    """What an operator writes into a file need not be what a tenant must keep secret."""
+    """The operator's file needs only digests, the tenant keeps the key."""
     plain = parse_tenant_key("alice:k:1", where="here")
     line = hashed_line("alice:k:1", where="here")
 
@@ -144,7 +144,7 @@ def test_a_key_is_known_by_its_digest_alone() -> None:
     "hashed", ["", "12", "g" * 64, "0" * 63, "0" * 65, digest_of(b"").hex(), "0" * 63 + "\u0660"]
 )
 def test_a_hash_is_64_digits_of_a_key_that_is_not_empty(hashed: str) -> None:
-    """Who shows no bearer's key at all has the digest of nothing: it must belong to nobody."""
+    """A request without a key has the digest of the empty key, which must belong to no client."""
     with pytest.raises(ConfigError, match=r"^here: expected 64 hexadecimal digits after sha256:"):
         parse_tenant_key(f"alice:sha256:{hashed}", where="here")
 

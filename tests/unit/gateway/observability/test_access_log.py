@@ -1,4 +1,4 @@
-"""What the access log writes where the disk is full: whole lines, before and afterwards."""
+"""The access log on a full disk: whole lines, before and afterwards."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ def test_after_a_full_disk_each_record_has_a_line_of_its_own(tmp_path: Path) -> 
 def test_after_a_pipe_that_took_half_a_line_the_next_begins_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is written cannot be taken back there."""
+    """A pipe cannot be truncated."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

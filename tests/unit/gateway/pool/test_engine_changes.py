@@ -47,7 +47,7 @@ def arrive(dispatcher: Dispatcher, order: int, model: str | None = None) -> Tick
     return dispatcher.arrive(request, model=model, text_len=400)
 
 
-def test_what_another_engine_took_meanwhile_is_not_moved() -> None:
+def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
     """The engine that rested takes requests again as the other goes, and fills itself from its queue."""
 
     async def story() -> None:
@@ -171,8 +171,8 @@ def test_one_of_several_engines_serves_until_the_one_that_replaces_it_does() -> 
     asyncio.run(story())
 
 
-def test_an_engine_whose_model_goes_with_it_waits_for_nobody() -> None:
-    """Nor for one that takes its place with another model."""
+def test_an_engine_is_not_kept_for_a_model_that_no_other_will_serve() -> None:
+    """A replacement with another model does not change that."""
 
     async def story() -> None:
         dispatcher, workers = watched(a=["one"], b=["two"])
@@ -189,8 +189,8 @@ def test_an_engine_whose_model_goes_with_it_waits_for_nobody() -> None:
     asyncio.run(story())
 
 
-def test_an_engine_leaves_only_when_all_it_serves_is_served_by_those_that_stay() -> None:
-    """One that stays and is down for a moment is waited for, if it has what is missing."""
+def test_an_engine_drains_once_the_remaining_ones_serve_its_models() -> None:
+    """A remaining engine that is down for a moment is waited for, if it serves a missing model."""
 
     async def story() -> None:
         dispatcher, workers = watched(a=["one", "two"], b=["one"], c=["two"])
@@ -205,8 +205,8 @@ def test_an_engine_leaves_only_when_all_it_serves_is_served_by_those_that_stay()
     asyncio.run(story())
 
 
-def test_who_waits_for_an_engine_that_drains_is_served_first() -> None:
-    """It had room, but it was the turn of somebody at another gateway; nobody else has the model."""
+def test_requests_for_a_draining_engine_are_served_first() -> None:
+    """The engine had capacity, but a client of another gateway was next; no other engine has the model."""
 
     async def story() -> None:
         sent: list[Ticket] = []

@@ -1,4 +1,4 @@
-"""What engines' metrics say of their load, and that asking for it opens no connection each time."""
+"""Load in the engines' metrics, which is read without a new connection each time."""
 
 import asyncio
 import logging
@@ -93,7 +93,7 @@ def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: EngineLoad)
         (metrics(b'{m="x" 3\n'), "no sample"),
     ],
 )
-def test_what_says_no_load_is_told_apart(body: bytes, problem: str) -> None:
+def test_metrics_without_a_load_have_a_reason(body: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         read_load(body)
 
@@ -135,7 +135,7 @@ def observing(dispatcher: Dispatcher) -> LoadMonitor:
 def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A limit that is learnt from first bytes is blind to answers in one piece: an operator should know."""
+    """First bytes reveal no load for responses in one piece: the operator should know."""
     dispatcher = Dispatcher(
         router=D2LPM(), index=ApproximatePrefixIndex(), rules=QueueRules(), on_ready=lambda _: None
     )
@@ -153,7 +153,7 @@ def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
         assert len(warned) == life
         assert warned[-1].startswith("engine w: its load cannot be read, /metrics answers 404: ")
         dispatcher.worker_down("w")
-        asyncio.run(one_look(loads))
+        asyncio.run(one_round(loads))
 
 
 NONE = "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"
@@ -161,7 +161,7 @@ MARKS = b"\nfairhit_refill_rounds_total 5.0\n"
 
 
 @pytest.mark.parametrize(
-    ("identity_field", "is_told"),
+    ("identity_field", "gets_names"),
     [
         ("vllm", [True, False]),
         ("sglang", [False, True]),
@@ -169,11 +169,11 @@ MARKS = b"\nfairhit_refill_rounds_total 5.0\n"
         ("none", [False, False]),
     ],
 )
-def test_only_an_engine_that_is_told_the_clients_is_left_the_queueing(
-    identity_field: str, is_told: list[bool], caplog: pytest.LogCaptureFixture
+def test_only_an_engine_that_gets_client_names_does_its_own_queueing(
+    identity_field: str, gets_names: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of the others that is said once, however often they are asked, and again in their next life."""
-    for body, told in zip((VLLM + MARKS, SGLANG + MARKS), is_told, strict=True):
+    """For the others a warning is logged once, and again after a restart."""
+    for body, named in zip((VLLM + MARKS, SGLANG + MARKS), gets_names, strict=True):
         caplog.clear()
         dispatcher = Dispatcher(
             router=D2LPM(),
@@ -190,17 +190,17 @@ def test_only_an_engine_that_is_told_the_clients_is_left_the_queueing(
             dispatcher.worker_up("w")
             for _ in range(3):
                 loads._apply("w", body)
-                assert (dispatcher.workers["w"].queue is None) == told
+                assert (dispatcher.workers["w"].queue is None) == named
             warned = [one for one in caplog.records if one.levelno == logging.WARNING]
-            assert len(warned) == (0 if told else life)
+            assert len(warned) == (0 if named else life)
             dispatcher.worker_down("w")
-            asyncio.run(one_look(loads))
+            asyncio.run(one_round(loads))
         for one in warned:
             assert one.getMessage().startswith("engine w has the plug-in")
             assert f"--identity-field {identity_field} " in one.getMessage()
 
 
-async def one_look(loads: LoadMonitor) -> None:
+async def one_round(loads: LoadMonitor) -> None:
     loads.start()
     await asyncio.sleep(0)
     loads.close()
@@ -233,10 +233,10 @@ def test_a_load_is_asked_for_over_a_connection_that_is_kept() -> None:
 
 
 @pytest.mark.parametrize("serves", [True, False])
-def test_a_kept_connection_that_the_engine_has_closed_says_nothing_of_the_engine(
+def test_a_closed_idle_connection_is_no_failure_of_the_engine(
     serves: bool,
 ) -> None:
-    """It is asked over a fresh one; if that breaks, too, then it is the engine."""
+    """The request is repeated over a new connection; if that breaks, too, the engine has failed."""
     asked: list[int] = []
 
     async def answer_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""When the engines' lists are read again, what they then are taken to serve, and what is out of date."""
+"""When the engines' model lists are read, and which models they are then taken to serve."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Story:
     def __init__(self, engines: int = 1) -> None:
         self.asked: list[asyncio.Future[Answer]] = []
         self.of: list[WatchedEngine] = []
-        self.told: list[frozenset[str] | None] = []
+        self.notified: list[frozenset[str] | None] = []
         self.watches = [
             WatchedEngine(engine=EngineConnections(f"http://e{n}:1"), probe_soon=asyncio.Event())
             for n in range(engines)
@@ -48,10 +48,10 @@ class Story:
         return await self.asked[-1]
 
     def _changed(self, watch: WatchedEngine) -> None:
-        self.told.append(self.listing.names(watch))
+        self.notified.append(self.listing.names(watch))
 
     async def read(self, *answers: Answer | Exception) -> None:
-        """All of them once; each gets its answer."""
+        """Refresh all lists once, with these answers."""
         round_ = self.listing.refresh()
         before = len(self.asked)
         while len(self.asked) < before + len(answers):
@@ -77,14 +77,14 @@ def play(story: Callable[[Story], Coroutine[Any, Any, None]], engines: int = 1) 
 
 
 @pytest.mark.usefixtures("at_once")
-def test_only_other_names_are_told() -> None:
+def test_only_changed_names_are_notified() -> None:
     async def story(its: Story) -> None:
         await its.read(listed())
-        assert its.told == []
+        assert its.notified == []
         await its.read(listed("a"))
         await its.read(listed("a"))
         await its.read(listed("b"))
-        assert its.told == [{"base", "a"}, {"base", "b"}]
+        assert its.notified == [{"base", "a"}, {"base", "b"}]
 
     play(story)
 
@@ -109,7 +109,7 @@ def test_who_asks_before_a_round_has_begun_shares_it_and_who_asks_later_has_anot
         assert later is not first
         its.asked[0].set_result(listed("a"))
         await first
-        assert (its.told, later.done()) == ([{"base", "a"}], False)
+        assert (its.notified, later.done()) == ([{"base", "a"}], False)
         its.listing.close()
 
     play(story)
@@ -126,13 +126,15 @@ def test_a_list_from_an_engines_life_before_is_passed_over() -> None:
         its.listing.reset(watch, listed("new"))
         its.asked[0].set_result(listed("old"))
         await round_
-        assert (its.listing.names(watch), its.told) == ({"base", "new"}, [])
+        assert (its.listing.names(watch), its.notified) == ({"base", "new"}, [])
 
     play(story)
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_sglang_has_evicted_is_asked_of_it_while_nobody_else_lists_it() -> None:
+def test_an_adapter_that_sglang_has_evicted_counts_as_served_unless_another_engine_lists_it() -> (
+    None
+):
     async def story(its: Story) -> None:
         one, other = its.watches
         await its.read(listed("a", "b", by="sglang"), listed())

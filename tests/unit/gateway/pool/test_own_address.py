@@ -1,4 +1,4 @@
-"""Which URLs are the gateway's own."""
+"""URLs that lead to the gateway itself."""
 
 import pytest
 

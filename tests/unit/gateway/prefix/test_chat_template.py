@@ -60,7 +60,7 @@ def template(folder: Path, source: str, **settings: Any) -> ChatTemplate:
 
 
 def as_transformers(source: str, chat: dict[str, Any]) -> str:
-    """What the library that the engines use makes of it, with the engines' changes to messages."""
+    """The prompt by the library that the engines use, with the engines' changes to messages."""
     module = pytest.importorskip("transformers.utils.chat_template_utils")
     messages = json.loads(json.dumps(chat["messages"]))
     for message in messages:

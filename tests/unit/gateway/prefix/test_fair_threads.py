@@ -1,4 +1,4 @@
-"""Work in threads by turns of the clients."""
+"""A thread pool that serves clients round-robin."""
 
 import asyncio
 import threading
@@ -6,8 +6,8 @@ import threading
 from fairhit.gateway.prefix.fair_threads import FairThreads
 
 
-def test_one_clients_heap_of_work_holds_up_no_other_client() -> None:
-    """One thread, a hundred long prompts of one client, then one of another: it is the next but one."""
+def test_much_work_of_one_client_delays_no_other_client() -> None:
+    """With a thread and a hundred prompts of one client, another client's prompt is at most the third."""
     began: list[str] = []
     gate = threading.Event()
 
@@ -33,7 +33,7 @@ def test_one_clients_heap_of_work_holds_up_no_other_client() -> None:
     assert [name for name in began if name != "light"] == [f"heavy {n}" for n in range(50)]
 
 
-def test_what_fails_or_is_given_up_frees_its_thread_and_leaves_nothing() -> None:
+def test_failed_and_cancelled_work_frees_its_thread() -> None:
     async def story() -> None:
         threads = FairThreads(1, name="test")
         gate = threading.Event()
@@ -56,7 +56,7 @@ def test_what_fails_or_is_given_up_frees_its_thread_and_leaves_nothing() -> None
     asyncio.run(story())
 
 
-def test_closing_gives_up_what_waits() -> None:
+def test_closing_cancels_waiting_work() -> None:
     async def story() -> None:
         threads = FairThreads(1, name="test")
         gate = threading.Event()

@@ -1,4 +1,4 @@
-"""One of several processes makes operators' changes in its parent's order, and says what the parent needs."""
+"""A child applies operators' changes in the supervisor's order, and reports its state."""
 
 import asyncio
 import os
@@ -40,14 +40,14 @@ class World:
         assert self.parent.recv(100) == READY
 
     def make(self, body: str) -> bytes:
-        """An operator's change here, as the parent hears of it."""
+        """Make an operator's change here; the message that the parent receives."""
         request = IncomingRequest(RequestHead())
         request.head.method, request.head.target = b"POST", b"/workers"
         request.body = body.encode()
         self.control.on_change(request, OURS)
         return self.parent.recv(10_000)
 
-    async def hears(self, *messages: bytes) -> None:
+    async def receive(self, *messages: bytes) -> None:
         for message in messages:
             self.parent.send(message)
             await asyncio.sleep(0.01)
@@ -73,39 +73,39 @@ def of_another(body: str, method: str = "POST") -> bytes:
     return OperatorChange(os.getpid() + 1, THEIRS, method, "/workers", body).encode()
 
 
-def test_its_own_change_is_made_once() -> None:
+def test_an_own_change_is_applied_once() -> None:
     async def run(world: World) -> None:
         own = world.make("own")
         assert OperatorChange.decode(own) == (os.getpid(), OURS, "POST", "/workers", "own")
-        await world.hears(own, of_another("other"))
+        await world.receive(own, of_another("other"))
         assert world.control.repeated == ["other"]
 
     story(run)
 
 
-def test_its_own_change_is_made_again_after_one_that_came_to_the_parent_first() -> None:
+def test_an_own_change_is_applied_again_after_one_that_reached_the_parent_first() -> None:
     async def run(world: World) -> None:
         first = world.make("first")
-        await world.hears(of_another("other"))
+        await world.receive(of_another("other"))
         second = world.make("second")
-        await world.hears(first, second)
+        await world.receive(first, second)
         assert world.control.repeated == ["other", "first", "second"]
-        await world.hears(world.make("third"))
+        await world.receive(world.make("third"))
         assert world.control.repeated == ["other", "first", "second"]
 
     story(run)
 
 
-def test_what_is_to_go_may_have_gone(caplog: Any) -> None:
+def test_removing_an_unknown_engine_is_no_error(caplog: Any) -> None:
     async def run(world: World) -> None:
-        await world.hears(of_another("gone", "DELETE"))
+        await world.receive(of_another("gone", "DELETE"))
         assert world.control.repeated == ["gone"]
         assert caplog.text == ""
 
     story(run)
 
 
-def test_it_says_how_long_its_end_may_take() -> None:
+def test_a_child_reports_how_long_its_shutdown_may_take() -> None:
     async def run(world: World) -> None:
         world.link.leave(2.5)
         assert world.parent.recv(100) == ENDING + b"2.5"
@@ -113,7 +113,7 @@ def test_it_says_how_long_its_end_may_take() -> None:
     story(run)
 
 
-def test_what_the_settings_say_again_is_told_once_it_has_joined() -> None:
+def test_reloaded_settings_withdraw_changes_once_the_child_has_joined() -> None:
     async def run(world: World) -> None:
         world.link.supersede([OURS])
         assert OperatorChange.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")

@@ -16,12 +16,12 @@ from fairhit.gateway.settings import GatewaySettings, Sources, add_arguments
 A, B, C = ((1, 1, 1),), ((2, 1, 1),), ((2, 1, 2),)
 
 
-def test_a_change_counts_once_two_looks_agree_on_it() -> None:
-    """A file is seen while it is being written: what it is then is not what it will be."""
+def test_a_change_counts_once_two_checks_agree_on_it() -> None:
+    """A check may find a file half written."""
     settled = Settled(A)
 
-    looks = [settled.changed(stamp) for stamp in (A, B, C, C, C, A, B, B)]
-    assert looks == [False, False, False, True, False, False, False, True]
+    checks = [settled.changed(stamp) for stamp in (A, B, C, C, C, A, B, B)]
+    assert checks == [False, False, False, True, False, False, False, True]
 
 
 def test_what_was_read_for_another_reason_is_not_read_again() -> None:

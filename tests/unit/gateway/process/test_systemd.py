@@ -11,7 +11,7 @@ from fairhit.gateway.process.systemd import SystemdNotifier, from_environment
 
 @pytest.fixture
 def systemd(tmp_path):
-    """What systemd listens on."""
+    """The socket on which systemd listens."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(5)
@@ -46,7 +46,7 @@ def test_an_abstract_address():
         assert listening.recv(100) == b"READY=1"
 
 
-def test_it_says_that_it_lives_until_told_to_stop(systemd):
+def test_the_watchdog_is_reset_until_shutdown(systemd):
     notifier = from_environment({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "20000"})
 
     async def live():

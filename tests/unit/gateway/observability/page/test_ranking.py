@@ -1,4 +1,4 @@
-"""Which clients the dashboard shows by name."""
+"""The clients that the dashboard shows by name."""
 
 from fairhit.gateway.observability.page.ranking import Ranking
 

@@ -68,7 +68,7 @@ def test_a_hundred_clients_and_engines_fit_a_small_terminal():
 
 
 def test_a_gateway_that_goes_away_and_comes_back_is_no_error():
-    """Its numbers stay, with their time, until it is back; it then counts from 1 again."""
+    """The last numbers stay, with their time; after a restart samples count from 1 again."""
     asked = []
 
     def away(since: int) -> dict[str, object]:
@@ -89,7 +89,7 @@ def test_a_gateway_that_goes_away_and_comes_back_is_no_error():
 
 
 class Answering(BaseHTTPRequestHandler):
-    """200 with a sample for whoever has the key."""
+    """Answer 200 with a sample if the key is right."""
 
     def do_GET(self) -> None:
         known = self.headers["authorization"] == "Bearer right"
@@ -135,14 +135,14 @@ def test_the_wrong_key_and_the_wrong_address_are_one_line(url, capsys):
 
 
 def test_where_there_is_no_terminal_no_answer_is_an_error(capsys):
-    """Nobody is there to see it come back."""
+    """Without a terminal there is no later attempt to wait for."""
     assert main(["top", "--url", "http://127.0.0.1:9"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
 
     assert line.startswith("fairhit: error: http://127.0.0.1:9: ")
 
 
-def test_what_speaks_no_http_is_told_as_such():
+def test_a_server_without_http_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -158,7 +158,7 @@ def test_what_speaks_no_http_is_told_as_such():
         thread.join()
 
 
-def test_what_is_no_gateway_is_told_as_such(url):
+def test_another_server_is_reported(url):
     with pytest.raises(NoAnswer):
         fetcher(f"{url}/other", None)(0)
     with pytest.raises(ConfigError):

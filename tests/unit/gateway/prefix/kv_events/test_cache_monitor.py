@@ -18,7 +18,7 @@ from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 @dataclass
 class Scene:
-    """An index that hears a publisher."""
+    """An index that receives the events of a publisher."""
 
     publisher: Publisher
     index: PrecisePrefixIndex
@@ -260,18 +260,18 @@ def test_an_endpoint_that_is_none_is_said_once(caplog: pytest.LogCaptureFixture)
     assert "nonsense" in caplog.text
 
 
-def test_guesses_are_looked_at_again_after_a_look_that_failed(
+def test_optimistic_blocks_are_expired_again_after_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fairhit.gateway.prefix.kv_events.cache_monitor._TICK_S", 0.01)
 
     async def run() -> None:
-        index, looks, again = PrecisePrefixIndex(), 0, asyncio.Event()
+        index, calls, again = PrecisePrefixIndex(), 0, asyncio.Event()
 
         def fails(now_us: int) -> None:
-            nonlocal looks
-            looks += 1
-            if looks > 1:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
                 again.set()
             raise ArithmeticError("here")
 

@@ -1,4 +1,4 @@
-"""What real SGLang servers said of their caches, heard again: the index has what the engine then had.
+"""Recorded events of real SGLang servers: after them the index has what the engine then had.
 
 The files were written by `python -m tests.sglang.capture`: prompts that were asked, with the tokens that the
 engine reported as cached, and between them its messages. 256 tokens of KV, so that much is evicted.
@@ -28,7 +28,7 @@ def lines(capture: Path) -> Iterator[dict[str, Any]]:
 
 
 class Heard:
-    """An index that hears what a capture's engine said."""
+    """An index that receives the events of a capture."""
 
     def __init__(self, block_len: int) -> None:
         self.complaints: list[str] = []
@@ -66,33 +66,33 @@ def test_what_is_known_at_each_prompt_is_what_the_engine_found(
     capture: Path, block_len: int
 ) -> None:
     """In whole blocks of both: shared beginnings, salts, evictions, an emptied cache."""
-    heard = Heard(block_len)
+    replayed = Heard(block_len)
     known, reported = [], []
     for line in lines(capture):
         if "batch" in line:
             payload = bytes.fromhex(line["batch"])
-            assert heard.feed.receive(line["number"], payload) is BatchOutcome.APPLIED
-            heard.index.check()
+            assert replayed.feed.receive(line["number"], payload) is BatchOutcome.APPLIED
+            replayed.index.check()
         elif "tokens" in line:
-            known.append(heard.cached(line))
+            known.append(replayed.cached(line))
             reported.append(line["cached"])
 
     grain = max(block_len, page_len(capture))
     assert known == [cached - cached % grain for cached in reported]
     assert max(reported) >= 64 and reported.count(0) > 3  # there was something to know
-    assert heard.complaints == []
-    assert heard.feed.orphaned() == 0
+    assert replayed.complaints == []
+    assert replayed.feed.orphaned() == 0
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
 def test_an_emptied_cache_is_known_completely(capture: Path) -> None:
     """The capture begins at a later batch than the first, so that until then there may be more."""
-    heard = Heard(16)
+    replayed = Heard(16)
     levels = []
     for line in lines(capture):
         if "batch" in line:
-            heard.feed.receive(line["number"], bytes.fromhex(line["batch"]))
-            levels.append(heard.feed.knowledge)
+            replayed.feed.receive(line["number"], bytes.fromhex(line["batch"]))
+            levels.append(replayed.feed.knowledge)
         elif "flush" in line:
             flushed = len(levels)
 

@@ -32,7 +32,7 @@ class Flood:
 
 
 def test_a_flood_of_messages_leaves_time_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each takes 0.4 ms: after the third a millisecond is over, and others have their turn."""
+    """A message takes 0.4 ms: after the third a millisecond has passed, and the loop continues."""
     clock = (0.0004 * number for number in count())
     monkeypatch.setattr(wire, "monotonic", lambda: next(clock))
     read: list[object] = []
