@@ -1,4 +1,4 @@
-"""The scheduling policies by name. A new one is a file beside these and a line here."""
+"""The scheduling policies by name. A new policy is a file in this folder and a line here."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -29,8 +29,8 @@ SCHEDULERS: dict[str, type[Policy]] = {
     "preble-groups": PrebleGroups,
 }
 
-# What the first request that does not fit means to a host with a choice: the look stops, or goes on
-# with the next request (drr: with the next client, as `skip` leaves out all of its client).
+# What an engine with a choice does at the first request that does not fit: stop the scheduling pass, or
+# skip the request (drr: all requests of its client).
 MISFIT = {
     "fcfs": "stop",
     "lcf": "stop",
@@ -43,7 +43,7 @@ MISFIT = {
     "preble-groups": "skip",
 }
 
-# Those that owe all clients alike: under memory pressure the newest request of all gives way.
+# Policies that give all clients the same credit: under memory pressure the newest request is preempted.
 WITHOUT_CREDIT = frozenset({"fcfs", "lpm", "preble-groups"})
 
 IN_ENGINES = tuple(sorted(SCHEDULERS))
@@ -52,9 +52,10 @@ IN_ENGINES = tuple(sorted(SCHEDULERS))
 def make_policy(
     name: str, *, cache: Cache, policies: Mapping[str, type[Policy]] = SCHEDULERS, **settings: Any
 ) -> Policy:
-    """The policy of that name in `policies`, over `cache`; a setting that is None is left at its default.
+    """Return a new policy over `cache`, which notifies it of changes from now on.
 
-    Raises ConfigError for an unknown name and for a setting the policy does not have.
+    `settings` are the keywords of the policy's class; a setting that is None keeps its default. Raises
+    ConfigError, one line, for an unknown name, an unknown setting and a value out of range.
     """
     policy = policies.get(name)
     if policy is None:
