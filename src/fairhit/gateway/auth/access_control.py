@@ -1,6 +1,7 @@
 """Access control: the client of a request and the headers for its engine, cached by head."""
 
 from collections.abc import Callable
+from itertools import count
 
 from fairhit.core.request import ClientId
 from fairhit.errors import BadRequest, FairhitError
@@ -16,6 +17,10 @@ def _default_values(head: RequestHead) -> OptionValues:
     return OptionValues(head.lines, tenant=tenant, tenant_twice=twice)
 
 
+# An object's number, by which results cached in heads are recognised as its own.
+_numbers = count()
+
+
 class AccessControl:
     """Admits requests by one set of keys. A reload makes a new one, which ignores results cached before."""
 
@@ -27,6 +32,7 @@ class AccessControl:
         options: HeaderOptions | None,
         passes_key: bool,
     ) -> None:
+        self._number = next(_numbers)
         self._identity = identity
         self._check_operator = check_operator  # raises Unauthorized
         self._options = options
@@ -39,7 +45,7 @@ class AccessControl:
         """
         head = request.head
         known = head.admitted
-        if known is None or known.by is not self:
+        if known is None or known.access_control != self._number:
             known = self._check(head)
             if known.refusal is None:
                 head.admitted = known
@@ -62,7 +68,7 @@ class AccessControl:
             except FairhitError as error:
                 refusal = error
         return AdmittedHead(
-            by=self,
+            access_control=self._number,
             client=client,
             lines=values.lines + (self._keys(head) if self._passes_key else b""),
             echo=values.echo,

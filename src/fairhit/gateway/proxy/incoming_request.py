@@ -16,9 +16,9 @@ _MAX_ARRIVED = 1 << 30
 
 
 class AdmittedHead(NamedTuple):
-    """What access control derives from a head alone; valid while `by` is the access control in use."""
+    """What access control derives from a head alone; valid for the access control of this number."""
 
-    by: object
+    access_control: int
     client: ClientId | None  # None: the head does not identify the client
     lines: bytes  # headers that are passed on to the engine
     echo: bytes  # headers that are added to the response
