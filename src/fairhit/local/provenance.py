@@ -1,4 +1,4 @@
-"""Where numbers come from: machine, commit and versions, to be written beside them."""
+"""Provenance of a measurement: machine, commit and versions, recorded beside the numbers."""
 
 import importlib.metadata
 import os
@@ -22,7 +22,7 @@ PACKAGES = (
 
 
 def of_this_run() -> dict[str, object]:
-    """All of it, ready for JSON; call it before the run, for the machine's load is part of it."""
+    """Return the provenance, ready for JSON. Call before the run, as the machine's load is part of it."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": commit(),
@@ -31,7 +31,7 @@ def of_this_run() -> dict[str, object]:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
             "system": platform.platform(terse=True),
-            # Over the last minute, by whatever else runs here: the numbers suffer from it.
+            # Of the last minute, by other processes: it affects the numbers.
             "load_before": round(os.getloadavg()[0], 2),
         },
         "compiled": built.is_compiled(),
@@ -40,7 +40,7 @@ def of_this_run() -> dict[str, object]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this file is in, with + if it was changed; None outside of one."""
+    """Return the commit of this checkout, with + if files were changed; None outside of a checkout."""
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -58,7 +58,7 @@ def commit() -> str | None:
 
 
 def processor() -> str:
-    """Its model name."""
+    """Return the model name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -68,7 +68,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Those of the packages that matter, where installed."""
+    """Return the installed versions of PACKAGES."""
     found = {}
     for name in PACKAGES:
         try:

@@ -38,8 +38,8 @@ def test_both_are_backlogged_where_the_intervals_meet():
     assert backlog.both([(0, 10)], [(10, 20)]) == []
 
 
-def test_short_stretches_are_left_out():
-    assert backlog.stretches([(0, 5), (10, 30)], at_least_us=20) == [(10, 30)]
+def test_short_intervals_are_left_out():
+    assert backlog.lasting([(0, 5), (10, 30)], at_least_us=20) == [(10, 30)]
 
 
 def test_service_is_extend_at_the_first_piece_and_twice_the_outputs_as_they_come():

@@ -1,6 +1,6 @@
-"""When tenants were backlogged, and how far the service they got meanwhile came apart.
+"""Intervals in which tenants were backlogged, and the gap between their service in these intervals.
 
-Input is what callers saw (`Served`); service is the system view, extend + 2 * output tokens.
+Computed from callers' records (`Served`); service is the system view, extend + 2 * output tokens.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from fairhit.local.demo.closed_loop import Served
 # [begin, end) in microseconds, disjoint and in order.
 Intervals: TypeAlias = list[tuple[int, int]]
 
-OUTPUT_WEIGHT = 2  # w_q of DESIGN 2; w_e is 1
+OUTPUT_WEIGHT = 2  # w_q; w_e is 1
 
 
 def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
-    """The same instants as disjoint intervals in order."""
+    """Return the same instants as disjoint intervals in order."""
     merged: Intervals = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:
@@ -26,7 +26,7 @@ def union(intervals: Iterable[tuple[int, int]]) -> Intervals:
 
 
 def both(left: Intervals, right: Intervals) -> Intervals:
-    """The instants that are in both."""
+    """Return the instants that are in both."""
     found = [
         (max(begin, other_begin), min(end, other_end))
         for begin, end in left
@@ -35,22 +35,22 @@ def both(left: Intervals, right: Intervals) -> Intervals:
     return union((begin, end) for begin, end in found if begin < end)
 
 
-def stretches(intervals: Intervals, *, at_least_us: int) -> Intervals:
-    """Those that last.
+def lasting(intervals: Intervals, *, at_least_us: int) -> Intervals:
+    """Return the intervals of at least `at_least_us`.
 
-    Who is backlogged only for moments receives much of its service between them, where it does not
-    count: short intervals say that it got less than it did.
+    A tenant that is backlogged only for moments receives much of its service between them, where it does not
+    count: with short intervals its service would be underestimated.
     """
     return [(begin, end) for begin, end in intervals if end - begin >= at_least_us]
 
 
 def length_us(intervals: Intervals) -> int:
-    """How long they are together."""
+    """Return the sum of the lengths of intervals."""
     return sum(end - begin for begin, end in intervals)
 
 
 def backlogged(records: Iterable[Served], tenant: str, engine: str) -> Intervals:
-    """When `tenant` had a request at `engine` that had not begun to be answered."""
+    """Return when `tenant` had a request at `engine` that had no first token yet."""
     return union(
         (record.sent_us, record.first_us)
         for record in records
@@ -59,16 +59,16 @@ def backlogged(records: Iterable[Served], tenant: str, engine: str) -> Intervals
 
 
 def service_steps(records: Iterable[Served], tenant: str) -> list[tuple[int, int]]:
-    """(when, tokens of service): the extend with the first piece, the outputs as they came."""
+    """Return (time, tokens of service): extend tokens at the first chunk, output tokens as they arrived."""
     steps = []
     for record in records:
         if record.tenant != tenant:
             continue
         steps.append((record.first_us, record.prompt_len - record.cached_len))
-        # The first piece opens the answer and the last one carries the usage: neither is a token.
+        # The first chunk opens the answer and the last one has the usage: neither is a token.
         pieces = record.pieces_us[1:-1] or record.pieces_us[:1]
         for number, when in enumerate(pieces, 1):
-            # Several tokens may share a piece: spread them evenly, nothing lost to rounding.
+            # A chunk may have several tokens: spread them evenly, without loss to rounding.
             share = record.output_len * number // len(pieces)
             before = record.output_len * (number - 1) // len(pieces)
             steps.append((when, OUTPUT_WEIGHT * (share - before)))
@@ -76,16 +76,16 @@ def service_steps(records: Iterable[Served], tenant: str) -> list[tuple[int, int
 
 
 def service_within(steps: Iterable[tuple[int, int]], within: Intervals) -> int:
-    """The service received in these intervals."""
+    """Return the service received in these intervals."""
     return sum(
         service for when, service in steps if any(begin <= when < end for begin, end in within)
     )
 
 
 def largest_gap(records: Sequence[Served], tenants: tuple[str, str], within: Intervals) -> int:
-    """The most by which the two tenants' service differs over any part of any of the intervals.
+    """Return the largest difference between two tenants' service over any part of any interval.
 
-    That is the highest less the lowest value that the running difference takes in an interval.
+    Equal to the highest less the lowest value that the running difference takes in an interval.
     """
     first, second = tenants
     changes = sorted(

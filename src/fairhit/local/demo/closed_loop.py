@@ -1,6 +1,6 @@
-"""Callers who each keep one streamed request under way, and what they saw of the service.
+"""Callers that each keep one streamed request in flight, and their records of the service.
 
-It knows nothing of schedulers: everything here is what any tenant could measure from outside.
+Every number here is one that any tenant could measure from outside.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ import httptools
 
 from fairhit.errors import EngineFailed
 
-# A caller whose request failed asks again after this long, so that an outage is no busy loop.
+# A caller whose request failed sends the next one after this pause, so that an outage is no busy loop.
 PAUSE_AFTER_FAILURE_S = 0.2
 
 
 def now_us() -> int:
-    """The clock all of a run's records share."""
+    """Return the time by the clock of all records of a run."""
     return time.monotonic_ns() // 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """One answered request: when it was sent, began and ended, and what the engine says it cost."""
+    """An answered request: times of sending, first token and end, and the engine's usage."""
 
     tenant: str
     engine: str
@@ -34,13 +34,13 @@ class Served:
     prompt_len: int
     cached_len: int
     output_len: int
-    # When each piece of the answer came; the first comes with the first token.
+    # The arrival of each chunk of the answer; the first one with the first token.
     pieces_us: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """A client of the service: its key, how many callers it has, and what they ask."""
+    """A client of the service: its key, the number of its callers, and their requests."""
 
     name: str
     key: str
@@ -58,13 +58,13 @@ class StreamedAnswer:
         self._last = b""
 
     def feed(self, data: bytes, at_us: int) -> None:
-        """One piece of the body; only the event with the usage is kept."""
+        """Read a chunk of the body; only the event with the usage is kept."""
         self.pieces_us += [at_us] * data.count(b"data: {")
         if b'"usage":{' in data or b'"error"' in data:
             self._last = data
 
     def usage(self) -> tuple[str, dict[str, object]]:
-        """The engine's name and what it counted. Raises EngineFailed if the answer is not whole."""
+        """Return the engine's name and usage. Raises EngineFailed if the answer is incomplete."""
         for line in self._last.split(b"\n"):
             if line.startswith(b"data: {"):
                 event = json.loads(line[6:])
@@ -74,7 +74,7 @@ class StreamedAnswer:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; one request at a time, to one path. `answer` makes what it fills."""
+    """A keep-alive connection with one request at a time, to one path. `answer` makes its answers."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._whole: asyncio.Future[StreamedAnswer] | None = None
 
     async def ask(self, key: str, body: bytes) -> StreamedAnswer:
-        """The whole answer. Raises ConnectionError when the connection ends before it."""
+        """Send a request and return the whole answer. Raises ConnectionError if the connection ends first."""
         if self._transport is None:
             raise ConnectionError("closed")
         self._answer = self._make_answer()
@@ -105,16 +105,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether neither side has hung up, as far as is known."""
+        """True unless a side is known to have closed the connection."""
         return self._transport is not None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is there."""
+        """asyncio: the connection is made."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
             self._fail(ConnectionError(f"not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio: the other side hung up."""
+        """asyncio: the other side closed the connection."""
         self._transport = None
         self._fail(ConnectionError("the connection ended before the answer"))
 
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
 
 
 class ClosedLoop:
-    """All tenants' callers against one service. `records` grows as answers end."""
+    """The callers of all tenants of a service. `records` grows as answers end."""
 
     def __init__(self, *, host: str, port: int, tenants: tuple[Tenant, ...]) -> None:
         self.records: list[Served] = []
@@ -162,7 +162,7 @@ class ClosedLoop:
         self._open = True
 
     async def run(self, seconds: float) -> None:
-        """Ask for `seconds`, then let what is under way end."""
+        """Send requests for `seconds`, then let those in flight end."""
         async with asyncio.TaskGroup() as group:
             for tenant in self._tenants:
                 for number in range(tenant.callers):
@@ -190,7 +190,7 @@ class ClosedLoop:
                     connection = None
                     await asyncio.sleep(PAUSE_AFTER_FAILURE_S)
         finally:
-            # Also when interrupted: a service that is to stop would wait for our answer.
+            # Also when interrupted: a service that stops would wait for this request.
             if connection is not None:
                 connection.close()
 

@@ -1,8 +1,7 @@
 """The two-tenant flood: a tenant with 60 callers beside one with 16, on real engines, policy by policy.
 
-Both have prompts that share prefixes inside the tenant, and the prefixes of both together do not fit
-into one engine's cache. Who comes first is then also who keeps the cache warm (DESIGN 1, issue of
-the first release).
+The prompts of each tenant share prefixes, and the prefixes of both together do not fit into one engine's
+cache. So the tenant that is served more also keeps the cache warm.
 """
 
 import asyncio
@@ -31,9 +30,9 @@ PREFIXES = {HEAVY: 8, LIGHT: 4}
 PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 16
 KV_TOKENS = 4096  # of the demo engine: 128 blocks of 32
 QUANTUM, WORKER_QUANTUM = 512, 1024
-STREAM_INTERVAL = 8  # tokens to a piece of the stream
+STREAM_INTERVAL = 8  # tokens per chunk of the stream
 WARM_UP_S = 6
-MIN_STRETCH_US = 1_000_000
+MIN_INTERVAL_US = 1_000_000
 # Frequent in the demo tokenizer's text, so that a word is about one token.
 TEXT = """
 the a of in is to and object class method name value type list module function if for this be as an are
@@ -46,7 +45,7 @@ Advance = Callable[[float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSetting:
-    """A flag that is not at its default here, and why the flood needs that."""
+    """A flag that differs from its default here, and the reason."""
 
     flag: str
     value: int
@@ -54,13 +53,13 @@ class DemoSetting:
     why: str
 
 
-# All there are: whatever is not named here is as `fairhit serve` has it.
+# All flags that differ from the defaults of `fairhit serve`.
 SETTINGS = (
     DemoSetting(
         flag="--quantum",
         value=QUANTUM,
         default=inspect.signature(SCHEDULERS["dlpm"]).parameters["quantum"].default,
-        why="4,096 tokens are seconds of such an engine: too few turns to compare",
+        why="4,096 tokens are seconds of such an engine: too few refills to compare",
     ),
     DemoSetting(
         flag="--worker-quantum",
@@ -79,7 +78,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class TenantResult:
-    """What one tenant got in the measured time; latencies in milliseconds, service in tokens."""
+    """The service of a tenant in the measured time; latencies in milliseconds, service in tokens."""
 
     requests_per_s: float
     latency_ms_p50: float
@@ -92,10 +91,10 @@ class TenantResult:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyResult:
-    """One policy's run. Gaps and bounds are in tokens of service, system view.
+    """The result of a policy. Gaps and bounds are in tokens of service, system view.
 
     Both backlogged: at an engine, for a second or more. `backlogged_s` is the shorter of the engines'
-    times; `service_ratio` compares what the tenants got in those stretches, all engines together;
+    times; `service_ratio` compares the tenants' service in those intervals, over all engines;
     `gap` is the largest while both were backlogged at every engine.
     """
 
@@ -115,7 +114,7 @@ class PolicyResult:
 
 
 def bodies(tenant: str, seed: int) -> Callable[[int], Iterator[bytes]]:
-    """What a tenant's callers ask: one of its long system prompts, then a question nobody asked before."""
+    """Return the requests of a tenant's callers: one of its long system prompts and a new question each."""
     rng = random.Random(f"{seed} {tenant}")
     prefixes = [" ".join(rng.choices(WORDS, k=PREFIX_WORDS)) for _ in range(PREFIXES[tenant])]
 
@@ -140,7 +139,7 @@ def bodies(tenant: str, seed: int) -> Callable[[int], Iterator[bytes]]:
 
 
 def tenants(seed: int) -> tuple[Tenant, ...]:
-    """Both tenants, with keys that the gateway is told too."""
+    """Return both tenants, with keys that the gateway knows."""
     return tuple(
         Tenant(name=name, key=f"key-of-{name}", callers=callers, bodies=bodies(name, seed))
         for name, callers in CALLERS.items()
@@ -148,7 +147,7 @@ def tenants(seed: int) -> tuple[Tenant, ...]:
 
 
 def options(scheduler: str, router: str) -> serve.ServeOptions:
-    """Two demo engines and a gateway with this policy."""
+    """Return the options of a service with two demo engines and this policy."""
     values = {
         "port": 0,
         "policy": router,
@@ -166,7 +165,7 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
 async def run_policy(
     scheduler: str, router: str, *, seconds: float, seed: int, notify: Notify, advance: Advance
 ) -> PolicyResult:
-    """Start the service, flood it, and say what each tenant got. Raises EngineFailed."""
+    """Start the service, flood it, and return the result of each tenant. Raises EngineFailed."""
     wanted = options(scheduler, router)
     async with serve.running(wanted, notify) as service:
         loop = ClosedLoop(host=service.host, port=service.port, tenants=tenants(seed))
@@ -185,7 +184,7 @@ async def run_policy(
 async def _with_progress(
     work: Coroutine[None, None, None], seconds: float, advance: Advance
 ) -> None:
-    """Await `work`, telling once a second how much of the time has passed, up to all of it."""
+    """Await `work`, and report once a second which share of the time has passed."""
     task = asyncio.ensure_future(work)
     began_us = now_us()
     try:
@@ -200,7 +199,7 @@ async def _with_progress(
 def summarize(
     scheduler: str, router: str, records: list[Served], window: tuple[int, int], *, failures: int
 ) -> PolicyResult:
-    """The numbers of one run. Pure."""
+    """Return the result of a run. Pure."""
     engines = sorted({record.engine for record in records})
     pair = (HEAVY, LIGHT)
     together = {engine: _both_backlogged(records, engine, window) for engine in engines}
@@ -241,7 +240,7 @@ def _both_backlogged(
     heavy = backlog.backlogged(records, HEAVY, engine)
     light = backlog.backlogged(records, LIGHT, engine)
     together = backlog.both(backlog.both(heavy, light), [window])
-    return backlog.stretches(together, at_least_us=MIN_STRETCH_US)
+    return backlog.lasting(together, at_least_us=MIN_INTERVAL_US)
 
 
 def _tenant(
@@ -252,7 +251,7 @@ def _tenant(
 ) -> TenantResult:
     own = [record for record in records if record.tenant == name]
     done = [record for record in own if window[0] <= record.done_us < window[1]]
-    # All that were under way: a request that is starved throughout counts with all its waiting.
+    # All in flight: a request that is starved throughout counts with all its waiting.
     known = [record for record in own if record.sent_us < window[1] and window[0] <= record.done_us]
     steps = backlog.service_steps(own, name)
     return TenantResult(
@@ -285,12 +284,12 @@ def _percentile(values: list[int], percent: int) -> float:
 
 
 def as_rows(results: list[PolicyResult]) -> list[dict[str, object]]:
-    """Plain values, for JSON."""
+    """Return plain values, for JSON."""
     return [asdict(result) for result in results]
 
 
 def conditions(*, seconds: int, seed: int) -> dict[str, object]:
-    """What a run was made with, beside machine and versions: plain values, for JSON."""
+    """Return the settings of a run, without machine and versions: plain values, for JSON."""
     return {
         "seed": seed,
         "seconds": seconds,
