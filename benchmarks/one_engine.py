@@ -53,7 +53,7 @@ SGLANG_FLAGS = (
 
 @dataclass(frozen=True)
 class Case:
-    """One server: the engine, its policy, and what the plug-in is told; the loads it is put under."""
+    """A server: the engine, its policy and plug-in settings, and the loads on it."""
 
     engine: str
     policy: str
@@ -82,7 +82,7 @@ def named(body: bytes, client: str) -> bytes:
 
 
 def two_tenants(seed: int) -> tuple[Tenant, ...]:
-    """Those of the demo."""
+    """Return the requests of the demo."""
 
     def bodies(name: str) -> Callable[[int], Iterator[bytes]]:
         made = flood.bodies(name, seed)
@@ -140,7 +140,7 @@ TENANTS = {FLOOD: two_tenants, MIXED: one_tenant}
 
 
 async def under_load(port: int, tenants: tuple[Tenant, ...], seconds: float) -> list[Served]:
-    """What the callers saw, those that were still waiting at the end included."""
+    """Return the callers' records, those of requests still waiting at the end included."""
     loop = ClosedLoop(host=local.HOST, port=port, tenants=tenants)
     await loop.run(WARM_UP_S + seconds)
     assert not loop.failures, loop.failures[:3]
@@ -148,7 +148,7 @@ async def under_load(port: int, tenants: tuple[Tenant, ...], seconds: float) -> 
 
 
 def run(case: Case, load: str, port: int, seed: int, seconds: float) -> dict[str, Any]:
-    """One load on one server that is up; both tenants' latencies and what was cached."""
+    """Run a load on a running server; return both tenants' latencies and the cached share."""
     begin_us = now_us() + round(WARM_UP_S * 1e6)
     records = asyncio.run(under_load(port, TENANTS[load](seed), seconds))
     window = (begin_us, begin_us + round(seconds * 1e6))

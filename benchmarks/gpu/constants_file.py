@@ -57,7 +57,7 @@ def _is_row(line: str) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Nothing where there is no file. Raises ConfigError if it is none of constants."""
+    """Load the constants; none if there is no file. Raises ConfigError for another file."""
     if not path.exists():
         return ""
     read_constants(path)

@@ -154,7 +154,7 @@ async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
 
 
 async def measure(options: argparse.Namespace) -> list[dict[str, Cell]]:
-    """All runs; what is there is written after each, for hours may be lost otherwise."""
+    """Run everything, and write the results after each run, as hours may be lost otherwise."""
     require_writable(options.out)
     about = {
         **provenance.of_this_run(), "model": options.model, "quantum": options.quantum,
@@ -223,7 +223,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def settings_of(workloads: Sequence[str], given: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Each workload's own: ours, and over them those of `--set`. Raises ConfigError."""
+    """Return each workload's parameters: ours, overridden by `--set`. Raises ConfigError."""
     words: dict[str, list[str]] = {workload: [] for workload in workloads}
     for word in given:
         workload, _, setting = word.partition(".")

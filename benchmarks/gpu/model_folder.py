@@ -10,7 +10,7 @@ from fairhit_lab.sim.hardware.models import TransformerModel
 
 
 def write_model(folder: Path, shape: TransformerModel, *, positions: int, dtype: str) -> None:
-    """All that vLLM reads of a Llama of this shape."""
+    """Write the files that vLLM reads of a Llama of this shape."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ class Tokens:
         return found
 
     def learn(self, output: Runs, said: Sequence[int]) -> None:
-        """These places of the segments are these ids: children continue what was really generated."""
+        """Set ids of segment positions: children continue what was really generated."""
         at = 0
         for segment, begin, end in _pieces(output):
             new = said[at : at + end - begin]
@@ -72,7 +72,7 @@ def _pieces(runs: Runs) -> Iterator[tuple[Hashable, int, int]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heard:
-    """One answered request: `pieces` are when so many tokens came."""
+    """An answered request: `pieces` are (time, tokens) of its chunks."""
 
     row: TraceRow
     sent_us: int
@@ -111,7 +111,7 @@ class StreamFormat(StreamedAnswer):
 
 
 def heard(row: TraceRow, sent_us: int, answer: StreamFormat) -> tuple[Heard, list[int]]:
-    """What an answer says, and the ids of its tokens. Raises EngineFailed where something is missing."""
+    """Return an answer and the ids of its tokens. Raises EngineFailed if a field is missing."""
     pieces, said = [], list[int]()
     usage: Mapping[str, object] = {}
     for at_us, event in answer.events():
@@ -135,7 +135,7 @@ def heard(row: TraceRow, sent_us: int, answer: StreamFormat) -> tuple[Heard, lis
 
 
 class Replay:
-    """One trace against one engine. `finished` grows as answers end; a failure ends the run.
+    """Replay of a trace against an engine. `finished` grows as answers end; a failure ends the run.
 
     The engine knows a client as `space/client`, so that it owes and is owed nothing from other runs;
     `finished` has the trace's name.

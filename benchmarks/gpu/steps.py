@@ -1,4 +1,4 @@
-"""How long forward passes take on this GPU: random weights of a model's shape, prefills and decodes.
+"""Times of forward passes on this GPU: random weights of a model's shape, prefills and decodes.
 
     python -m benchmarks.gpu.steps --model llama-3.1-8b --out passes.csv [--gpu h100 [--add gpus.yaml]]
 
@@ -57,12 +57,12 @@ class Case(NamedTuple):
 
     @property
     def kv_tokens(self) -> int:
-        """What the pass needs in the cache."""
+        """Return the cache size that the pass needs."""
         return self.batch * (self.tokens + self.context)
 
 
 def grid(most_kv_tokens: int, divisor: int = 1) -> Iterator[Case]:
-    """All passes that fit; lengths divided, for tests."""
+    """Return all passes that fit; lengths divided, for tests."""
     for context in CACHED_PREFIXES:
         for tokens in PREFILL_TOKENS:
             for batch in PREFILL_BATCHES:
@@ -126,7 +126,7 @@ def _event_s(step: Callable[[], None]) -> float:
 def decoder_for(
     shape: TransformerModel, cases: Sequence[Case], device: str
 ) -> Iterator[tuple[Decoder, Case]]:
-    """Each case with a decoder whose cache it fits: one for all, its cache cut anew where needed."""
+    """Yield each case with a decoder whose cache it fits: the same decoder, its cache reshaped if needed."""
     dtype = torch.float32 if device == "cpu" else torch.float16
     decoder = Decoder(shape, room=1, length=1, device=device, dtype=dtype)
     for case in cases:

@@ -19,7 +19,7 @@ TOKENS = 100_000
 
 
 class RealCache:
-    """One of SGLang's prefix caches, by what a scheduler does with it."""
+    """A prefix cache of SGLang, driven as its scheduler does."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class RealCache:
     def insert(
         self, tokens: Sequence[int], extra_key: str | None = None, salt: str | None = None
     ) -> None:
-        """What a finished request leaves behind."""
+        """Insert what a finished request leaves in the cache."""
         key = RadixKey(array("q", tokens), extra_key, cache_salt=salt)
         slots = self._allocator.alloc(-(-len(tokens) // self.page_len) * self.page_len)
         self.tree.insert(InsertParams(key=key, value=slots[: len(tokens)]))

@@ -1,4 +1,4 @@
-"""What a real SGLang says of its cache while it is asked, written down for the gateway's unit tests.
+"""Capture of a real SGLang's KV events during requests, for the gateway's unit tests.
 
     FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m tests.sglang.capture default 1
 
@@ -81,7 +81,7 @@ def main(form: str, page: str) -> None:
 
 
 def empty(server: Server, ears: "zmq.Socket[bytes]") -> None:
-    """What a capture begins with: an empty cache, and all that was said before it is heard."""
+    """Begin a capture with an empty cache, after all earlier messages were read."""
     server.forget()
     while not any(b"AllBlocksCleared" in batch for _, batch in heard(ears, 1)):
         pass
@@ -90,7 +90,7 @@ def empty(server: Server, ears: "zmq.Socket[bytes]") -> None:
 def played(
     server: Server, ears: "zmq.Socket[bytes]", step: dict[str, Any], least: int = 0
 ) -> list[dict[str, Any]]:
-    """What came of one step of the script; `least` messages, if it is known that they will come."""
+    """Return the messages of a step of the script, at least `least` of them."""
     if "flush" in step:
         server.forget()
     else:

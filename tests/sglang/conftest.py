@@ -1,4 +1,4 @@
-"""These tests are run by `make sglang`, most in SGLang's own environment; elsewhere none is collected.
+"""Tests of `make sglang`, most of them in SGLang's own environment; elsewhere none is collected.
 
 Those of a gateway before an SGLang run where the gateway is, which is where vLLM is, and are told where
 SGLang's python is. Not skipped, for CI takes no skips: it has no SGLang.
@@ -24,7 +24,7 @@ collect_ignore = sorted(HERE - collected)
 
 @pytest.fixture(scope="session")
 def plugged():
-    """What SGLang does with our plug-in in each of its processes."""
+    """Load our plug-in as SGLang does in each of its processes."""
     from sglang.srt.plugins.hook_registry import HookRegistry
 
     from fairhit.engines.sglang import plug_in

@@ -1,4 +1,4 @@
-"""One vLLM and one SGLang, each with its plug-in or without, behind one gateway in this process."""
+"""A vLLM and a SGLang, each with or without its plug-in, behind a gateway in this process."""
 
 import asyncio
 import contextlib
@@ -112,7 +112,7 @@ class Fleet:
             connection.writer.close()
 
     async def cached(self, client: str, prompt: object) -> int:
-        """How many tokens of the prompt its engine had."""
+        """Return how many tokens of the prompt were cached."""
         reply = await self.ask(client, prompt)
         assert reply.status == 200, reply.body
         details = json.loads(reply.body)["usage"]["prompt_tokens_details"] or {}

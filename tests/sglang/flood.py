@@ -1,4 +1,4 @@
-"""One tenant floods a real SGLang, another asks now and then; `benchmarks.one_engine` measures a longer one.
+"""A flood on a real SGLang beside a tenant with few requests; `benchmarks.one_engine` measures a longer one.
 
 The flood's callers share a prefix of some 1,350 tokens and ask again as soon as they are answered; the other
 tenant asks for one completion after the other, each with a prompt of its own. Nobody goes by a clock: the
@@ -24,7 +24,7 @@ WAITING = "fairhit_waiting_requests"
 
 
 class Flooded(NamedTuple):
-    """Each tenant's answers, and how many of the flood's came while each of the other's was waited for."""
+    """Return each tenant's answers, and how many of the flood's ended during each of the other tenant's."""
 
     many: list[Answer]
     few: list[Answer]

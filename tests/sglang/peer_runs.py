@@ -22,7 +22,7 @@ TIMEOUT_S = 600.0
 
 
 class Order(NamedTuple):
-    """What the tokenizer tells the Scheduler at `step`: see ORDERS."""
+    """Return the tokenizer's messages to the Scheduler at `step`: see ORDERS."""
 
     step: int
     what: str
@@ -30,7 +30,7 @@ class Order(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a request ended, and with what."""
+    """The end of a request, with its reason."""
 
     reason: str
     said: str
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class Found(NamedTuple):
-    """All that a script came to: each batch as `prefill` or not and its requests, and each end."""
+    """The outcome of a script: each batch, as `prefill` or not with its requests, and each end."""
 
     batches: list[tuple[bool, list[str]]]
     ends: dict[str, Ended]
@@ -51,7 +51,7 @@ Script = Sequence[Asked | Order]
 
 
 def run(folder: Path, policy: str, scripts: Mapping[str, Script], *flags: str) -> dict[str, Found]:
-    """What came of each script under a policy."""
+    """Return the outcome of each script under a policy."""
     folder.mkdir(parents=True)
     (folder / "scripts.json").write_text(json.dumps(scripts))
     command = [sys.executable, "-m", "tests.sglang.peer_runs", str(folder)]

@@ -40,7 +40,7 @@ SMALL = ("--max-total-tokens", "8000", "--max-running-requests", "4")
 
 
 class Answer(NamedTuple):
-    """What a completion took, in tokens and seconds."""
+    """The cost of a completion, in tokens and seconds."""
 
     prompt: int
     cached: int
@@ -79,7 +79,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """All that it said, but for the one line that repeats all of its settings."""
+        """Return the log, without the line that repeats all settings."""
         lines = self._log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if "server_args=" not in line)
 
@@ -99,7 +99,7 @@ class Server:
         raise AssertionError(self.log[-4000:])
 
     def post(self, path: str, body: object, **headers: str) -> http.client.HTTPResponse:
-        """One request; the answer is yet to be read. Raises OSError."""
+        """Send a request; the answer is not read yet. Raises OSError."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=CALL_TIMEOUT_S)
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(
@@ -135,7 +135,7 @@ class Server:
         until(lambda: self.post("/flush_cache", {}).status == 200)
 
     def settle(self) -> None:
-        """All that was charged before is on /metrics.
+        """Return once /metrics shows all charges so far.
 
         The engine may write it after it has answered, and the totals after the clients; but all of that
         before it hears of what is asked next. So the second of two completions is written after it.

@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One forward pass: prompts, whole or in chunks, or one output for each."""
+    """A forward pass: prompts, whole or in chunks, or one output token for each."""
 
     is_prefill: bool
     names: list[str]
@@ -77,7 +77,7 @@ def start(
 
 
 def collect(*started: Started) -> list[list[Batch]]:
-    """What each of them ran, once all are through; none is left behind."""
+    """Return the batches of each process once all have ended; no process is left behind."""
     try:
         for process, folder in started:
             code = process.wait(TIMEOUT_S)
@@ -96,7 +96,7 @@ def run_on_ranks(
     *flags: str,
     environment: Mapping[str, str],
 ) -> list[Batch]:
-    """What each of so many ranks ran, with hashes, clocks and speeds of their own: the same under `dlpm`."""
+    """Return the batches of each rank, with its own hashes, clock and speed: equal under `dlpm`."""
     started = [
         start(
             folder / str(rank),
@@ -115,7 +115,7 @@ def run_on_ranks(
 
 
 def admissions(batches: Sequence[Batch]) -> list[str]:
-    """Who was admitted, in that order; again after a retraction, but once for all chunks of a prompt."""
+    """Return the admissions in order; again after a retraction, but once for all chunks of a prompt."""
     order: list[str] = []
     before: list[str] = []
     for batch in batches:
@@ -142,7 +142,7 @@ def main(folder: Path, rank: int, flags: list[str]) -> None:
 
 
 def made(flags: list[str]) -> Any:
-    """What SGLang's `run_scheduler_process` makes, with the plug-ins loaded."""
+    """Make a Scheduler as SGLang's `run_scheduler_process` does, with the plug-ins loaded."""
     from sglang.srt.arg_groups.lora_hook import check_lora_server_args
     from sglang.srt.managers import scheduler as module
     from sglang.srt.plugins import load_plugins
@@ -172,7 +172,7 @@ def unpin() -> None:
 
 
 def feed(scheduler: Any, script: Sequence[Asked]) -> None:
-    """Each turn of the loop is a step; after the last request it goes on until nobody is left."""
+    """Run the scheduler's loop, one step an iteration, until no request is left."""
     from sglang.srt.runtime_context import get_lora
 
     adapters = {ref.lora_name: ref.lora_id for ref in get_lora().lora_paths or ()}
@@ -233,7 +233,7 @@ def record(scheduler: Any, batches: list[Batch], delay_s: float) -> None:
 
 
 def be_another_rank(scheduler: Any, rank: int) -> None:
-    """One that writes no metrics, on a machine whose clocks run otherwise."""
+    """Make a scheduler without metrics, on a machine with another clock."""
     scheduler._writes_metrics = False
     for name in ("time", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"):
         setattr(time, name, partial(_wrong, getattr(time, name), rank))

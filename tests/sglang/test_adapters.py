@@ -19,7 +19,7 @@ FLAGS = (
 
 
 def script() -> list[Asked]:
-    """Nobody has a prefix in common; the flood's requests end at different times."""
+    """Return requests without shared prefixes; the flood's end at different times."""
     rng = random.Random(3)
 
     def asked(step: int, adapter: str, number: int, outputs: int) -> Asked:
@@ -36,7 +36,7 @@ def script() -> list[Asked]:
 
 @pytest.fixture(scope="module")
 def batches(tmp_path_factory) -> dict[int, list[Batch]]:
-    """What ran, by the length of a turn at the slots; 0: no turns."""
+    """Return the batches by tenure at the LoRA slots; 0: no rotation."""
     folder = tmp_path_factory.mktemp("adapters")
     paths = [f"{name}={make_adapter(folder, name)}" for name in NAMES]
     environment = {"FAIRHIT_QUANTUM": "50"}
@@ -62,12 +62,12 @@ def test_no_batch_has_more_adapters_than_slots_and_all_are_served(batches):
 
 
 def first_of_c(batches: list[Batch]) -> int:
-    """How many were admitted before it."""
+    """Return how many requests were admitted before a request."""
     return next(at for at, name in enumerate(admissions(batches)) if name[0] == "c")
 
 
 def test_who_has_a_slot_goes_on_while_thirty_wait_for_one(batches):
-    """These have all the credit there is, and without being set aside would be asked for at each look."""
+    """Requests without a slot have the most credit; without being skipped each pass would propose them."""
     before = [name[0] for name in admissions(batches[0])[: first_of_c(batches[0])]]
 
     assert min(before.count("a"), before.count("b")) > FLOOD / 2

@@ -1,4 +1,4 @@
-"""One gateway before a vLLM and an SGLang that serve the same model: fair, local, and none is lost.
+"""A gateway in front of a vLLM and a SGLang with the same model: fair, local, no request lost.
 
 What is asserted is who got how much, what was cached where and who was answered; never seconds.
 """
@@ -58,7 +58,7 @@ async def known(fleet: Fleet, *, queues_here: list[bool]) -> None:
 
 
 def answered(fleet: Fleet, url: str) -> int:
-    """How many prompts that engine has answered, with a word on what it had cached of them."""
+    """Return how many prompts the engine answered with its cached tokens reported."""
     estimates = fleet.gateway.dispatcher.estimates.of_each()
     return estimates[url].count if url in estimates else 0
 
@@ -88,7 +88,7 @@ def test_each_engine_hears_from_the_gateway_who_asks(engines: Engines) -> None:
 
 
 def test_both_clients_get_the_same_of_both_engines_together(engines: Engines) -> None:
-    """Where requests wait in the engines, whose plug-ins share; without them it is 42 to 12."""
+    """Requests wait in the engines, whose plug-ins are fair; without plug-ins service is 42 to 12."""
 
     async def story(fleet: Fleet) -> None:
         await known(fleet, queues_here=[False, False])
@@ -113,7 +113,7 @@ async def charged(engines: Engines, client: str, outputs: int) -> list[dict[str,
 
 
 def holders(fleet: Fleet, prefix: list[int]) -> set[str]:
-    """Which engines have said that they have all of its whole blocks."""
+    """Return the engines that reported all full blocks of a prompt as cached."""
     asked = BlockedTokens(block_len=BLOCK_LEN).extended(array("I", prefix).tobytes())
     found = fleet.index.match(asked.chunks)
     return {url for url in fleet.engines.urls if found.of(url) == len(prefix) // BLOCK_LEN}
@@ -149,7 +149,10 @@ def test_who_shares_a_prefix_goes_where_it_is(engines: Engines) -> None:
 def test_a_killed_engines_requests_are_answered_by_the_other_and_it_comes_back_empty(
     engines: Engines,
 ) -> None:
-    """It comes back without the plug-in: then its requests wait at the gateway, and the other's do not."""
+    """
+    An engine restarts without the plug-in: then its requests wait at the gateway, the other engine's do
+    not.
+    """
 
     async def story(fleet: Fleet) -> None:
         await known(fleet, queues_here=[False, False])

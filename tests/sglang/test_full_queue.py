@@ -87,7 +87,7 @@ def test_who_is_dropped_hears_what_sglang_says_of_a_full_queue(server):
     ],
 )
 def test_what_sglang_refuses_is_charged_nothing(server, more):
-    """It is computed as one token, since that is how SGLang answers it with an error."""
+    """SGLang computes a refused request as one token, to answer it with an error."""
     server.settle()
     before = charges(server)
 

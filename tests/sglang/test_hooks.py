@@ -159,7 +159,7 @@ def test_an_adder_of_somebody_else_is_refused_before_the_first_request(monkeypat
 
 
 def test_a_rank_that_writes_no_metrics_keeps_none():
-    """One rank writes for all; the others would keep a sum for each client there ever was."""
+    """A single rank writes metrics; the others would keep a sum for each client for ever."""
     scheduler = object.__new__(FairSglangScheduler)
     scheduler._fair_metrics = ClientMetrics(
         waiting=lambda _: 0, deficit=lambda _: 0.0, totals=lambda: EngineTotals(0, 0, 0)
@@ -213,7 +213,7 @@ def test_a_look_is_at_the_batch_that_sglang_is_about_to_fill():
 
 
 def test_pinned_adapters_are_known_as_sglang_counts_them():
-    """Its LoRA manager, as its own check of a batch reads it."""
+    """Pinned adapters are read from SGLang's LoRA manager, as SGLang's own check of a batch does."""
     pinned, plain = (SimpleNamespace(pinned=each) for each in (True, False))
     manager = object.__new__(LoRAManager)
     manager.max_loras_per_batch, manager.num_pinned_loras = 3, 1
@@ -274,7 +274,7 @@ def test_a_version_that_makes_its_adder_elsewhere_is_refused(stock, monkeypatch)
 
 
 def test_a_version_that_tells_nobody_of_aborts_is_refused(monkeypatch):
-    """Who is aborted while it waits would be kept for ever."""
+    """Without these hooks a request aborted while it waits would be kept for ever."""
     monkeypatch.delattr(StockScheduler, "send_abort_output", raising=False)
     scheduler = SimpleNamespace(ipc_channels=SimpleNamespace(send_to_tokenizer=object()))
 

@@ -1,4 +1,4 @@
-"""Who a request belongs to, by SGLang's own objects."""
+"""The client of a request, with SGLang's own objects."""
 
 from types import SimpleNamespace
 

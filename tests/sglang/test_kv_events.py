@@ -1,4 +1,4 @@
-"""What the gateway knows of a real SGLang's cache is what SGLang says it had: cached_tokens.
+"""The gateway's view of a real SGLang's cache equals the cached_tokens that SGLang reports.
 
 It knows whole blocks of 16 tokens; SGLang may have pages of one, and so up to 15 tokens more.
 """
@@ -197,7 +197,7 @@ def test_after_a_restart_nothing_of_the_old_cache_is_believed(engine: Publishing
 
 
 def test_the_plug_in_leaves_the_events_as_they_are(tmp_path: Any) -> None:
-    """It hears of the cache by the recorder of these events: with `dlpm` and with SGLang's own `fcfs`,
+    """The plug-in observes the cache by the recorder of KV events: with `dlpm` and with SGLang's own `fcfs`,
     from which the capture is, the same prompts make the same events.
     """
     stem = "sglang-0.5.23-default-page1"
@@ -219,7 +219,7 @@ def test_the_plug_in_leaves_the_events_as_they_are(tmp_path: Any) -> None:
 
 
 def batches_of_each(captured: list[dict[str, Any]]) -> list[int]:
-    """How many messages came of each step."""
+    """Return the number of messages of each step."""
     counts: list[int] = []
     for line in captured:
         if "batch" in line:

@@ -57,7 +57,7 @@ def ask(server: Server, model: str, number: int) -> Ended:
 
 
 def waits(server: Server, adapter: str) -> float:
-    """How many requests for it wait in the engine."""
+    """Return how many requests for an adapter wait in the engine."""
     return server.counters(WAITING).get(adapter, 0.0)
 
 
@@ -67,7 +67,7 @@ def turns(server: Server) -> float:
 
 
 def test_each_adapter_is_a_client_and_has_a_cache_of_its_own(server):
-    """What they answered is what they are charged for."""
+    """Clients are charged for what was answered."""
     clients = ("anonymous", *ADAPTERS)
     kinds = ("fairhit_extend_tokens_total", "fairhit_output_tokens_total")
     before = [server.counters(kind) for kind in kinds]
@@ -90,7 +90,7 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
         until(lambda: waits(server, "a") >= CALLERS / 2)
 
         def passed(number: int) -> int:
-            """How many of the flood ended while this one was waited for."""
+            """Return how many requests of the flood ended during this one."""
             ended = len(flood)
             ask(server, ("demo:b", "demo")[number], number)
             return len(flood) - ended
@@ -103,7 +103,7 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
 
 
 def test_two_floods_get_alike_while_both_last(server):
-    """Whose users are more than twice as many gets no more for that."""
+    """An adapter with more than twice as many clients gets no larger share."""
     server.forget()  # one of them would pay less
     with (
         crowd(partial(ask, server, "demo:a"), callers=CALLERS, most=MOST) as many,
@@ -122,7 +122,7 @@ def test_two_floods_get_alike_while_both_last(server):
 
 
 def test_the_bare_name_that_sglang_lists_is_the_model_without_the_adapter(server):
-    """What our how-to warns of; `lora_path` beside it is what it says instead."""
+    """The mistake that the how-to warns of, and `lora_path`, the remedy there."""
     name = "fairhit_output_tokens_total"
     before = server.counters(name)
 

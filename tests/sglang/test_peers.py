@@ -1,4 +1,4 @@
-"""What SGLang's own tests of its scheduler expect, of stock SGLang and of the plug-in side by side.
+"""Expectations of SGLang's own tests of its scheduler, for stock SGLang and the plug-in side by side.
 
 Its packages have no tests of this version, so their behaviours are written anew: the table is in
 docs/reference/compatibility.md. One client, whose prompts share nothing, is due in the order of arrival:

@@ -1,4 +1,4 @@
-"""What SGLang's own tests of its prefix caches and schedule policies expect, with the plug-in in and without.
+"""Expectations of SGLang's own tests of prefix caches and schedule policies, with and without the plug-in.
 
 Each cache is made twice, and one of the two is followed by the plug-in as it is in a server, with a prompt
 that waits: whatever is asked of both, they answer the same. SGLang's own policies order as they always do.
@@ -98,7 +98,7 @@ class Asked:
 
 
 def pair(kind: str, page_len: int) -> tuple[Asked, Asked]:
-    """One that the plug-in follows for a prompt that waits, and one that it does not."""
+    """Make a cache that the plug-in observes for a waiting prompt, and one that it does not."""
     ours = real_cache(kind, page_len)
     tree = followed(ours)
     index = waiting_index(tree)  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def test_sglang_s_own_policies_order_as_they_do_without_the_plug_in(configured, 
 
 
 def test_lpm_gives_up_above_128_with_the_plug_in_too(configured):
-    """Its own policies keep their limits; ours have none (tests/sglang/test_server.py)."""
+    """SGLang's own policies keep their limits; ours have none (tests/sglang/test_server.py)."""
     cache = RadixCache.create_simulated()
     cache.insert(InsertParams(key=RadixKey(array("q", [1, 2, 3, 4, 5, 6]))))
     policy = SchedulePolicy("lpm", cache, False, False, False)

@@ -1,4 +1,4 @@
-"""All ranks of a model that is split over several processes decide alike, or it would compute nonsense.
+"""Equal decisions on all ranks of a model split over processes, which would compute nonsense otherwise.
 
 Each rank has a scheduler of its own that is told of the same requests, and nothing else.
 """

@@ -1,4 +1,4 @@
-"""What our scheduler and adder do of themselves, by SGLang's own classes with nothing behind them."""
+"""FairSglangScheduler and FairAdder alone, with SGLang's own classes and no engine."""
 
 import os
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ def request(lora_id: str | None = None, *, is_over: bool = False) -> SimpleNames
 
 
 class Live:
-    """What an audit reads of a request."""
+    """The attributes of a request that an audit reads."""
 
     def __init__(self, *, is_over: bool = False, is_retracted: bool = False) -> None:
         self.is_over, self.is_retracted = is_over, is_retracted
@@ -151,7 +151,9 @@ def test_an_audit_holds_the_records_against_what_waits_and_what_really_runs(told
 
 @pytest.mark.parametrize("is_added", [True, False])
 def test_only_who_was_added_is_admitted(monkeypatch, is_added):
-    """Whatever SGLang's verdict is: a chunk is added with the word that nothing more fits."""
+    """
+    Admission does not depend on SGLang's verdict: a chunk is added with the verdict that nothing more fits.
+    """
     admitted: list[object] = []
     adder = object.__new__(FairAdder)
     adder.can_run_list, adder._queue_adapter = [], SimpleNamespace(on_admit=admitted.append)

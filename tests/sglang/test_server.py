@@ -37,7 +37,7 @@ def server(tmp_path_factory):
 
 
 class Counted:
-    """What clients are charged by each of these counters from its making on."""
+    """Counters of the clients' charges since this object was made."""
 
     def __init__(self, server: Server, *names: str) -> None:
         self._server, self._names = server, names
@@ -45,7 +45,7 @@ class Counted:
         self._before = [server.counters(name) for name in names]
 
     def rises(self, client: str) -> list[float]:
-        """All that was charged by now."""
+        """Return all charges so far."""
         self._server.settle()
         now = [self._server.counters(name) for name in self._names]
         return [
@@ -165,7 +165,7 @@ def test_when_memory_runs_out_all_are_answered_and_pay_once(server):
 
 
 def streamed(prompt: str, *, max_tokens: int, ignore_eos: bool) -> dict[str, object]:
-    """What asks for an answer in pieces, the last of which has its usage."""
+    """Fields of a request for a streamed answer, whose last chunk has the usage."""
     return {
         "model": "demo", "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": ignore_eos,
         "temperature": 0, "stream": True, "stream_options": {"include_usage": True},
@@ -173,7 +173,7 @@ def streamed(prompt: str, *, max_tokens: int, ignore_eos: bool) -> dict[str, obj
 
 
 def usage_of(response: http.client.HTTPResponse) -> dict[str, int]:
-    """What the last pieces of an answer say."""
+    """Return the last chunks of an answer."""
     pieces = [line.removeprefix(b"data: ") for line in response.read().splitlines() if line]
     assert pieces[-1] == b"[DONE]", pieces[-1]
     usage: dict[str, int] = json.loads(pieces[-2])["usage"]

@@ -42,7 +42,7 @@ LANES = {
 
 @pytest.fixture(scope="module")
 def batches(tmp_path_factory) -> dict[str, list[Batch]]:
-    """What ran in each lane, of the same requests that came at the same steps."""
+    """Return the batches of each lane, for equal requests that arrive at equal steps."""
     folder = tmp_path_factory.mktemp("starvation")
     started = {
         lane: start(folder / lane, script(), policy, *FLAGS, environment=environment)
@@ -55,7 +55,7 @@ def batches(tmp_path_factory) -> dict[str, list[Batch]]:
 
 
 def hot_before(batches: list[Batch], name: str, step: int, first: int) -> int:
-    """How many hot ones, `first` and younger, were admitted from that step on and before `name`."""
+    """Return how many hot requests, `first` and younger, were admitted from that step on before `name`."""
     # At each of these steps something ran, so they are places in what ran, too.
     gone = len(admissions(batches[:step]))
     order = admissions(batches)
@@ -86,7 +86,7 @@ def test_without_ageing_a_client_starves_itself(batches):
 
 
 def test_with_max_overtake_a_client_does_not_starve_itself(batches):
-    """Each that came later and passes takes what it computes off the bound; the last may exceed it."""
+    """Later requests that overtake take their computed tokens off the bound; the last may exceed it."""
     first_younger = 2 * (COLD_STEP + 1)
 
     passed = hot_before(batches["ageing"], "cold", COLD_STEP, first_younger)

@@ -1,4 +1,4 @@
-"""What is known of SGLang's tree is what SGLang itself would find, after whatever happened to it."""
+"""Matches of SglangTreeView equal SGLang's own, after any sequence of changes."""
 
 from array import array
 from itertools import chain
@@ -162,7 +162,7 @@ def test_of_the_tree_in_rust_nothing_is_kept_of_what_has_left_it():
 
 
 class Node(SimpleNamespace):
-    """One of a tree in Python, as far as it is read."""
+    """A node of a tree in Python, with the attributes that are read."""
 
 
 def of_python(**more: object) -> tuple[PythonNodes, SimpleNamespace, list[object]]:
@@ -308,7 +308,7 @@ def test_the_tree_in_rust_is_taken_where_it_can_be_followed():
 
 
 def test_a_process_that_is_given_our_name_knows_what_it_means(monkeypatch):
-    """One scheduler's process may be started by another's, with its environment."""
+    """A scheduler process may be started by another one, with its environment."""
     monkeypatch.setattr(registry, "_TREE_CORE_REGISTRY", {})
     choose_core({CORE_VARIABLE: OURS}, has_host_cache=False)
     assert registry.get_tree_core_factory(OURS) is not None

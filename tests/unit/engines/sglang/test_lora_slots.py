@@ -147,7 +147,7 @@ def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engin
 
 def flood_until_another(engine: Engine, crowd: int = 0) -> str:
     """
-    Whom it admits while a client's requests for its adapter overlap without end; another wants a slot, and
+    Admissions while a client's requests for its adapter overlap without end; another client needs a slot, and
     so many wait for a pinned adapter.
     """
     flood = [engine.send("flood", 1, number, lora_id="a") for number in range(2)]
@@ -159,7 +159,7 @@ def flood_until_another(engine: Engine, crowd: int = 0) -> str:
 
 
 def admitted_with_another(engine: Engine, flood: list[Req]) -> str:
-    """Whom it admits until the other one is among them; what runs of the flood goes on without end."""
+    """Return the admissions up to the other request; the flood's running requests go on without end."""
     admitted = ""
     for number in range(30):
         engine.send("flood", 1, 10 + number, lora_id="a")
@@ -177,7 +177,7 @@ def admitted_with_another(engine: Engine, flood: list[Req]) -> str:
 
 def test_a_flood_on_one_adapter_gives_way_after_a_turn():
     """
-    One slot, and a client whose requests for its adapter overlap without end: another client's would
+    An engine with one slot, and a client whose requests for its adapter overlap without end: another's would
     find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
     """
     engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
