@@ -19,7 +19,7 @@ PHASES = ("prefill", "decode")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredPass:
-    """The measured time of a pass over sequences that are all alike."""
+    """The measured time of a forward pass whose sequences are all alike."""
 
     phase: str
     work: Pass

@@ -16,7 +16,7 @@ from tests.lab.traces.public_data import DATA, needs_data
 pytestmark = [pytest.mark.e2e, needs_data]
 
 HOLDS = {"holds", "holds only if", "does not hold", "not comparable"}
-PATIENCE_S = 3600  # for whoever hangs
+TIMEOUT_S = 3600  # of a run that hangs
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def everything(tmp_path_factory):
         [sys.executable, "-m", "fairhit", "experiment", "all", "--quick", *map(str, places)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

@@ -21,7 +21,7 @@ LLAMA_3B, LLAMA_7B = MODELS["llama-3.2-3b"], MODELS["llama-2-7b"]
 
 
 def passes_of(gpu, model=LLAMA_3B, *, phases=("prefill", "decode")):
-    """What the GPU would be measured at, if it were as its constants say."""
+    """Measurements of a GPU that is as its constants say."""
     step_time = Roofline(gpu, model, host_ms=0.0)
     works = [
         *(("prefill", batch, tokens, 0) for batch in (1, 4) for tokens in (16, 200, 900, 5000)),
@@ -62,7 +62,7 @@ def test_a_fit_is_repeated_to_the_bit():
 
 
 def test_what_no_pass_depends_on_is_named():
-    """Nothing was prefilled, so nothing is known of attention over prompts."""
+    """Without prefills the passes do not determine attention over prompts."""
     found = fit(GPUS["h100"], LLAMA_3B, passes_of(GPUS["h100"], phases=("decode",)))
 
     assert "e_a" in found.unidentified and "e_kv" not in found.unidentified

@@ -147,8 +147,8 @@ def test_a_file_that_no_row_fits_is_one_line_before_anything_is_measured(
          "--add", str(path), "--name", "old"]
     )  # fmt: skip
 
-    told = capsys.readouterr().err
-    assert status == 2 and line in told and told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert status == 2 and line in message and message.count("\n") == 1
     assert not (tmp_path / "passes.csv").exists()
     assert not text or path.read_text(encoding="utf-8") == text
 

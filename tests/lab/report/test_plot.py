@@ -149,7 +149,7 @@ def test_a_policy_is_known_by_its_name(name, policy):
     assert policy_of(name) == policy
 
 
-def test_a_policy_has_one_colour_whoever_is_beside_it():
+def test_a_policy_has_one_colour_whatever_is_beside_it():
     for names in (["vtc", "dlpm"], ["d2lpm", "c0", "vtc"], ["dlpm (a)", "dlpm (b)", "x", "vtc"]):
         colours = colours_of(names)
         assert colours["vtc"] == POLICIES["vtc"]

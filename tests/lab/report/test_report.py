@@ -192,7 +192,7 @@ def test_damage_is_named_and_the_others_are_shown(root, file, content, reason):
     assert isinstance(found[1], Finished)
 
 
-def test_damage_is_told_in_the_page(root):
+def test_damage_is_named_in_the_page(root):
     (root / "vtc-small" / "about.json").write_text("{")
     (root / "dlpm-sample" / "about.json").write_text("{")
 

@@ -73,7 +73,7 @@ def test_a_damaged_file_is_a_miss_and_said_once(tmp_path, damage):
 
 
 def test_a_record_of_another_shape_is_a_miss(tmp_path):
-    """Such as one that a later version of fairhit has written."""
+    """A later version of fairhit may have written it."""
     import zstandard
 
     said: list[str] = []

@@ -79,7 +79,7 @@ def replayed(rows, engine, *, timeout_s=20.0):
 
 
 def tree():
-    """One small tree: two children, each with two, and so on."""
+    """A small tree: two children, each with two, and so on."""
     settings = {"clients": 1, "branches": (2,), "question": (5,), "output": 3, "programs_each": 1}
     rows = list(GENERATORS["tot-s1"].rows(Random(0), **settings))
     return [type(each)(**{**_fields(each), "arrival_us": 0}) for each in rows]
@@ -145,7 +145,7 @@ def rows_on(monkeypatch, fake, *flags):
 
 
 def test_no_run_finds_the_counters_of_another(monkeypatch):
-    """One engine serves them all, and VTC and DLPM remember who has got how much."""
+    """The same engine serves them all, and VTC and DLPM keep each client's service."""
     fake = FakeEngine()
     small = [f"{each}.{setting}" for each in ("tot-s1", "judge-s1")
              for setting in ("programs_each=1", "rates=50", "output=3")]  # fmt: skip
@@ -187,8 +187,8 @@ def test_each_workload_has_settings_of_its_own():
 def test_a_wrong_command_is_one_line(capsys, tmp_path, flags, line):
     status = engine.main(["--out", str(tmp_path), *flags])
 
-    told = capsys.readouterr().err
-    assert status == 2 and told.startswith(f"engine: {line}") and told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert status == 2 and message.startswith(f"engine: {line}") and message.count("\n") == 1
 
 
 def test_a_child_is_not_sent_before_its_parent_ended():

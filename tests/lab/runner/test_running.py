@@ -113,7 +113,7 @@ def test_a_changed_setting_runs_only_what_changed(tmp_path):
 
 
 def test_what_is_timed_runs_alone_when_all_else_is_done(tmp_path):
-    """Whatever runs beside it would be in its numbers."""
+    """Any other run at the same time would be in its numbers."""
     log = str(tmp_path / "log")
     timed = Measured(
         labels={"policy": "dlpm", "quantum": 9},
@@ -212,7 +212,7 @@ def test_a_refused_setting_is_one_line_that_names_its_case(tmp_path):
         run(tmp_path, {"a": study(drawn(2, fails="refused"))}, "--seeds", "1")
 
 
-def test_a_bug_in_a_case_is_told_with_its_name(tmp_path):
+def test_a_bug_in_a_case_is_raised_with_its_name(tmp_path):
     with pytest.raises(ZeroDivisionError) as caught:
         run(tmp_path, {"a": study(drawn(2, fails="bug"))}, "--seeds", "1")
 
@@ -288,11 +288,11 @@ def test_ctrl_c_ends_it_and_keeps_what_is_done(tmp_path):
     process = started(tmp_path)
 
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    _, told = process.communicate(timeout=30)
+    _, message = process.communicate(timeout=30)
 
     assert process.returncode == 130
-    assert told.startswith("fairhit: interrupted: 2 of 9 runs are done and kept in ")
-    assert told.endswith("written: no study\n") and told.count("\n") == 1
+    assert message.startswith("fairhit: interrupted: 2 of 9 runs are done and kept in ")
+    assert message.endswith("written: no study\n") and message.count("\n") == 1
     assert not (tmp_path / "out" / "slow").exists()
     assert len(list((tmp_path / "cache").glob("*.zst"))) == 2
     assert_gone(process.pid)

@@ -41,15 +41,15 @@ def studies(monkeypatch):
 
 
 def failed(capsys, *arguments):
-    """The line that is told where a command was wrong."""
+    """The error line of a wrong command."""
     try:
         status = main(["experiment", *map(str, arguments)])
     except SystemExit as left:
         status = left.code
     assert status == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1, told
-    return told
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1, message
+    return message
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_a_wrong_flag_is_one_line(flags, line, tmp_path, capsys):
 
 
 def test_an_unknown_name_is_one_line_with_the_known_ones(capsys):
-    told = failed(capsys, "fig99")
+    message = failed(capsys, "fig99")
 
-    assert "got 'fig99'" in told
-    assert all(name in told for name in (*OTHERS, *STUDIES, "all", "list"))
+    assert "got 'fig99'" in message
+    assert all(name in message for name in (*OTHERS, *STUDIES, "all", "list"))
 
 
 def test_list_shows_name_source_and_time_without_drawing_anything():
@@ -144,15 +144,19 @@ def test_a_quick_run_replaces_no_full_one(studies, tmp_path, capsys):
     assert full.read_bytes() == before
     capsys.readouterr()
 
-    told = failed(capsys, "all", "--skip-missing-data", "--quick", "--out", "results/experiments")
+    message = failed(
+        capsys, "all", "--skip-missing-data", "--quick", "--out", "results/experiments"
+    )
 
-    assert "--out: results/experiments/plain holds a full run, which --quick would replace" in told
+    assert (
+        "--out: results/experiments/plain holds a full run, which --quick would replace" in message
+    )
     assert full.read_bytes() == before
     assert main(["experiment", "all", "--skip-missing-data", "--out", "results/quick"]) == 0
 
 
 def test_the_pages_study_is_one():
-    """What a reader copies from the page builds its cases and judges rows."""
+    """The page's example builds its cases and judges rows."""
     page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "experiments.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {

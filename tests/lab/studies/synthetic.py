@@ -72,7 +72,7 @@ def timed(seed: int, log: str) -> dict[str, Any]:
 
 
 def study(cases: list[Case], **changes: Any) -> Study:
-    """One with a measure, speed, and a claim about it."""
+    """A study with a measure, speed, and a claim about it."""
 
     def judge(results: Results) -> list[Verdict]:
         speed = max(float(row["speed"] or 0) for row in results.rows)

@@ -118,7 +118,7 @@ def test_rules():
 
 
 def outcome(rates, metric="service_client"):
-    """One point a minute and client."""
+    """An outcome with a point per minute and client."""
     return Outcome(
         summary={},
         series=[
@@ -205,7 +205,7 @@ def test_a_point_of_few_programs_is_left_out_and_counted():
 @pytest.mark.parametrize("quick", [True, False])
 def test_figure_7_is_judged_over_the_points_that_have_enough_programs(quick):
     """
-    All of seed 0, none of seed 1: each claim over points says so, whatever the other numbers are.
+    Seed 0 is complete, seed 1 is empty: each claim over points says so, whatever the other numbers are.
     """
     rows = rows_of(study_of("dlpm-fig7"), quick=quick, seeds=2).rows
     enough = [{**row, "programs": FEWEST - (row["seed"] == 1)} for row in rows]

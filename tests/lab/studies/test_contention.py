@@ -60,9 +60,9 @@ def test_a_fleet_gets_as_much_more_as_it_has_engines():
     )
 
 
-def test_only_looks_that_skip_are_bounded():
+def test_only_passes_that_skip_are_bounded():
     """
-    The simulator refuses a limit on misfits beside a scheduler that stops at the first.
+    The simulator refuses a limit on skipped requests beside a scheduler that stops at the first.
     """
     bounded = {
         name: "max_misfits" in contended("chat", {}, {"scheduler": name}).settings
@@ -116,7 +116,7 @@ def test_waits_are_compared_with_the_shortest():
 
 def test_a_value_without_numbers_is_not_called_good():
     """
-    Whoever serves nobody for the whole run has no throughput to compare.
+    A policy under which no client is served for the whole run has no throughput to compare.
     """
     found = by_value([setting_row(1, None, None), setting_row(2, 95, 0.95)])
 
@@ -133,7 +133,7 @@ def test_it_is_said_how_many_seeds_had_values():
     assert "seeds" not in by_value(rows)["Q = 2", True].ours
 
 
-def test_a_gap_above_the_bound_is_told():
+def test_a_gap_above_the_bound_is_named():
     rows = [setting_row(1, 80, 1.0, gap=1.2), setting_row(2, 80, 1.0, gap=0.3)]
 
     bounds = [
@@ -160,7 +160,7 @@ def policy_row(load, policy, quantum, tokens):
 
 
 def answer(at_default, at_most, loads=tuple(LOADS)):
-    """What is said of DLPM's throughput beside VTC's 100."""
+    """The verdict on DLPM's throughput beside VTC's 100."""
     rows = [
         row
         for load in loads
@@ -213,7 +213,7 @@ def test_claims_say_on_how_many_workloads_and_quick_runs_make_none_about_all(mod
 @pytest.mark.parametrize("lost", ["one workload", "all"])
 def test_rows_without_values_are_judged_too(module, lost):
     """
-    As where nobody is served: no claim holds for it, and none is a number that is none.
+    Without served requests no claim holds, and no text shows a number.
     """
     results = rows_of(module.STUDY, quick=False, seeds=2)
     place = "shared" if module is sensitivity_min_match else "workload"
@@ -242,13 +242,13 @@ def test_ratios_in_words_leave_out_what_has_no_value():
 
 
 def test_a_claim_about_all_needs_a_value_on_each():
-    def told(**ratios):
+    def verdict(**ratios):
         found = {name: interval_of(values) for name, values in ratios.items()}
         goal = Goal(metric="wait", more=False, noise=0.1)
         return on_all(claim="it waits no longer", paper="", found=found, goal=goal, seeds=1)
 
-    assert told(a=[0.5], b=[1.05]).holds == "holds"
-    assert told(a=[0.5], b=[1.2]).holds == "holds only if"
-    assert told(a=[1.5], b=[1.2]).holds == "does not hold"
-    assert told(a=[0.5], b=[]).holds == "not comparable"
-    assert told(a=[0.5], b=[]).why == "no value on b"
+    assert verdict(a=[0.5], b=[1.05]).holds == "holds"
+    assert verdict(a=[0.5], b=[1.2]).holds == "holds only if"
+    assert verdict(a=[1.5], b=[1.2]).holds == "does not hold"
+    assert verdict(a=[0.5], b=[]).holds == "not comparable"
+    assert verdict(a=[0.5], b=[]).why == "no value on b"

@@ -74,7 +74,7 @@ def verdicts_of(judge, rows):
 
 
 def held(verdicts, *words):
-    """How the one claim with these words was judged."""
+    """The verdict on the only claim with these words."""
     [holds] = [of for claim, of in verdicts.items() if all(word in claim for word in words)]
     return holds
 

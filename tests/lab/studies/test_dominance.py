@@ -1,4 +1,4 @@
-"""One policy dominates another only if nothing is worse and something is better, beyond noise."""
+"""A policy dominates another only if nothing is worse and something is better, beyond noise."""
 
 from fairhit_lab.studies.shared.dominance import Goal, better, dominates, dominations, worse
 from fairhit_lab.studies.shared.results import Results
@@ -28,7 +28,7 @@ def test_better_in_one_and_alike_in_the_other_dominates():
     assert not who(results, "b", "a")
 
 
-def test_a_trade_off_dominates_nobody():
+def test_a_trade_off_dominates_no_policy():
     """
     More throughput for a longer wait is a matter of taste.
     """
@@ -48,7 +48,7 @@ def test_a_lucky_seed_makes_no_longer_wait_good():
     assert worse({0: 30.0, 1: 30.0, 2: 9.9}, {0: 10.0, 1: 10.0, 2: 10.0}, LESS)
 
 
-def test_noise_around_no_difference_keeps_nobody_from_dominating():
+def test_noise_around_no_difference_prevents_no_dominance():
     results = results_of(
         a=[(105, 10.5), (106, 9.0), (110, 11.5)], b=[(100, 10.0), (100, 10.0), (100, 10.0)]
     )
@@ -81,9 +81,9 @@ def test_what_neither_has_a_value_of_says_nothing():
     assert not better({}, {0: 1.0}, MORE)
 
 
-def test_who_lacks_a_value_that_the_other_has_dominates_nobody():
+def test_a_policy_that_lacks_a_value_dominates_no_other():
     """
-    More tokens, but in the second seed somebody is never served: no wait to compare.
+    More tokens, but in the second seed a client is never served: no wait to compare.
     """
     results = results_of(a=[(110, 10.0), (110, None)], b=[(100, 10.0), (100, 12.0)])
 

@@ -9,7 +9,7 @@ from fairhit_lab.studies.shared.results import interval_of
     ("values", "shown"),
     [
         ([2.0, 3.0, 1.0], "2 (1 to 3)"),
-        ([760.1, 760.2, 759.9], "760"),  # a range that nobody could see tells nothing
+        ([760.1, 760.2, 759.9], "760"),  # a range below three digits is not shown
         ([999.4, 1000.0, 1001.0], "1,000 (999 to 1,000)"),
         ([12345.0], "12,300"),
         ([], "no value"),

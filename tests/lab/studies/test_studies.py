@@ -1,4 +1,4 @@
-"""What every study keeps to, by being in STUDIES; nothing is simulated here."""
+"""Checks of every study in STUDIES; nothing is simulated here."""
 
 import pickle
 import re
@@ -29,12 +29,12 @@ def cases_of(name):
 
 
 def both(name):
-    """All of them."""
+    """Quick and full cases together."""
     return [case for cases in cases_of(name).values() for case in cases]
 
 
 def sources_of(name, kind):
-    """Those of a kind, each once, as reading one takes its time."""
+    """Sources of a kind, each once, as reading one takes its time."""
     found = [getattr(case, "source", None) for case in both(name)]
     return list({repr(source): source for source in found if isinstance(source, kind)}.values())
 
@@ -51,7 +51,7 @@ def test_it_says_what_it_is(name):
 @every_study
 def test_labels_tell_its_cases_apart(name):
     """
-    They become columns: the same ones in each row, with values that come back from a file as they went.
+    Labels become columns: the same ones in each row, with values that read back from a file unchanged.
     """
     study = study_of(name)
     for quick, cases in cases_of(name).items():
@@ -134,7 +134,7 @@ def test_its_panels_show_columns_that_exist(name):
 @every_study
 @pytest.mark.parametrize(("quick", "seeds"), [(True, 1), (False, 5)])
 def test_its_claims_are_judged_from_rows_alone(name, quick, seeds):
-    """Whatever the numbers are, each claim has an answer, and a reason where it does not just hold."""
+    """For any numbers each claim has a verdict, and a reason unless it holds."""
     study = study_of(name)
 
     verdicts = study.judge(rows_of(study, quick=quick, seeds=seeds))

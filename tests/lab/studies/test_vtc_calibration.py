@@ -150,7 +150,7 @@ def test_an_interrupt_keeps_the_runs_that_are_done(tmp_path, monkeypatch):
     ("flags", "says"),
     [
         (["--seeds", "-1"], "--seeds: expected a whole number from 0"),
-        (["--only", "nobody"], "--only: no run has 'nobody' in its name"),
+        (["--only", "unknown"], "--only: no run has 'unknown' in its name"),
         (["--out", "nowhere/out.json"], "--out: there is no folder nowhere"),
     ],
 )

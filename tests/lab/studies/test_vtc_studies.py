@@ -20,7 +20,7 @@ FEW = Generated(workload="uniform", settings={"rates": (6, 12), "duration": 60})
 
 def test_a_request_to_an_idle_engine_is_its_callers():
     """
-    What a caller sees has its own clock and its own count of tokens; the engine's are a little more.
+    Callers have their own clock and their own count of tokens; the engine's are a little more.
     """
     rows = simulated("vtc", FEW).outcome(0, None).requests
 
@@ -206,13 +206,13 @@ def test_the_variance_of_differences_is_judged_too(request_is, diff_var, holds):
     assert ("Diff Var" in vtc.why) == (holds != "holds")
 
 
-def test_what_is_many_times_the_printed_value_is_told_so():
+def test_what_is_many_times_the_printed_value_is_a_factor():
     vtc, *_ = verdicts_of(diff_var=256.0, request=0, vtc=[200], fcfs=[400])
 
     assert vtc.why == "off: Diff Var by 256x"
 
 
-def test_other_cases_of_a_scheduler_are_told_where_it_is_off():
+def test_other_cases_of_a_scheduler_are_shown_where_it_is_off():
     verdicts = verdicts_of(**{"vtc": [232, 260], "fcfs": [400, 400], "vtc (late)": [250, 270]})
 
     assert len(verdicts) == 3

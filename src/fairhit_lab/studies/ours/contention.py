@@ -18,7 +18,7 @@ AGENTIC = ("agentic_sessions/sessions.jsonl.gz",)
 SERVEGEN = ("servegen_clients/arrivals.csv.gz", "servegen_clients/lengths.csv.gz")
 AZURE = ("azure_llm_2023/conv.csv.gz", "azure_llm_2023/code.csv.gz")
 
-# Skipped in one pass at most: passes over a long queue in a full memory are bounded in engines, too.
+# Skipped in one pass at most: engines bound a pass when the queue is long and memory is full, too.
 MAX_SKIPPED = 32
 
 
