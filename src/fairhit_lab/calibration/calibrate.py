@@ -22,7 +22,7 @@ from fairhit_lab.sim.hardware.models import Gpu, TransformerModel
 from fairhit_lab.sim.hardware.step_time import PS_PER_S, Roofline
 from fairhit_lab.sim.hardware.tables import BUILT_IN, read_constants
 
-# Between which each constant is looked for, and how far a first step goes.
+# Bounds of each constant, and the length of the first step.
 BOUNDS = {
     "e_w": (0.3, 0.97, 0.05),
     "e_f": (0.3, 0.97, 0.05),
@@ -32,10 +32,10 @@ BOUNDS = {
     "g_us": (0.0, 1000.0, 50.0),
     "p": (1.2, 16.0, 1.0),
 }
-# The knee has several valleys: each of these is tried.
+# The loss has several minima in the knee: the fit starts from each of these.
 KNEES = (2.0, 4.0, 12.0)
 ROUNDS = 400
-# A change of the passes' times that measurements would hardly show.
+# A relative change of the passes' times that measurements would hardly show.
 PINNED = 0.003
 
 
@@ -108,7 +108,7 @@ def fit(start: Gpu, model: TransformerModel, passes: Sequence[MeasuredPass]) -> 
     tried = []
     for knee in KNEES:
         point = [knee if name == "p" else getattr(start, name) for name in BOUNDS]
-        # Squares first: their valley is smooth. Then what is reported, which outliers move less.
+        # Squared errors first: they are smooth. Then the reported error, on which outliers have less effect.
         point, _ = least(lambda at: loss(at, 2), point, steps, rounds=ROUNDS)
         near = [step / 4 for step in steps]
         tried.append(least(lambda at: loss(at, 1), point, near, rounds=ROUNDS))

@@ -9,7 +9,7 @@ from fairhit.errors import ConfigError, in_words
 from fairhit_lab.sim.engines.interface import Pass
 
 # `prefill`: each of `batch` sequences computes `tokens` tokens behind `context` that are in memory.
-# `decode`: each computes one token, `tokens` is not looked at, and `context` is what it reads.
+# `decode`: each computes one token and reads `context`; `tokens` is ignored.
 COLUMNS = ("phase", "batch", "tokens", "context", "seconds")
 # Seconds of a whole prefill and of a whole run of decode passes, both divided by the batch.
 PROFILE = ("input_tokens", "output_tokens", "batch_size", "prefill_s_per_request",
@@ -81,7 +81,7 @@ def _profile(line: Mapping[str, str | None], where: str) -> list[MeasuredPass]:
     tokens, outputs, batch = (_whole(line, name, where) for name in PROFILE[:3])
     prefill_s, decode_s = (batch * _number(line, name, where) for name in PROFILE[3:])
     found = [prefill(batch, tokens, 0, prefill_s)]
-    if outputs > 1:  # a single pass is mostly the clock's own noise
+    if outputs > 1:  # a single pass is mostly noise of the clock
         found.append(decode(batch, tokens + (outputs + 1) / 2, decode_s / outputs))
     return found
 

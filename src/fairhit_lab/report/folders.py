@@ -17,7 +17,7 @@ from fairhit_lab.studies.shared.study import Holds, Study, Verdict
 
 HOLDS: tuple[Holds, ...] = get_args(Holds)
 SERIES_COLUMNS = ("seed", "time_s", "client", "metric", "value")
-# Of the rows, besides labels and measures.
+# Columns of the rows that are neither labels nor measures.
 ABOUT_THE_RUN = ("study", "seed", "config", "commit")
 
 
@@ -51,7 +51,7 @@ class MissingStudy:
 def read_folders(root: Path, studies: Mapping[str, Study]) -> list[Finished | MissingStudy]:
     """Results of all studies in their order, then unknown folders. Raises ConfigError if there is nothing."""
     try:
-        # A hidden one is what a killed run had not completed.
+        # A hidden folder is left by a run that was killed.
         folders = sorted(
             entry.name
             for entry in root.iterdir()
@@ -63,7 +63,7 @@ def read_folders(root: Path, studies: Mapping[str, Study]) -> list[Finished | Mi
         raise ConfigError(f"--results: {root} has no folder of a study; `fairhit experiment all`")
     found = [_one(root, name, study, name in folders) for name, study in studies.items()]
     for name in folders:
-        # What is no result (a cache, say) has no rows.
+        # A folder that is no result, such as a cache, has no rows.
         if name not in studies and (root / name / ROWS).exists():
             reason = f"{root / name}: there is no study of that name"
             found.append(MissingStudy(name=name, study=None, reason=reason, damaged=True))
@@ -171,7 +171,7 @@ def _series(path: Path) -> list[ResultRow]:
     client = heading.index("client")
     found: list[ResultRow] = []
     for number, line in enumerate(lines, 2):
-        # A client is a name, though it may be of digits.
+        # A client's name stays text, even if it is of digits.
         row = dict(zip(heading, map(_cell, line), strict=True))
         if not isinstance(row["time_s"], int | float):
             raise ConfigError(f"{path}:{number}: time_s: expected a number, got {row['time_s']!r}")

@@ -30,12 +30,12 @@ def together(*parts: str) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
 
 
-# Numbers with more digits than anybody sees: hundredths of a point are enough.
+# Numbers with more digits than are visible: hundredths of a point are enough.
 LONG = re.compile(r"\d+\.\d{3,}")
-# Where they are places; elsewhere (scales) every digit counts.
+# Attributes that are positions; in others, such as scales, every digit counts.
 PLACES = re.compile(r' (?:d|x|y|width|height|points)="[^"]*"|translate\([^)]*\)')
 UNSEEN = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
-# Of the place referred to; colours are no places.
+# References to an id; colours are no references.
 REFERENCE = re.compile(r'(href="|url\()#([^\s"\')]+)')
 IDENTITY = re.compile(r' id="([^"]*)"')
 
@@ -44,7 +44,7 @@ def address_of(svg: str) -> str:
     """An SVG as a data URL for a double-quoted `src`, at about a third of its size. O(length)."""
     svg = UNSEEN.sub("", svg[svg.index("<svg") :])
     svg = PLACES.sub(lambda places: LONG.sub(_rounded, places[0]), svg)
-    # Names as short as they can be: each letter of a figure's text refers to a shape.
+    # Ids as short as possible: each letter of a figure's text refers to a shape.
     names = dict.fromkeys(name for _, name in REFERENCE.findall(svg))
     short = {name: f"n{number:x}" for number, name in enumerate(names)}
     svg = IDENTITY.sub(lambda at: f' id="{short[at[1]]}"' if at[1] in short else "", svg)
@@ -52,7 +52,7 @@ def address_of(svg: str) -> str:
     svg = re.sub(r">\s+<", "><", re.sub(r"\s+", " ", svg))
     if "'" not in svg:
         svg = svg.replace('"', "'")
-    # As an address first, then as an attribute; "<" may stand in both.
+    # Escaped as a URL, then as an attribute; "<" is allowed in both.
     for character, code in (("%", "%25"), ("#", "%23"), ('"', "%22"), ("&", "&amp;")):
         svg = svg.replace(character, code)
     return f"data:image/svg+xml,{svg}"

@@ -19,14 +19,14 @@ from fairhit_lab.report.section import (
 from fairhit_lab.studies.shared.study import Holds
 
 TITLE = "fairhit: the papers' figures, run again"
-# Scripts and styles are in the page; whatever else it might ask for, the browser refuses.
+# Scripts and styles are in the page; the browser refuses every other request.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
     " img-src data:; base-uri 'none'; form-action 'none'"
 )
 GROUPS = {"dlpm": "DLPM and D2LPM", "vtc": "VTC"}
 OTHER_GROUP = "Beyond the papers"
-# Whose claims are counted together: what we say ourselves does not count as a paper's that holds.
+# Claims are counted apart: one of this project does not count as a paper's claim that holds.
 PAPERS, OURS = "Claims of the papers", "Claims of our own, beyond the papers"
 
 
@@ -113,7 +113,7 @@ def _headlines(done: Sequence[Finished]) -> Markup:
     """Tables of each study's first claim: the papers' main claims, then all others."""
     firsts = {each.name: each for each in done if each.verdicts}
     main = [firsts.pop(name) for name in MAIN if name in firsts]
-    # Few results have none of the main ones, or nothing else: then it is one table.
+    # One table if the results have none of the main studies, or no others.
     tables = [("The main claims", main or list(firsts.values()), True)]
     if main and firsts:
         tables.append(
@@ -139,7 +139,7 @@ def _claims(title: str, of: Sequence[Finished], is_open: bool) -> Markup:
     return tag("details", tag("summary", title), table, class_="headlines", open=is_open)
 
 
-# What the papers are known for, in this order.
+# Studies with the papers' main claims, in this order.
 MAIN = (
     "dlpm-fig7", "dlpm-fig9", "dlpm-fig8", "dlpm-fig1", "dlpm-fig10", "dlpm-fig11", "vtc-table2",
     "vtc-fig3", "pareto",

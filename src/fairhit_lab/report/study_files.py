@@ -48,7 +48,7 @@ def replacing(folder: Path) -> Iterator[Path]:
                 for name in (ROWS, SERIES, VERDICTS, ABOUT, *FIGURES):
                     if (Path(beside) / name).exists():
                         os.replace(Path(beside) / name, folder / name)
-                    else:  # of another version of the study
+                    else:  # written by another version of the study
                         (folder / name).unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(f"--out: {in_words(error)}") from None
@@ -72,7 +72,7 @@ def holds_full_run(folder: Path) -> bool:
     try:
         about = json.loads((folder / ABOUT).read_bytes())
     except (OSError, ValueError):
-        return False  # nothing that a report could show
+        return False  # no results that a report could show
     return isinstance(about, dict) and about.get("quick") is False
 
 

@@ -13,10 +13,10 @@ from fairhit.errors import ConfigError, in_words
 from fairhit_lab.runner.record import Record, unpacked
 
 SUFFIX = ".json.zst"
-# Hundreds of full runs; what was used last stays.
+# Enough for hundreds of full runs; the least recently used files are deleted first.
 MAX_BYTES = 2 << 30
 SECONDS = "seconds.json"
-MAX_SECONDS = 20_000  # cases of which it is known how long they took
+MAX_SECONDS = 20_000  # configurations whose time is kept
 
 
 def default_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -99,7 +99,7 @@ class Cache:
             found = json.loads((self.folder / SECONDS).read_bytes())
             return {str(config): float(cpu_s) for config, cpu_s in found.items()}
         except (OSError, ValueError, TypeError, AttributeError):
-            return {}  # then the order is that of the studies
+            return {}  # runs are then in the order of the studies
 
     def _write(self, name: str, content: bytes) -> None:
         part = self.folder / f"{name}.{os.getpid()}.part"

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """Millions of live objects, hardly a cycle among them: looking for some takes most of the time.
+    """Turns cyclic garbage collection off in the block.
 
-    Where collection is off already, it is left to whoever turned it off.
+    With millions of live objects and few cycles it would take most of the time.
+    If collection is off already, the caller that turned it off turns it on again.
     """
     if not gc.isenabled():
         yield

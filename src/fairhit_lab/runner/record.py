@@ -22,12 +22,12 @@ from fairhit_lab.studies.shared.study import Case, Measured, Outcome
 
 # Both packages, side by side.
 SOURCES = Path(fairhit.__file__).parent.parent
-# Of them: what an outcome depends on. Figures and commands may change without a new run.
+# Sources that every outcome depends on. Figures and commands may change without a new run.
 PARTS = (
     "fairhit/core", "fairhit/policies", "fairhit/routers", "fairhit_lab/baselines", "fairhit_lab/sim",
     "fairhit_lab/events.py", "fairhit_lab/traces", "fairhit_lab/workloads", "fairhit_lab/metrics",
 )  # fmt: skip
-# Of the studies: those that a case imports, directly or not, but for what only reads outcomes.
+# Modules of studies count if a case imports them, directly or not, unless they only read outcomes.
 HERE = "fairhit_lab.studies"
 NOT_RUN = {f"{HERE}.shared.{name}" for name in ("panel", "results", "measures")}
 
@@ -112,7 +112,7 @@ def _classes(case: Case) -> dict[str, list[str]]:
 def _inside(value: object) -> list[tuple[str, object]]:
     """The parts of a value by name; empty for texts and numbers."""
     if is_dataclass(value) and not isinstance(value, type):
-        # What a case is called is not what it is.
+        # Labels name a case, and have no effect on its outcome.
         names = [each.name for each in fields(value) if each.name != "labels"]
         return [(name, getattr(value, name)) for name in names]
     if isinstance(value, Mapping):

@@ -110,7 +110,7 @@ def longest_first(jobs: Sequence[PlannedRun], cache: Cache | None) -> list[Plann
     return sorted(jobs, key=length, reverse=True)
 
 
-# Called with each study when its last run is there.
+# Called with each study when its last run is complete.
 OnComplete = Callable[[Gathered], None]
 
 

@@ -194,7 +194,7 @@ class _Run:
             "seeds": list(found.seeds),
             "labels": list(found.cases[0].labels),
             "measures": list(study.measures),
-            # Of all cases when they ran, be it before; of this command until this study was there.
+            # CPU time of all cases when they ran, cached ones included; wall time of this command so far.
             "cpu_s": round(found.cpu_s, 2),
             "wall_s": round(time.monotonic() - self._began_s, 2),
             "runs": len(found.rows),

@@ -101,7 +101,7 @@ class _Process:
 
     def start(self, task: Task) -> "Future[bytes]":
         if self._pool is None:
-            # A fresh interpreter: none of our threads or open files are in it.
+            # A fresh interpreter has none of the parent's threads or open files.
             self._pool = ProcessPoolExecutor(1, get_context("spawn"), _begin)
             with _ctrl_c_later():
                 self._pid = self._pool.submit(os.getpid)

@@ -25,9 +25,9 @@ POLICIES: dict[str, str] = {
     "drr": "#8c564b",
     "central-dlpm": "#7a2f00",
 }
-# For what is no policy: clients, workloads, variants.
+# Colours of names that are no policies: clients, workloads, variants.
 OTHERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#444444", "#d55e00", "#b8a800")
-# From dark to light, for numbers in their order and for many of a kind.
+# A ramp for numbers in their order, and for more names than OTHERS.
 RAMP = ("#30123b", "#3f5aa9", "#2a9d8f", "#6fb03f", "#c7a50e", "#e07b12", "#b33a2c")
 
 
@@ -51,7 +51,7 @@ def colours_of(names: Sequence[Label]) -> dict[Label, str]:
         return dict(zip(sorted(names, key=float), _ramp(len(names)), strict=True))
     unnamed = [name for name in names if policy_of(name) is None]
     free = _ramp(len(unnamed)) if len(unnamed) > len(OTHERS) else list(OTHERS)
-    if len(unnamed) < len(names):  # beside policies nothing else wears their colours
+    if len(unnamed) < len(names):  # a policy's colour is used for nothing else beside it
         taken = {POLICIES[policy] for name in names if (policy := policy_of(name))}
         free = [colour for colour in free if colour not in taken] or list(OTHERS)
     found = {name: free[place % len(free)] for place, name in enumerate(unnamed)}

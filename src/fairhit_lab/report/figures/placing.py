@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# A letter of a name, in shares of a panel's width and height; the gap between marker and name.
+# Size of a letter, and of the gap between marker and name, in shares of a panel's width and height.
 WIDTH, HEIGHT = 0.019, 0.05
 GAP_X, GAP_Y = 0.018, 0.02
-# From one line of names to the next, which do not touch, and from one place further off to the next.
+# Distance of two lines of names, which must not touch, and of two positions further off.
 LINE, STEP = 1.04 * HEIGHT, 0.06
-# Half a marker, and how far a name may stand out of the panel.
+# Half a marker, and how far a name may extend beyond the panel.
 MARKER, OUTSIDE = 0.014, 0.1
 
 Box = tuple[float, float, float, float]
@@ -39,7 +39,7 @@ class LabelSide(NamedTuple):
 
 
 FURTHEST = 8
-# Beside the marker, then further and further off.
+# Positions beside the marker, then further and further off.
 PLACES = [
     LabelSide(right * across, up * along)
     for across, along in sorted(
@@ -72,7 +72,7 @@ def placed(marks: Sequence[Mark], *, room: float = 1.0) -> list[LabelSide | None
             for place in inside
             if not any(_overlap(boxes[place], other) for other in (*markers, *names))
         ]
-        # At any cost: rather upon a marker than upon a name.
+        # A name that must be shown covers a marker rather than another name.
         bare = [place for place in inside if not any(_overlap(boxes[place], on) for on in names)]
         if free or mark.must:
             found[number] = place = (free or bare or inside)[0]

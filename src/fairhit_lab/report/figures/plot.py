@@ -18,11 +18,11 @@ from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Study
 
 PANEL_INCHES = 4.0, 3.0
-# Of panels with a path of so many policies, each of which is named at its marker.
+# Size of panels with a path of more policies than this, each of which is named at its marker.
 CROWDED, CROWDED_INCHES = 12, (5.4, 4.2)
 TABLE_LINE_INCHES = 0.2
 LEGEND_AT_MOST = 16
-# Of the title and the legend below it.
+# Sizes of the title and of the legend below it.
 TITLE_POINTS, TITLE_COLOUR, LINE_INCHES = 9, "#555555", 0.18
 LETTERS_AN_INCH, KEY_LETTERS = 13, 7
 STYLE: dict[str, object] = {
@@ -53,10 +53,10 @@ def save_figure(paths: Sequence[Path], study: Study, results: Results) -> None:
         figure = _figure(study, results)
         for path in paths:
             try:
-                # Without it an SVG tells the time at which it was drawn.
+                # Else an SVG contains the time at which it was drawn.
                 date = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
                 figure.savefig(path, dpi=130, **date)
-                figure.set_layout_engine("none")  # it stays as laid out, which takes longest
+                figure.set_layout_engine("none")  # keep the layout, which takes longest
             except OSError as error:
                 raise ConfigError(f"--out: {in_words(error)}") from None
 
@@ -66,7 +66,7 @@ def _figure(study: Study, results: Results) -> Any:
     from matplotlib.figure import Figure
 
     axed = [panel for panel in study.panels if panel.form != "table"]
-    # Quick cases may leave some without anything to show.
+    # Quick runs leave cases out, so that some panels may have nothing to show.
     drawn = [panel for panel in axed if _names(panel, results)] or axed[:1]
     tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
     columns = columns_of(drawn)
@@ -162,7 +162,7 @@ def _title(figure: Any, text: str, styles: SeriesStyles) -> None:
         letters = max(len(str(name)) for name in styles) + KEY_LETTERS
         columns = min(len(styles), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
         lines = ceil(len(styles) / columns)
-    # Its empty lines keep the place of the legend, which no layout would keep below a title.
+    # Empty lines of the title reserve the space of the legend, which no layout engine reserves.
     figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
     if styles:
         legend = figure.legend(

@@ -11,7 +11,7 @@ from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results
 
 MARKERS = "osD^vPX*<>"
-# A panel of which placing knows how wide a letter is.
+# The width of a panel for which placing's letter sizes hold.
 USUAL_INCHES = 4.0
 DASHES = ("-", "--", ":", "-.")
 
@@ -60,7 +60,7 @@ def draw(axes: Any, panel: Panel, results: Results, styles: SeriesStyles) -> Non
     elif panel.zero and axes.has_data():
         data, (_, high) = axes.dataLim, axes.get_ylim()
         axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
-    if panel.form == "path":  # last, as it takes the axes as they will be
+    if panel.form == "path":  # last, as the limits of the axes have to be final
         _name_marks(axes, lines_of(panel, results), styles)
 
 
@@ -82,7 +82,7 @@ def _bars(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
         ]
         if panel.hue:
             colour: Any = styles[hue][0]
-        else:  # each bar is a policy, perhaps
+        else:  # bars may be policies, which have colours of their own
             by_x = colours_of(lines.categories)
             colour = [by_x[p.x] if policy_of(p.x) else styles[hue][0] for p in points]
         hatches = "//" if panel.hue and styles[hue][2] != "-" else None
@@ -203,7 +203,7 @@ def _name_marks(axes: Any, lines: Lines, styles: SeriesStyles) -> None:
         " ".join([str(hue)] * last + [point.name] * bool(point.name)) for hue, point, last in spots
     ]
     at = [(point.across.median, point.y.median) for _, point, _ in spots if point.across]
-    axes.autoscale_view()  # else the limits are those of before the margins
+    axes.autoscale_view()  # else the limits do not include the margins
     shares = (axes.transScale + axes.transLimits).transform(at)
     marks = [
         Mark(float(x), float(y), name, last)
@@ -262,7 +262,7 @@ def draw_table(axes: Any, title: str, lines: Sequence[Sequence[str]]) -> None:
     """Draw a heading and lines of text, with columns as wide as their texts."""
     axes.set_axis_off()
     axes.set_title(title)
-    # Spaces, for columns of one digit would else have nothing between them.
+    # Spaces keep columns of one digit apart.
     head, *body = [[f"{cell:^4}" if len(cell) < 4 else cell for cell in line] for line in lines]
     made = axes.table(
         cellText=body,

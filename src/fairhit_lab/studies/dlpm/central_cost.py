@@ -23,10 +23,10 @@ from fairhit_lab.sim.engines.interface import Pass
 from fairhit_lab.sim.hardware.step_time import parse_step_time
 from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
-# Trees of thought as in DLPM's Table 2: 546 tokens that others have, too, and some of its own.
+# Trees of thought as in DLPM's Table 2: 546 tokens shared with other requests, and some of its own.
 SHARED_TOKENS, OWN_TOKENS = 546, 40
 PREFIXES, CLIENTS = 64, 8
-# Of one engine's tree before the clock starts.
+# Prompts in each engine's tree before the clock starts.
 CACHED = 64
 ROUNDS = 9
 DECODES, CONTEXT = 25, 25 * 804

@@ -16,7 +16,7 @@ KV_TOKENS = 40_000
 STATED = "40,000 KV tokens"
 # Trees a second and client, of 30 requests each; requests_per_s has what is served.
 RATE = 0.065
-# Of the GPU, rate, of the workload.
+# Settings of the simulator, rate, settings of the workload.
 Setting = tuple[Mapping[str, Any], float, Mapping[str, Any]]
 OTHERS: Mapping[str, Setting] = {
     "129,000 KV tokens": ({}, RATE, {}),
@@ -112,7 +112,7 @@ def _beyond(results: Results, variant: str) -> Interval:
     return interval_of(shares)
 
 
-# Claim, paper's words, number of a setting, its unit, the rule, and whose numbers explain it.
+# Claim, paper's words, number in a setting, its unit, the rule, and the metrics that explain it.
 Claim = tuple[str, str, Callable[[Results, str], Interval], str, Rule, tuple[str, ...]]
 CLAIMS: Sequence[Claim] = (
     (

@@ -33,7 +33,7 @@ def cases(quick: bool) -> Sequence[Case]:
             workload=generator,
             settings={"clients": 3, "rates": (0.15,), "duration": duration_s, **given},
         )
-        ends = workload in {PREFIX, EXTEND}  # of the range only
+        ends = workload in {PREFIX, EXTEND}  # only the ends of the range
         systems: list[tuple[str, int]] = [
             ("d2lpm", quantum) for quantum in (quanta[0], quanta[-1]) if ends
         ] + [("d2lpm", quantum) for quantum in quanta if not ends]

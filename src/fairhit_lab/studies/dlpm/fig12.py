@@ -20,7 +20,7 @@ from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, 
 POLICIES = ("dlpm", "lpm", "vtc")
 TREES = "c2"
 RATES = 8.0  # times 0.2, 0.1, 0.02 and 0.05 programs a second
-# Settings, then what the rates are multiplied by.
+# Settings, then the factor of the rates.
 OTHERS: Mapping[str, tuple[Mapping[str, Any], float]] = {
     "40,000 KV tokens": ({"kv_tokens": 40_000}, RATES / 2),
     "SGLang's admission": ({"host": "sglang"}, RATES),

@@ -79,7 +79,7 @@ class Fig7Table:
                 if top is None or bottom is None:
                     continue
                 a, b = top[metric(point)], bottom[metric(point)]
-                # Unfinished programs have a time, too: what has no value here is a slip of ours.
+                # Unfinished programs have a time, too: a missing value here is our bug.
                 assert isinstance(a, int | float) and isinstance(b, int | float) and b > 0, (
                     point,
                     seed,

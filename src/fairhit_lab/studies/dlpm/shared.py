@@ -21,8 +21,8 @@ DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
 
 NAMES = {"d2lpm": "D2LPM", "rr+lpm": "RR+LPM", "preble": "Preble", "vtc": "VTC"}
 
-# Preble as the DLPM paper tells it (section 7.1): to the longest match above a threshold, whatever waits
-# there, else to who has least; no weighing of loads, no moving of prefixes.
+# Preble as the DLPM paper describes it (section 7.1): to the longest match above a threshold, whatever
+# waits there, else to the least loaded engine; no weighing of loads, no moving of prefixes.
 PREBLE_BY_THRESHOLD: Mapping[str, Any] = {
     "scheduler": "preble-groups",
     "router": "d2lpm",
@@ -75,7 +75,7 @@ def on_ideal(settings: Mapping[str, Any], *, skips: bool) -> dict[str, Any]:
     return own | ({"max_misfits": 32} if skips and own["host"] == "ideal" else {})
 
 
-# Of docs/reference/summary.md's series: title and label with its unit.
+# Series of docs/reference/summary.md: title, and axis label with its unit.
 CURVES = {
     "response_time": ("Response time", "seconds to the first token"),
     "service_system": ("Actual service", "extend + 2 x output, tokens/s"),

@@ -36,7 +36,7 @@ class ContentionLoad:
     rates: tuple[float, ...] | float | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     duration_s: int = 240
-    # Recorded times cannot be scaled: what of a trace is heavy enough for several engines.
+    # Recorded times cannot be scaled: the part of a trace that is heavy enough for several engines.
     fleet: Mapping[str, Any] = field(default_factory=dict)
     fleet_s: int | None = None
 
@@ -60,7 +60,7 @@ class Contended(Simulated):
 
     def outcome(self, seed: int, data: Any) -> Outcome:
         """Simulate, and add `heavy` to the summary."""
-        # Not super(): a class with slots is made anew by its decorator.
+        # Not super(): the decorator creates a class with slots anew.
         outcome = Simulated.outcome(self, seed, data)
         return replace(outcome, summary={**outcome.summary, "heavy": list(self.heavy)})
 

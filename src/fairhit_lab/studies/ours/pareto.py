@@ -41,7 +41,7 @@ SCHEDULERS: Mapping[str, Mapping[str, Any]] = {
     "lpm (to 128)": {"scheduler": "lpm", "fallback": 128},
     "preble-groups": {"scheduler": "preble-groups"},
 }
-# Of DLPM with its default quantum: name here -> name in `variants`.
+# Variants of DLPM with its default quantum: name here -> name in `variants`.
 VARIANTS = {
     "dlpm (stop)": "misfit stop",
     "dlpm (ageing)": "ageing 4096",

@@ -22,7 +22,7 @@ from fairhit_lab.studies.shared.study import Case, Outcome, Study, Verdict
 QUICK_S = 60
 WORKER_QUANTA = (4_096, 16_384, 65_536)
 DEFAULT = WORKER_QUANTUM
-# What a dispatch takes from the worker quantum: the paper's, and only what is to be computed.
+# The charge of a dispatch to the worker quantum: the whole prompt (the paper's), or the computed part.
 CHARGES: Mapping[str, Mapping[str, Any]] = {
     "d2lpm": FLEET["d2lpm"],
     "d2lpm (extend)": FLEET["worker-charge extend"],

@@ -8,7 +8,7 @@ from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Holds, Verdict
 
-# What a value must reach of the best one, on every workload, to be called as good; times the shortest.
+# The share of the best value that counts as good, on every workload; for waits a multiple of the shortest.
 ENOUGH, LONGER = 0.9, 1.5
 
 

@@ -22,7 +22,7 @@ from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Case, Holds, Outcome, Study, Verdict
 
 PLAIN: Mapping[str, Any] = {"scheduler": "dlpm", "quantum": 4_096}
-# Of one engine, plain DLPM first.
+# Variants on one engine, plain DLPM first.
 ALONE: Mapping[str, Mapping[str, Any]] = {
     "dlpm": PLAIN,
     "ageing 4096": {**PLAIN, "max_overtake": 4_096},
@@ -31,7 +31,7 @@ ALONE: Mapping[str, Mapping[str, Any]] = {
     "misfit stop": {**PLAIN, "misfit": "stop"},
     "predicted outputs": {**PLAIN, "scheduler": "dlpm-predict"},
 }
-# In front of four, half as long as one: four times as many requests come in a second.
+# In front of four engines runs last half as long: four times as many requests arrive per second.
 ENGINES, FULL_S = 4, 120
 FLEET: Mapping[str, Mapping[str, Any]] = {
     "d2lpm": {},
@@ -41,7 +41,7 @@ LOADS = ("tot-s1", "judge-s1", "chat", "mixed", "arena", "agentic", "azure")
 FLEET_LOADS = ("judge-s1", "chat", "agentic")
 QUICK_LOADS: Sequence[str] = ("judge-s1", "chat")
 QUICK_FLEET_LOADS: Sequence[str] = ()
-# What a worker quantum is in `pareto-fleet`, so that these are the same runs.
+# The default of `pareto-fleet`, so that these are the same runs.
 WORKER_QUANTUM = 16_384
 QUICK_S = 60
 NOTHING_CHANGES = "neither better nor worse beyond noise on any workload"

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairhit_lab.studies.shared.study import Measure, Outcome
 
-# Numbers that are in the summary: the column they fill, and their place there (docs/reference/summary.md).
+# Columns read from the summary, and their place in it (docs/reference/summary.md).
 IN_SUMMARY: Mapping[str, Sequence[str]] = {
     # Client-view service per second of finished requests, over the makespan: DLPM's "throughput".
     "throughput": ("throughput", "service_per_s"),

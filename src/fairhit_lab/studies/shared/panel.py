@@ -6,10 +6,10 @@ from typing import Literal
 
 from fairhit_lab.studies.shared.dominance import Goal
 
-# bars: grouped by x, one colour a hue, whiskers over the seeds. lines: y over x, one line a hue, the
-# seeds' range as a band; of several hues one with a single number x is a level. path: as lines, in
-# the order of the cases, a marker at each (trade-offs).
-# points: one marker a row, one colour a hue. table: a line a hue, a column for each of `columns`.
+# bars: grouped by x, a colour per hue, whiskers over the seeds. lines: y over x, a line per hue, the
+# seeds' range as a band; a hue with a single x beside others that have several is a level. path: a line
+# per hue through its cases in their order, a marker at each (trade-offs). table: a line per hue, a column
+# for each of `columns`.
 Form = Literal["bars", "lines", "path", "table"]
 
 

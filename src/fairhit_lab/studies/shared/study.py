@@ -126,7 +126,7 @@ class Simulated:
     def outcome(self, seed: int, data: Path | None) -> Outcome:
         """Simulate. Deterministic: the same seed gives the same numbers."""
         config = SimConfig(**{"seed": seed, **self.settings})
-        # The curves are counted by whole seconds, a point at every half window.
+        # Curves have a point at every half window of whole seconds.
         weights = Weights(config.weights)
         summary, series, requests = summary_of(config, weights), Series(), RequestRows()
         waits = Waits()

@@ -31,7 +31,7 @@ RESPONSES: Mapping[str, Measure] = {
     "others_s": longest_mean_response(*HEAVIEST),
     "longest_s": longest_mean_response(),
 }
-# What they are called in a reason.
+# Their names in a reason.
 NAMES = {
     "middling_s": "the 13th and 14th client",
     "second_s": "the second heaviest",
@@ -230,7 +230,7 @@ FIG14 = figure(
     ],
 )
 
-# Those of Table 3.
+# The schedulers of Table 3.
 ALL = ("fcfs", "lcf", "vtc", "vtc-predict", "vtc-oracle", "rpm-5", "rpm-20", "rpm-30")
 FIG18 = figure(
     "Figure 18",

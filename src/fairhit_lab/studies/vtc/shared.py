@@ -20,7 +20,7 @@ PAPER = "VTC (arXiv:2401.00588v2)"
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).
 BOUND = 40_000
 REAL = Imported(format="vtc", files=("vtc_arena_trace/requests.csv.gz",))
-# By requests sent: the 13th and 14th of the real trace's 27 clients, the 26th and the 27th.
+# Clients by requests sent: the 13th and 14th of the real trace's 27 clients, the 26th and the 27th.
 MIDDLING, HEAVIEST = ("c16", "c11"), ("c10", "c2")
 SHOWN = (*MIDDLING, *HEAVIEST)
 THIRD = "c0"  # the 25th: 199 requests, as many at any time

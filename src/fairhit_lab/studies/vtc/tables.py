@@ -22,9 +22,9 @@ from fairhit_lab.studies.vtc.shared import (
 )
 from fairhit_lab.studies.vtc_artifact.measures import TABLE
 
-# How near a median comes to what is printed, to count as that: the differences are made of rates
-# over 19 windows and move by so much when passes jitter by 5 % (docs/reference/step-time.md). A
-# variance, which is a square, moves by twice the share that differences do.
+# A median within this share of the printed value counts as equal: differences are made of rates over 19
+# windows and move by so much when passes jitter by 5 % (docs/reference/step-time.md). A variance, which
+# is a square, moves by twice the share.
 NEAR = {"max_diff": 0.15, "avg_diff": 0.10, "diff_var": 0.30, "tokens_per_s": 0.02}
 NAMES = {
     "max_diff": "Max Diff",
@@ -38,7 +38,7 @@ PRINTED_AS = {
     "diff_var": "diff_var",
     "tokens_per_s": "throughput",
 }
-# Two printed Avg Diffs that are nearer than this are in no order.
+# Printed Avg Diffs that differ by a smaller share than this are not ordered.
 APART = 0.05
 
 
@@ -218,7 +218,7 @@ def _order(results: Results, lines: Mapping[str, VtcTable]) -> Verdict:
         if lines[fair].avg_diff * (1 + APART) < lines[unfair].avg_diff
     ]
     unclear = [pair for pair in pairs if found[pair[0]].high >= found[pair[1]].low]
-    # One seed cannot tell that it is the other way round.
+    # A single seed cannot show the opposite order.
     wrong = [
         (fair, unfair)
         for fair, unfair in unclear

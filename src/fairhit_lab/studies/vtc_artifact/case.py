@@ -36,9 +36,9 @@ from fairhit_lab.studies.vtc_artifact.replay import (
 )
 from fairhit_lab.studies.vtc_artifact.runs import REQUESTS, MeasuredRun, read_runs
 
-# What a request is worth in the table's Max Diff, Avg Diff and Diff Var.
+# The worth of a request in the table's Max Diff, Avg Diff and Diff Var.
 WORTHS = {"linear": linear, "profiled": profiled}
-ALL = "all"  # instead of a client, where a point is of all of them
+ALL = "all"  # the client of points that are of all clients
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -82,7 +82,7 @@ def agreement(comparisons: Sequence[Comparison]) -> Agreement:
     )
 
 
-# A line of the report, as it is in JSON.
+# A line of the report as JSON.
 Line = Mapping[str, object]
 
 

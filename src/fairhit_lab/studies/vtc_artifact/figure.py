@@ -17,7 +17,7 @@ RAMP = "increase/FCFS"
 MOST_TOKENS = 1200
 MS = 1000
 MEASURED, SIMULATED, EARLIER = "#444444", "#0072b2", "#d55e00"
-# x and y of a line, or of points.
+# The x and y values of a line or of points.
 Series = tuple[Sequence[float], Sequence[float]]
 
 
@@ -90,7 +90,7 @@ def _draw(
     for (name, series), marker in zip(points.items(), "ox", strict=True):
         left.plot(*series, marker, color=MEASURED, label=name)
     left.set(xlabel="tokens computed in a pass", ylabel="ms, less attention")
-    # One lies upon the other: the lower one is wide.
+    # Both lie upon each other, so the lower one is wide.
     for (name, series), style in zip(
         ramp.items(), ((MEASURED, 7, 0.3), (SIMULATED, 2, 1)), strict=True
     ):
@@ -106,7 +106,7 @@ def _draw(
         figure.savefig(path, dpi=120)
     except OSError as error:
         raise ConfigError(f"--figure: {in_words(error)}") from None
-    except ValueError:  # as matplotlib says of a suffix it does not know
+    except ValueError:  # matplotlib's error for an unknown suffix
         raise ConfigError(f"--figure: expected .svg, .png or .pdf, got {path.name!r}") from None
 
 

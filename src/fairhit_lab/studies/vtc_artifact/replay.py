@@ -18,8 +18,8 @@ ENGINE: Mapping[str, Any] = {
     "max_running": MAX_RUNNING,
 }
 ON_A10G: Mapping[str, Any] = {"step_time": "a10g-2024:llama-2-7b", "kv_tokens": 10_000}
-# Of each pass's time, where a seed is to tell something: the engine has no randomness, and the real
-# trace has none. The first seed goes without.
+# Jitter of each pass's time, so that seeds differ: neither the engine nor the real trace has randomness.
+# The first seed has none.
 JITTER = 0.05
 
 
@@ -47,7 +47,7 @@ def replayed(calls: Iterable[TraceRow], config: SimConfig) -> list[Row]:
         elif isinstance(event, Finish):
             finish_us[event.request] = event.t_us + FROM_ENGINE_US
 
-    # Of equals, the first stays first.
+    # Stable: calls with equal times keep their order.
     arrived = sorted((_at_engine(call) for call in calls), key=lambda row: row.arrival_us)
     Cluster(config, arrived, [note]).run()
     return [

@@ -17,7 +17,7 @@ COLUMNS = (
     "first_token_latency_s", "request_latency_s",
 )  # fmt: skip
 BEYOND = ""  # the key of a line's cells beyond the last column
-MOST = 10**9  # seconds or tokens: more is not a measurement
+MOST = 10**9  # seconds or tokens; larger values are no measurements
 
 
 class MeasuredRequest(NamedTuple):
