@@ -1,4 +1,4 @@
-"""Outputs are charged when somebody needs to know, which decides as if each were charged at once."""
+"""Outputs are charged when a decision depends on them, which decides as if each were charged at once."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +11,16 @@ from fairhit.core.fair_queue import FairQueue
 tick = FairQueue.tick
 
 
-def tick_and_settle(scheduler, passes):
+def tick_and_charge(scheduler, passes):
     """As the definition has it: every pass is charged as it ends."""
     for _ in range(passes):
         tick(scheduler, 1)
-        scheduler.settle()
+        scheduler.sync_charges()
 
 
 def eagerly(rows, **given):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FairQueue, "tick", tick_and_settle)
+        patch.setattr(FairQueue, "tick", tick_and_charge)
         return simulate(rows, **given)
 
 
