@@ -73,7 +73,7 @@ class Rig:
             gateway.add_worker(url)
         await gateway.pool.close()  # no probe may run
         for url in urls:
-            gateway.dispatcher.worker_up(url, models=["mock"])
+            gateway.dispatcher.engine_up(url, models=["mock"])
             engine, wire = gateway.pool.engine(url), Nowhere(self.used)
             engine._closed = False  # with the probes went the engines
             connection = EngineConnection(engine)

@@ -36,7 +36,7 @@ class Bench:
             on_ready=self.sent.append,
         )
         for number in range(engines):
-            self.dispatcher.worker_up(f"w{number}")
+            self.dispatcher.engine_up(f"w{number}")
         self.prompts = [self._prompt(number) for number in range(REQUESTS)]
         self.number = 0
         # Those in the engines, and those that wait for them.
@@ -86,8 +86,8 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for name, rules in (
         ("engine", None),
-        ("fcfs", QueueRules(scheduler="fcfs", window=SLOTS, queue_size=10**6)),
-        ("dlpm", QueueRules(window=SLOTS, queue_size=10**6)),
+        ("fcfs", QueueRules(scheduler="fcfs", max_engine_requests=SLOTS, queue_size=10**6)),
+        ("dlpm", QueueRules(max_engine_requests=SLOTS, queue_size=10**6)),
     ):
         for engines, waiting in ((1, -8), (1, 100), (1, 10_000), (4, -32), (4, 100), (4, 10_000)):
             if rules is None and waiting > 0:

@@ -116,7 +116,7 @@ class Fleet:
             for what, tokens, length in at.news:
                 (self.index.grew if what == "grew" else self.index.shrank)(worker, tokens, length)
             self.index.ended(request)
-        self.router.settle(request, worker, extend_len=extend_len, output_len=100)
+        self.router.true_up(request, worker, extend_len=extend_len, output_len=100)
         self.spent_ns["follow"] += time.thread_time_ns() - begun
         at.news.clear()
 

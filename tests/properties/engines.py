@@ -92,7 +92,7 @@ class World:
         sent = [asked for asked in self.asked() if asked.ticket is ticket]
         ran_us = sum(self.ran_us(asked) for asked in sent)
         self._withdraw(ticket)
-        self.dispatcher.gone(ticket, ran_us=ran_us)
+        self.dispatcher.cancelled(ticket, ran_us=ran_us)
         self.ends[ticket] += 1
 
     def open_tickets(self) -> list[Ticket]:
@@ -110,7 +110,7 @@ class World:
         return max(1, STEP_US * (self.engines[asked.ticket.worker].steps - asked.sent_at))
 
     def send(self, ticket: Ticket) -> None:
-        assert self.dispatcher.workers[ticket.worker].serves(ticket.model), ticket
+        assert self.dispatcher.engines[ticket.worker].serves(ticket.model), ticket
         engine = self.engines[ticket.worker]
         engine.queue.append(Asked(ticket, self.outputs[ticket], sent_at=engine.steps))
 
@@ -158,7 +158,7 @@ class World:
         engine.queue.clear()
         engine.running.clear()
         engine.cache.clear()
-        for ticket in self.dispatcher.worker_down(name):
+        for ticket in self.dispatcher.engine_down(name):
             if ticket.worker in {name, ""}:  # as the gateway: another may have taken it meanwhile
                 self._failed(ticket)
         for ticket in lost:
@@ -166,7 +166,7 @@ class World:
                 self._failed(ticket)
 
     def up(self, name: str, *models: str) -> None:
-        for ticket in self.dispatcher.worker_up(name, models=models or None):
+        for ticket in self.dispatcher.engine_up(name, models=models or None):
             if ticket.worker in {name, ""}:
                 self._failed(ticket)
 
@@ -192,19 +192,19 @@ class World:
         """The law of queueing, and that all counts agree."""
         dispatcher = self.dispatcher
         queued = [ticket for ticket in self.outputs if ticket.state is TicketState.QUEUED]
-        assert len(dispatcher.queueing) == len(queued)
+        assert len(dispatcher.queue) == len(queued)
         sent_count = len(self.open_tickets()) - len(queued)
-        assert dispatcher.queueing.sent == sent_count
-        max_sent = dispatcher.queueing.max_sent
+        assert dispatcher.queue.sent == sent_count
+        max_sent = dispatcher.queue.max_sent
         is_full = max_sent is not None and sent_count >= max_sent
         for client, count in Counter(ticket.request.client for ticket in queued).items():
-            assert dispatcher.queueing.count(client) == count
+            assert dispatcher.ledger.waiting(client) == count
         for ticket in queued:
             assert any(
                 worker.up and worker.serves(ticket.model) and name not in ticket.tried
-                for name, worker in dispatcher.workers.items()
+                for name, worker in dispatcher.engines.items()
             ), ticket
-        for name, worker in dispatcher.workers.items():
+        for name, worker in dispatcher.engines.items():
             queue = worker.queue
             sent = [asked.ticket for engine in [self.engines[name]]
                     for asked in (*engine.queue, *engine.running)]  # fmt: skip
@@ -214,13 +214,13 @@ class World:
             if not worker.up:
                 continue
             if queue is not None:
-                assert queue.window.in_flight == len([t for t in sent if t.queue is queue])
+                assert queue.limit.in_flight == len([t for t in sent if t.queue is queue])
                 assert len(queue.scheduler) == len(queue.waiting)
                 assert queue.view._copies.keys() <= self.index._recency[name].keys(), name
-                has_room = queue.window.has_room
+                has_capacity = queue.limit.has_capacity
             else:
-                has_room = len(sent) < self._most_at_others_like(worker)
-            if has_room and worker.is_open and not is_full:
+                has_capacity = len(sent) < self._most_at_others_like(worker)
+            if has_capacity and worker.is_open and not is_full:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
                     and (not t.pinned or t.worker == name)
@@ -230,7 +230,7 @@ class World:
     def _most_at_others_like(self, worker: Worker) -> int:
         """What an engine without a queue here has room for, while others' requests wait: 1 at least."""
         held = [1]
-        for name, other in self.dispatcher.workers.items():
+        for name, other in self.dispatcher.engines.items():
             models, others = worker.models, other.models
             alike = models is None or others is None or models & others
             if other.up and other.queue is not None and alike:
@@ -244,7 +244,7 @@ class World:
             if not self.open_tickets():
                 return
             for name in self.engines:
-                if self.dispatcher.workers[name].up:
+                if self.dispatcher.engines[name].up:
                     self.step(name)
                     if rng.random() < 0.3:
                         self.look(name)

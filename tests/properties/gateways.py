@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from fairhit.core.request import Request
 from fairhit.core.service import Weights
 from fairhit.dispatch import (
-    Accounts,
     Dispatcher,
+    LedgerReport,
+    LedgerSharing,
     LedgerUpdate,
     QueueRules,
-    Report,
-    Shared,
+    SharedLedger,
     Ticket,
     Usage,
 )
@@ -34,16 +34,16 @@ class Gateways:
         period: int, delay: int = 0, window: int | None = None,
     ) -> None:  # fmt: skip
         rules = QueueRules(
-            quantum=quantum, weights=Weights(weights), shared=period > 0, window=window
+            quantum=quantum, weights=Weights(weights), shared=period > 0, max_engine_requests=window
         )
         self.slots, self.period, self.delay = slots, period, delay
-        self.accounts = Accounts()
+        self.accounts = SharedLedger()
         self.queues: dict[str, deque[tuple[int, Ticket]]] = {}
         self.running: dict[str, list[list]] = {}
         for number in range(engines):
             self.queues[f"w{number}"], self.running[f"w{number}"] = deque(), []
         self.gateways = [self._gateway(number, rules) for number in range(count)]
-        self.shared = [Shared(gateway) for gateway in self.gateways]
+        self.shared = [LedgerSharing(gateway) for gateway in self.gateways]
         self.news: deque[tuple[int, int, Mapping[str, LedgerUpdate]]] = deque()
         self.served: Counter[str] = Counter()
         self.served_at: Counter[tuple[str, str]] = Counter()  # by engine and client
@@ -58,7 +58,7 @@ class Gateways:
             on_ready=lambda ticket: self._send(number, ticket),
         )  # fmt: skip
         for name in self.queues:
-            gateway.worker_up(name)
+            gateway.engine_up(name)
         return gateway
 
     def ask(self, client: str, at: int, *, output_len: int) -> None:
@@ -76,7 +76,7 @@ class Gateways:
 
     def backlog(self, client: str, at: int, *, depth: int, output_len: int) -> None:
         """So many of the client's wait there."""
-        while self.gateways[at].queueing.count(client) < depth:
+        while self.gateways[at].ledger.waiting(client) < depth:
             self.ask(client, at, output_len=output_len)
 
     def step(self, rng: random.Random) -> None:
@@ -95,16 +95,16 @@ class Gateways:
 
     def waits_for(self, name: str, client: str, at: int) -> bool:
         """True if a request of `client` for the engine `name` waits at the gateway `at`."""
-        queue = self.gateways[at].workers[name].queue
+        queue = self.gateways[at].engines[name].queue
         return queue is not None and queue.waiting.count(client) > 0
 
     def most_in_flight(self) -> int:
         """At one engine, ever, of all gateways."""
         return max(
             sum(
-                worker.queue.window.most_in_flight
+                worker.peaks.in_flight
                 for gateway in self.gateways
-                if (worker := gateway.workers[name]).queue is not None
+                if (worker := gateway.engines[name]).queue is not None
             )
             for name in self.queues
         )
@@ -120,7 +120,7 @@ class Gateways:
 
     def _exchange(self, number: int) -> None:
         shared = self.shared[number]
-        reports: Mapping[str, Report] = shared.reports()
+        reports: Mapping[str, LedgerReport] = shared.reports()
         heard = self.accounts.exchange(str(number), reports, shared.quantum_of())
         self.news.append((self.step_number + self.delay, number, heard))
 
@@ -133,7 +133,7 @@ class Gateways:
             number, ticket = queue.popleft()
             running.append([number, ticket, 0])
             self._serve(name, ticket.request.client, PROMPT)
-        if len(running) < self.slots and any(len(each.queueing) for each in self.gateways):
+        if len(running) < self.slots and any(len(each.queue) for each in self.gateways):
             self.idle += self.slots - len(running)
         for slot in list(running):
             number, ticket, emitted = slot

@@ -39,7 +39,7 @@ def test_a_cluster_serves_everybody_and_settles_all_it_charged(
     )
 
     assert sum(len(engine.finished) for engine in engines.values()) == len(traffic)
-    assert all(router.outstanding(worker) == 0 for worker in engines)
+    assert all(router.load.tokens(worker) == 0 for worker in engines)
 
 
 def test_theorem_5_1_fails_for_a_client_backlogged_at_one_worker_only():

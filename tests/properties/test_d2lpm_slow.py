@@ -32,7 +32,7 @@ class Beside:
         wanted = self.slow.workers if candidates is None else list(candidates)
         best = self.slow.best(request.client, {worker: matches.of(worker) for worker in wanted})
         assert chosen in best
-        assert self.fast.outstanding(chosen) == min(self.fast.outstanding(w) for w in best)
+        assert self.fast.load.tokens(chosen) == min(self.fast.load.tokens(w) for w in best)
         self.compare(request.client)
         return chosen
 
@@ -42,8 +42,8 @@ class Beside:
         self.sent[request] = (worker, extend_len)
         self.compare(request.client)
 
-    def settle(self, request, worker, *, extend_len, output_len):
-        self.fast.settle(request, worker, extend_len=extend_len, output_len=output_len)
+    def true_up(self, request, worker, *, extend_len, output_len):
+        self.fast.true_up(request, worker, extend_len=extend_len, output_len=output_len)
         at = self.sent.pop(request, None)
         if at is None or at[0] != worker:  # it is gone, and so is what was assumed of it
             return

@@ -43,7 +43,7 @@ class Gateway(RuleBasedStateMachine):
         if how == "finished":
             self.dispatcher.finished(ticket, Usage(300, 10, 100), ran_us=1)
         elif how == "gone":
-            self.dispatcher.gone(ticket, ran_us=1)
+            self.dispatcher.cancelled(ticket, ran_us=1)
         else:
             self.dispatcher.refused(ticket)
         self.close(ticket)
@@ -56,15 +56,15 @@ class Gateway(RuleBasedStateMachine):
     @rule(number=st.integers(0, 2), forget=st.booleans())
     def lose(self, number: int, forget: bool) -> None:
         name = f"w{number}"
-        if name not in self.dispatcher.workers:
+        if name not in self.dispatcher.engines:
             return
-        lose = self.dispatcher.forget_worker if forget else self.dispatcher.worker_down
+        lose = self.dispatcher.remove_engine if forget else self.dispatcher.engine_down
         for ticket in lose(name):
             self.fail_one(ticket)
 
     @rule(number=st.integers(0, 2))
     def come(self, number: int) -> None:
-        self.dispatcher.worker_up(f"w{number}")
+        self.dispatcher.engine_up(f"w{number}")
 
     def fail_one(self, ticket: Ticket) -> None:
         before = ticket.worker
@@ -82,7 +82,7 @@ class Gateway(RuleBasedStateMachine):
 
     @invariant()
     def every_open_ticket_is_somewhere_and_no_ended_one_anywhere(self) -> None:
-        held = [t for worker in self.dispatcher.workers.values() for t in worker.tickets]
+        held = [t for worker in self.dispatcher.engines.values() for t in worker.tickets]
         assert len(held) == len(set(held))
         assert set(held) <= self.open
         assert {t for t in self.open if t.state is TicketState.WAITING} <= set(held)
@@ -91,12 +91,12 @@ class Gateway(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for ticket in list(self.open):
-            self.dispatcher.gone(ticket, ran_us=1)
+            self.dispatcher.cancelled(ticket, ran_us=1)
         router = self.dispatcher.router
         assert isinstance(router, D2LPM)
-        for name, worker in self.dispatcher.workers.items():
+        for name, worker in self.dispatcher.engines.items():
             if worker.up:
-                assert router.outstanding(name) == 0
+                assert router.load.tokens(name) == 0
         self.dispatcher.index.check()
 
 

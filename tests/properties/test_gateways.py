@@ -148,7 +148,7 @@ def test_when_the_other_stops_its_share_goes_on() -> None:
     """Only the time of two exchanges is lost, until the change is known."""
     world = two_gateways(period=5)
     drive(world, SKEWED, steps=500, seed=0)
-    while len(world.gateways[0].queueing):
+    while len(world.gateways[0].queue):
         world.step(random.Random(0))
     idle, steps, served = world.idle, world.step_number, world.served["b"]
     drive(world, {"b": [1]}, steps=500, seed=0)

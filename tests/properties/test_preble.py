@@ -71,7 +71,7 @@ class Fleet(RuleBasedStateMachine):
             self.router.served(
                 request, worker, first_us=first_us, end_us=first_us + 9 * pace_us, output_len=10
             )
-            self.router.settle(request, worker, extend_len=1, output_len=10)
+            self.router.true_up(request, worker, extend_len=1, output_len=10)
 
     def nodes(self):
         found = [self.router._root]
@@ -136,7 +136,7 @@ class Fleet(RuleBasedStateMachine):
 
     def teardown(self):
         for request, worker in self.flying:
-            self.router.settle(request, worker, extend_len=1, output_len=1)
+            self.router.true_up(request, worker, extend_len=1, output_len=1)
         assert not any(node.runs for node in self.nodes())
         self.router.check()
 

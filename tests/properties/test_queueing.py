@@ -17,7 +17,7 @@ QUEUE_SIZE = 12
 def ask(world: World, rng: random.Random) -> None:
     """A request comes; it is refused only for reasons."""
     client, model = rng.choice("aaaabc"), rng.choice([None, None, "m", "n"])
-    waiting = world.dispatcher.queueing.count(client)
+    waiting = world.dispatcher.ledger.waiting(client)
     try:
         key = rng.choice(["", "k1", "k2", "k3"])  # nothing to a router that is not sticky
         world.ask(
@@ -47,7 +47,7 @@ class Gate:
 def change(world: World, rng: random.Random, what: str) -> None:
     """Something else happens than a request and its answer."""
     dispatcher, name = world.dispatcher, rng.choice(list(world.engines))
-    is_up = dispatcher.workers[name].up
+    is_up = dispatcher.engines[name].up
     if what == "look" and is_up:
         world.look(name)
     elif what == "blind":
@@ -58,8 +58,8 @@ def change(world: World, rng: random.Random, what: str) -> None:
         world.up(name, *rng.choice([(), ("m",), ("m", "n")]))
     elif what == "take":
         gate = Gate(rng.randint(1, 3)) if rng.random() < 0.3 else None
-        dispatcher.set_taking(name, taking=rng.random() < 0.7, gate=gate)
-    elif what == "queue" and is_up and dispatcher.workers[name].gate is None:
+        dispatcher.set_accepting(name, accepts=rng.random() < 0.7, gate=gate)
+    elif what == "queue" and is_up and dispatcher.engines[name].gate is None:
         dispatcher.set_queueing(name, queues=rng.random() < 0.8)
     elif what == "switch":
         dispatcher.set_scheduler(rng.choice(QUEUE_SCHEDULERS))
@@ -76,7 +76,7 @@ def one_event(world: World, rng: random.Random) -> None:
         ask(world, rng)
     elif what == "step":
         name = rng.choice(list(world.engines))
-        if world.dispatcher.workers[name].up:
+        if world.dispatcher.engines[name].up:
             world.step(name)
     elif what == "leave" and open_tickets:
         world.leave(rng.choice(open_tickets))
@@ -95,8 +95,8 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     rules = QueueRules(
         scheduler=rng.choice(QUEUE_SCHEDULERS),
         queue_size=QUEUE_SIZE,
-        places=rng.randint(1, 3),
-        window=rng.choice([None, None, 1, 3]),
+        max_assigned_per_client=rng.randint(1, 3),
+        max_engine_requests=rng.choice([None, None, 1, 3]),
     )
     slots = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
     limit = rng.choice([None, None, 1, 2, 5])
@@ -112,15 +112,15 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
         world.check()
     for name in world.engines:
         world.up(name)
-        world.dispatcher.set_taking(name, taking=True)
+        world.dispatcher.set_accepting(name, accepts=True)
     world.check()
     world.finish(rng)
 
     assert set(world.ends) == set(world.outputs)
     assert set(world.ends.values()) <= {1}
-    assert not len(world.dispatcher.queueing)
-    for worker in world.dispatcher.workers.values():
-        assert worker.queue is None or not worker.queue.window.in_flight
+    assert not len(world.dispatcher.queue)
+    for worker in world.dispatcher.engines.values():
+        assert worker.queue is None or not worker.queue.limit.in_flight
         assert worker.queue is None or not list(worker.queue.scheduler)
 
 
@@ -141,11 +141,11 @@ def gap(
     Both always have six requests waiting. One's prompts share a prefix, so that they cost half as much;
     if it `leaves`, it gives up each of its answers when all of it but the last output is computed.
     """
-    served, queueing = world.served, world.dispatcher.queueing
+    served, ledger = world.served, world.dispatcher.ledger
     differences = []
     for _ in range(steps):
         for client, longest in zip("ab", lengths, strict=True):
-            while queueing.count(client) < 6:
+            while ledger.waiting(client) < 6:
                 topic = 0 if client == "a" else world.number
                 world.ask(client, output_len=rng.randint(1, longest), topic=topic)
         for name in world.engines:
@@ -162,8 +162,8 @@ def gap(
 
 def most_in_flight(world: World) -> int:
     return sum(
-        worker.queue.window.most_in_flight
-        for worker in world.dispatcher.workers.values()
+        worker.peaks.in_flight
+        for worker in world.dispatcher.engines.values()
         if worker.queue is not None
     )
 
@@ -230,17 +230,17 @@ def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
     for _ in range(30):
         world.step("w0")
         world.look("w0")
-    before = world.dispatcher.queueing.count("flood")
+    before = world.dispatcher.ledger.waiting("flood")
     light = world.ask("light", output_len=10, topic=1)
     while light.state is not TicketState.STARTED:
         world.step("w0")
 
-    assert before - world.dispatcher.queueing.count("flood") <= 4
+    assert before - world.dispatcher.ledger.waiting("flood") <= 4
 
 
 def test_an_idle_engine_takes_what_waits_for_another() -> None:
     """All of a topic has one home; the other engine is not left idle for that."""
-    world = World(2, 2, rules=QueueRules(places=2), streams=True)
+    world = World(2, 2, rules=QueueRules(max_assigned_per_client=2), streams=True)
     tickets = [world.ask("a", output_len=50, topic=0) for _ in range(40)]
     for _ in range(10):
         for name in world.engines:
@@ -257,7 +257,7 @@ def test_an_idle_engine_takes_what_waits_for_another() -> None:
 
 def test_only_the_client_over_its_bound_is_refused() -> None:
     world = World(1, rules=QueueRules(queue_size=5), streams=True)
-    while world.dispatcher.queueing.count("a") < 5:
+    while world.dispatcher.ledger.waiting("a") < 5:
         world.ask("a", output_len=5, topic=0)
     with pytest.raises(QueueFull):
         world.ask("a", output_len=5, topic=0)
@@ -274,14 +274,14 @@ def test_debts_moved_with_a_request_leave_nothing_behind() -> None:
     world.down("w1")
     for name in world.engines:
         world.up(name)
-    queues = [worker.queue for worker in world.dispatcher.workers.values()]
+    queues = [worker.queue for worker in world.dispatcher.engines.values()]
 
     assert [queue.scheduler.service("a").system_view() for queue in queues if queue] == [0, 0]
 
 
 def mixed() -> World:
     """A flood and a light client came when there was w0 only; now w1 is there, which is fair itself."""
-    world = World(2, 2, rules=QueueRules(window=2, quantum=200), streams=True)
+    world = World(2, 2, rules=QueueRules(max_engine_requests=2, quantum=200), streams=True)
     world.down("w1")
     world.ask("light", output_len=1, topic=1)
     world.step("w0")
@@ -296,12 +296,12 @@ def mixed() -> World:
 def test_an_idle_engine_that_is_fair_itself_takes_what_waits_for_another() -> None:
     """And it is not kept to one at a time, but has as many as the other."""
     world = mixed()
-    waiting, held = [world.dispatcher.queueing.count("flood")], set()
+    waiting, held = [world.dispatcher.ledger.waiting("flood")], set()
     while waiting[-1] > 2:
         world.step("w1")  # w0 is stuck
         world.check()
-        waiting.append(world.dispatcher.queueing.count("flood"))
-        held.add(len(world.dispatcher.workers["w1"].tickets))
+        waiting.append(world.dispatcher.ledger.waiting("flood"))
+        held.add(len(world.dispatcher.engines["w1"].tickets))
 
     assert (waiting[0], waiting[-1], held) == (36, 2, {2})
 
@@ -317,4 +317,14 @@ def test_what_it_takes_first_is_the_client_that_the_other_owes_most() -> None:
         world.step("w1")
 
     assert light.worker == "w1"
-    assert world.dispatcher.queueing.count("flood") > 20
+    assert world.dispatcher.ledger.waiting("flood") > 20
+
+
+def test_a_prefix_cached_before_the_gateway_queued_is_charged_again() -> None:
+    """The queue of an engine begins with an empty view of its cache, which the index has known longer."""
+    world = World(2, rules=QueueRules(), streams=True)
+    world.dispatcher.set_queueing("w0", queues=False)
+    world.ask("a", output_len=3, topic=0)
+    world.dispatcher.set_queueing("w0", queues=True)
+
+    assert world.ask("a", output_len=3, topic=0).extend_len == 500

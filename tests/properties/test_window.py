@@ -30,13 +30,13 @@ class Modelled:
         self.idle = 0  # slots that nobody had been sent for
 
     def step(self, *, look: bool = False) -> None:
-        while self.window.has_room:
+        while self.window.has_capacity:
             streams = self.rng.random() < self.streams
             self.queue.append((self.window.sent(streams=streams), streams))
             if self.is_preamble:
                 self.window.started(self.queue[-1][0])
             assert len(self.queue) < 1000, "a window without an end"
-        self.window.turn_away()
+        self.window.turned_away()
         started = []
         while self.queue and len(self.running) < self.slots:
             number, streams = self.queue.pop(0)
@@ -144,7 +144,7 @@ def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> No
     window, open_numbers = ConcurrencyLimit(), []
     for _ in range(data.draw(st.integers(0, 60))):
         what = data.draw(st.sampled_from(["send", "start", "end", "look", "blind", "restart"]))
-        if what == "send" and window.has_room:
+        if what == "send" and window.has_capacity:
             open_numbers.append(window.sent(streams=data.draw(st.booleans())))
         elif what == "start" and open_numbers:
             window.started(data.draw(st.sampled_from(open_numbers)))
@@ -160,10 +160,10 @@ def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> No
         elif what == "restart":
             window.restart()
         assert window.size >= 1 and window.in_flight == len(open_numbers)
-        assert window.has_room or window.in_flight
+        assert window.has_capacity or window.in_flight
     for number in open_numbers:
         window.ended(number, answered=True)
-    assert window.has_room
+    assert window.has_capacity
 
 
 def test_the_operators_number_is_kept_to() -> None:
@@ -172,9 +172,9 @@ def test_the_operators_number_is_kept_to() -> None:
     window.started(numbers[1])
     window.observed(running=2, waiting=0)
 
-    assert not window.has_room
+    assert not window.has_capacity
     window.ended(numbers[0], answered=True)
-    assert window.has_room
+    assert window.has_capacity
 
 
 @pytest.mark.parametrize("waiting", [3, 30, 300])

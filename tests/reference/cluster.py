@@ -59,7 +59,7 @@ def run_cluster(traffic, *, workers, router, policy, observers=None, steps=None,
             **options,
             capacity=CAPACITY,
             observers=[observers.at(name)] if observers else [],
-            on_finish=lambda request, extend_len, name=name: router.settle(
+            on_finish=lambda request, extend_len, name=name: router.true_up(
                 request, name, extend_len=extend_len, output_len=request.max_tokens
             ),
         )

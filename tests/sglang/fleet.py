@@ -88,7 +88,7 @@ class Fleet:
         return index
 
     def worker(self, url: str) -> Worker:
-        return self.gateway.dispatcher.workers[url]
+        return self.gateway.dispatcher.engines[url]
 
     def queues_here(self) -> list[bool]:
         """Of vLLM and SGLang: whether what they are to do waits at the gateway."""

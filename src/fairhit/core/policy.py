@@ -126,14 +126,17 @@ class SharingDeficits(Protocol):
 
 
 class Router(Protocol):
-    """Chooses a worker for each request, and is notified how the request ended (Algorithm 2)."""
+    """Chooses the worker of each request (Algorithm 2).
+
+    For each request the host calls `route`, then `dispatch`, and at the end `true_up`.
+    """
 
     def add_worker(self, worker: WorkerId) -> None:
-        """Add a worker that is up and takes requests."""
+        """Add `worker`, which is up and accepts requests."""
         ...
 
     def remove_worker(self, worker: WorkerId) -> None:
-        """Remove a worker with its counters and queue length at once."""
+        """Remove `worker` with all counters of it; a later `true_up` of its requests changes nothing."""
         ...
 
     def route(
@@ -143,21 +146,21 @@ class Router(Protocol):
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """Return the worker for the request, one of `candidates`, or of all that are up.
+        """Return the worker for `request` among `candidates`, None for all workers that are up.
 
-        `matches` holds how much of the prompt each worker has cached. `candidates` is not empty,
-        holds only workers that are up, and answers `in` in O(1).
+        `matches` lists the prompt tokens that each worker has cached. `candidates` is not empty, contains
+        only workers that are up, and answers `in` in O(1).
         """
         ...
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        """Charge a request sent to `worker`, where about `extend_len` tokens must be computed."""
+        """Charge `request` to `worker`, which must compute about `extend_len` of its prompt tokens."""
         ...
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """Replace the estimate by the true cost of a request that ended (0, 0 removes the charge)."""
+        """Replace the estimated charge of `request` by its final cost; 0, 0 refunds it."""
         ...
 
 

@@ -1,7 +1,11 @@
-"""The gateway's state machine: events in, where and when to send each request out. No I/O."""
+"""The gateway's core without I/O: events in, and which request to send to which engine out.
 
-from fairhit.dispatch.accounting.ledger_sharing import Shared
-from fairhit.dispatch.accounting.shared_ledger import Accounts, LedgerUpdate, Report
+Read `dispatcher` first; `queue` places tickets, with one `engine_queue` per engine; the ledgers are in
+`accounting`.
+"""
+
+from fairhit.dispatch.accounting.ledger_sharing import LedgerSharing
+from fairhit.dispatch.accounting.shared_ledger import LedgerReport, LedgerUpdate, SharedLedger
 from fairhit.dispatch.dispatcher import Dispatcher
 from fairhit.dispatch.engine import Engine
 from fairhit.dispatch.queue_rules import QUEUE_SCHEDULERS, QueueRules
@@ -9,13 +13,13 @@ from fairhit.dispatch.ticket import Ticket, TicketState, Usage
 
 __all__ = [
     "QUEUE_SCHEDULERS",
-    "Accounts",
     "Dispatcher",
     "Engine",
+    "LedgerReport",
+    "LedgerSharing",
     "LedgerUpdate",
     "QueueRules",
-    "Report",
-    "Shared",
+    "SharedLedger",
     "Ticket",
     "TicketState",
     "Usage",

@@ -1,108 +1,124 @@
-"""The engines: which are up, what they serve, and what is with them."""
+"""The engines as the dispatcher knows them: state, models, tickets in flight."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fairhit.core.request import ClientId, WorkerId
+from fairhit.core.request import WorkerId
 from fairhit.dispatch.accounting.output_pace import OutputPace
 from fairhit.dispatch.engine_queue import EngineQueue
 from fairhit.dispatch.ticket import Ticket
 from fairhit.errors import NoEngine, NotFound
 
-# Models remembered with their workers; only engines that do not say what they serve can reach it.
+# Models whose engines are cached; only engines that do not list their models can exceed it.
 _MAX_MODELS = 1000
 
 
 class TrialGate(Protocol):
-    """Counts what is sent to an engine that is on trial."""
+    """Limits the requests to an engine that is on trial, for example by a half-open circuit breaker."""
 
     @property
     def lets_through(self) -> bool:
-        """Whether one more may be sent."""
+        """True if one more request may be sent."""
         ...
 
     def sent(self) -> None:
-        """One more is."""
+        """Count one more request."""
         ...
+
+
+class EnginePeaks:
+    """The largest values seen at one engine so far, in tokens; the fairness bound is computed from them."""
+
+    __slots__ = ("error", "extend", "in_flight", "output")
+
+    def __init__(self) -> None:
+        self.extend = 0  # prompt tokens computed for one request
+        self.output = 0  # tokens of one answer
+        self.error = 0  # difference between the estimated and the final extend of one request
+        self.in_flight = 0  # requests at the same time
+
+    def record(self, ticket: Ticket, *, extend_len: int) -> None:
+        """Raise the peaks to a ticket's values: `extend_len` computed tokens and the outputs so far. O(1)."""
+        if extend_len > self.extend:  # noqa: PLR1730 - max costs three times that
+            self.extend = extend_len
+        if ticket.output_len > self.output:  # noqa: PLR1730 - as above
+            self.output = ticket.output_len
+        error = abs(extend_len - ticket.estimated_len) if ticket.estimated_len else 0
+        if error > self.error:  # noqa: PLR1730 - as above
+            self.error = error
 
 
 @dataclass(slots=True)
 class Engine:
-    """What is known about an engine; `models` None: any, since it does not say."""
+    """One engine's state; `models` None: it does not list its models, so any request may go there."""
 
     up: bool = False
-    takes: bool = True  # False: it finishes what it has and gets no more
-    gate: TrialGate | None = None  # while it is on trial: who lets only a few through
+    accepts: bool = True  # False: draining; the engine finishes its requests and gets no more
+    gate: TrialGate | None = None  # set while the engine is on trial
     models: frozenset[str] | None = None
-    reports_cached: bool | None = None  # None until its first answer; once True it stays
-    tickets: set[Ticket] = field(default_factory=set)  # that were sent and have not ended
-    of_client: dict[ClientId, int] = field(default_factory=dict)  # how many of these are whose
-    load_problem: str | None = None  # why its load is not known, while its requests wait here
+    reports_cached: bool | None = None  # None until its first answer; once True it stays True
+    tickets: set[Ticket] = field(default_factory=set)  # in flight: sent and not ended
+    load_problem: str | None = (
+        None  # reason why its load is unknown while requests wait for it here
+    )
     pace: OutputPace = field(default_factory=OutputPace)
-    queue: EngineQueue | None = None  # None: it does its own queueing, and is sent all at once
+    peaks: EnginePeaks = field(default_factory=EnginePeaks)
+    queue: EngineQueue | None = (
+        None  # None: the engine shares fairly itself and is sent requests at once
+    )
 
     @property
     def is_open(self) -> bool:
-        """Whether it gets requests."""
-        return self.up and self.takes and self.lets_through
+        """True if the engine can be sent a request."""
+        return self.up and self.accepts and self.lets_through
 
     @property
     def is_steady(self) -> bool:
-        """Whether it gets all requests: one on trial takes a few only."""
+        """True if the engine is open and not on trial."""
         return self.is_open and self.gate is None
 
     @property
     def lets_through(self) -> bool:
-        """Whether it may be sent one more."""
+        """True if no trial gate forbids one more request."""
         return self.gate is None or self.gate.lets_through
 
-    def send(self, ticket: Ticket) -> None:
-        """It is under way to here. O(1)."""
+    def add(self, ticket: Ticket) -> None:
+        """Count `ticket` as in flight here. O(1)."""
         assert ticket not in self.tickets, ticket
-        client = ticket.request.client
         self.tickets.add(ticket)
-        self.of_client[client] = self.of_client.get(client, 0) + 1
-
-    def leave(self, ticket: Ticket) -> None:
-        """It has ended or goes elsewhere, if it was here. O(1)."""
-        if ticket not in self.tickets:
-            return
-        client = ticket.request.client
-        self.tickets.remove(ticket)
-        self.of_client[client] -= 1
-        if not self.of_client[client]:
-            del self.of_client[client]
+        peaks = self.peaks
+        peaks.in_flight = max(peaks.in_flight, len(self.tickets))
 
     def serves(self, model: str | None) -> bool:
-        """Whether a request for `model` may go here."""
+        """True if a request for `model` may go here."""
         return model is None or self.models is None or model in self.models
 
 
 class EngineTable:
-    """The engines by name, and those that may serve a model."""
+    """The engines by name, and which of them can be sent requests for a model."""
 
     def __init__(self) -> None:
-        self.workers: dict[WorkerId, Engine] = {}
-        self.up = 0  # how many are
-        # The workers that are open, by the model asked for; emptied whenever a worker changes.
+        self.engines: dict[WorkerId, Engine] = {}
+        self.up = 0  # number of engines that are up
+        # Open engines by the requested model; emptied whenever an engine changes.
         self._candidates: dict[str | None, frozenset[WorkerId]] = {}
 
     def changed(self) -> None:
-        """Some worker came, went, or serves something else. O(1)."""
+        """Drop the cached candidates: an engine was added, removed, or serves other models. O(1)."""
         self._candidates.clear()
 
     def serving(self, model: str | None) -> frozenset[WorkerId]:
-        """The workers that are open and have `model`; at least one. O(1) except after a change.
+        """Return the open engines that serve `model`; at least one. O(1) except after a change.
 
-        Raises NotFound (no engine has the model) or NoEngine.
+        Raises NotFound (no engine serves the model) or NoEngine (none of them is open).
         """
         candidates = self._candidates.get(model)
         if candidates is None:
-            known = [name for name, worker in self.workers.items() if worker.serves(model)]
-            if self.workers and not known:
+            known = [name for name, engine in self.engines.items() if engine.serves(model)]
+            if self.engines and not known:
                 raise NotFound(f"the model {model!r} does not exist", param="model")
-            candidates = frozenset(name for name in known if self.workers[name].is_open)
+            candidates = frozenset(name for name in known if self.engines[name].is_open)
             if not candidates:
                 raise NoEngine("no engine is ready")
             if len(self._candidates) >= _MAX_MODELS:
@@ -111,13 +127,13 @@ class EngineTable:
         return candidates
 
     def is_listed(self, model: str | None) -> bool:
-        """Whether any engine has `model`, as far as is known. O(1) while one is open, else O(workers)."""
-        if model in self._candidates or not self.workers:
+        """Return whether any known engine may serve `model`. O(1) while one is open, else O(engines)."""
+        if model in self._candidates or not self.engines:
             return True
-        return any(worker.serves(model) for worker in self.workers.values())
+        return any(engine.serves(model) for engine in self.engines.values())
 
     def untried(self, ticket: Ticket) -> frozenset[WorkerId]:
-        """Where it may still go. O(1); O(workers) for one that has failed."""
+        """Return the open engines that have not failed `ticket` yet. O(1); O(engines) after a failure."""
         try:
             candidates = self.serving(ticket.model)
         except (NoEngine, NotFound):
@@ -125,29 +141,29 @@ class EngineTable:
         return candidates.difference(ticket.tried) if ticket.tried else candidates
 
     def others(self, ticket: Ticket) -> frozenset[WorkerId]:
-        """Where it may go instead, should its engine fail it. As `untried`."""
+        """Return the engines left to `ticket` if its present one fails. Cost as `untried`."""
         return self.untried(ticket).difference((ticket.worker,))
 
     def can_spare(self, name: WorkerId, others: Iterable[WorkerId] | None = None) -> bool:
-        """Whether `others`, all by default, can do without `name`: each of its models is served elsewhere.
+        """Return whether `others` (default: all engines) serve every model of `name`.
 
-        Where `name` does not say what it serves, anybody will do. O(workers + their models).
+        Where `name` does not list its models, any other engine suffices. O(engines + their models).
         """
-        missing = self.workers[name].models
-        for other in self.workers if others is None else others:
-            worker = self.workers[other]
-            if other == name or not worker.is_steady:
+        missing = self.engines[name].models
+        for other in self.engines if others is None else others:
+            engine = self.engines[other]
+            if other == name or not engine.is_steady:
                 continue
-            if missing is None or worker.models is None or not (missing := missing - worker.models):
+            if missing is None or engine.models is None or not (missing := missing - engine.models):
                 return True
         return False
 
     def shares(self, name: WorkerId, other: WorkerId) -> bool:
-        """Whether the two may have a model in common. O(models)."""
-        one, two = self.workers[name].models, self.workers[other].models
+        """Return whether two engines may have a model in common. O(models)."""
+        one, two = self.engines[name].models, self.engines[other].models
         return one is None or two is None or not one.isdisjoint(two)
 
     def set_models(self, name: WorkerId, models: Iterable[str] | None) -> None:
-        """`name` serves these. O(models)."""
-        self.workers[name].models = None if models is None else frozenset(models)
+        """Replace the models that `name` lists. O(models)."""
+        self.engines[name].models = None if models is None else frozenset(models)
         self.changed()

@@ -1,8 +1,8 @@
-"""What waits for one engine at the gateway: a scheduler over the gateway's view of that engine's cache.
+"""The gateway's queue for one engine: a scheduler over the gateway's view of that engine's cache.
 
-The view's units are those of the prompts: chunks of text, or blocks of tokens. Chunks are of several
-sizes, but all texts are cut at the same places, so more chunks matched is more text matched: the
-policies see a block size of 1, and their order is the same as by tokens.
+The view's units are those of the prompts: chunks of text, or blocks of tokens. Chunks differ in size,
+but all texts are cut at the same positions, so more matched chunks mean more matched text: the policies
+see a block size of 1 and order the requests as they would by tokens.
 """
 
 from collections.abc import Callable
@@ -21,120 +21,110 @@ MakeScheduler = Callable[[BlockCache], FairQueue]
 
 
 class EngineQueue:
-    """The tickets bound to one engine, those sent there, and what each client was charged for them."""
+    """Tickets assigned or sent to one engine, in the order of its scheduler; implements `TicketObserver`."""
 
-    def __init__(self, *, make: MakeScheduler, window: ConcurrencyLimit) -> None:
+    def __init__(self, *, make: MakeScheduler, limit: ConcurrencyLimit) -> None:
         self.view = BlockCache(block_size=1)
         self.scheduler = make(self.view)
-        self.window = window
+        self.limit = limit
         self.waiting = TicketQueues()
         self.evictions = 0
         self._tickets: dict[RequestId, Ticket] = {}
 
-    # -- those that wait
+    # -- waiting tickets
 
-    def bind(self, ticket: Ticket) -> None:
-        """It waits here. O(prompt + log waiting)."""
-        self._enter(ticket)
+    def assign(self, ticket: Ticket) -> None:
+        """Add `ticket` to the waiting tickets. O(prompt + log waiting)."""
+        ticket.queue, ticket.evictions = self, self.evictions
+        self._tickets[ticket.request.id] = ticket
+        ticket.scheduled = self._schedule(ticket.request)
         self.waiting.add(ticket)
 
-    def unbind(self, ticket: Ticket) -> None:
-        """It goes elsewhere, or away. O(log waiting)."""
-        assert ticket.booked is not None
+    def unassign(self, ticket: Ticket) -> None:
+        """Remove `ticket` from the waiting tickets. O(log waiting)."""
+        assert ticket.scheduled is not None
         self.waiting.remove(ticket)
-        self.scheduler.cancel(ticket.booked)
+        self.scheduler.cancel(ticket.scheduled)
         self._forget(ticket)
 
     def next(self) -> Ticket | None:
-        """Whose turn it is. None: nobody waits here, or it is the turn of those who wait elsewhere."""
+        """Return the ticket that the policy admits next.
+
+        None if no ticket waits here, or if clients that wait at other gateways have precedence.
+        """
         if not self.waiting:
             return None
         self.scheduler.begin_pass()
         request = self.scheduler.propose()
         return None if request is None else self._tickets[request.id]
 
-    # -- those that are sent
+    # -- tickets in flight
 
     def matched(self, ticket: Ticket) -> int:
-        """How many leading units of its prompt the engine has cached, or will have. Pure. O(prompt)."""
+        """Return the number of leading prompt units that the engine has cached or is computing. O(prompt)."""
         return self.view.match_len(ticket.request.prompt)
 
-    def send_lone(self, ticket: Ticket, matched_len: int) -> bool:
-        """As `bind`, `next` and `send` of all that waits here; False if it waits on. O(prompt)."""
-        self._enter(ticket)
-        self.scheduler.begin_pass()
-        if self.scheduler.propose() is None:
-            self.waiting.add(ticket)
-            return False
-        ticket.matched_len = matched_len
-        self._sent(ticket)
-        return True
-
     def send(self, ticket: Ticket) -> None:
-        """It goes to the engine, charged for the prompt tokens that the view lacks. O(prompt)."""
+        """Admit `ticket`, charged for the prompt tokens that the view lacks. O(prompt)."""
+        assert ticket.scheduled is not None
         self.waiting.remove(ticket)
-        self._sent(ticket)
+        self.scheduler.admit(ticket.scheduled, extend_len=ticket.extend_len)
+        ticket.number = self.limit.sent(streams=ticket.streams)
+        # No more than the prefix index holds: its evictions are reported, and the view would keep the rest.
+        self.view.learn(ticket.request.prompt[: ticket.indexed])
+
+    def started(self, ticket: Ticket) -> None:
+        """Record that the engine has begun to answer `ticket`. O(1) amortised."""
+        self.limit.started(ticket.number)
 
     def emitted(self, ticket: Ticket) -> None:
-        """Charge the outputs counted so far that were not. O(log clients)."""
+        """Charge the outputs that were counted since the last call. O(log clients)."""
         more = ticket.output_len - ticket.charged_len
-        if more > 0 and ticket.booked is not None:
+        if more > 0 and ticket.scheduled is not None:
             ticket.charged_len = ticket.output_len
-            self.scheduler.decode(ticket.booked, more)
+            self.scheduler.decode(ticket.scheduled, more)
 
     def ended(self, ticket: Ticket, *, extend_len: int, finished: bool) -> None:
-        """It has ended, having got this much: 0 for nothing. O(log waiting)."""
-        if ticket.booked is not None:
+        """Replace the estimate by `extend_len` computed tokens, 0 for nothing served. O(log waiting)."""
+        if ticket.scheduled is not None:
             if extend_len:
                 self.emitted(ticket)
             input_len = extend_len and extend_len + ticket.matched_len
-            self.scheduler.correct(ticket.booked, input_len=input_len, extend_len=extend_len)
+            self.scheduler.correct(ticket.scheduled, input_len=input_len, extend_len=extend_len)
             end = self.scheduler.finish if finished else self.scheduler.cancel
-            end(ticket.booked)
+            end(ticket.scheduled)
         answered = finished or ticket.state is TicketState.STARTED
-        self.window.ended(ticket.number, answered=answered)
+        self.limit.ended(ticket.number, answered=answered)
         self._forget(ticket)
 
-    # -- what changes
+    # -- changes
 
     def switch(self, make: MakeScheduler) -> None:
-        """Another policy takes over what waits. O(tickets * log tickets).
+        """Hand the waiting tickets to a new scheduler. O(tickets * log tickets).
 
-        Debts are forgotten, and who runs is charged nothing more.
+        Deficits are forgotten, and tickets in flight are charged nothing more.
         """
         self.view.unlisten()
         self.scheduler = make(self.view)
         for ticket in self._tickets.values():
-            ticket.booked = None
+            ticket.scheduled = None
         for ticket in sorted(self.waiting, key=lambda ticket: ticket.request.order):
-            ticket.booked = self._book(ticket.request)
+            ticket.scheduled = self._schedule(ticket.request)
 
     def evicted(self, unit: Unit) -> None:
-        """The engine has probably not cached it any more; who waits may have been to bring it."""
+        """Remove `unit` from the view: the engine has probably evicted it. O(waiting on it)."""
         self.evictions += 1
         if unit in self.view:
             self.view.evict(unit)
 
-    def lose(self) -> None:
-        """The engine's cache is gone, and what was learnt of it. O(view). Debts are not."""
+    def clear(self) -> None:
+        """Forget the engine's cache and what was learnt of its concurrency, not the deficits. O(view)."""
         self.view.clear()
         self.evictions += 1
-        self.window.restart()
+        self.limit.restart()
 
-    def _enter(self, ticket: Ticket) -> None:
-        ticket.queue, ticket.evictions = self, self.evictions
-        self._tickets[ticket.request.id] = ticket
-        ticket.booked = self._book(ticket.request)
-
-    def _sent(self, ticket: Ticket) -> None:
-        assert ticket.booked is not None
-        self.scheduler.admit(ticket.booked, extend_len=ticket.extend_len)
-        ticket.number = self.window.sent(streams=ticket.streams)
-        # No more than the index holds, which says when it is forgotten: the view would keep the rest.
-        self.view.learn(ticket.request.prompt[: ticket.held])
-
-    def _book(self, request: Request) -> Request:
-        """As the scheduler knows it: where its table of clients is full, one of `other`'s."""
+    def _schedule(self, request: Request) -> Request:
+        """Add `request` to the scheduler; if its table of clients is full, as a request of OTHER."""
         try:
             self.scheduler.add(request)
         except QueueFull:
@@ -144,4 +134,4 @@ class EngineQueue:
 
     def _forget(self, ticket: Ticket) -> None:
         del self._tickets[ticket.request.id]
-        ticket.queue = ticket.booked = None
+        ticket.queue = ticket.scheduled = None

@@ -1,4 +1,4 @@
-"""A ticket's engine: the router decides, the prefix index says who has cached what of the prompt."""
+"""Chooses a ticket's engine: the router decides by what the prefix index knows of the engines' caches."""
 
 from collections.abc import Collection
 
@@ -13,7 +13,7 @@ from fairhit.routers.sticky import Sticky
 
 
 class Placement:
-    """Router and index, with the lengths of prompts between them."""
+    """Router and prefix index, and the conversion from prompt units to tokens between them."""
 
     def __init__(self, *, router: Router, index: PrefixIndex) -> None:
         self.router = router
@@ -22,11 +22,11 @@ class Placement:
         self._is_sticky = isinstance(router, Sticky)
 
     def pins(self, ticket: Ticket) -> bool:
-        """Whether it may go only where the router says, however much there is to do at that engine."""
+        """Return whether only the router's choice may serve `ticket`, however busy that engine is."""
         return self._is_sticky and bool(ticket.request.routing_key)
 
     def matches(self, ticket: Ticket) -> PrefixMatches:
-        """How many tokens of the prompt each worker has. O(chunks of the prompt)."""
+        """Return how many tokens of the prompt each engine has cached. O(chunks of the prompt)."""
         by_length: list[WorkersOfLength] = []
         for depth, holders in self.index.match(ticket.request.prompt).by_length:
             length = self.tokens(ticket, depth)
@@ -37,7 +37,7 @@ class Placement:
         return PrefixMatches(by_length)
 
     def tokens(self, ticket: Ticket, depth: int) -> int:
-        """The tokens in the first `depth` units of the prompt, the last of which is never cached."""
+        """Return the tokens in the prompt's first `depth` units, without its last token: never cached."""
         length = self.index.covered(depth)
         tokens = self.scale.tokens(length) if ticket.text_len else length // TOKEN_BYTES
         return min(tokens, ticket.request.input_len - 1)
@@ -48,20 +48,20 @@ class Placement:
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None,
     ) -> WorkerId:
-        """The worker for it; `candidates` None: all that are up. See `Router.route`."""
+        """Return the router's choice among `candidates`, None for all engines that are up."""
         return self.router.route(ticket.request, matches=matches, candidates=candidates)
 
-    def assign(self, ticket: Ticket, worker: WorkerId, matched_len: int) -> None:
-        """It is to be served by `worker`, and is charged there."""
+    def charge(self, ticket: Ticket, worker: WorkerId, matched_len: int) -> None:
+        """Charge `ticket` to `worker` in the router, and enter its prompt in the prefix index."""
         ticket.worker, ticket.matched_len = worker, matched_len
         self.router.dispatch(ticket.request, worker, extend_len=ticket.extend_len)
         self.insert(ticket)
 
     def insert(self, ticket: Ticket) -> None:
-        """Alg. 2, line 19. Optimistic: the engine has yet to compute it. O(prompt)."""
-        ticket.held = self.index.insert(ticket.worker, ticket.request.prompt)
+        """Alg. 2, line 19: enter the prompt optimistically, before the engine has computed it. O(prompt)."""
+        ticket.indexed = self.index.insert(ticket.worker, ticket.request.prompt)
 
-    def withdraw(self, ticket: Ticket) -> None:
-        """It is not, and the charge is given back."""
-        self.router.settle(ticket.request, ticket.worker, extend_len=0, output_len=0)
+    def refund(self, ticket: Ticket) -> None:
+        """Give back the charge of a ticket that its engine did not serve."""
+        self.router.true_up(ticket.request, ticket.worker, extend_len=0, output_len=0)
         ticket.worker = ""

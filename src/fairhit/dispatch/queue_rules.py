@@ -1,4 +1,4 @@
-"""How the gateway queues: which policy, how many may wait, how many are in an engine at once."""
+"""Rules of the gateway's queue: the policy, how many requests may wait, how many may run in one engine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from fairhit.errors import ConfigError
 from fairhit.policies import IN_ENGINES, SCHEDULERS, make_policy
 from fairhit.policies.dlpm_shared import DLPMShared
 
-# Its groups are hit ratios in tokens; a gateway's view of a cache counts chunks.
+# Not preble-groups: its groups are hit ratios in tokens, and a gateway's cache view counts chunks.
 QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
-# Clients with a record for each engine: 200 bytes each.
+# Clients with a record in each engine's queue, about 200 bytes each.
 _MAX_CLIENTS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueRules:
-    """`quantum` None is the policy's own default; `window` None is learnt.
+    """Settings of the queue; `quantum` None: the policy's default; `max_engine_requests` None: learnt.
 
     A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
-    that would have to wait is refused. At most
-    `places` of a client's are bound to one engine, where others could take them; the rest are bound
-    when a place comes free. `shared`: other gateways serve the same clients; under another policy than
-    dlpm each gateway is fair by itself.
+    that would have to wait is refused. At most `max_assigned_per_client` waiting tickets of a client are
+    assigned to one engine, unless no other engine could take them; the others stay unassigned.
+    `shared`: other gateways serve the same clients, and the deficits of dlpm are kept together; under
+    another policy each gateway is fair among its own requests only.
     """
 
     scheduler: str = "dlpm"
@@ -36,18 +36,18 @@ class QueueRules:
     weights: Weights | None = None
     queue_size: int = 512
     queue_total: int = 65_536
-    places: int = 4
-    window: int | None = None
+    max_assigned_per_client: int = 4
+    max_engine_requests: int | None = None
     shared: bool = False
 
-    def make_window(self) -> ConcurrencyLimit:
-        """One engine's."""
-        return ConcurrencyLimit(fixed=self.window)
+    def make_limit(self) -> ConcurrencyLimit:
+        """Return a new engine's concurrency limit."""
+        return ConcurrencyLimit(fixed=self.max_engine_requests)
 
     def maker(self, name: str | None = None) -> MakeScheduler:
-        """Makes the scheduler of that name, or of the rules'. Raises ConfigError.
+        """Return the factory of the scheduler `name`, by default that of the rules. Raises ConfigError.
 
-        A setting that another policy than the rules' does not have is left out.
+        A setting that a policy other than the rules' does not have is left out.
         """
         chosen = name or self.scheduler
         if chosen not in QUEUE_SCHEDULERS:
@@ -67,5 +67,5 @@ class QueueRules:
                 return FairQueue(DLPMShared(cache=view, **own))
             return FairQueue(make_policy(chosen, cache=view, **given))
 
-        make(BlockCache(block_size=1))  # a wrong value is wrong now
+        make(BlockCache(block_size=1))  # report a wrong value now, not at the first request
         return make

@@ -1,9 +1,10 @@
-"""Engines whose requests do not wait here, since they share fairly themselves: how they help the others.
+"""Engines that share fairly themselves (the plug-in): the gateway does not queue for them.
 
-What is bound to such an engine is sent at once, so it never comes for more. While others' requests
-wait here it must not stand idle beside them, nor nearly so: its room is measured by theirs.
+A ticket assigned to such an engine is sent at once, so the engine never asks for more. While tickets
+wait for other engines, it must not run idle or nearly so: its capacity is estimated from theirs.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fairhit.core.request import WorkerId
@@ -15,56 +16,58 @@ from fairhit.policies import WITHOUT_CREDIT
 
 
 class SelfFairEngines:
-    """Those of the fleet that are up and have no queue here: `names`."""
+    """The engines that are up and have no queue at the gateway: `names`."""
 
-    def __init__(self, fleet: EngineTable) -> None:
-        self._fleet = fleet
-        self._workers = fleet.workers
+    def __init__(self, table: EngineTable) -> None:
+        self._table = table
+        self._engines = table.engines
         self.names: dict[WorkerId, None] = {}
 
-    def with_room(self) -> list[WorkerId]:
-        """Which could take what waits for others, the emptiest first. O(workers) for each with room.
+    def with_capacity(self) -> list[WorkerId]:
+        """Return the engines that could take tickets waiting for others, the least busy first.
 
-        Those with nothing to do, or with less than the fullest engine that serves such models and has
-        its queue here: that one is known to be full, and they are most likely of its size.
+        An engine qualifies if it is idle, or has fewer tickets than the fullest engine with a queue here
+        that serves such models: that one is known to be full, and most likely of the same size.
+        O(engines) for each engine that qualifies.
         """
         if not self.names:
             return []
-        queueing = [each for each in self._workers.values() if each.queue is not None and each.up]
+        queueing = [each for each in self._engines.values() if each.queue is not None and each.up]
         most = max([1, *(len(each.tickets) for each in queueing)])
         found = []
         for name in self.names:
-            worker = self._workers[name]
-            has = len(worker.tickets)
-            if has < most and worker.is_open:
+            engine = self._engines[name]
+            in_flight = len(engine.tickets)
+            if in_flight < most and engine.is_open:
                 fullest = self._fullest(name)
-                if has < max(1, 0 if fullest is None else len(fullest.tickets)):
-                    found.append((has, name))
+                if in_flight < max(1, 0 if fullest is None else len(fullest.tickets)):
+                    found.append((in_flight, name))
         found.sort(key=lambda each: each[0])
         return [name for _, name in found]
 
-    def choose(self, name: WorkerId, offers: Sequence[Ticket], rules: QueueRules) -> Ticket:
-        """Of the client with the least in flight there, by weight; the oldest where all are owed alike.
+    def choose(self, name: WorkerId, candidates: Sequence[Ticket], rules: QueueRules) -> Ticket:
+        """Return the ticket whose client has the least in flight at `name` by weight, the older on a tie.
 
-        So all have something there to be fair with. What is owed elsewhere would not do: nothing that
-        this engine serves pays it off, and one client would take all of it for as long as that lasts.
+        So the engine's own policy has requests of every client to choose from. The deficits of other
+        engines would not do: service here does not change them, and one client would take everything.
+        Under a policy with equal credits the oldest ticket is returned. O(tickets in flight there).
         """
         if rules.scheduler in WITHOUT_CREDIT:
-            return min(offers, key=lambda one: one.request.order)
-        of_client, weights = self._workers[name].of_client, rules.weights or Weights()
+            return min(candidates, key=lambda one: one.request.order)
+        in_flight = Counter([one.request.client for one in self._engines[name].tickets])
+        weights = rules.weights or Weights()
 
         def rank(ticket: Ticket) -> tuple[int, int]:
             client = ticket.request.client
-            has = of_client.get(client, 0)
-            return has * WEIGHT_SCALE**2 // weights.of(client), ticket.request.order
+            return in_flight[client] * WEIGHT_SCALE**2 // weights.of(client), ticket.request.order
 
-        return min(offers, key=rank)
+        return min(candidates, key=rank)
 
     def _fullest(self, name: WorkerId) -> Engine | None:
-        """Of those with a queue here that may serve what it serves. O(workers)."""
+        """Return the fullest engine with a queue here that may serve a model of `name`. O(engines)."""
         alike = (
             other
-            for its_name, other in self._workers.items()
-            if other.queue is not None and other.up and self._fleet.shares(name, its_name)
+            for its_name, other in self._engines.items()
+            if other.queue is not None and other.up and self._table.shares(name, its_name)
         )
         return max(alike, key=lambda other: len(other.tickets), default=None)

@@ -1,43 +1,56 @@
-"""A request between its arrival and its end, and what its engine said it took."""
+"""A ticket: one request between its arrival at the dispatcher and its end, with what it was charged."""
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fairhit.core.request import Request, WorkerId
 
-if TYPE_CHECKING:
-    from fairhit.dispatch.engine_queue import EngineQueue
-
 
 class TicketState(Enum):
-    """Where a ticket is."""
+    """The states of a ticket; QUEUED -> WAITING -> STARTED -> ENDED, and from WAITING back to QUEUED."""
 
-    QUEUED = auto()  # at the gateway, until a worker has room
-    WAITING = auto()  # with a worker that has not answered yet
-    STARTED = auto()  # the caller has its first byte: it can no longer move
+    QUEUED = auto()  # waits at the dispatcher, assigned to an engine or to none yet
+    WAITING = auto()  # sent to an engine that has not answered yet
+    STARTED = auto()  # the client has the first byte of the answer: the request can no longer move
     ENDED = auto()
 
 
 class Usage(NamedTuple):
-    """What an engine says a request took; `cached_len` is None where it does not report it."""
+    """Tokens of one request as the engine reports them; `cached_len` None: the engine does not report it."""
 
     prompt_len: int
     output_len: int
     cached_len: int | None
-    # Whether the engine reports cached tokens here for a flag that holds for its other paths, too.
+    # The engine has one flag for reporting cached tokens, and it holds for this endpoint.
     by_flag: bool = True
 
 
-class Ticket:
-    """One request on its way. `output_len` is counted as the answer streams by.
+class TicketObserver(Protocol):
+    """Notified of a ticket's progress: the queue of the engine to which the ticket is assigned."""
 
-    `worker` is "" while it waits late bound. No dataclass: of those, making one is never compiled.
+    def started(self, ticket: "Ticket") -> None:
+        """Record that the engine has begun to answer."""
+        ...
+
+    def emitted(self, ticket: "Ticket") -> None:
+        """Charge the outputs that were counted since the last call."""
+        ...
+
+    def ended(self, ticket: "Ticket", *, extend_len: int, finished: bool) -> None:
+        """Replace the estimated charge by `extend_len` computed tokens and forget the ticket."""
+        ...
+
+
+class Ticket:
+    """One request, its engine, and its charges.
+
+    `worker` is "" while the ticket is unassigned. Not a dataclass: mypyc does not compile their constructors.
     """
 
     __slots__ = (
-        "answers", "booked", "charged_len", "estimated_len", "evictions", "held", "is_told", "matched_len",
-        "model", "number", "output_len", "pinned", "queue", "request", "settled_len", "state", "streams",
-        "text_len", "tried", "worker",
+        "answers", "charged_len", "estimated_len", "evictions", "final_len", "indexed", "is_notified",
+        "matched_len", "model", "number", "output_len", "pinned", "queue", "request", "scheduled", "state",
+        "streams", "text_len", "tried", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -51,28 +64,28 @@ class Ticket:
     ) -> None:
         self.request = request
         self.model = model
-        # Bytes that `request.input_len` was estimated from; 0: it was counted.
+        # Bytes from which `request.input_len` was estimated; 0: the tokens were counted.
         self.text_len = text_len
         self.worker: WorkerId = ""
         self.matched_len = 0
         self.state = TicketState.QUEUED
-        self.output_len = 0
-        self.tried: tuple[WorkerId, ...] = ()
-        self.streams = streams  # its answer comes piece by piece, so that its first byte is seen
-        self.answers = answers  # asked for, each with outputs of its own; 0: it has no outputs
-        self.is_told = True  # False: to be sent, and the host has yet to hear of it
-        self.pinned = False  # bound to an engine that no other may take it from
-        # Its queue's own business.
-        self.queue: EngineQueue | None = None
-        self.booked: Request | None = None  # as the queue's scheduler knows it; None: it does not
-        self.evictions = 0  # the queue's when it was bound
-        self.held = 0  # leading units of its prompt that the index holds for its worker, as of then
-        self.number = 0  # the window's
-        self.charged_len = 0  # outputs that were charged
-        # Once it has ended: prompt tokens it was charged for, 0 if nothing was served, and the estimate.
-        self.settled_len = self.estimated_len = 0
+        self.output_len = 0  # outputs counted so far, while the answer streams
+        self.tried: tuple[WorkerId, ...] = ()  # engines that failed it
+        self.streams = streams  # the answer is streamed: its first byte shows that the request runs
+        self.answers = answers  # sequences asked for; 0: the endpoint has no outputs (embeddings)
+        self.is_notified = True  # False: ready to be sent, and `on_ready` has not been called yet
+        self.pinned = False  # assigned to an engine from which no other engine may take it
+        # Written by the engine's queue only.
+        self.queue: TicketObserver | None = None
+        self.scheduled: Request | None = None  # the request as the queue's policy knows it
+        self.evictions = 0  # the queue's count of evictions when the ticket was assigned
+        self.indexed = 0  # leading prompt units that the prefix index then had for the engine
+        self.number = 0  # its number in the concurrency limit
+        self.charged_len = 0  # outputs charged so far
+        # After the end: prompt tokens charged, 0 if nothing was served; and what had been estimated.
+        self.final_len = self.estimated_len = 0
 
     @property
     def extend_len(self) -> int:
-        """Prompt tokens the worker was assumed to compute; the last one is never cached."""
+        """Prompt tokens that the engine was assumed to compute; the last token is never cached."""
         return max(1, self.request.input_len - self.matched_len)

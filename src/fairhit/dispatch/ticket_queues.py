@@ -1,4 +1,4 @@
-"""Tickets that wait, by model and client: whose turn it is, without looking at all of them."""
+"""Waiting tickets by model and client: a few candidates for an engine are found without a full scan."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -8,36 +8,38 @@ from typing import Protocol
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.dispatch.ticket import Ticket
 
-# Clients looked at when a worker takes what waits elsewhere. Choosing the one that is owed most among
-# a few is nearly as good as among all, and costs the same with a hundred thousand of them.
-_LOOKS = 4
-# Models looked at likewise, in turn: callers name them, where an engine does not list what it serves.
-_MODELS = 16
+# Clients examined when an engine takes a ticket from elsewhere. The best of a few clients is nearly as
+# good as the best of all, and costs the same with a hundred thousand of them.
+_CLIENTS_EXAMINED = 4
+# Models examined likewise, in rotation: clients name them where an engine does not list its models.
+_MODELS_EXAMINED = 16
 
-_Line = OrderedDict[Ticket, None]
+_Tickets = OrderedDict[Ticket, None]  # of one client and model, oldest first
 
 
-class Serving(Protocol):
-    """Says what a worker can do."""
+class ServesModels(Protocol):
+    """The models of an engine."""
 
     @property
     def models(self) -> frozenset[str] | None:
-        """What it lists; None: anything may go there."""
+        """The listed models; None: any request may go there."""
         ...
 
     def serves(self, model: str | None) -> bool:
-        """Whether a request for `model` may go there."""
+        """True if a request for `model` may go there."""
         ...
 
 
 class TicketQueues:
-    """Each client's tickets in their order; the clients of a model in a ring."""
+    """Each client's tickets in order of arrival; the clients of a model in a ring."""
 
     def __init__(self) -> None:
-        self._rings: OrderedDict[str | None, OrderedDict[ClientId, _Line]] = OrderedDict()
-        self._lines: dict[ClientId, OrderedDict[str | None, _Line]] = {}  # the same by client
-        self._moved: dict[Ticket, None] = {}  # which not every worker may take
-        self._pinned: dict[Ticket, None] = {}  # which no other worker may take
+        self._rings: OrderedDict[str | None, OrderedDict[ClientId, _Tickets]] = OrderedDict()
+        self._by_client: dict[ClientId, OrderedDict[str | None, _Tickets]] = {}  # the same lists
+        self._failed_over: dict[
+            Ticket, None
+        ] = {}  # an engine failed these: not every engine may take them
+        self._pinned: dict[Ticket, None] = {}  # no other engine may take these
         self._counts: dict[ClientId, int] = {}
         self._size = 0
 
@@ -45,125 +47,123 @@ class TicketQueues:
         return self._size
 
     def __iter__(self) -> Iterator[Ticket]:
-        """All of them, in no order that means anything. O(tickets)."""
-        yield from self._moved
+        """Iterate over all tickets in no particular order. O(tickets)."""
+        yield from self._failed_over
         yield from self._pinned
         for ring in self._rings.values():
-            for line in ring.values():
-                yield from line
+            for tickets in ring.values():
+                yield from tickets
 
     def count(self, client: ClientId) -> int:
-        """How many of the client's wait. O(1)."""
+        """Return the number of tickets of `client`. O(1)."""
         return self._counts.get(client, 0)
 
     def counts(self) -> Mapping[ClientId, int]:
-        """How many wait of each client of whom any do; no copy. O(1)."""
+        """Return the number of tickets of each client that has any; not a copy. O(1)."""
         return self._counts
 
-    def clients(self, its: Serving) -> Iterator[ClientId]:
-        """Who waits for what that worker serves, some perhaps twice. O(clients)."""
+    def clients(self, engine: ServesModels) -> Iterator[ClientId]:
+        """Iterate over the clients with a ticket that `engine` serves, with repetitions. O(clients)."""
         for model, ring in self._rings.items():
-            if its.serves(model):
+            if engine.serves(model):
                 yield from ring
 
     def pinned_clients(self) -> Iterator[ClientId]:
-        """Who waits for the worker whose room this is, and for no other; some perhaps twice."""
+        """Iterate over the clients of pinned tickets, with repetitions. O(pinned tickets)."""
         for ticket in self._pinned:
             yield ticket.request.client
 
     def add(self, ticket: Ticket) -> None:
-        """It waits behind its client's others. O(1)."""
+        """Append `ticket` to its client's tickets. O(1)."""
         client = ticket.request.client
         if ticket.pinned:
             self._pinned[ticket] = None
         elif ticket.tried:
-            self._moved[ticket] = None
+            self._failed_over[ticket] = None
         else:
             ring = self._rings.setdefault(ticket.model, OrderedDict())
-            line = ring.get(client)
-            if line is None:
-                line = ring[client] = OrderedDict()
-                self._lines.setdefault(client, OrderedDict())[ticket.model] = line
-            line[ticket] = None
+            tickets = ring.get(client)
+            if tickets is None:
+                tickets = ring[client] = OrderedDict()
+                self._by_client.setdefault(client, OrderedDict())[ticket.model] = tickets
+            tickets[ticket] = None
         self._counts[client] = self._counts.get(client, 0) + 1
         self._size += 1
 
     def remove(self, ticket: Ticket) -> None:
-        """It waits no more. O(1)."""
+        """Remove `ticket`. O(1)."""
         client = ticket.request.client
         if ticket in self._pinned:
             del self._pinned[ticket]
-        elif ticket in self._moved:
-            del self._moved[ticket]
+        elif ticket in self._failed_over:
+            del self._failed_over[ticket]
         else:
-            ring = self._rings[ticket.model]
-            line = ring[client]
-            del line[ticket]
-            if not line:
-                self._close(ticket.model, ring, client)
+            tickets = self._rings[ticket.model][client]
+            del tickets[ticket]
+            if not tickets:
+                self._drop(ticket.model, client)
         left = self._counts.pop(client) - 1
         if left:
             self._counts[client] = left
         self._size -= 1
 
-    def first(self, model: str | None, client: ClientId) -> Ticket | None:
-        """The client's oldest ticket for that model. O(1)."""
+    def oldest(self, model: str | None, client: ClientId) -> Ticket | None:
+        """Return the client's oldest ticket for `model`. O(1)."""
         ring = self._rings.get(model)
-        line = ring.get(client) if ring else None
-        return next(iter(line)) if line else None
+        tickets = ring.get(client) if ring else None
+        return next(iter(tickets)) if tickets else None
 
-    def firsts(self, client: ClientId) -> list[Ticket]:
-        """The client's oldest ticket for each of a few models, which go to the end of its own. O(1)."""
-        lines = self._lines.get(client)
-        if lines is None:
+    def oldest_by_model(self, client: ClientId) -> list[Ticket]:
+        """Return the client's oldest ticket for each of up to 16 models, in rotation. O(1)."""
+        models = self._by_client.get(client)
+        if models is None:
             return []
-        found = [next(iter(line)) for line in islice(lines.values(), _MODELS)]
-        if len(lines) > _MODELS:
+        found = [next(iter(tickets)) for tickets in islice(models.values(), _MODELS_EXAMINED)]
+        if len(models) > _MODELS_EXAMINED:
             for ticket in found:
-                lines.move_to_end(ticket.model)
+                models.move_to_end(ticket.model)
         return found
 
-    def offers(self, worker: WorkerId, its: Serving, *, newest: bool = False) -> list[Ticket]:
-        """What `worker` could take: a ticket of each of a few clients for a few models, which go to the end.
+    def candidates(
+        self, worker: WorkerId, engine: ServesModels, *, newest: bool = False
+    ) -> list[Ticket]:
+        """Return tickets that `worker` could take: of up to 16 models, 4 clients each, in rotation.
 
-        At least one if there is any. O(models that the worker lists + tickets that have moved).
+        At least one if there is any. O(models that the engine lists + tickets that an engine failed).
         """
-        offered, rings = [], self._rings
-        for model in self._served(its):
+        found, rings = [], self._rings
+        for model in self._served(engine):
             ring = rings[model]
-            for client in list(islice(ring, _LOOKS)):
-                line = ring[client]
-                offered.append(next(reversed(line)) if newest else next(iter(line)))
+            for client in list(islice(ring, _CLIENTS_EXAMINED)):
+                tickets = ring[client]
+                found.append(next(reversed(tickets)) if newest else next(iter(tickets)))
                 ring.move_to_end(client)
-            if len(rings) > _MODELS:
+            if len(rings) > _MODELS_EXAMINED:
                 rings.move_to_end(model)
-        for ticket in self._moved:
-            if worker not in ticket.tried and its.serves(ticket.model):
-                offered.append(ticket)
+        for ticket in self._failed_over:
+            if worker not in ticket.tried and engine.serves(ticket.model):
+                found.append(ticket)
                 break
-        return offered
+        return found
 
-    def _served(self, its: Serving) -> list[str | None]:
-        """Up to so many models that it serves and somebody waits for, those in front in the ring of models.
+    def _served(self, engine: ServesModels) -> list[str | None]:
+        """Return up to 16 models that `engine` serves and that have tickets, in the order of the rotation.
 
-        Callers may have named thousands that it does not serve, where another engine does not list its own.
+        Clients may have named thousands of others, if another engine does not list its models.
         """
-        rings, listed = self._rings, its.models
+        rings, listed = self._rings, engine.models
         if listed is not None and len(listed) < len(rings):
             found: list[str | None] = [None] if None in rings else []
             found += sorted(model for model in listed if model in rings)
-            if len(found) <= _MODELS:
+            if len(found) <= _MODELS_EXAMINED:
                 return found
-        return list(islice((model for model in rings if its.serves(model)), _MODELS))
+        return list(islice((model for model in rings if engine.serves(model)), _MODELS_EXAMINED))
 
-    def _close(
-        self, model: str | None, ring: OrderedDict[ClientId, _Line], client: ClientId
-    ) -> None:
-        """None of the client's wait for that model."""
-        del ring[client]
+    def _drop(self, model: str | None, client: ClientId) -> None:
+        """Remove the client's empty list for `model`."""
+        ring, models = self._rings[model], self._by_client[client]
+        del ring[client], models[model]
         if not ring:
             del self._rings[model]
-        lines = self._lines[client]
-        del lines[model]
-        if not lines:
-            del self._lines[client]
+        if not models:
+            del self._by_client[client]

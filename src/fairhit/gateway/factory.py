@@ -30,7 +30,7 @@ def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | Non
         quantum=settings.quantum,
         weights=weights,
         queue_size=settings.queue_size,
-        window=settings.max_engine_requests,
+        max_engine_requests=settings.max_engine_requests,
         shared=settings.shares(),
     )
 

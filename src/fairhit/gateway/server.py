@@ -35,7 +35,7 @@ from fairhit.gateway.pool.own_address import is_own
 from fairhit.gateway.pool.retry import Retries
 from fairhit.gateway.prefix.engine_caches import Caches
 from fairhit.gateway.process.reload import changed_while_running
-from fairhit.gateway.process.sharing.ledger_exchange import Exchanging
+from fairhit.gateway.process.sharing.ledger_exchange import LedgerExchange
 from fairhit.gateway.proxy.admission import Admission
 from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
@@ -99,7 +99,9 @@ class Gateway:
             interval_s=settings.load_interval_secs,
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
-        self._ledger_exchange = Exchanging(self.dispatcher, make_store(settings, memory), settings)
+        self._ledger_exchange = LedgerExchange(
+            self.dispatcher, make_store(settings, memory), settings
+        )
         self._make_observability(settings)
         self.exchanges: dict[Ticket, Exchange] = {}
         self._admission = self._make_admission(settings)

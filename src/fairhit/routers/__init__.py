@@ -1,4 +1,4 @@
-"""Which worker gets the next request: one file, one algorithm. A new one is a file and a line here."""
+"""Routers choose the worker of each request: one algorithm a file, and one row of `ROUTERS` for each."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -24,7 +24,7 @@ ROUTERS: dict[str, type[Router]] = {
 def make_router(
     name: str, *, routers: Mapping[str, type[Router]] = ROUTERS, **settings: Any
 ) -> Router:
-    """The router of that name in `routers`; a setting that is None is left at its default.
+    """Return a new router `name` of `routers`; a setting that is None keeps its default.
 
     Raises ConfigError for an unknown name and for a setting the router does not have.
     """
@@ -35,7 +35,7 @@ def make_router(
 
 
 def settings_of(name: str, router: type, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are not None. Raises ConfigError for one that `router` does not have."""
+    """Return the settings that are not None. Raises ConfigError for one that `router` does not have."""
     accepted = signature(router).parameters
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:

@@ -1,13 +1,14 @@
 """Double deficit longest prefix match (D2LPM): arXiv:2501.14312v1, Algorithm 2, repaired.
 
 i: client; w: worker; W: the workers that can serve the request; Q^w: the worker quantum, of which
-client i gets Q_{i,w} = w_i * Q^w; q_{i,w}: what client i may still send to w before the others must
-have their share; G: the workers with the longest match; s_w: estimated tokens in flight at w.
+client i gets Q_{i,w} = w_i * Q^w; q_{i,w}: the service that client i may still send to w before its
+other workers get a share; G: the workers with the longest match; s_w: estimated tokens in flight at w.
 
 Repairs (DESIGN 3.4, docs/explanation/paper-map.md): the refill ends, and finds its number of rounds
 in closed form; the best match is sought among the available workers, and counts only from a minimum
-on; ties go by work, not by requests, then by a hash of the client; the estimate charged at dispatch
-is replaced by the truth at the end; a worker starts with a full quantum and leaves nothing behind.
+on; ties are broken by in-flight tokens, not by requests, then by a hash of the client; the estimate
+charged at dispatch is replaced by the final cost; a worker starts with a full quantum, and its counters
+are dropped when it is removed.
 """
 
 from collections import OrderedDict
@@ -21,30 +22,32 @@ from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Cost, TokenCost,
 from fairhit.errors import ConfigError
 from fairhit.routers.in_flight_load import InFlightLoad
 
-# What a request's prompt costs: all of it (the paper), or what the worker must compute. Charging
-# cached tokens drives a client off its cache at the speed of one that has none (paper map, repair 15).
+# The charge for a prompt: all its tokens (the paper), or those that the worker must compute. Charging
+# cached tokens moves a client away from its cache as fast as a client without any (paper map, repair 15).
 WorkerCharge = Literal["extend", "input"]
 
 
 class _Account:
-    """One client's counters; a worker that is in neither has a full one."""
+    """One client's counters; the counter of a worker that is in neither is full."""
 
     __slots__ = ("deficits", "spent")
 
     def __init__(self) -> None:
-        self.deficits: dict[WorkerId, int] = {}  # q_{i,w} that are not full
-        self.spent: dict[WorkerId, None] = {}  # the workers of those that are not positive
+        self.deficits: dict[WorkerId, int] = {}  # the counters q_{i,w} that are not full
+        self.spent: dict[WorkerId, None] = {}  # workers whose counter is not positive
 
 
-_FULL = _Account()  # of a client that has no account; never written to
+_FULL = _Account()  # stands for a client without an account; never written to
 
 
 class D2LPM:
     """Keeps a client where its prefixes are until it has used its share of that worker.
 
     A counter never exceeds its full quantum, so no credit is saved up. Counters exist for the last
-    `max_clients` clients; one forgotten starts with full quanta again. That moves where its next
-    requests go, never how much anybody is served: nobody waits for a q_{i,w}.
+    `max_clients` clients; a forgotten client starts with full quanta again. That changes where its next
+    requests are sent, never how much a client is served: no request waits for a q_{i,w}.
+
+    `quantum` and `min_match` are in tokens. Raises ConfigError for a value below 1 or an unknown `charge`.
     """
 
     def __init__(
@@ -70,37 +73,33 @@ class D2LPM:
         self._charge = charge
         self._min_match = min_match
         self._max_clients = max_clients
-        self._outstanding = InFlightLoad()  # Alg. 2, line 1
+        self.load = InFlightLoad()  # Alg. 2, line 1
         self._accounts: OrderedDict[ClientId, _Account] = OrderedDict()  # Alg. 2, line 2
 
     def add_worker(self, worker: WorkerId) -> None:
-        """`worker` is up, with a full quantum for everyone."""
-        self._outstanding.add_worker(worker)
+        """Add `worker`, with a full quantum for every client."""
+        self.load.add_worker(worker)
 
     def remove_worker(self, worker: WorkerId) -> None:
-        """`worker` is gone; so are its counters and its queue. O(clients)."""
-        self._outstanding.remove_worker(worker)
+        """Remove `worker`, its counters and its in-flight load. O(clients)."""
+        self.load.remove_worker(worker)
         for account in self._accounts.values():
             if account.deficits.pop(worker, None) is not None:
                 account.spent.pop(worker, None)
 
     def change_weights(self, weights: Weights) -> None:
-        """Other shares from now on; a counter above its new full value is cut at its next use. O(1)."""
+        """Change the weights; a counter above its new full value is cut at its next use. O(1)."""
         self._weights = weights
 
     def quantum_of(self, client: ClientId) -> int:
-        """Q_{i,w} in units. O(1)."""
+        """Return Q_{i,w} in units. O(1)."""
         return self._quantum_units * self._weights.of(client)
 
     def deficit(self, client: ClientId, worker: WorkerId) -> int:
-        """q_{i,w} in units. O(1)."""
-        assert worker in self._outstanding, worker
+        """Return q_{i,w} in units. O(1)."""
+        assert worker in self.load, worker
         q = self._accounts.get(client, _FULL).deficits.get(worker)
         return self.quantum_of(client) if q is None else q
-
-    def outstanding(self, worker: WorkerId) -> int:
-        """s_w: estimated tokens in flight at `worker`. O(1)."""
-        return self._outstanding.tokens(worker)
 
     def route(
         self,
@@ -109,59 +108,59 @@ class D2LPM:
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """Alg. 2, lines 3-10, SelectWorker. O(levels * log workers), see `LoadOrder.least`."""
+        """Alg. 2, lines 3-10, SelectWorker. O(match lengths * log workers), see `LoadOrder.least`."""
         client = request.client
         account = self._accounts.get(client, _FULL)
-        least, turn = self._outstanding.order.least, crc32(client.encode())
+        least, rotation = self.load.order.least, crc32(client.encode())
         if not self._any_available(account, candidates):  # Alg. 2, lines 4-5
             # Alg. 2, line 6; the printed loop never looks at G_avail again.
             self._refill(client, account, candidates)
         # Alg. 2, line 7, with G taken among the available: the second-best match is not ignored.
         for length, holders in matches.by_length:
-            if length < self._min_match:  # a shared first token is no reason to pile up
+            if length < self._min_match:  # a few shared tokens are no reason to overload a worker
                 break
             # Alg. 2, line 8.
-            chosen = least(turn, among=holders, candidates=candidates, but=account.spent)
+            chosen = least(rotation, among=holders, candidates=candidates, but=account.spent)
             if chosen is not None:
                 return chosen
-        chosen = least(turn, candidates=candidates, but=account.spent)  # Alg. 2, line 9
+        chosen = least(rotation, candidates=candidates, but=account.spent)  # Alg. 2, line 9
         assert chosen is not None, "no worker to choose from"
         return chosen
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        """Alg. 2, lines 16-18; the caller keeps the prefix index (line 19). O(1)."""
-        self._outstanding.dispatch(request, worker, extend_len=extend_len)  # Alg. 2, line 18
+        """Alg. 2, lines 16-18: charge the estimate; the caller keeps the prefix index (line 19). O(1)."""
+        self.load.dispatch(request, worker, extend_len=extend_len)  # Alg. 2, line 18
         account = self._account(request.client)
         cost = self._prompt_cost(request, extend_len)
         self._pay(request.client, account, worker, cost)  # Alg. 2, line 17
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """Alg. 2, lines 22-24; `extend_len` 0 says that nothing was served there. O(1)."""
+        """Alg. 2, lines 22-24: replace the estimate by the final cost, 0 for nothing served. O(1)."""
         served = output_len if extend_len else None
-        assumed = self._outstanding.settle(request, worker, output_len=served)  # Alg. 2, line 24
+        assumed = self.load.remove(request, worker, output_len=served)  # Alg. 2, line 24
         if assumed is None:
             return
-        cost = -self._prompt_cost(request, assumed)  # the estimate, given back
+        cost = -self._prompt_cost(request, assumed)  # refunds the estimate
         if extend_len:
             cost += self._prompt_cost(request, extend_len)
             cost += self._cost.decode(request.input_len, 0, output_len)  # Alg. 2, line 23
         account = self._accounts.get(request.client)
-        if account is not None:  # else forgotten meanwhile, with all its counters
+        if account is not None:  # else its counters were forgotten meanwhile
             self._pay(request.client, account, worker, cost)
 
     def _any_available(self, account: _Account, candidates: Collection[WorkerId] | None) -> bool:
         if candidates is None:
-            return len(account.spent) < len(self._outstanding)
+            return len(account.spent) < len(self.load)
         return any(worker not in account.spent for worker in candidates)
 
     def _refill(
         self, client: ClientId, account: _Account, candidates: Collection[WorkerId] | None
     ) -> None:
-        """As many rounds as the candidate that owes least needs to become available, at once.
+        """Run at once as many rounds of refill as make the candidate with the smallest debt available.
 
-        Each round gives one quantum to every worker's counter that is not positive. O(those).
+        Each round adds one quantum to every counter of the client that is not positive. O(those counters).
         """
         quantum, q = self.quantum_of(client), account.deficits
         wanted = account.spent if candidates is None else candidates
@@ -192,7 +191,7 @@ class D2LPM:
         return self._cost.prefill(request.input_len if self._charge == "input" else extend_len)
 
     def _account(self, client: ClientId) -> _Account:
-        """The client's counters, which are now the last to be forgotten. O(1)."""
+        """Return the client's counters, now the last to be forgotten. O(1)."""
         account = self._accounts.get(client)
         if account is None:
             account = self._accounts[client] = _Account()
@@ -204,6 +203,6 @@ class D2LPM:
 
 
 def _rounds_needed(q: int, quantum: int) -> int:
-    """Quanta until `q` is positive: floor(-q / Q) + 1."""
+    """Return the number of quanta that make `q` positive: floor(-q / Q) + 1."""
     assert q <= 0 < quantum, (q, quantum)
     return -q // quantum + 1

@@ -1,4 +1,4 @@
-"""Least loaded: each request to the worker with the least estimated work in front of it."""
+"""Least loaded: each request goes to the worker with the least in-flight load."""
 
 from collections.abc import Collection
 
@@ -8,20 +8,16 @@ from fairhit.routers.in_flight_load import InFlightLoad
 
 
 class LeastLoaded:
-    """The worker with the fewest outstanding estimated tokens; the one that came first wins ties."""
+    """The worker with the fewest estimated tokens in flight; on a tie the one that was added first."""
 
     def __init__(self) -> None:
-        self._outstanding = InFlightLoad()
+        self.load = InFlightLoad()
 
     def add_worker(self, worker: WorkerId) -> None:
-        self._outstanding.add_worker(worker)
+        self.load.add_worker(worker)
 
     def remove_worker(self, worker: WorkerId) -> None:
-        self._outstanding.remove_worker(worker)
-
-    def outstanding(self, worker: WorkerId) -> int:
-        """Estimated tokens in flight at `worker`. O(1)."""
-        return self._outstanding.tokens(worker)
+        self.load.remove_worker(worker)
 
     def route(
         self,
@@ -30,16 +26,15 @@ class LeastLoaded:
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """O(1) if all may serve it, else as `LoadOrder.least`."""
-        chosen = self._outstanding.order.least(candidates=candidates)
+        """Return the least loaded candidate. O(1) if all workers are, else as `LoadOrder.least`."""
+        chosen = self.load.order.least(candidates=candidates)
         assert chosen is not None, "no worker to choose from"
         return chosen
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        self._outstanding.dispatch(request, worker, extend_len=extend_len)
+        self.load.dispatch(request, worker, extend_len=extend_len)
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        served = output_len if extend_len else None
-        self._outstanding.settle(request, worker, output_len=served)
+        self.load.remove(request, worker, output_len=output_len if extend_len else None)

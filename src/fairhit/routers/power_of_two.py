@@ -1,4 +1,4 @@
-"""Power of two choices: two workers drawn by chance, and of these the less loaded (Mitzenmacher)."""
+"""Power of two choices: of two workers drawn at random, the less loaded (Mitzenmacher 2001)."""
 
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
@@ -9,24 +9,20 @@ from fairhit.routers.in_flight_load import InFlightLoad
 
 
 class PowerOfTwo:
-    """The draw is made of `seed` and the request's id alone, so asking again gives the same answer."""
+    """Draws by a hash of `seed` and the request's id, so routing a request twice gives the same worker."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self._key = (seed % (1 << 64)).to_bytes(8, "big")
-        self._outstanding = InFlightLoad()
+        self.load = InFlightLoad()
         self._workers: list[WorkerId] = []
 
     def add_worker(self, worker: WorkerId) -> None:
-        self._outstanding.add_worker(worker)
+        self.load.add_worker(worker)
         self._workers.append(worker)
 
     def remove_worker(self, worker: WorkerId) -> None:
-        self._outstanding.remove_worker(worker)
+        self.load.remove_worker(worker)
         self._workers.remove(worker)
-
-    def outstanding(self, worker: WorkerId) -> int:
-        """Estimated tokens in flight at `worker`. O(1)."""
-        return self._outstanding.tokens(worker)
 
     def route(
         self,
@@ -35,23 +31,25 @@ class PowerOfTwo:
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """O(1) if all may serve it, else O(workers). The first one drawn wins a tie."""
+        """Return the less loaded of two candidates, on a tie the one drawn first.
+
+        O(1) if all workers are candidates, else O(workers).
+        """
         workers = self._workers
         if candidates is not None:
             workers = [worker for worker in workers if worker in candidates]
-        return min(self._drawn(request, workers), key=self._outstanding.tokens)
+        return min(self._drawn(request, workers), key=self.load.tokens)
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        self._outstanding.dispatch(request, worker, extend_len=extend_len)
+        self.load.dispatch(request, worker, extend_len=extend_len)
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        served = output_len if extend_len else None
-        self._outstanding.settle(request, worker, output_len=served)
+        self.load.remove(request, worker, output_len=output_len if extend_len else None)
 
     def _drawn(self, request: Request, workers: Sequence[WorkerId]) -> Sequence[WorkerId]:
-        """Two different ones, each pair as likely as any; or the only one."""
+        """Return two different workers, each pair with the same probability; or the only one."""
         assert workers, "no worker to choose from"
         count = len(workers)
         if count == 1:

@@ -1,4 +1,4 @@
-"""Round robin: each request to the next worker, whatever it is and whoever sent it."""
+"""Round robin: each request goes to the next worker, whatever the request and its client."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -8,18 +8,19 @@ from fairhit.core.request import Request, WorkerId
 
 
 class RoundRobin:
-    """The worker that was longest ago sent a request; new ones come first, in order of arrival."""
+    """The worker that was sent a request longest ago; new workers first, in the order they were added."""
 
     def __init__(self) -> None:
-        self._fresh: dict[WorkerId, None] = {}  # never sent a request
+        self._new: dict[WorkerId, None] = {}  # never sent a request
         self._used: dict[WorkerId, None] = {}  # longest ago first
 
     def add_worker(self, worker: WorkerId) -> None:
-        assert worker not in self._fresh and worker not in self._used, worker
-        self._fresh[worker] = None
+        assert worker not in self._new and worker not in self._used, worker
+        self._new[worker] = None
 
     def remove_worker(self, worker: WorkerId) -> None:
-        self._leave(worker)
+        workers = self._new if worker in self._new else self._used
+        del workers[worker]
 
     def route(
         self,
@@ -28,19 +29,15 @@ class RoundRobin:
         matches: PrefixMatches,
         candidates: Collection[WorkerId] | None = None,
     ) -> WorkerId:
-        """O(1) if all may serve it, else O(workers that were used before a candidate)."""
-        turns = chain(self._fresh, self._used)
-        return next(worker for worker in turns if candidates is None or worker in candidates)
+        """Return the next candidate. O(1) if all workers are, else O(workers before the first candidate)."""
+        ring = chain(self._new, self._used)
+        return next(worker for worker in ring if candidates is None or worker in candidates)
 
     def dispatch(self, request: Request, worker: WorkerId, *, extend_len: int) -> None:
-        self._leave(worker)
+        self.remove_worker(worker)
         self._used[worker] = None
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """Turns are not given back."""
-
-    def _leave(self, worker: WorkerId) -> None:
-        turns = self._fresh if worker in self._fresh else self._used
-        del turns[worker]
+        """Do nothing: positions in the ring do not depend on the cost of requests."""

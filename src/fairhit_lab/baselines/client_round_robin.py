@@ -66,7 +66,7 @@ class ClientRoundRobin:
         if len(self._last) > self._max_clients:
             self._last.popitem(last=False)
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """Turns are not given back."""
+        """Do nothing: positions in the ring do not depend on the cost of requests."""

@@ -126,7 +126,7 @@ class Preble(PrebleTree):
         if self._routed >= _WARM_UP * len(self._loads) and depth < _MAX_DEPTH:
             self._balance()
 
-    def settle(
+    def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
         """Count the request as ended. O(depth * holders)."""

@@ -158,7 +158,7 @@ class Cluster:
         if self.view and self.router:
             request, worker = job.request, self._name(job.worker)
             extend_len, output_len = job.extend_len, job.emitted
-            self.router.settle(request, worker, extend_len=extend_len, output_len=output_len)
+            self.router.true_up(request, worker, extend_len=extend_len, output_len=output_len)
             self.view.ended(request, worker)
 
     def _tell_times(self, router: Timed, job: EngineJob, finished: bool) -> None:

@@ -14,7 +14,7 @@ OFTEN = {"health_check_interval_secs": 0.02}
 
 
 def has(world: World, engine: FakeEngine, model: str) -> bool:
-    models = world.gateway.dispatcher.workers[engine.url].models
+    models = world.gateway.dispatcher.engines[engine.url].models
     return models is not None and model in models
 
 
@@ -177,7 +177,7 @@ def test_a_request_that_waits_for_an_adapter_unloaded_everywhere_is_refused() ->
         callers = [await world.connect() for _ in range(3)]
         for caller, model in zip(callers, ("m", "ad", "m"), strict=True):
             caller.send(CHAT, chat(model=model))
-        await eventually(lambda: len(world.gateway.dispatcher.queueing) == 2)
+        await eventually(lambda: len(world.gateway.dispatcher.queue) == 2)
         engine.models = ("m",)
         assert (await callers[1].reply()).status == 404
         go_on.set()

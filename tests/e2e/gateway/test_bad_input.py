@@ -40,7 +40,7 @@ def test_a_bad_body_is_refused_with_the_field_named(
 
         assert (reply.status, reply.error()["param"]) == (status, param)
         assert world.received() == []
-        assert not world.gateway.dispatcher.workers[world.engines[0].url].tickets
+        assert not world.gateway.dispatcher.engines[world.engines[0].url].tickets
 
     play(story, good)
 

@@ -101,9 +101,9 @@ def test_nothing_is_lost_when_everything_fails_at_once() -> None:
         await eventually(lambda: not world.gateway.exchanges)
         router = world.gateway.dispatcher.router
         assert isinstance(router, D2LPM)
-        for name, worker in world.gateway.dispatcher.workers.items():
+        for name, worker in world.gateway.dispatcher.engines.items():
             assert not worker.tickets
-            assert not worker.up or router.outstanding(name) == 0
+            assert not worker.up or router.load.tokens(name) == 0
 
     play(story, *[unreliable] * 3, identify_by_user=True)
 

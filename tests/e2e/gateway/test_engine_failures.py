@@ -181,7 +181,7 @@ def test_an_engine_that_fails_its_probes_gets_no_requests_and_loses_those_that_w
         assert (len(hanging.received), len(sound.received)) == (1, 2)
         assert (await world.ask()).status == 200
         hanging.healthy = True
-        await eventually(lambda: world.gateway.dispatcher.workers[hanging.url].up)
+        await eventually(lambda: world.gateway.dispatcher.engines[hanging.url].up)
 
     play(
         story, hang, good,
@@ -201,7 +201,7 @@ def test_a_probe_or_two_may_fail() -> None:
         await eventually(lambda: not engine.sick_probes)
         await asyncio.sleep(0.1)
 
-        assert world.gateway.dispatcher.workers[engine.url].up
+        assert world.gateway.dispatcher.engines[engine.url].up
         assert (len(world.received()), world.gateway.dispatcher.retries) == (1, 0)
         caller.reset()
 
@@ -232,11 +232,11 @@ def test_an_engine_can_be_replaced_while_requests_wait_for_it() -> None:
         caller.send(CHAT, chat())
         await eventually(lambda: len(world.received()) == 1)
         world.gateway.add_worker(replacement.url)
-        await eventually(lambda: world.gateway.dispatcher.workers[replacement.url].up)
+        await eventually(lambda: world.gateway.dispatcher.engines[replacement.url].up)
         world.gateway.remove_worker(world.engines[0].url)
 
         assert (await caller.reply()).status == 200
-        assert list(world.gateway.dispatcher.workers) == [replacement.url]
+        assert list(world.gateway.dispatcher.engines) == [replacement.url]
         replacement.stop()
 
     play(story, hang)
@@ -264,13 +264,13 @@ def test_a_bug_of_ours_does_not_end_the_watch_over_an_engine(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(world: World) -> None:
-        engine, workers = world.engines[0], world.gateway.dispatcher.workers
+        engine, workers = world.engines[0], world.gateway.dispatcher.engines
 
         def broken_down(name: str) -> list[Ticket]:
             monkeypatch.undo()
             raise KeyError(name)
 
-        monkeypatch.setattr(world.gateway.dispatcher, "worker_down", broken_down)
+        monkeypatch.setattr(world.gateway.dispatcher, "engine_down", broken_down)
         engine.healthy = False
         await eventually(lambda: not workers[engine.url].up)
         engine.healthy = True
@@ -320,7 +320,7 @@ def test_an_answer_too_long_to_hold_is_computed_once_and_charged(
             charged["prompt"],
             charged["output"],
         )
-        assert not any(worker.tickets for worker in world.gateway.dispatcher.workers.values())
+        assert not any(worker.tickets for worker in world.gateway.dispatcher.engines.values())
         assert (await world.ask(path, asked)).status == 502  # and no breaker has opened
 
     play(story, long, long, cb_failure_threshold=1)

@@ -40,8 +40,8 @@ async def crowd(world: World) -> list[Connection]:
         if first:
             await eventually(lambda wanted=number + 1: len(world.received()) == wanted)
         callers.append(caller)
-    queueing = world.gateway.dispatcher.queueing
-    await eventually(lambda: len(queueing) == WAITING and len(queueing.late) > 0)
+    queueing = world.gateway.dispatcher.queue
+    await eventually(lambda: len(queueing) == WAITING and len(queueing.unassigned) > 0)
     return callers
 
 

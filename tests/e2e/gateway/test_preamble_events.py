@@ -88,7 +88,7 @@ def test_greetings_make_no_room() -> None:
         await eventually(lambda: dispatcher.ledger.in_flight("anonymous") == 30)
         await eventually(lambda: len(world.received()) >= 2)
         await asyncio.sleep(0.3)
-        assert (len(world.received()), len(dispatcher.queueing)) == (2, 28)
+        assert (len(world.received()), len(dispatcher.queue)) == (2, 28)
         for caller in callers:
             caller.reset()
         await eventually(lambda: not world.gateway.exchanges)

@@ -37,14 +37,14 @@ def test_how_many_may_wait_and_how_long_can_change() -> None:
         callers = [await world.connect() for _ in range(4)]
         for caller in callers[:2]:
             caller.send(CHAT, chat())
-        await eventually(lambda: len(dispatcher.queueing) == 1)
+        await eventually(lambda: len(dispatcher.queue) == 1)
         assert (await world.ask()).status == 429
         apply(world, queue_size=3, queue_timeout_secs=0.1)
         for caller in callers[2:]:
             caller.send(CHAT, chat())
 
         assert [(await caller.reply()).status for caller in callers[2:]] == [503, 503]
-        assert len(dispatcher.queueing) == 1
+        assert len(dispatcher.queue) == 1
         for caller in callers[:2]:
             caller.reset()
         await eventually(lambda: not world.gateway.exchanges)

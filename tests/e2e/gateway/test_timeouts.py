@@ -131,7 +131,7 @@ def test_who_waits_too_long_for_the_limit_is_told_408_and_the_others_wait_on() -
         first.send("/v1/chat/completions", chat())
         await eventually(lambda: len(world.received()) == 1)
         second.send("/v1/chat/completions", chat())
-        await eventually(lambda: len(world.gateway.dispatcher.queueing) == 1)
+        await eventually(lambda: len(world.gateway.dispatcher.queue) == 1)
         refused = await world.ask()
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         late = await second.reply()

@@ -10,7 +10,7 @@ UNLOADED = {"error": {"message": "The model `ad` does not exist.", "type": "NotF
 
 
 def has(world: World, engine: FakeEngine, model: str) -> bool:
-    models = world.gateway.dispatcher.workers[engine.url].models
+    models = world.gateway.dispatcher.engines[engine.url].models
     return models is not None and model in models
 
 

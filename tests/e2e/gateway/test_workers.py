@@ -63,7 +63,7 @@ def test_an_engine_is_added_drained_and_removed_under_load() -> None:
         await eventually(lambda: len(second.received) > 10)
         drained = await operate(world, "POST", "/workers/drain", {"url": first.url})
         assert (drained.status, json.loads(drained.body)["state"]) == (202, "draining")
-        await eventually(lambda: first.url not in world.gateway.dispatcher.workers)
+        await eventually(lambda: first.url not in world.gateway.dispatcher.engines)
         so_far = len(first.received)
         await asyncio.sleep(0.2)
         assert len(first.received) == so_far
@@ -300,13 +300,13 @@ def test_all_engines_replaced_at_once_leaves_no_gap() -> None:
             assert (await world.ask()).status == 200
         assert len(old.received) == 5
         new.healthy = True
-        await eventually(lambda: list(world.gateway.dispatcher.workers) == [new.url])
+        await eventually(lambda: list(world.gateway.dispatcher.engines) == [new.url])
         assert (await world.ask()).status == 200
         assert (len(old.received), len(new.received)) == (5, 1)
 
         nothing = world.gateway.settings.replaced(worker_urls=())
         world.gateway.apply(nothing)
-        await eventually(lambda: not world.gateway.dispatcher.workers)
+        await eventually(lambda: not world.gateway.dispatcher.engines)
         new.stop()
 
     play(story, good)
@@ -324,13 +324,13 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
         often = world.gateway.settings.replaced(health_check_interval_secs=0.05)
         world.gateway.apply(often)
         seen: list[int] = []
-        up = dispatcher.worker_up
+        up = dispatcher.engine_up
 
         def welcomed(name: str, *, models: Iterable[str] | None = None) -> None:
             seen.append(watch.successes)
             up(name, models=models)
 
-        monkeypatch.setattr(dispatcher, "worker_up", welcomed)
+        monkeypatch.setattr(dispatcher, "engine_up", welcomed)
         engine.healthy = False
         watch.probe_soon.set()
         await eventually(lambda: not worker.up)

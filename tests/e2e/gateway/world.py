@@ -188,7 +188,7 @@ class World:
         """What the client is charged over all engines, in tokens."""
         router = self.gateway.dispatcher.router
         assert isinstance(router, D2LPM)
-        up = [name for name, worker in self.gateway.dispatcher.workers.items() if worker.up]
+        up = [name for name, worker in self.gateway.dispatcher.engines.items() if worker.up]
         full = router.quantum_of(client)
         return sum(full - router.deficit(client, name) for name in up) // UNITS_PER_TOKEN
 
@@ -215,7 +215,7 @@ def play(
             )
         )
         await gateway.start()
-        await eventually(lambda: all(w.up for w in gateway.dispatcher.workers.values()))
+        await eventually(lambda: all(w.up for w in gateway.dispatcher.engines.values()))
         await story(World(gateway, engines))
         await gateway.stop()
         assert not any(account.in_flight for _, account in gateway.dispatcher.ledger.accounts())

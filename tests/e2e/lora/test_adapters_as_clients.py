@@ -178,7 +178,7 @@ def test_an_adapter_is_loaded_and_unloaded_behind_the_gateway(server, tmp_path):
         def ask() -> int:
             return post(gateway.port, "/v1/completions", body).status
 
-        engine = gateway.dispatcher.workers[url]
+        engine = gateway.dispatcher.engines[url]
         assert ask() == 404
         assert change("load", lora_path=str(make_adapter(tmp_path, "later"))) == 200
         assert ask() == 200

@@ -99,7 +99,7 @@ class LiveGateway:
             )
         )
         await gateway.start()
-        await eventually(lambda: all(each.up for each in gateway.dispatcher.workers.values()))
+        await eventually(lambda: all(each.up for each in gateway.dispatcher.engines.values()))
         callers = [
             asyncio.ensure_future(self._call(gateway.port, name, number))
             for name, (callers, _, _) in self._clients.items()

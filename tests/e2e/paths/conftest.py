@@ -138,7 +138,7 @@ def serving(settings: GatewaySettings) -> Iterator[Gateway]:
         gateway = Gateway(settings)
         await gateway.start()
         async with asyncio.timeout(30):
-            while not all(worker.up for worker in gateway.dispatcher.workers.values()):
+            while not all(worker.up for worker in gateway.dispatcher.engines.values()):
                 await asyncio.sleep(0.05)
         return gateway
 

@@ -203,4 +203,4 @@ def test_models_that_are_asked_for_what_they_cannot_say_so(pair: Pair):
 
     assert (embedded.status, chatted.status) == (404, 404)
     assert pair.taken("cannot") == (0, 0, 0)
-    assert all(worker.up for worker in pair.dispatcher.workers.values())
+    assert all(worker.up for worker in pair.dispatcher.engines.values())

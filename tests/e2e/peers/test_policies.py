@@ -57,7 +57,7 @@ def test_power_of_two_prefers_the_less_loaded() -> None:
             callers.append(await world.connect())
             callers[-1].send(COMPLETIONS, prompt("p"))
             await eventually(lambda sent=number: len(world.received()) == sent)
-            await eventually(lambda: not world.gateway.dispatcher.workers[fast.url].tickets)
+            await eventually(lambda: not world.gateway.dispatcher.engines[fast.url].tickets)
         # Of two engines both are drawn, and the one with nothing to do is chosen.
         assert shares(world)[0] <= 1
         for caller in callers:
@@ -113,7 +113,7 @@ def test_manual_moves_no_key_to_an_engine_that_is_added() -> None:
         added = await FakeEngine(good).start()
         world.engines.append(added)
         world.gateway.add_worker(added.url)
-        await eventually(lambda: world.gateway.dispatcher.workers[added.url].up)
+        await eventually(lambda: world.gateway.dispatcher.engines[added.url].up)
         assert {key: await home_of(world, key) for key in homes} == homes
         assert 2 in [await home_of(world, f"new-{number}") for number in range(30)]
         added.stop()
@@ -126,7 +126,7 @@ def test_manual_waits_for_its_engine_beside_an_idle_one() -> None:
         callers = [await world.connect() for _ in range(5)]
         for caller in callers:
             caller.send("/v1/chat/completions", chat(), **{KEY: "one"})
-        await eventually(lambda: len(world.gateway.dispatcher.queueing) == 4)
+        await eventually(lambda: len(world.gateway.dispatcher.queue) == 4)
         await eventually(lambda: len(world.received()) == 1)  # it is sent before the engine has it
         assert sorted(shares(world)) == [0, 0, 1]
         for caller in callers:

@@ -191,7 +191,7 @@ def test_over_the_limit_a_full_queue_is_429_and_a_long_wait_408() -> None:
         first.send(COMPLETIONS, prompt("runs"))
         await eventually(lambda: len(world.received()) == 1)
         second.send(COMPLETIONS, prompt("waits"))
-        await eventually(lambda: len(world.gateway.dispatcher.queueing) == 1)
+        await eventually(lambda: len(world.gateway.dispatcher.queue) == 1)
         assert await together(world, 2) == {429: 2}
         assert (await second.reply()).status == 408
         first.reset()
@@ -262,7 +262,7 @@ def test_an_engine_that_fails_its_probes_gets_no_request() -> None:
     async def story(world: World) -> None:
         sick, _ = world.engines
         sick.healthy = False
-        await eventually(lambda: not world.gateway.dispatcher.workers[sick.url].up)
+        await eventually(lambda: not world.gateway.dispatcher.engines[sick.url].up)
         before = len(sick.received)
         assert await statuses(world, 6) == [200] * 6
         assert len(sick.received) == before
@@ -286,7 +286,7 @@ def test_an_engine_that_is_added_gets_requests_and_one_that_is_removed_gets_none
         second = await FakeEngine(good).start()
         world.engines.append(second)
         added = await operate(world, "POST", "/workers", {"url": second.url})
-        await eventually(lambda: world.gateway.dispatcher.workers[second.url].up)
+        await eventually(lambda: world.gateway.dispatcher.engines[second.url].up)
         assert await statuses(world, 10) == [200] * 10
         assert (added.status, shares(world)) == (201, [5, 5])
 

@@ -115,10 +115,10 @@ class Traffic:
         self.outcome.passed.clear()
         while self._answers < warm + answers:
             await asyncio.sleep(0.05)
-            for worker in self._gateway.dispatcher.workers.values():
+            for worker in self._gateway.dispatcher.engines.values():
                 waiting = [t for t in worker.tickets if t.state.name == "WAITING"]
                 self.outcome.engine_queue.append(len(waiting))
-            self.outcome.queued_here.append(len(self._gateway.dispatcher.queueing))
+            self.outcome.queued_here.append(len(self._gateway.dispatcher.queue))
         self.outcome.served = {tenant: self._service(tenant) - before[tenant] for tenant in CALLERS}
         for task in callers:
             task.cancel()

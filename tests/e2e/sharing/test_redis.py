@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import uvloop
 
-from fairhit.gateway.process.sharing.ledger_exchange import patience_s
+from fairhit.gateway.process.sharing.ledger_exchange import timeout_s
 from fairhit.gateway.server import Gateway
 from fairhit.gateway.settings import GatewaySettings
 from tests.e2e.gateway.world import eventually
@@ -133,7 +133,7 @@ def test_a_gateway_that_dies_delays_the_other_only_briefly() -> None:
 
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
         await asyncio.sleep(0.5)
-        assert patience_s(gateways[0]._exchanging._period_s()) <= 2
+        assert timeout_s(gateways[0]._exchanging._period_s()) <= 2
         gateways[0]._exchanging._closing = True  # it stops, and its last report says that a waits
         await eventually(lambda: sample(gateways[1], "fairhit_sharing_gateways") == 1)
         assert await share(engine, 2) < 2

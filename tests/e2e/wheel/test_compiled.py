@@ -142,10 +142,10 @@ from fairhit.routers.d2lpm import D2LPM
 
 sent = []
 dispatcher = Dispatcher(
-    router=D2LPM(), index=ChunkIndex(), rules=QueueRules(window=3), on_ready=sent.append
+    router=D2LPM(), index=ChunkIndex(), rules=QueueRules(max_engine_requests=3), on_ready=sent.append
 )
 for name in ("w0", "w1", "w2"):
-    dispatcher.worker_up(name, models=["m"])
+    dispatcher.engine_up(name, models=["m"])
 for number in range(300):
     text = b"%d" % (number % 7) * 1500 + b"%d" % number * 300
     request = Request(
@@ -155,12 +155,12 @@ for number in range(300):
     ticket = dispatcher.arrive(request, model="m", text_len=len(text), streams=bool(number % 2))
     if ticket.state is State.WAITING:
         sent.append(ticket)
-    while sent and (number == 299 or len(dispatcher.queueing) > 20):
+    while sent and (number == 299 or len(dispatcher.queue) > 20):
         first = sent.pop(0)
         if first.streams:
             dispatcher.started(first)
         dispatcher.finished(first, Usage(580, 20 + number % 9, 256), ran_us=1)
-        print(first.request.id, first.worker, first.settled_len, len(dispatcher.queueing))
+        print(first.request.id, first.worker, first.final_len, len(dispatcher.queue))
 try:
     dispatcher.arrive(request, model="n", text_len=1)
 except NotFound as error:

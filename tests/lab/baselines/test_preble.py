@@ -39,7 +39,7 @@ class Fleet:
         self.router.dispatch(request, to, extend_len=1)
         first_us = at_us + wait_us
         self.router.served(request, to, first_us=first_us, end_us=first_us, output_len=1)
-        self.router.settle(request, to, extend_len=1, output_len=1)
+        self.router.true_up(request, to, extend_len=1, output_len=1)
 
 
 def test_a_prompt_that_is_mostly_known_goes_where_it_is_known() -> None:

@@ -5,7 +5,7 @@ from fairhit.dispatch.accounting.client_ledger import OTHER, ClientLedger
 
 def serve(ledger: ClientLedger, client: str, tokens: int = 1) -> None:
     ledger.begin(client)
-    ledger.end(client, extend_len=tokens, cached_len=2 * tokens, output_len=3 * tokens)
+    ledger.end(client, "w", extend_len=tokens, cached_len=2 * tokens, output_len=3 * tokens)
 
 
 def test_clients_beyond_the_bound_are_summed_up_under_one_name() -> None:

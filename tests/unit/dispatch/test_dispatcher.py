@@ -41,7 +41,7 @@ def send(
 def dispatcher(*workers: str, **settings: int) -> Dispatcher:
     made = Dispatcher(router=D2LPM(quantum=100_000), index=ApproximatePrefixIndex(), **settings)
     for worker in workers:
-        made.worker_up(worker)
+        made.engine_up(worker)
     return made
 
 
@@ -76,7 +76,7 @@ def test_without_a_report_the_estimate_stays() -> None:
     second = send(made, text=text)
     made.finished(second, Usage(prompt_len=1024, output_len=0, cached_len=None), ran_us=1)
 
-    assert made.workers["w"].reports_cached is False
+    assert made.engines["w"].reports_cached is False
     assert spent(made, "a", "w") == 1024 + 1
 
 
@@ -86,7 +86,7 @@ def test_a_report_of_the_outputs_alone_leaves_the_prompt_as_estimated() -> None:
     ticket = send(made, text=b"x" * 4096)
     made.finished(ticket, Usage(prompt_len=0, output_len=7, cached_len=0), ran_us=1)
 
-    assert (ticket.settled_len, ticket.output_len) == (1024, 7)
+    assert (ticket.final_len, ticket.output_len) == (1024, 7)
     assert spent(made, "a", "w") == 1024 + 2 * 7
 
 
@@ -101,11 +101,11 @@ def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
         send(made, text=text), Usage(prompt_len=1024, output_len=0, cached_len=None), ran_us=1
     )
 
-    assert made.workers["w"].reports_cached is True
+    assert made.engines["w"].reports_cached is True
     assert spent(made, "a", "w") == 1000 + 1024
-    made.worker_down("w")
-    made.worker_up("w")
-    assert made.workers["w"].reports_cached is None  # its flags may be others now
+    made.engine_down("w")
+    made.engine_up("w")
+    assert made.engines["w"].reports_cached is None  # its flags may be others now
 
 
 def test_an_absurd_answer_ruins_neither_the_client_nor_the_scale() -> None:
@@ -127,11 +127,11 @@ def test_a_caller_that_leaves_pays_for_what_its_engine_can_have_done() -> None:
     unsent, unanswered, reading = (send(made, streams=True) for _ in range(3))
     made.started(reading)
     reading.output_len = 5
-    made.gone(unsent, ran_us=0)
-    made.gone(unanswered, ran_us=60_000_000)
-    made.gone(reading, ran_us=60_000_000)
+    made.cancelled(unsent, ran_us=0)
+    made.cancelled(unanswered, ran_us=60_000_000)
+    made.cancelled(reading, ran_us=60_000_000)
 
-    settled = [(one.settled_len, one.output_len) for one in (unsent, unanswered, reading)]
+    settled = [(one.final_len, one.output_len) for one in (unsent, unanswered, reading)]
     assert settled == [(0, 0), (unanswered.extend_len, 0), (reading.extend_len, 5)]
     assert spent(made, "a", "w") == unanswered.extend_len + reading.extend_len + 2 * 5
 
@@ -144,14 +144,14 @@ def test_an_answer_in_one_piece_thrown_away_costs_the_outputs_that_the_time_was_
     """By the engine's own pace, and never more than were asked for: 50. It has none where none were."""
     rules = QueueRules() if queues else None
     made = Dispatcher(router=D2LPM(quantum=100_000), index=ApproximatePrefixIndex(), rules=rules)
-    made.worker_up("w")
+    made.engine_up("w")
     for _ in range(900):  # 100 ms for each of 20 outputs
         made.finished(send(made), Usage(100, 40, 0), ran_us=4_000_000)
     before = spent(made, "a", "w")
     ticket = send(made, answers=answers)
-    made.gone(ticket, ran_us=990_000)
+    made.cancelled(ticket, ran_us=990_000)
 
-    assert (ticket.settled_len, ticket.output_len) == (ticket.extend_len, outputs)
+    assert (ticket.final_len, ticket.output_len) == (ticket.extend_len, outputs)
     assert spent(made, "a", "w") - before == ticket.extend_len + 2 * outputs
 
 
@@ -186,10 +186,10 @@ def test_a_lost_engine_hands_back_what_waits_and_a_new_life_starts_clean() -> No
     waiting, streaming = send(made), send(made)
     made.started(streaming)
 
-    assert made.worker_down("w") == [waiting]
+    assert made.engine_down("w") == [waiting]
     with pytest.raises(NoEngine):
         made.failed(waiting)
-    made.worker_up("w")
+    made.engine_up("w")
     made.finished(streaming, None, ran_us=1)
     assert spent(made, "a", "w") == 0
 
@@ -212,8 +212,8 @@ def test_what_a_scheduler_knows_of_a_cache_is_bounded_as_the_index_is() -> None:
     """Prompts, and answers with which the next turns begin, that are longer than the index."""
     index, text = ApproximatePrefixIndex(capacity=3), ChunkedText()
     made = Dispatcher(router=D2LPM(), index=index, rules=QueueRules())
-    made.worker_up("w")
-    queue = made.workers["w"].queue
+    made.engine_up("w")
+    queue = made.engines["w"].queue
     assert queue is not None
     for number in range(5):
         ticket = send(made, text=b"%d" % number * 5000)
@@ -228,7 +228,7 @@ def test_one_clients_limit_is_not_the_others() -> None:
     with pytest.raises(QueueFull):
         send(made, "a")
     send(made, "b")
-    made.gone(tickets[0], ran_us=1)
+    made.cancelled(tickets[0], ran_us=1)
     send(made, "a")
 
 
@@ -243,20 +243,20 @@ def test_a_place_kept_is_a_place_taken() -> None:
     made.reserve("b")
     made.release("a")
     send(made, "a")
-    made.gone(ticket, ran_us=1)
+    made.cancelled(ticket, ran_us=1)
     made.reserve("a")
 
 
 def test_models_choose_among_engines() -> None:
     made = dispatcher()
-    made.worker_up("v", models=["small"])
-    made.worker_up("w", models=["small", "large"])
+    made.engine_up("v", models=["small"])
+    made.engine_up("w", models=["small", "large"])
 
     assert send(made, model="large").worker == "w"
     with pytest.raises(NotFound, match="huge") as refused:
         send(made, model="huge")
     assert refused.value.param == "model"
-    made.worker_down("w")
+    made.engine_down("w")
     with pytest.raises(NoEngine):  # it exists, only not now
         send(made, model="large")
 
@@ -277,18 +277,18 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
     first = send(made, text=text)
     there = first.worker
     made.started(first)
-    made.set_taking(there, taking=False)
+    made.set_accepting(there, accepts=False)
 
     elsewhere = send(made, text=text)
     assert elsewhere.worker != there
-    assert made.workers[there].tickets == {first}
+    assert made.engines[there].tickets == {first}
     made.finished(first, None, ran_us=1)
     made.finished(elsewhere, None, ran_us=1)
-    made.set_taking(elsewhere.worker, taking=False)
+    made.set_accepting(elsewhere.worker, accepts=False)
     assert not made.ready()
     with pytest.raises(NoEngine):
         send(made)
-    made.set_taking(there, taking=True)
+    made.set_accepting(there, accepts=True)
     again = send(made, text=text)
     assert (again.worker, again.matched_len > 0) == (there, True)
 
@@ -296,12 +296,12 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
 def test_nobody_waits_for_room_at_engines_that_queue_themselves() -> None:
     """Who waits bound to no engine would wait for ever once none fetches from here."""
     sent: list[Ticket] = []
-    rules = QueueRules(window=1, places=1)
+    rules = QueueRules(max_engine_requests=1, max_assigned_per_client=1)
     made = Dispatcher(
         router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, on_ready=sent.append
     )
-    made.worker_up("v")
-    made.worker_up("w")
+    made.engine_up("v")
+    made.engine_up("w")
     tickets = [send(made) for _ in range(6)]
     assert [ticket.state for ticket in tickets if not ticket.worker] == [TicketState.QUEUED] * 2
     made.set_queueing("v", queues=False)
@@ -325,11 +325,11 @@ def test_an_engine_on_trial_gets_requests_when_more_are_let_through() -> None:
             self.left -= 1
 
     made, gate = dispatcher("v", "w"), Gate()
-    made.set_taking("v", taking=True, gate=gate)
+    made.set_accepting("v", accepts=True, gate=gate)
     assert {send(made).worker for _ in range(4)} == {"v", "w"}
     assert send(made).worker == "w"
     gate.left = 1
-    made.set_taking("v", taking=True, gate=gate)
+    made.set_accepting("v", accepts=True, gate=gate)
 
     assert {send(made).worker for _ in range(4)} == {"v", "w"}
     assert gate.left == 0

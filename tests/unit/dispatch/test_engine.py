@@ -20,7 +20,7 @@ def fleet(*models: Models) -> EngineTable:
     """Engines "0", "1"... that are up and serve these."""
     made = EngineTable()
     for number, each in enumerate(models):
-        made.workers[str(number)] = Engine(up=True)
+        made.engines[str(number)] = Engine(up=True)
         made.set_models(str(number), each)
     return made
 
@@ -46,13 +46,13 @@ def test_an_engine_is_spared_where_all_its_models_are_served_elsewhere(
 
 def test_who_is_down_draining_or_on_trial_stands_in_for_nobody() -> None:
     made = fleet(("m",), ("m",))
-    other = made.workers["1"]
+    other = made.engines["1"]
     assert made.can_spare("0")
     other.up = False
     assert not made.can_spare("0")
-    other.up, other.takes = True, False
+    other.up, other.accepts = True, False
     assert not made.can_spare("0")
-    other.takes, other.gate = True, Trial()
+    other.accepts, other.gate = True, Trial()
     assert other.is_open
     assert not made.can_spare("0")
 

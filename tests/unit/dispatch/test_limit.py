@@ -10,7 +10,7 @@ from fairhit.errors import QueueFull
 
 
 def limited(*slots: int, max_sent: int, queue_size: int = 512) -> World:
-    rules = QueueRules(queue_size=queue_size, quantum=100, window=8)
+    rules = QueueRules(queue_size=queue_size, quantum=100, max_engine_requests=8)
     return World(*slots, rules=rules, max_sent=max_sent)
 
 
@@ -89,7 +89,7 @@ def test_where_nothing_may_wait_one_too_many_is_refused_and_no_other():
 
     with pytest.raises(QueueFull, match="too many requests are in flight"):
         ask(world, "c")
-    assert not len(world.dispatcher.queueing)
+    assert not len(world.dispatcher.queue)
 
     for _ in range(2):
         world.step("w0")
@@ -97,15 +97,15 @@ def test_where_nothing_may_wait_one_too_many_is_refused_and_no_other():
 
 
 def test_where_nothing_may_wait_a_request_without_room_is_refused_and_leaves_no_trace():
-    world = World(1, rules=QueueRules(queue_size=0, window=1))
+    world = World(1, rules=QueueRules(queue_size=0, max_engine_requests=1))
     first = ask(world, "a")
-    charged = world.dispatcher.router.outstanding("w0")
+    charged = world.dispatcher.router.load.tokens("w0")
     for _ in range(3):
-        with pytest.raises(QueueFull, match="no engine has room, and nothing may wait"):
+        with pytest.raises(QueueFull, match="no engine has free capacity, and no request may wait"):
             ask(world, "b")
         world.check()
 
-    assert world.dispatcher.router.outstanding("w0") == charged
+    assert world.dispatcher.router.load.tokens("w0") == charged
     assert first.state is TicketState.WAITING
 
 

@@ -6,7 +6,14 @@ import pytest
 from tests.properties.engines import World
 
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
-from fairhit.dispatch import Dispatcher, LedgerUpdate, QueueRules, Shared, Ticket, TicketState
+from fairhit.dispatch import (
+    Dispatcher,
+    LedgerSharing,
+    LedgerUpdate,
+    QueueRules,
+    Ticket,
+    TicketState,
+)
 
 
 @dataclass
@@ -23,7 +30,7 @@ class Turns:
         """It is the turn of `b`, at every engine."""
         deficits = {"a": -1000 * UNITS_PER_TOKEN, "b": 1000 * UNITS_PER_TOKEN}
         news = LedgerUpdate(deficits=deficits, elsewhere=("b",))
-        Shared(self.dispatcher).adopt(dict.fromkeys(self.dispatcher.workers, news))
+        LedgerSharing(self.dispatcher).adopt(dict.fromkeys(self.dispatcher.engines, news))
 
     def waiting(self, count: int = 1) -> list[Ticket]:
         """Requests of `a` that come now, and wait."""
@@ -62,7 +69,7 @@ def test_what_waits_for_an_engine_that_drains_has_no_turn_to_wait_for() -> None:
     """Nobody else has its model; it gets no new requests, and is to end."""
     turns = Turns(World(1, rules=QueueRules(shared=True)))
     (asked,) = turns.waiting()
-    turns.dispatcher.set_taking("w0", taking=False)
+    turns.dispatcher.set_accepting("w0", accepts=False)
     assert asked.state is TicketState.QUEUED
     turns.hear()
 

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
-from fairhit.dispatch import Accounts, Report
+from fairhit.dispatch import LedgerReport, SharedLedger
 from fairhit.dispatch.accounting.shared_ledger import refill
 from fairhit.policies.shared_deficits import SharedDeficits
 
 Q = 100
 
 
-def told(charged: dict[str, int] | None = None, waiting: str = "") -> dict[str, Report]:
-    return {"w": Report(charged=charged or {}, waiting=tuple(waiting))}
+def told(charged: dict[str, int] | None = None, waiting: str = "") -> dict[str, LedgerReport]:
+    return {"w": LedgerReport(charged=charged or {}, waiting=tuple(waiting))}
 
 
 def quantum_of(client: str) -> int:
@@ -43,7 +43,7 @@ def test_a_refill_is_the_printed_loop(deficits: dict[str, int], waiting: list[st
 
 
 def test_each_hears_what_the_other_charged_and_who_waits_there() -> None:
-    accounts = Accounts()
+    accounts = SharedLedger()
     accounts.exchange("one", told(waiting="a"), quantum_of)
     news = accounts.exchange("two", told({"b": 30}, waiting="b"), quantum_of)["w"]
 
@@ -52,7 +52,7 @@ def test_each_hears_what_the_other_charged_and_who_waits_there() -> None:
 
 
 def test_a_refill_waits_for_who_waits_elsewhere() -> None:
-    accounts = Accounts()
+    accounts = SharedLedger()
     accounts.exchange("one", told(waiting="a"), quantum_of)
     for _ in range(3):
         news = accounts.exchange("two", told({"b": 50}, waiting="b"), quantum_of)["w"]
@@ -63,7 +63,7 @@ def test_a_refill_waits_for_who_waits_elsewhere() -> None:
 
 
 def test_a_gateway_that_is_gone_holds_nobody_back() -> None:
-    accounts = Accounts()
+    accounts = SharedLedger()
     accounts.exchange("one", told(waiting="a"), quantum_of)
     accounts.forget(["one"])
     news = accounts.exchange("two", told({"b": 250}, waiting="b"), quantum_of)["w"]
@@ -73,7 +73,7 @@ def test_a_gateway_that_is_gone_holds_nobody_back() -> None:
 
 
 def test_who_waits_nowhere_and_owes_nothing_is_forgotten() -> None:
-    accounts = Accounts()
+    accounts = SharedLedger()
     accounts.exchange("one", told({"a": 30}), quantum_of)
 
     assert accounts.deficits["w"] == {}

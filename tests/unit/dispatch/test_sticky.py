@@ -7,7 +7,7 @@ from fairhit.routers.sticky import Sticky
 
 
 def sticky(*slots: int, window: int = 1) -> World:
-    return World(*slots, rules=QueueRules(quantum=100, window=window), router=Sticky())
+    return World(*slots, rules=QueueRules(quantum=100, max_engine_requests=window), router=Sticky())
 
 
 def ask(world: World, client: str = "a", key: str = "k") -> Ticket:
@@ -58,7 +58,7 @@ def test_what_waits_for_an_engine_that_is_lost_or_drained_goes_elsewhere():
         if end == "down":
             world.down(home)
         else:
-            world.dispatcher.set_taking(home, taking=False)
+            world.dispatcher.set_accepting(home, accepts=False)
         world.check()
 
         (other,) = set(world.engines) - {home}
@@ -68,13 +68,13 @@ def test_what_waits_for_an_engine_that_is_lost_or_drained_goes_elsewhere():
 
 def test_who_waits_for_one_engine_only_is_told_to_other_gateways_as_waiting_there():
     """And for no other engine, where a place would be kept for a client that never comes."""
-    from fairhit.dispatch import Dispatcher, Shared
+    from fairhit.dispatch import Dispatcher, LedgerSharing
 
-    world = World(1, 1, rules=QueueRules(window=1, shared=True), router=Sticky())
+    world = World(1, 1, rules=QueueRules(max_engine_requests=1, shared=True), router=Sticky())
     made: Dispatcher = world.dispatcher
     home = ask(world).worker
     ask(world, "b")
-    reports = Shared(made).reports()
+    reports = LedgerSharing(made).reports()
 
     (other,) = set(world.engines) - {home}
     assert list(reports[home].waiting) == ["b"]

@@ -17,7 +17,7 @@ def dispatcher(
 ) -> tuple[Dispatcher, PrecisePrefixIndex]:
     index = PrecisePrefixIndex(block_len=block_len)
     made = Dispatcher(router=D2LPM(quantum=100_000), index=index, rules=rules)
-    made.worker_up("w")
+    made.engine_up("w")
     return made, index
 
 
@@ -66,8 +66,8 @@ def test_the_error_of_an_estimate_is_what_the_engine_said_less_what_was_thought(
 
     made.finished(send(made, 2), Usage(length, 1, None), ran_us=1)  # an engine that left a zero out
     assert (error.count, error.over) == (2, 0)
-    made.worker_down("w")
-    made.forget_worker("w")
+    made.engine_down("w")
+    made.remove_engine("w")
     assert made.estimates.of_each() == {}
 
 
@@ -103,8 +103,8 @@ def test_what_waits_is_kept_in_mind_for_as_long_as_it_may_wait() -> None:
 
 
 def test_schedulers_of_what_waits_here_hear_what_engines_say() -> None:
-    made, index = dispatcher(QueueRules(window=1))
-    queue = made.workers["w"].queue
+    made, index = dispatcher(QueueRules(max_engine_requests=1))
+    queue = made.engines["w"].queue
     assert queue is not None
     known(index, 4)
     assert queue.view.match_len(PROMPT.chunks) == 4

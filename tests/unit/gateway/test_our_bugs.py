@@ -56,7 +56,7 @@ class Played:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gateway = Gateway(GatewaySettings(worker_urls=(), max_engine_requests=2))
         self.gateway._loop = asyncio.get_running_loop()
-        self.gateway.dispatcher.worker_up(ENGINE)
+        self.gateway.dispatcher.engine_up(ENGINE)
         engine = EngineConnections(ENGINE)
         monkeypatch.setattr(self.gateway.pool, "engine", lambda _: engine)
         self.asked = [EngineConnection(engine) for _ in range(4)]
@@ -83,9 +83,9 @@ class Played:
     def check_settled(self) -> None:
         """Nobody has anything at the engine."""
         dispatcher = self.gateway.dispatcher
-        worker = dispatcher.workers[WorkerId(ENGINE)]
+        worker = dispatcher.engines[WorkerId(ENGINE)]
         assert (self.tickets(), worker.tickets) == ([], set())
-        assert worker.queue is not None and worker.queue.window.in_flight == 0
+        assert worker.queue is not None and worker.queue.limit.in_flight == 0
         assert dispatcher.ledger.in_flight("anonymous") == 0
 
 

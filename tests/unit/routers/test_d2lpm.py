@@ -14,7 +14,7 @@ def test_an_estimate_given_back_after_a_refill_is_not_saved_up() -> None:
         router.dispatch(sent, worker, extend_len=QUANTUM + 50)
     choose(router, request("a", 2), {"w0": 0, "w1": 0})
     for worker, sent in lost.items():
-        router.settle(sent, worker, extend_len=0, output_len=0)
+        router.true_up(sent, worker, extend_len=0, output_len=0)
 
     assert [router.deficit("a", w) for w in lost] == [router.quantum_of("a")] * 2
 
@@ -89,10 +89,10 @@ def test_a_worker_that_comes_back_owes_nothing_for_what_it_lost() -> None:
     router.dispatch(lost, "w0", extend_len=80)
     router.remove_worker("w0")
     router.add_worker("w0")
-    router.settle(lost, "w0", extend_len=80, output_len=50)
+    router.true_up(lost, "w0", extend_len=80, output_len=50)
 
     assert router.deficit("a", "w0") == router.quantum_of("a")
-    assert router.outstanding("w0") == 0
+    assert router.load.tokens("w0") == 0
 
 
 def test_charging_the_whole_input_drives_a_client_off_its_cache() -> None:
@@ -118,7 +118,7 @@ def test_the_truth_replaces_the_estimate() -> None:
     router = d2lpm()
     sent = request("a", 0, input_len=90)
     router.dispatch(sent, "w0", extend_len=90)
-    router.settle(sent, "w0", extend_len=10, output_len=20)
+    router.true_up(sent, "w0", extend_len=10, output_len=20)
 
     assert router.deficit("a", "w0") == (QUANTUM - 10 - 2 * 20) * UNITS_PER_TOKEN
 
@@ -133,7 +133,7 @@ def test_the_table_of_counters_is_bounded() -> None:
     full = [router.deficit(f"c{n}", "w0") == router.quantum_of("x") for n in range(1000)]
     assert full == [True] * 990 + [False] * 10
     for each in sent:  # those that come back after being forgotten bring no counter with them
-        router.settle(each, "w0", extend_len=50, output_len=9)
+        router.true_up(each, "w0", extend_len=50, output_len=9)
     assert len(router._accounts) == 10
 
 

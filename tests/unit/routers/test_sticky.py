@@ -34,7 +34,7 @@ def send(router: Sticky, key: str, *candidates: str) -> str:
     request = asked(key)
     worker = router.route(request, matches=NONE, candidates=candidates or None)
     router.dispatch(request, worker, extend_len=9)
-    router.settle(request, worker, extend_len=9, output_len=1)
+    router.true_up(request, worker, extend_len=9, output_len=1)
     return worker
 
 

@@ -1,23 +1,23 @@
-"""How long an engine takes from one output to the next, learnt from the answers it gave in full."""
+"""Output pace: the time an engine takes per output token, learnt from the answers it gave in full."""
 
 from typing import Final
 
-# Before the first answers: as fast as engines are, a small model on a fast GPU. Until they have come,
-# who leaves an engine that is slower pays more than it got; the other way round it would be for nothing.
+# Before the first answers: a small model on a fast GPU. Until an engine has answered, a client that
+# cancels at a slower engine is charged more than it received; a slower default would undercharge.
 _FIRST_US: Final = 5_000
 # An answer moves the estimate by 1/8 of the difference if it was faster, by 1/64 if it was slower: the
-# time from being asked to the end has waits and the prompt in it, which only ever lengthen it.
+# time from sending to the end includes queueing and prefill, which only lengthen it.
 _FASTER: Final = 8
 _SLOWER: Final = 64
-# An answer of fewer outputs moves it up by less in proportion: of such a one most is waits and prompt, and
-# a client that wants the pace to be slow would send many.
+# An answer of fewer outputs moves the estimate up by proportionally less: most of its time is queueing
+# and prefill, and a client could send many of them to make the pace seem slow.
 _FULL: Final = 64
-# One slow answer counts as so many times the estimate, at most.
+# One slow answer counts as at most this many times the estimate.
 _MOST: Final = 2
 
 
 class OutputPace:
-    """The time between two outputs of an answer, leaning to the fastest answers seen."""
+    """The estimated time between two outputs, biased to the fastest answers seen."""
 
     __slots__ = ("us",)
 
@@ -25,7 +25,7 @@ class OutputPace:
         self.us = _FIRST_US
 
     def learn(self, *, ran_us: int, outputs: int) -> None:
-        """An answer of so many outputs, one after the other, came this long after it was asked for. O(1)."""
+        """Update the estimate by an answer of `outputs` tokens that took `ran_us`. O(1)."""
         if outputs < 1:
             return
         us = ran_us // outputs
@@ -36,5 +36,5 @@ class OutputPace:
             self.us += -(-more // _SLOWER)
 
     def outputs(self, ran_us: int) -> int:
-        """How many outputs an answer can have after so long. Pure. O(1)."""
+        """Return how many outputs an answer can have after `ran_us`. Pure. O(1)."""
         return ran_us // self.us

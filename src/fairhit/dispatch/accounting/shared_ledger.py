@@ -1,9 +1,9 @@
-"""The account that several gateways keep together: each tells it what it charged, and learns what all did.
+"""Shared ledger: the deficits that several gateways keep together, from what each of them reports.
 
     q_{i,w}   deficit of client i at engine w over all gateways, in units of service
-    Q_i       its quantum
+    Q_i       quantum of client i
 
-A round of refill runs when nobody who waits for w, at any gateway, has q_{i,w} > 0: that is CheckRefill
+A round of refill runs when no client that waits for w, at any gateway, has q_{i,w} > 0: CheckRefill
 of Algorithm 1 over all gateways, a few times a second instead of before every request.
 """
 
@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 
 from fairhit.core.request import ClientId, WorkerId
 
-# Clients with a record for each engine: beyond, who owes least and does not wait is forgotten.
+# Clients with a record at each engine; beyond that, the clients with the least debt that do not wait are
+# forgotten.
 MAX_CLIENTS = 4096
 
 QuantumOf = Callable[[ClientId], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
-    """What one gateway tells of one engine: units charged since it was last told, and who waits for it."""
+class LedgerReport:
+    """One gateway's report on one engine: units charged since its last report, and clients that wait."""
 
     charged: Mapping[ClientId, int]
     waiting: Collection[ClientId]
@@ -28,33 +29,33 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerUpdate:
-    """What a gateway hears of one engine: q_{i,w}, and who waits for it at other gateways."""
+    """The ledger's answer on one engine: q_{i,w}, and clients that wait for it at other gateways."""
 
     deficits: Mapping[ClientId, int]
     elsewhere: Collection[ClientId]
 
 
 @dataclass(slots=True)
-class Peer:
-    """A gateway, as of its last report."""
+class PeerGateway:
+    """One gateway, as of its last report."""
 
-    beats: int = 0  # reports so far: one that stands still is gone
-    period_s: float = 0.0  # from one to the next, by what its last cost
+    beats: int = 0  # reports so far; a gateway whose number stops has failed
+    period_s: float = 0.0  # seconds between its reports
     waiting: dict[WorkerId, list[ClientId]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Accounts:
-    """Deficits by engine and client, and the gateways that keep them."""
+class SharedLedger:
+    """Deficits by engine and client, and the gateways that report to them."""
 
     deficits: dict[WorkerId, dict[ClientId, int]] = field(default_factory=dict)
-    peers: dict[str, Peer] = field(default_factory=dict)
+    peers: dict[str, PeerGateway] = field(default_factory=dict)
 
     def exchange(
-        self, name: str, reports: Mapping[WorkerId, Report], quantum_of: QuantumOf
+        self, name: str, reports: Mapping[WorkerId, LedgerReport], quantum_of: QuantumOf
     ) -> dict[WorkerId, LedgerUpdate]:
-        """Book what the gateway `name` tells, and say how everybody stands. O(clients * gateways)."""
-        peer = self.peers.setdefault(name, Peer())
+        """Book the reports of gateway `name` and return its updates. O(clients * gateways)."""
+        peer = self.peers.setdefault(name, PeerGateway())
         peer.beats += 1
         peer.waiting = {worker: list(report.waiting) for worker, report in reports.items()}
         return {
@@ -63,7 +64,7 @@ class Accounts:
         }
 
     def forget(self, gateways: Iterable[str]) -> None:
-        """These are gone: nobody waits there. What they charged stays, and engines no other has do not."""
+        """Remove gateways, and engines that no other gateway reports. What the gateways charged stays."""
         for name in gateways:
             self.peers.pop(name, None)
         used = {worker for peer in self.peers.values() for worker in peer.waiting}
@@ -71,7 +72,7 @@ class Accounts:
             del self.deficits[worker]
 
     def _book(
-        self, name: str, worker: WorkerId, report: Report, quantum_of: QuantumOf
+        self, name: str, worker: WorkerId, report: LedgerReport, quantum_of: QuantumOf
     ) -> LedgerUpdate:
         deficits = self.deficits.setdefault(worker, {})
         for client, units in report.charged.items():
@@ -81,18 +82,18 @@ class Accounts:
             if other != name:
                 elsewhere.update(dict.fromkeys(peer.waiting.get(worker, ())))
         waiting = {**elsewhere, **dict.fromkeys(report.waiting)}
-        # Who was served without being seen to wait, waited for a moment.
+        # A client that was served between two reports waited for a moment.
         refill(deficits, waiting or report.charged, quantum_of)
-        forget_settled(deficits, waiting)
+        forget_idle(deficits, waiting)
         return LedgerUpdate(deficits=dict(deficits), elsewhere=tuple(elsewhere))
 
 
 def refill(
     deficits: dict[ClientId, int], waiting: Collection[ClientId], quantum_of: QuantumOf
 ) -> None:
-    """Alg. 1, CheckRefill: as many rounds as the first who waits needs, if all of them are out of q_i.
+    """Alg. 1, CheckRefill: if no waiting client has q_i > 0, run rounds until one has.
 
-    A round gives Q_i to every client with q_i <= 0. O(clients).
+    A round adds Q_i to every client with q_i <= 0. O(clients).
     """
     if not waiting or any(deficits.get(client, 0) > 0 for client in waiting):
         return
@@ -106,8 +107,11 @@ def refill(
         deficits[client] = deficits.get(client, 0) + quantum_of(client) * min(rounds, own)
 
 
-def forget_settled(deficits: dict[ClientId, int], waiting: Collection[ClientId]) -> None:
-    """Drop whose record a newcomer's 0 would equal, and beyond a bound who owes least. O(clients)."""
+def forget_idle(deficits: dict[ClientId, int], waiting: Collection[ClientId]) -> None:
+    """Drop idle clients without debt, whose records equal a newcomer's; beyond a bound those with least debt.
+
+    O(clients).
+    """
     for client in [one for one, q in deficits.items() if q >= 0 and one not in waiting]:
         del deficits[client]
     if len(deficits) > MAX_CLIENTS:

@@ -122,7 +122,7 @@ class Control:
             except ConfigError as error:
                 raise BadRequest(str(error), param="scheduler") from None
             _log.warning("scheduler of the gateway's queue is now %s", name)
-        queueing = self._dispatcher.queueing
+        queueing = self._dispatcher.queue
         return _json(200, {"scheduler": queueing.scheduler, "waiting": len(queueing)})
 
     # -- the engines

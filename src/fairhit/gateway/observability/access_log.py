@@ -87,7 +87,7 @@ class AccessLog:
     def record(self, exchange: Exchange, status: int, *, time_s: float, now_s: float) -> None:
         """Add a finished request, which has been charged."""
         ticket, arrived_s = exchange.ticket, exchange.arrived_s
-        extend_len = ticket.settled_len
+        extend_len = ticket.final_len
         served = (extend_len, ticket.matched_len, ticket.output_len) if extend_len else (0, 0, 0)
         entry = LogEntry(
             time_s,

@@ -114,9 +114,9 @@ class Observability:
 
     def _scheduler(self) -> str | None:
         """The scheduling policy of the gateway's queue; None if no requests queue here."""
-        workers: dict[WorkerId, Engine] = self._dispatcher.workers
+        workers: dict[WorkerId, Engine] = self._dispatcher.engines
         queues = any(worker.queue is not None for worker in workers.values())
-        return self._dispatcher.queueing.scheduler if queues else None
+        return self._dispatcher.queue.scheduler if queues else None
 
 
 def _make_log(settings: GatewaySettings) -> AccessLog | None:

@@ -84,10 +84,9 @@ class Traces:
         attributes: dict[str, str | int] = {
             "gen_ai.operation.name": exchange.endpoint.name,
             "gen_ai.request.model": ticket.model or "",
-            "gen_ai.usage.input_tokens": ticket.settled_len
-            and ticket.settled_len + ticket.matched_len,
-            "gen_ai.usage.output_tokens": ticket.output_len if ticket.settled_len else 0,
-            "gen_ai.usage.cached_tokens": ticket.matched_len if ticket.settled_len else 0,
+            "gen_ai.usage.input_tokens": ticket.final_len and ticket.final_len + ticket.matched_len,
+            "gen_ai.usage.output_tokens": ticket.output_len if ticket.final_len else 0,
+            "gen_ai.usage.cached_tokens": ticket.matched_len if ticket.final_len else 0,
             "http.response.status_code": status,
             "fairhit.client": ticket.request.client,
             "server.address": ticket.worker,

@@ -61,7 +61,7 @@ class EnginePool:
 
     def watches(self) -> list[tuple[WorkerId, WatchedEngine, Engine]]:
         """URL, health and dispatcher state of every engine."""
-        workers = self._dispatcher.workers
+        workers = self._dispatcher.engines
         return [(url, watch, workers[url]) for url, watch in self._watches.items()]
 
     def engine(self, url: WorkerId) -> EngineConnections:
@@ -122,7 +122,7 @@ class EnginePool:
         )
         watch = WatchedEngine(engine=engine, probe_soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
-        self._dispatcher.worker_down(url)  # known, and not up yet
+        self._dispatcher.engine_down(url)  # known, and not up yet
         watch.tasks.append(asyncio.get_running_loop().create_task(self._checks.run(watch)))
         return True
 
@@ -152,7 +152,7 @@ class EnginePool:
         _log.info("engine %s is removed", url)
         for task in watch.tasks:
             task.cancel()
-        waiting = self._dispatcher.forget_worker(url)
+        waiting = self._dispatcher.remove_engine(url)
         self._update_availability()  # first: the waiting requests may need an engine on trial
         self._update_evicted()
         self._move_from(url, waiting)
@@ -176,7 +176,7 @@ class EnginePool:
 
     def is_up(self, watch: WatchedEngine) -> bool:
         """True if the engine is used for requests."""
-        return self._dispatcher.workers[watch.engine.url].up
+        return self._dispatcher.engines[watch.engine.url].up
 
     def on_up(self, watch: WatchedEngine) -> None:
         """Use an engine that has passed its probes."""
@@ -199,7 +199,7 @@ class EnginePool:
         if self.is_up(watch):
             _log.warning("engine %s is down", url)
             watch.successes = 0
-        waiting = self._dispatcher.worker_down(url)
+        waiting = self._dispatcher.engine_down(url)
         self._update_availability()
         self._update_evicted()
         self._move_from(url, waiting)
@@ -242,17 +242,17 @@ class EnginePool:
 
     def _update_availability(self) -> None:
         """Set in the dispatcher which engines take requests. O(engines), and models of replaced ones."""
-        workers, can_spare = self._dispatcher.workers, self._dispatcher.fleet.can_spare
+        workers, can_spare = self._dispatcher.engines, self._dispatcher.engine_table.can_spare
         for url, watch in self._watches.items():
             if watch.drains_when_replaced and not watch.draining and not self._is_needed(url):
                 self.drain(url)
         for url, watch in self._watches.items():
-            breaker, was = watch.engine.breaker, workers[url].takes
+            breaker, was = watch.engine.breaker, workers[url].accepts
             # The breaker of a model's last engine limits nothing: an engine's error beats a refusal.
             unlimited = breaker.phase is Phase.CLOSED or not can_spare(url)
             takes = not watch.draining and (unlimited or breaker.lets_through)
             gate = breaker if takes and not unlimited else None
-            self._dispatcher.set_taking(url, taking=takes, gate=gate)
+            self._dispatcher.set_accepting(url, accepts=takes, gate=gate)
             if takes != was:
                 state = "takes requests again" if takes else "takes no more requests"
                 _log.info("engine %s %s", url, state)
@@ -262,7 +262,7 @@ class EnginePool:
 
         A model that no remaining engine serves is not waited for once all of them have listed theirs.
         """
-        fleet = self._dispatcher.fleet
+        fleet = self._dispatcher.engine_table
         remaining = {
             other: watch
             for other, watch in self._watches.items()
@@ -271,13 +271,13 @@ class EnginePool:
         if fleet.can_spare(url, remaining):
             return False
         return any(
-            not fleet.workers[other].is_steady and (not watch.was_up or fleet.shares(url, other))
+            not fleet.engines[other].is_steady and (not watch.was_up or fleet.shares(url, other))
             for other, watch in remaining.items()
         )
 
     async def _remove_drained(self, watch: WatchedEngine) -> None:
         url = watch.engine.url
-        worker = self._dispatcher.workers[url]
+        worker = self._dispatcher.engines[url]
         while watch.draining and (
             worker.tickets or (worker.queue is not None and worker.queue.waiting)
         ):
@@ -302,10 +302,10 @@ class EnginePool:
 
     def _set_models(self, watch: WatchedEngine, verb: str) -> None:
         url, names = watch.engine.url, self.catalog.names(watch)
-        worker = self._dispatcher.workers[url]
+        worker = self._dispatcher.engines[url]
         if worker.up and worker.models == names:
             return
-        unservable = self._dispatcher.worker_up(url, models=names)
+        unservable = self._dispatcher.engine_up(url, models=names)
         self._update_availability()
         self._move_from(url, unservable)
         listed = ", ".join(sorted(names)) if names else "models it does not list"

@@ -154,12 +154,12 @@ class LoadMonitor:
     def _ask_due(self) -> None:
         """Send a request to each engine that is due."""
         now = self._loop.time()
-        for name, worker in list(self._dispatcher.workers.items()):
+        for name, worker in list(self._dispatcher.engines.items()):
             if self._is_due(name, worker, now):
                 task = self._loop.create_task(self._ask(name, begun=now))
                 self._asking[name] = task
                 task.add_done_callback(partial(self._asked, name))
-        for name in [name for name in self._due if name not in self._dispatcher.workers]:
+        for name in [name for name in self._due if name not in self._dispatcher.engines]:
             self._forget(name)
 
     def _forget(self, name: WorkerId) -> None:
@@ -176,10 +176,10 @@ class LoadMonitor:
             return False
         if name not in self._due:  # once at the start, so that the first requests meet a known load
             return True
-        busy = worker.queue is not None and worker.queue.window.in_flight > 0
+        busy = worker.queue is not None and worker.queue.limit.in_flight > 0
         if not (busy or self._detects):
             return False
-        if busy and worker.queue is not None and worker.queue.window.is_observed:
+        if busy and worker.queue is not None and worker.queue.limit.is_observed:
             return now >= self._due[name]
         # The load is not used now, or could not be read the last time.
         return now >= self._due[name] + _IDLE_INTERVAL_S
@@ -205,7 +205,7 @@ class LoadMonitor:
 
     def _apply(self, name: WorkerId, body: bytes, problem: str = "") -> None:
         """Set the engine's load and queueing in the dispatcher by its metrics."""
-        worker = self._dispatcher.workers.get(name)
+        worker = self._dispatcher.engines.get(name)
         if worker is None or not worker.up:
             return
         try:
@@ -238,7 +238,7 @@ class LoadMonitor:
 
         With a limit on all engines together, requests must queue at the gateway to be ordered at all.
         """
-        if not has_plug_in(body) or self._dispatcher.queueing.max_sent is not None:
+        if not has_plug_in(body) or self._dispatcher.queue.max_sent is not None:
             return False
         if gets_names(body, self._identity_field):
             return True

@@ -151,7 +151,7 @@ class Admission:
     ) -> OngoingRequest:
         client = self._identity.client_of(request.client, parsed.user)
         self._injector.isolate(parsed, client)
-        if not self._dispatcher.fleet.is_listed(parsed.model):
+        if not self._dispatcher.engine_table.is_listed(parsed.model):
             return self._look_for_model(connection, request, parsed, client)
         return self._begin(connection, request, parsed, client)
 
@@ -198,7 +198,7 @@ class Admission:
         self._identity = identity
         self._timeout_s = settings.request_timeout_secs
         self._queue_timeout_s = settings.queue_timeout_secs
-        self._dispatcher.queueing.limit(settings.queue_size)
+        self._dispatcher.queue.limit_waiting(settings.queue_size)
 
     @property
     def count(self) -> int:

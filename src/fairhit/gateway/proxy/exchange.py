@@ -284,7 +284,7 @@ class Exchange:
             self._on_silence()
 
     def _on_queue_timeout(self) -> None:
-        if self._services.dispatcher.queueing.is_full:
+        if self._services.dispatcher.queue.is_full:
             self.stop(QueueTimeout("too many requests were in flight for too long"), status=408)
         else:
             self.stop(NoEngine("no engine had free capacity in time"), status=503)
@@ -378,7 +378,7 @@ class Exchange:
         asked = self._connection is not None and self.endpoint.charged
         ran_us = self.ran_us() if asked else 0
         self._drop()
-        log_exceptions(self._services.dispatcher.gone, self.ticket, ran_us=ran_us)
+        log_exceptions(self._services.dispatcher.cancelled, self.ticket, ran_us=ran_us)
         return self._end(status)
 
     def _silence_limit_s(self) -> float:

@@ -166,7 +166,7 @@ def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
                 scheduler.finish(request)
                 fleet.grew(f"w{number}", request.prompt, request.input_len)
                 fleet.ended(request)
-                router.settle(request, f"w{number}", extend_len=extend_len, output_len=1)
+                router.true_up(request, f"w{number}", extend_len=extend_len, output_len=1)
             arrive(arrival)
 
     return _median_round(traffic, engines, turn)

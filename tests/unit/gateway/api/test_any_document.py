@@ -76,7 +76,7 @@ def test_any_document_is_sent_or_refused_with_the_reason(
     gateway = Gateway(
         GatewaySettings(worker_urls=(), identity_field="both", isolate_prefixes=isolated)
     )
-    gateway.dispatcher.worker_up(ENGINE)
+    gateway.dispatcher.engine_up(ENGINE)
     nobody = cast("ClientConnection", SimpleNamespace())
     rng, sent = random.Random(5), 0
     for _ in range(2000):
@@ -90,4 +90,4 @@ def test_any_document_is_sent_or_refused_with_the_reason(
         sent += 1
 
     assert 200 < sent < 1900
-    assert not gateway.dispatcher.workers[ENGINE].tickets
+    assert not gateway.dispatcher.engines[ENGINE].tickets

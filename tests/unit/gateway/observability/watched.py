@@ -31,10 +31,10 @@ class Watched:
             router=D2LPM(quantum=1000),
             index=ApproximatePrefixIndex(),
             named=named,
-            rules=QueueRules(window=limit, quantum=100, shared=shared),
+            rules=QueueRules(max_engine_requests=limit, quantum=100, shared=shared),
             on_ready=self.sent.append,
         )
-        self.dispatcher.worker_up(WORKER)
+        self.dispatcher.engine_up(WORKER)
         self.recorder = Recorder(self.dispatcher)
         self.snapshots = SnapshotTaker(self.dispatcher, self.recorder, list)
         self.observability = GatewayMetrics(self.dispatcher, self.recorder, self.snapshots, list)

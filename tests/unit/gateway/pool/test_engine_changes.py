@@ -5,7 +5,14 @@ import asyncio
 import pytest
 
 from fairhit.core.request import Request
-from fairhit.dispatch import Dispatcher, LedgerUpdate, QueueRules, Shared, Ticket, TicketState
+from fairhit.dispatch import (
+    Dispatcher,
+    LedgerSharing,
+    LedgerUpdate,
+    QueueRules,
+    Ticket,
+    TicketState,
+)
 from fairhit.gateway.http.engine_connection import Fault
 from fairhit.gateway.pool.engine_pool import _DRAIN_INTERVAL_S, EnginePool
 from fairhit.gateway.settings import GatewaySettings
@@ -56,7 +63,7 @@ def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
         dispatcher = Dispatcher(
             router=D2LPM(),
             index=ApproximatePrefixIndex(),
-            rules=QueueRules(window=1),
+            rules=QueueRules(max_engine_requests=1),
             on_ready=sent.append,
         )
         workers = EnginePool(
@@ -64,10 +71,10 @@ def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
         )
         for url in (A, B):
             workers.add(url)
-            dispatcher.worker_up(url)
+            dispatcher.engine_up(url)
         for _ in range(10):
             workers.count_fault(B, Fault.STATUS)
-        assert not dispatcher.workers[B].takes
+        assert not dispatcher.engines[B].accepts
         under_way, waiting, newest = [arrive(dispatcher, order) for order in (1, 2, 3)]
         workers.mark_down(A)
 
@@ -79,7 +86,7 @@ def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("rules", [QueueRules(window=8), QueueRules(), None])
+@pytest.mark.parametrize("rules", [QueueRules(max_engine_requests=8), QueueRules(), None])
 def test_an_engine_on_trial_gets_a_few_requests_and_not_a_window_of_them(
     rules: QueueRules | None,
 ) -> None:
@@ -93,27 +100,27 @@ def test_an_engine_on_trial_gets_a_few_requests_and_not_a_window_of_them(
         workers = EnginePool(dispatcher=dispatcher, move=lambda _: None, settings=settings)
         for url in (A, B):
             workers.add(url)
-            dispatcher.worker_up(url)
+            dispatcher.engine_up(url)
         for _ in range(10):
             workers.count_fault(B, Fault.STATUS)
         for order in range(20):
             arrive(dispatcher, order)
-        assert not dispatcher.workers[B].tickets
+        assert not dispatcher.engines[B].tickets
 
         now = asyncio.get_running_loop().time() + settings.cb_timeout_duration_secs
         workers.tick(now)
         for order in range(20, 40):
             arrive(dispatcher, order)
-        assert len(dispatcher.workers[B].tickets) == 3
+        assert len(dispatcher.engines[B].tickets) == 3
 
-        tried = sorted(dispatcher.workers[B].tickets, key=lambda ticket: ticket.request.order)
+        tried = sorted(dispatcher.engines[B].tickets, key=lambda ticket: ticket.request.order)
         for ticket in tried:
             dispatcher.finished(ticket, None, ran_us=1)
             workers.engine(B).breaker.succeeded()
         workers.tick(now)
         for order in range(40, 60):
             arrive(dispatcher, order)
-        assert len(dispatcher.workers[B].tickets) > 3
+        assert len(dispatcher.engines[B].tickets) > 3
         await workers.close()
 
     asyncio.run(story())
@@ -131,7 +138,7 @@ def test_the_only_engine_of_a_model_is_not_taken_out_though_another_shares_one_w
 
         workers.add(C)
         come_up(workers, C, ["two"])
-        assert not dispatcher.workers[B].takes
+        assert not dispatcher.engines[B].accepts
         assert arrive(dispatcher, 2, "two").worker == C
         assert arrive(dispatcher, 3, "base").worker == A
         await workers.close()
@@ -145,12 +152,12 @@ def test_an_engine_is_not_taken_out_for_one_on_trial() -> None:
         for _ in range(10):
             workers.count_fault(A, Fault.STATUS)
         workers.tick(asyncio.get_running_loop().time() + 1000)
-        assert dispatcher.workers[A].gate is not None
+        assert dispatcher.engines[A].gate is not None
         for _ in range(10):
             workers.count_fault(B, Fault.STATUS)
         for order in range(10):
             arrive(dispatcher, order, "m")
-        assert dispatcher.workers[B].takes
+        assert dispatcher.engines[B].accepts
         await workers.close()
 
     asyncio.run(story())
@@ -165,7 +172,7 @@ def test_one_of_several_engines_serves_until_the_one_that_replaces_it_does() -> 
 
         come_up(workers, C, ["one"])
         assert arrive(dispatcher, 2, "one").worker == C
-        assert dispatcher.workers[B].takes and not dispatcher.workers[A].takes
+        assert dispatcher.engines[B].accepts and not dispatcher.engines[A].accepts
         await workers.close()
 
     asyncio.run(story())
@@ -177,13 +184,13 @@ def test_an_engine_is_not_kept_for_a_model_that_no_other_will_serve() -> None:
     async def story() -> None:
         dispatcher, workers = watched(a=["one"], b=["two"])
         workers.drain_when_replaced(A)
-        assert not dispatcher.workers[A].takes
+        assert not dispatcher.engines[A].accepts
 
         workers.add(C)
         workers.drain_when_replaced(B)
-        assert dispatcher.workers[B].takes
+        assert dispatcher.engines[B].accepts
         come_up(workers, C, ["three"])
-        assert not dispatcher.workers[B].takes
+        assert not dispatcher.engines[B].accepts
         await workers.close()
 
     asyncio.run(story())
@@ -196,9 +203,9 @@ def test_an_engine_drains_once_the_remaining_ones_serve_its_models() -> None:
         dispatcher, workers = watched(a=["one", "two"], b=["one"], c=["two"])
         workers.mark_down(C)
         workers.drain_when_replaced(A)
-        assert dispatcher.workers[A].takes
+        assert dispatcher.engines[A].accepts
         come_up(workers, C, ["two"])
-        assert not dispatcher.workers[A].takes
+        assert not dispatcher.engines[A].accepts
         assert arrive(dispatcher, 1, "two").worker == C
         await workers.close()
 
@@ -219,8 +226,8 @@ def test_requests_for_a_draining_engine_are_served_first() -> None:
         settings = GatewaySettings(disable_health_check=True)
         workers = EnginePool(dispatcher=dispatcher, move=lambda _: None, settings=settings)
         workers.add(A)
-        dispatcher.worker_up(A)
-        shared = Shared(dispatcher)
+        dispatcher.engine_up(A)
+        shared = LedgerSharing(dispatcher)
         news = {A: LedgerUpdate(deficits={"a": -(10**12), "b": 10**12}, elsewhere=("b",))}
         shared.adopt(news)
         waiting = arrive(dispatcher, 1)
@@ -249,7 +256,7 @@ def test_what_sglang_has_evicted_is_asked_of_it_once_the_engine_that_lists_it_is
         workers.mark_down(A)
         assert arrive(dispatcher, 2, "one").worker == B
         come_up(workers, A, ["base", "one"])
-        assert dispatcher.workers[B].models == {"base"}
+        assert dispatcher.engines[B].models == {"base"}
         workers.remove(A)
         assert arrive(dispatcher, 3, "one").worker == B
         await workers.close()

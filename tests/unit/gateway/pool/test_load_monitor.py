@@ -141,8 +141,8 @@ def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
     )
     loads = observing(dispatcher)
     for life in (1, 2):
-        dispatcher.worker_up("w")
-        worker = dispatcher.workers["w"]
+        dispatcher.engine_up("w")
+        worker = dispatcher.engines["w"]
         for problem in ("/metrics answers 404", ""):
             for _ in range(3):
                 loads._apply("w", b"", problem)
@@ -152,7 +152,7 @@ def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
         warned = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
         assert len(warned) == life
         assert warned[-1].startswith("engine w: its load cannot be read, /metrics answers 404: ")
-        dispatcher.worker_down("w")
+        dispatcher.engine_down("w")
         asyncio.run(one_round(loads))
 
 
@@ -187,13 +187,13 @@ def test_only_an_engine_that_gets_client_names_does_its_own_queueing(
             identity_field=identity_field, interval_s=0.1,
         )  # fmt: skip
         for life in (1, 2):
-            dispatcher.worker_up("w")
+            dispatcher.engine_up("w")
             for _ in range(3):
                 loads._apply("w", body)
-                assert (dispatcher.workers["w"].queue is None) == named
+                assert (dispatcher.engines["w"].queue is None) == named
             warned = [one for one in caplog.records if one.levelno == logging.WARNING]
             assert len(warned) == (0 if named else life)
-            dispatcher.worker_down("w")
+            dispatcher.engine_down("w")
             asyncio.run(one_round(loads))
         for one in warned:
             assert one.getMessage().startswith("engine w has the plug-in")

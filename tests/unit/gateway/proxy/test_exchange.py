@@ -61,7 +61,7 @@ class Played:
     def __init__(self, *workers: str, window: int = 1, connected: bool = True) -> None:
         self.calls: list[str] = []
         self.order = 0
-        rules = QueueRules(window=window)
+        rules = QueueRules(max_engine_requests=window)
         self.dispatcher = Dispatcher(
             router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, on_ready=lambda _: None
         )
@@ -70,7 +70,7 @@ class Played:
         self.pool = self
         self.engines = {url: EngineConnections(url) for url in workers or ("http://w",)}
         for url, engine in self.engines.items():
-            self.dispatcher.worker_up(url)
+            self.dispatcher.engine_up(url)
             if connected:
                 connection = EngineConnection(engine)
                 connection.connection_made(NotedWire(self.calls))
@@ -150,7 +150,7 @@ def test_what_greets_is_not_an_answer_begun(clock: Clock) -> None:
 
     assert (exchange.ticket.state, exchange.first_s, written) == (TicketState.WAITING, 0.0, [])
     queue = exchange.ticket.queue
-    assert queue is not None and exchange.ticket.number in queue.window._unseen
+    assert queue is not None and exchange.ticket.number in queue.limit._unseen
     exchange.on_end()  # and that was all: the other one is asked
     assert (exchange.ticket.state, exchange.ticket.worker != first) == (TicketState.WAITING, True)
     clock.now = 5.0
@@ -264,7 +264,7 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
     exchange.on_end()
 
     assert (exchange.ticket.state, played.calls[-1]) == (TicketState.ENDED, "on_finished")
-    assert played.dispatcher.workers["http://w"].queue.window.in_flight == 0
+    assert played.dispatcher.engines["http://w"].queue.limit.in_flight == 0
     assert played.dispatcher.ledger.in_flight("a") == 0
 
 

@@ -27,7 +27,7 @@ from fairhit.gateway.observability.page.snapshot import SnapshotTaker, Watches
 from fairhit.gateway.pool.circuit_breaker import Phase
 from fairhit.gateway.pool.retry import Retries
 from fairhit.routers.d2lpm import D2LPM
-from fairhit.routers.least_loaded import LeastLoaded
+from fairhit.routers.in_flight_load import load_of
 
 # Policies with a counter in tokens for each client.
 _COUNTING = frozenset(("dlpm", "dlpm-predict", "drr", "vtc"))
@@ -121,11 +121,11 @@ class GatewayMetrics(Collector):
             )
         yield GaugeMetricFamily(
             "fairhit_request_running", "Requests at the engines.",
-            value=sum(len(worker.tickets) for worker in self._dispatcher.workers.values()),
+            value=sum(len(worker.tickets) for worker in self._dispatcher.engines.values()),
         )  # fmt: skip
         yield GaugeMetricFamily(
             "fairhit_flow_control_queue_size", "Requests waiting in the gateway.",
-            value=len(self._dispatcher.queueing),
+            value=len(self._dispatcher.queue),
         )  # fmt: skip
 
     def _lengths_and_times(self) -> Iterator[Metric]:
@@ -150,7 +150,7 @@ class GatewayMetrics(Collector):
     # -- engines
 
     def _workers(self) -> Iterator[Metric]:
-        router = self._dispatcher.router
+        load = load_of(self._dispatcher.router)
         up = _gauge(
             "up", "1 if its health checks pass, also while it drains or its circuit is open."
         )
@@ -164,17 +164,17 @@ class GatewayMetrics(Collector):
         limit = _gauge(
             "concurrency_limit", "Most requests in flight at the engine, as learnt or set."
         )
-        for name, worker in self._dispatcher.workers.items():
+        for name, worker in self._dispatcher.engines.items():
             up.add_metric([name], int(worker.up))
             if worker.reports_cached is not None:
                 exact.add_metric([name], int(worker.reports_cached))
-            if worker.up and isinstance(router, D2LPM | LeastLoaded):
-                tokens.add_metric([name], router.outstanding(name))
+            if worker.up and load is not None:
+                tokens.add_metric([name], load.tokens(name))
         for name, _, worker in self._watches():
             requests.add_metric([name], len(worker.tickets))
             if worker.queue is not None:
                 queued.add_metric([name], len(worker.queue.waiting))
-                limit.add_metric([name], worker.queue.window.size)
+                limit.add_metric([name], worker.queue.limit.size)
         yield from (up, exact, tokens, requests, queued, limit)
 
     def _circuits(self) -> Iterator[Metric]:
@@ -224,7 +224,7 @@ class GatewayMetrics(Collector):
         accounts = list(self._dispatcher.ledger.accounts())
         labels = [label("client", name) for name, _ in accounts]
         services = [account.service for _, account in accounts]
-        waiting = self._dispatcher.queueing.count
+        waiting = self._dispatcher.ledger.waiting
         rows: list[tuple[str, str, str, list[int]]] = [
             ("requests_total", "counter", "Requests accepted.", [a.requests for _, a in accounts]),
             ("requests_in_flight", "gauge", "Requests not finished yet.",
@@ -264,10 +264,10 @@ class GatewayMetrics(Collector):
 
     def _credits(self) -> str:
         """Counters of waiting clients: the counters of others decide nothing now."""
-        queueing = self._dispatcher.queueing
+        queueing = self._dispatcher.queue
         rows = []
         if queueing.scheduler in _COUNTING:
-            for name, worker in self._dispatcher.workers.items():
+            for name, worker in self._dispatcher.engines.items():
                 if worker.queue is not None:
                     credit, at = worker.queue.scheduler.credit, label("worker", name)
                     for client in list(worker.queue.waiting.counts())[:1000]:
@@ -284,7 +284,7 @@ class GatewayMetrics(Collector):
         router = self._dispatcher.router
         rows = []
         if isinstance(router, D2LPM):
-            up = [name for name, worker in self._dispatcher.workers.items() if worker.up]
+            up = [name for name, worker in self._dispatcher.engines.items() if worker.up]
             workers = [(name, label("worker", name)) for name in up]
             for client, _ in self._dispatcher.ledger.accounts():
                 full, own = router.quantum_of(client), label("client", client)

@@ -1,4 +1,4 @@
-"""Statistics of finished requests, by model, client and engine, added up in preallocated objects.
+"""Histograms of finished requests, by model and client, added up in preallocated objects.
 
 Every request passes through here: no string is made, and two labels are looked up.
 """
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from fairhit.core.client_table import OTHER
-from fairhit.core.request import ClientId, WorkerId
-from fairhit.core.service import system_view
+from fairhit.core.request import ClientId
 from fairhit.dispatch import Dispatcher, Ticket
 from fairhit.gateway.observability.metrics.histogram import (
     LENGTHS,
@@ -39,24 +38,11 @@ class ModelStats:
 class ClientStats:
     """Requests of one client."""
 
-    __slots__ = ("name", "received", "wait")
+    __slots__ = ("name", "wait")
 
     def __init__(self, name: ClientId) -> None:
         self.name = name
         self.wait = Histogram(TIMES_US)  # at the gateway, until sent to an engine
-        self.received: dict[WorkerId, int] = {}  # `system_view` of finished requests, by engine
-
-
-class Largest:
-    """Largest values seen at one engine so far, from which the bound of the service gap is computed."""
-
-    __slots__ = ("error", "extend", "in_flight", "output")
-
-    def __init__(self) -> None:
-        self.extend = 0  # computed prompt tokens of one request
-        self.output = 0  # output tokens of one request
-        self.error = 0  # error of the estimated extend of one request, in tokens
-        self.in_flight = 0  # concurrent requests
 
 
 class Times(Protocol):
@@ -72,12 +58,11 @@ class Recorder:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._label = dispatcher.ledger.label
-        self._workers = dispatcher.workers
+        self._workers = dispatcher.engines
         self._models: dict[str | None, ModelStats] = {}
         self._clients: dict[ClientId, ClientStats] = {}
         # Clients of which a request finished since the last tick.
         self.recent: dict[ClientId, ClientStats] = {}
-        self.largest: dict[WorkerId, Largest] = {}
 
     def record(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
         """Add a finished request, which has been charged and was answered with `status`. O(1)."""
@@ -88,7 +73,7 @@ class Recorder:
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
         model.duration.observe(int((now_s - arrived_s) * 1e6))
         client.wait.observe(int(((sent_s or now_s) - arrived_s) * 1e6))
-        extend_len, output_len = ticket.settled_len, ticket.output_len
+        extend_len, output_len = ticket.final_len, ticket.output_len
         if not extend_len:
             return
         model.input.observe(extend_len + ticket.matched_len)
@@ -98,16 +83,6 @@ class Recorder:
             model.ttft.observe(int((first_s - arrived_s) * 1e6))
             if output_len > 1:
                 model.tpot.observe(int((now_s - first_s) * 1e6) // (output_len - 1))
-        worker, received = ticket.worker, client.received
-        received[worker] = received.get(worker, 0) + system_view(extend_len, output_len)
-        largest = self.largest.get(worker) or self.largest_at(worker)
-        if extend_len > largest.extend:  # noqa: PLR1730 - max costs three times that
-            largest.extend = extend_len
-        if output_len > largest.output:  # noqa: PLR1730 - max costs three times that
-            largest.output = output_len
-        error = abs(extend_len - ticket.estimated_len) if ticket.estimated_len else 0
-        if error > largest.error:  # noqa: PLR1730 - as above
-            largest.error = error
 
     def record_refused(self, status: int) -> None:
         """Add a request that was refused before an engine was chosen."""
@@ -125,16 +100,6 @@ class Recorder:
     def clients(self) -> Mapping[ClientId, ClientStats]:
         """Statistics by the client's label in the metrics."""
         return self._clients
-
-    def forget(self, worker: WorkerId) -> None:
-        """Drop the statistics of a removed engine. O(clients)."""
-        self.largest.pop(worker, None)
-        for client in self._clients.values():
-            client.received.pop(worker, None)
-
-    def largest_at(self, worker: WorkerId) -> Largest:
-        """Largest values seen at `worker` so far. O(1)."""
-        return self.largest.setdefault(worker, Largest())
 
     def _model(self, name: str | None, status: int) -> ModelStats:
         """Statistics of a model. Callers may invent names: those unknown to all engines share one entry."""

@@ -9,7 +9,7 @@ from itertools import chain, combinations, islice
 from typing import NamedTuple
 
 from fairhit.core.request import ClientId
-from fairhit.gateway.observability.metrics.recorder import Largest
+from fairhit.dispatch.engine import EnginePeaks
 
 # Waiting clients considered at each sample, longest without service first: some have no name of their own.
 MOST_WAITING = 250
@@ -58,14 +58,14 @@ class EngineGaps:
         return sorted(gaps, key=lambda gap: -gap.tokens)
 
 
-def debt(largest: Largest) -> int:
+def debt(peaks: EnginePeaks) -> int:
     """U of the bound: service that a client may receive beyond its share, in tokens.
 
     It is the prompt that used up the client's credit, and the outputs of its requests in flight at the
     engine. DESIGN 3.5 limits these by the engine's memory, a gateway by its concurrency limit. Where
     prompts are charged by an estimate, each may be that much longer.
     """
-    return largest.extend + largest.in_flight * (2 * largest.output + largest.error)
+    return peaks.extend + peaks.in_flight * (2 * peaks.output + peaks.error)
 
 
 def bound(scheduler: str, *, debt: int, quantum: int, first: float, second: float) -> float | None:

@@ -25,6 +25,7 @@ from fairhit.gateway.observability.metrics.service_gap import (
 from fairhit.gateway.observability.page.ranking import Ranking
 from fairhit.gateway.pool.watched_engine import WatchedEngine
 from fairhit.policies.dlpm import DLPM
+from fairhit.routers.in_flight_load import load_of
 
 # Clients shown by name; all others are added up.
 MOST_CLIENTS = 12
@@ -109,14 +110,14 @@ class SnapshotTaker:
             "clients": {name: changes.get(name, _IDLE) for name in shown},
             "other": self._rest(changes, shown),
             "gap": self._worst(),
-            "waiting": len(self._dispatcher.queueing),
+            "waiting": len(self._dispatcher.queue),
             "workers": dict(map(self._worker, self._watches()[:MOST_WORKERS])),
         }
 
     def _changes(self, under_way: _UnderWay) -> dict[ClientId, list[int]]:
         """Rows of all clients with a request now or since the last snapshot."""
         label = self._dispatcher.ledger.label
-        waiting = islice(self._dispatcher.queueing.counts(), MOST_WAITING)
+        waiting = islice(self._dispatcher.ledger.waiting_by_client(), MOST_WAITING)
         busy = dict.fromkeys((*under_way.clients, *map(label, waiting), *self._ranking.shown))
         changes = {}
         for name in {**self._recorder.recent, **busy}:
@@ -134,7 +135,7 @@ class SnapshotTaker:
         return _Totals(
             got.system_view() + under_way.clients.get(name, 0),
             got.extend_len, got.cached_len, got.output_len,
-            self._dispatcher.queueing.count(name), account.in_flight,
+            self._dispatcher.ledger.waiting(name), account.in_flight,
         )  # fmt: skip
 
     def _rest(
@@ -145,8 +146,8 @@ class SnapshotTaker:
         Their waiting and in-flight requests are all minus those shown, as the ledger does not name all.
         """
         known = [self._last[name] for name in shown]
-        waiting = len(self._dispatcher.queueing)
-        in_flight = waiting + sum(len(one.tickets) for one in self._dispatcher.workers.values())
+        waiting = len(self._dispatcher.queue)
+        in_flight = waiting + sum(len(one.tickets) for one in self._dispatcher.engines.values())
         waiting -= sum(each.waiting for each in known)
         if self._service == sum(each.service for each in known) and waiting <= 0:
             return None
@@ -156,9 +157,8 @@ class SnapshotTaker:
 
     def _under_way(self) -> _UnderWay:
         found = _UnderWay()
-        for name, worker in self._dispatcher.workers.items():
-            largest = self._recorder.largest_at(name)
-            largest.in_flight = max(largest.in_flight, len(worker.tickets))
+        for name, worker in self._dispatcher.engines.items():
+            peaks = worker.peaks
             waiting: dict[ClientId, int] = {}
             at: dict[ClientId, int] = {}
             for ticket in worker.tickets:
@@ -167,10 +167,8 @@ class SnapshotTaker:
                     waiting[client] = waiting.get(client, 0) + 1
                     continue
                 extend_len, output_len = ticket.extend_len, ticket.output_len
-                if extend_len > largest.extend:  # noqa: PLR1730 - max costs three times that
-                    largest.extend = extend_len
-                if output_len > largest.output:  # noqa: PLR1730 - as above
-                    largest.output = output_len
+                if extend_len > peaks.extend or output_len > peaks.output:
+                    peaks.record(ticket, extend_len=extend_len)
                 at[client] = at.get(client, 0) + system_view(extend_len, output_len)
             found.waiting[name], found.at[name] = self._labelled(waiting), self._labelled(at)
             for label in {**found.waiting[name], **found.at[name]}:
@@ -188,16 +186,15 @@ class SnapshotTaker:
 
     def _compare(self, under_way: _UnderWay) -> None:
         """Update the gaps of clients that wait at each engine. O(1) for each engine."""
-        queueing = self._dispatcher.queueing
+        queueing = self._dispatcher.queue
         # A new policy, new weights or a restarted policy: its counters do not include earlier service.
         if queueing.switches != self._switches:
             self._switches = queueing.switches
             self._gaps.clear()
         self.gaps, self.client_gaps = [], {}
-        for removed in [name for name in self._gaps if name not in self._dispatcher.workers]:
+        for removed in [name for name in self._gaps if name not in self._dispatcher.engines]:
             del self._gaps[removed]
-            self._recorder.forget(removed)
-        for name, worker in self._dispatcher.workers.items():
+        for name, worker in self._dispatcher.engines.items():
             gaps = self._gaps.setdefault(name, EngineGaps())
             waiting = (
                 under_way.waiting[name] if worker.queue is None else worker.queue.waiting.counts()
@@ -219,9 +216,8 @@ class SnapshotTaker:
         """Service of a client at `worker` divided by its weight; None if it has no name of its own."""
         if self._dispatcher.ledger.label(client) == OTHER:
             return None
-        known = self._recorder.clients().get(client)
-        had = known.received.get(worker, 0) if known else 0
-        return (had + at.get(client, 0)) / self._weight(client)
+        received = self._dispatcher.ledger.received(client, worker) + at.get(client, 0)
+        return received / self._weight(client)
 
     def _bound(self, name: WorkerId, worker: Engine, gap: ClientGap) -> float | None:
         if worker.queue is None:
@@ -236,15 +232,15 @@ class SnapshotTaker:
             full = policy.ledger.quantum_of(gap.first) / UNITS_PER_TOKEN
             quantum = round(full / self._weight(gap.first))
         return bound(
-            self._dispatcher.queueing.scheduler,
-            debt=debt(self._recorder.largest_at(name)),
+            self._dispatcher.queue.scheduler,
+            debt=debt(worker.peaks),
             quantum=quantum,
             first=self._weight(gap.first),
             second=self._weight(gap.second),
         )
 
     def _weight(self, client: ClientId) -> float:
-        weights = self._dispatcher.queueing.rules.weights
+        weights = self._dispatcher.queue.rules.weights
         return weights.of(client) / WEIGHT_SCALE if weights is not None else 1.0
 
     def _worst(self) -> dict[str, object] | None:
@@ -262,13 +258,12 @@ class SnapshotTaker:
         self, known: tuple[WorkerId, WatchedEngine, Engine]
     ) -> tuple[str, dict[str, object]]:
         name, watch, worker = known
-        router, queue = self._dispatcher.router, worker.queue
-        tokens = getattr(router, "outstanding", None)
+        load, queue = load_of(self._dispatcher.router), worker.queue
         return name, {
             "state": "draining" if watch.draining else "up" if worker.up else "down",
             "circuit": watch.engine.breaker.phase.value,
             "in_flight": len(worker.tickets),
             "waiting": len(queue.waiting) if queue is not None else None,
-            "limit": queue.window.size if queue is not None else None,
-            "in_flight_tokens": tokens(name) if tokens is not None and worker.up else None,
+            "limit": queue.limit.size if queue is not None else None,
+            "in_flight_tokens": load.tokens(name) if load is not None and worker.up else None,
         }

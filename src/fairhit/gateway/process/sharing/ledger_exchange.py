@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fairhit.core.request import WorkerId
-from fairhit.dispatch import Accounts, Dispatcher, LedgerUpdate, Shared
+from fairhit.dispatch import Dispatcher, LedgerSharing, LedgerUpdate, SharedLedger
 from fairhit.gateway.process.sharing.ledger_format import read, write
 from fairhit.gateway.process.sharing.ledger_stores import TIMEOUT_S, Busy, Store
 from fairhit.gateway.settings import GatewaySettings
@@ -31,7 +31,7 @@ _SHARE = 0.05
 _MOST_PAUSE_S = 5.0
 
 
-def patience_s(period_s: float) -> float:
+def timeout_s(period_s: float) -> float:
     """How long to wait for a gateway that exchanges so often, in seconds."""
     return max(_SILENT_S, _SILENT_EXCHANGES * period_s)
 
@@ -43,7 +43,7 @@ class Peers:
         self._own = own
         self._seen: dict[str, tuple[int, float]] = {}  # beats, and since when it has had so many
 
-    def silent(self, accounts: Accounts, now: float) -> list[str]:
+    def silent(self, accounts: SharedLedger, now: float) -> list[str]:
         """Those whose reports have stopped. O(gateways)."""
         seen = {}
         for name, peer in accounts.peers.items():
@@ -53,17 +53,17 @@ class Peers:
         return [
             name
             for name, (_, since) in seen.items()
-            if now - since > patience_s(accounts.peers[name].period_s) and name != self._own
+            if now - since > timeout_s(accounts.peers[name].period_s) and name != self._own
         ]
 
 
-class Exchanging(Collector):
+class LedgerExchange(Collector):
     """Exchanges from `start` to `close`; as a collector, its metrics."""
 
     def __init__(
         self, dispatcher: Dispatcher, store: Store | None, settings: GatewaySettings
     ) -> None:
-        self._shared = Shared(dispatcher)
+        self._shared = LedgerSharing(dispatcher)
         self._store = store  # None: this gateway stands alone
         self._interval_s = settings.share_interval_secs
         self._name = secrets.token_hex(8)
@@ -145,7 +145,7 @@ class Exchanging(Collector):
         period_s = self._period_s()
         self._spent_s, begun = 0.0, time.thread_time()
         if self._failures:  # since the last try, too, others were served that nobody told of
-            self._shared.stand_alone()
+            self._shared.detach()
         reports = self._shared.reports()
         if not reports:  # no queue here, or one that cannot be shared
             self._busy_since = None
@@ -184,7 +184,7 @@ class Exchanging(Collector):
         now = asyncio.get_running_loop().time()
         if self._busy_since is None:
             self._busy_since = now
-        if self._failures or now - self._busy_since > patience_s(self._period_s()):
+        if self._failures or now - self._busy_since > timeout_s(self._period_s()):
             self._fail(error)
         else:
             self._counts["busy"] += 1
@@ -199,7 +199,7 @@ class Exchanging(Collector):
         self._failures += 1
         self._counts["failed"] += 1
         self._gateways = 1
-        self._shared.stand_alone()
+        self._shared.detach()
 
     def _leave(self, written: bytes | None) -> bytes:
         accounts = read(written)

@@ -3,8 +3,8 @@
 import msgspec
 
 from fairhit.core.request import ClientId, WorkerId
-from fairhit.dispatch import Accounts
-from fairhit.dispatch.accounting.shared_ledger import Peer
+from fairhit.dispatch import SharedLedger
+from fairhit.dispatch.accounting.shared_ledger import PeerGateway
 
 _VERSION = 1
 
@@ -21,7 +21,7 @@ _reader = msgspec.json.Decoder(_Written)
 _writer = msgspec.json.Encoder()
 
 
-def write(accounts: Accounts) -> bytes:
+def write(accounts: SharedLedger) -> bytes:
     """O(clients)."""
     gateways = {
         name: (peer.beats, peer.period_s, peer.waiting) for name, peer in accounts.peers.items()
@@ -29,7 +29,7 @@ def write(accounts: Accounts) -> bytes:
     return _writer.encode(_Written(_VERSION, accounts.deficits, gateways))
 
 
-def read(written: bytes | None) -> Accounts:
+def read(written: bytes | None) -> SharedLedger:
     """A new account where there is none, or half of one, whose writer died. Raises ValueError.
 
     That is for what others have written: another version of ours, or somebody else.
@@ -39,8 +39,8 @@ def read(written: bytes | None) -> Accounts:
     except msgspec.ValidationError as error:
         raise ValueError(f"it is no account: {error}") from None
     except msgspec.DecodeError:
-        return Accounts()
+        return SharedLedger()
     if document.version != _VERSION:
         raise ValueError(f"the account is of version {document.version}, not {_VERSION}")
-    peers = {name: Peer(*told) for name, told in document.gateways.items()}
-    return Accounts(deficits=document.deficits, peers=peers)
+    peers = {name: PeerGateway(*told) for name, told in document.gateways.items()}
+    return SharedLedger(deficits=document.deficits, peers=peers)

@@ -23,7 +23,7 @@ def asking(client: str, number: int) -> Request:
 def busy(*, clients: list[str], workers: int, requests: int) -> Dispatcher:
     made = Dispatcher(router=D2LPM(quantum=100), index=ApproximatePrefixIndex(), max_in_flight=100)
     for number in range(workers):
-        made.worker_up(f"http://127.0.0.1:{number}")
+        made.engine_up(f"http://127.0.0.1:{number}")
     for number, client in enumerate(clients * requests):
         made.started(made.arrive(asking(client, number), model=None, text_len=0))
     return made
@@ -80,8 +80,8 @@ def calls(page: Callable[[], bytes]) -> int:
 def test_an_engine_without_requests_is_up_by_its_probes() -> None:
     """Draining and open circuits have metrics of their own."""
     made = busy(clients=[], workers=2, requests=0)
-    made.set_taking("http://127.0.0.1:0", taking=False)
-    made.worker_down("http://127.0.0.1:1")
+    made.set_accepting("http://127.0.0.1:0", accepts=False)
+    made.engine_down("http://127.0.0.1:1")
     read = samples(made)
 
     assert read["fairhit_worker_up", ("http://127.0.0.1:0",)] == 1
@@ -93,7 +93,7 @@ def test_a_scrape_is_cheap() -> None:
     clients = [f"client-{n}" for n in range(1000)]
     made = busy(clients=clients, workers=8, requests=1)
     for number, client in enumerate(clients):
-        for worker in made.workers:
+        for worker in made.engines:
             made.router.dispatch(asking(client, 1000 + number), worker, extend_len=7)
     observability = metrics_of(made)
 

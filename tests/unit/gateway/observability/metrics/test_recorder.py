@@ -42,7 +42,7 @@ def test_a_request_is_counted_in_every_metric_about_it():
 
 def test_a_failure_is_counted_as_an_error_and_in_no_length():
     watched = Watched()
-    watched.dispatcher.worker_up(WORKER, models=["m"])
+    watched.dispatcher.engine_up(WORKER, models=["m"])
     watched.fail(watched.arrive("a"), status=502)
     read = watched.read()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairhit.gateway.observability.metrics.recorder import Largest
+from fairhit.dispatch.engine import EnginePeaks
 from fairhit.gateway.observability.metrics.service_gap import (
     MOST_WAITING,
     ClientGap,
@@ -73,7 +73,7 @@ def test_unnamed_clients_displace_no_named_ones():
 
 
 def test_the_bound_is_that_of_the_design():
-    largest = Largest()
+    largest = EnginePeaks()
     largest.extend, largest.output, largest.error, largest.in_flight = 1000, 100, 50, 4
     limit_u = debt(largest)
 

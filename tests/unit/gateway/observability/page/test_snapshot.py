@@ -22,7 +22,7 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
         for ticket in rng.sample([t for t in under_way if t.number], k=rng.randrange(3)):
             under_way.remove(ticket)
             if rng.random() < 0.2:
-                watched.dispatcher.gone(ticket, ran_us=1)
+                watched.dispatcher.cancelled(ticket, ran_us=1)
                 watched.recorder.record(ticket, Times(), status=499, now_s=12.0)
             else:
                 watched.finish(ticket, output_len=rng.randrange(1, 50))
@@ -31,10 +31,10 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
             watched.recorder.tick()
             rows = [*sample["clients"].values(), *([sample["other"]] if sample["other"] else [])]
             seen = [had + sum(column) for had, *column in zip(seen, *rows, strict=False)]
-            assert sum(row[4] for row in rows) == len(watched.dispatcher.queueing)
+            assert sum(row[4] for row in rows) == len(watched.dispatcher.queue)
             assert sum(row[5] for row in rows) == len(under_way)
     for ticket in sorted(under_way, key=lambda t: t.number == 0):
-        watched.dispatcher.gone(ticket, ran_us=1)
+        watched.dispatcher.cancelled(ticket, ran_us=1)
         watched.recorder.record(ticket, Times(), status=499, now_s=12.0)
     sample = watched.snapshots.take(time_s=61, took_s=1.0)
     rows = [*sample["clients"].values(), sample["other"] or [0] * 6]
@@ -76,7 +76,7 @@ def test_a_change_of_weights_restarts_the_gaps():
     def serve_both(samples: int) -> float:
         for _ in range(samples):
             for _ in range(20):
-                for ticket in list(watched.dispatcher.workers[WORKER].tickets):
+                for ticket in list(watched.dispatcher.engines[WORKER].tickets):
                     watched.finish(ticket)
                     watched.arrive(ticket.request.client)
             watched.snapshots.take(time_s=0, took_s=1.0)

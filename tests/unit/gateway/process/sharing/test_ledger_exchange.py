@@ -15,8 +15,8 @@ from tests.e2e.gateway.world import eventually
 
 from fairhit.core.request import Request
 from fairhit.core.service import UNITS_PER_TOKEN
-from fairhit.dispatch import Accounts, Dispatcher, QueueRules, Report, Ticket, Usage
-from fairhit.gateway.process.sharing.ledger_exchange import Exchanging
+from fairhit.dispatch import Dispatcher, LedgerReport, QueueRules, SharedLedger, Ticket, Usage
+from fairhit.gateway.process.sharing.ledger_exchange import LedgerExchange
 from fairhit.gateway.process.sharing.ledger_format import read, write
 from fairhit.gateway.process.sharing.ledger_stores import Busy, Change, SharedMemory
 from fairhit.gateway.settings import GatewaySettings
@@ -31,11 +31,11 @@ class Skint:
     """A gateway with one engine, of one place, at which b has used up its credit and asks again."""
 
     def __init__(self) -> None:
-        rules = QueueRules(quantum=100, shared=True, window=1)
+        rules = QueueRules(quantum=100, shared=True, max_engine_requests=1)
         self.dispatcher = Dispatcher(
             router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, on_ready=lambda _: None
         )
-        self.dispatcher.worker_up("w")
+        self.dispatcher.engine_up("w")
         self._first = self._ask(1)
         self._ask(2)
 
@@ -53,7 +53,7 @@ class Skint:
         self.dispatcher.finished(self._first, Usage(40, 200, 0), ran_us=1)
 
     def waiting(self) -> int:
-        return len(self.dispatcher.queueing)
+        return len(self.dispatcher.queue)
 
 
 @dataclass
@@ -96,7 +96,7 @@ def hold(memory: SharedMemory, told: Connection) -> None:
 
 async def tries(store: Fails, *, seconds: float) -> int:
     """How often it is asked in that time."""
-    exchanging = Exchanging(Skint().dispatcher, store, SETTINGS)
+    exchanging = LedgerExchange(Skint().dispatcher, store, SETTINGS)
     exchanging.start()
     await asyncio.sleep(seconds)
     asked = store.asked
@@ -104,7 +104,7 @@ async def tries(store: Fails, *, seconds: float) -> int:
     return asked
 
 
-def sample(exchanging: Exchanging, name: str) -> float:
+def sample(exchanging: LedgerExchange, name: str) -> float:
     return next(each.samples[0].value for each in exchanging.collect() if each.name == name)
 
 
@@ -116,11 +116,11 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
     other.start()
 
     async def run() -> None:
-        world, said = Skint(), Accounts()
-        waits = Report(charged={}, waiting=("a",))
+        world, said = Skint(), SharedLedger()
+        waits = LedgerReport(charged={}, waiting=("a",))
         said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
         await memory.change(lambda _: write(said))
-        exchanging = Exchanging(world.dispatcher, memory, SETTINGS)
+        exchanging = LedgerExchange(world.dispatcher, memory, SETTINGS)
         exchanging.start()
         await eventually(lambda: sample(exchanging, "fairhit_sharing_gateways") == 2)
         ours.send("lock")
@@ -140,12 +140,12 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
 
 def test_nobody_pays_for_an_outage_not_even_for_its_last_moment() -> None:
     async def run() -> None:
-        world, store, said = Skint(), Recovers(), Accounts()
-        exchanging = Exchanging(world.dispatcher, store, SETTINGS)
+        world, store, said = Skint(), Recovers(), SharedLedger()
+        exchanging = LedgerExchange(world.dispatcher, store, SETTINGS)
         exchanging.start()
         await eventually(lambda: sample(exchanging, "fairhit_sharing_up") == 0)
         world.spend()  # after the last try that failed
-        waits = Report(charged={}, waiting=("a",))
+        waits = LedgerReport(charged={}, waiting=("a",))
         said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
         store.value = write(said)
         await eventually(lambda: sample(exchanging, "fairhit_sharing_up") == 1)
@@ -168,7 +168,7 @@ def test_others_are_told_how_often_it_comes() -> None:
     memory = SharedMemory.create()
 
     async def run() -> None:
-        exchanging = Exchanging(Skint().dispatcher, memory, SETTINGS)
+        exchanging = LedgerExchange(Skint().dispatcher, memory, SETTINGS)
         exchanging.start()
         await eventually(lambda: sample(exchanging, "fairhit_sharing_gateways") == 1)
         (own,) = read(os.pread(memory.descriptor, 10_000, 0)).peers.values()

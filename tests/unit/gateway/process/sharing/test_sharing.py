@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from fairhit.dispatch import Accounts, Report
+from fairhit.dispatch import LedgerReport, SharedLedger
 from fairhit.errors import ConfigError
 from fairhit.gateway.process.sharing.ledger_exchange import Peers
 from fairhit.gateway.process.sharing.ledger_format import read, write
@@ -17,9 +17,9 @@ def quantum_of(client: str) -> int:
     return 100 * len(client)
 
 
-def account() -> Accounts:
-    accounts = Accounts()
-    report = Report(charged={"b": 250}, waiting=("a", "é"))
+def account() -> SharedLedger:
+    accounts = SharedLedger()
+    report = LedgerReport(charged={"b": 250}, waiting=("a", "é"))
     accounts.exchange("one", {"http://w:1": report}, quantum_of)
     return accounts
 
@@ -31,7 +31,7 @@ def test_what_is_written_is_what_is_read() -> None:
 @pytest.mark.parametrize("written", [None, b"", write(account())[:-5]])
 def test_nothing_and_half_of_something_are_a_new_account(written: bytes | None) -> None:
     """Whoever dies while it writes leaves half of one behind; the others go on."""
-    assert read(written) == Accounts()
+    assert read(written) == SharedLedger()
 
 
 @pytest.mark.parametrize(
