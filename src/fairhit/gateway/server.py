@@ -33,7 +33,7 @@ from fairhit.gateway.pool.engine_pool import EnginePool
 from fairhit.gateway.pool.load_monitor import LoadMonitor
 from fairhit.gateway.pool.own_address import is_own
 from fairhit.gateway.pool.retry import Retries
-from fairhit.gateway.prefix.engine_caches import Caches
+from fairhit.gateway.prefix.engine_caches import EngineCaches
 from fairhit.gateway.process.reload import changed_while_running
 from fairhit.gateway.process.sharing.ledger_exchange import LedgerExchange
 from fairhit.gateway.proxy.admission import Admission
@@ -49,7 +49,7 @@ _FLUSH_S = 1.0
 
 
 class Gateway:
-    """One gateway: `await start()`, serve, `await stop()`. Engines may be added and removed meanwhile.
+    """The gateway: `await start()`, serve, `await stop()`. Engines may be added and removed meanwhile.
 
     `memory`: descriptor of the file with the ledger that the processes of one gateway share, without Redis.
     """
@@ -73,7 +73,7 @@ class Gateway:
         weights = Weights(settings.weights)
         self.read_budget = ReadBudget()
         self.date = date_line()
-        self._caches = Caches(settings, is_adapter=self._is_adapter)
+        self._caches = EngineCaches(settings, is_adapter=self._is_adapter)
         self.dispatcher = Dispatcher(
             router=make_router(settings, weights),
             index=self._caches.index,

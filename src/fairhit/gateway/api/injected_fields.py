@@ -96,7 +96,7 @@ class FieldInjector:
         endpoint = body.endpoint
         named = client if self._names_client and endpoint.identity else None
         salt = body.salt if self._isolation is not None and endpoint.charged else None
-        return self._fields(named, salt, ask_usage)  # keywords would cost more than the look-up
+        return self._fields(named, salt, ask_usage)  # keywords would cost more than the cache hit
 
     def headers(self, lines: bytes, body: ParsedBody, client: ClientId) -> bytes:
         """Header lines for the engine; with the client where SGLang takes no identity field."""

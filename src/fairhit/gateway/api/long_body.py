@@ -26,7 +26,7 @@ _MAX_NAME: Final = 1 << 10
 
 _BLANKS = re.compile(rb"[ \t\n\r]*+")
 _SCALAR = re.compile(rb'[^ \t\n\r,{}\[\]":]++')
-# The characters of a string between its quotes, or as far as the data goes.
+# The characters of a string between its quotes, or up to the end of the data.
 _CHARACTERS = re.compile(rb'(?s:[^"\\]*+(?:\\.[^"\\]*+)*+)')
 # Up to the next bracket outside of strings.
 _FLAT = re.compile(rb'(?s:[^"\[\]{}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"\[\]{}]*+)*+)')
@@ -40,7 +40,7 @@ _CLOSING = {0x5B: b"]", 0x7B: b"}"}
 
 @dataclass(slots=True, frozen=True)
 class Field:
-    """One field of the object: its name, and the position of its value."""
+    """A field of the object: its name, and the position of its value."""
 
     name: str
     begin: int

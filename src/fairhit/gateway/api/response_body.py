@@ -69,7 +69,7 @@ class StreamedResponse:
         self._other_len = 0  # of reasoning, and of arguments of tools
         self._long_len = 0  # of long events
         self._reasoning_kind = b""  # the first field name it was sent under
-        self.output_len = 0  # events with text, a lower bound of tokens, until usage says more
+        self.output_len = 0  # events with text, a lower bound of tokens, until usage is reported
         self._used: Usage | None = None
 
     @property
@@ -350,7 +350,7 @@ def _events(data: bytes) -> list[bytes]:
 
 
 def _document_of(event: bytes) -> dict[str, Any]:
-    """The JSON of an event, whose name may come first; of a long event the usage alone."""
+    """The JSON of an event, behind its name if it has one; of a long event the usage alone."""
     if len(event) > SHORT:
         return {"usage": last_usage(event)}
     at = 0 if event.startswith(b"data:") else event.find(b"\ndata:") + 1

@@ -39,7 +39,7 @@ _MIN_READ = 16 << 10
 
 
 class Site(Protocol):
-    """What serves the requests of client connections."""
+    """Server of the requests on client connections: the gateway, or the page of metrics."""
 
     max_payload_size: int
     client_timeout_s: float

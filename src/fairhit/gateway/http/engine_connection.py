@@ -51,7 +51,7 @@ def reason_of(error: Exception) -> str:
 
 
 class EngineConnection(asyncio.Protocol):
-    """One connection to an engine."""
+    """A connection to an engine, with at most one request at a time."""
 
     def __init__(self, engine: "EngineConnections") -> None:
         self._engine = engine

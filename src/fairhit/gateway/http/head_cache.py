@@ -1,4 +1,4 @@
-"""Cache of request heads: what the parser made of a head holds for the same bytes with another length.
+"""Cache of request heads: the parser's result for a head holds for the same bytes with another length.
 
 A client sends the same head with every request; only the digits of `Content-Length` differ. A head is
 cached once the parser has accepted it in full, and is recognised by comparing bytes. Nothing is
@@ -54,7 +54,7 @@ def is_cacheable(head: bytes) -> bool:
 
 
 class _CachedHead(Generic[Meaning]):
-    """What the parser made of a head, and whether the head was found since the last clean-up."""
+    """Meaning of a head, and a mark if the head was found since the last clean-up."""
 
     __slots__ = ("meaning", "was_found")
 

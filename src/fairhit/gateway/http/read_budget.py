@@ -3,8 +3,8 @@
 Work on long bodies and responses is cut into steps of at most `STEP` bytes. A step longer than `SHORT`
 takes its bytes from the budget of the current iteration, `ITERATION`; when that is spent, steps wait for
 the next iteration, and a connection whose data waits is not read meanwhile. So a health check waits for
-an iteration or two, whatever clients and engines send. Owners of waiting steps take turns: a client with
-a thousand long bodies delays no other client's.
+an iteration or two, whatever clients and engines send. Waiting steps are served round-robin by owner: a
+client with a thousand long bodies delays no other client's.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class ReadBudget:
         return True
 
     def wait(self, length: int, step: Callable[[], None], *, owner: object) -> None:
-        """Call `step`, which reads `length` bytes, in a later iteration, in `owner`'s turn. O(1)."""
+        """Call `step`, which reads `length` bytes, in a later iteration, round-robin by `owner`. O(1)."""
         assert length > 0, length
         self._waiting.add(owner, (length, step))
         self._renew_later()
@@ -77,7 +77,7 @@ class ReadBudget:
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        """Begin the next iteration: waiting steps come first."""
+        """Begin the next iteration with the waiting steps."""
         self._is_counting = False
         self._left = ITERATION
         while self._waiting and self._left > 0:

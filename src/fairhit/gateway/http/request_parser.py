@@ -1,4 +1,4 @@
-"""Parser of requests: one per client connection, headers looked up once, by name.
+"""Parser of requests: one per client connection.
 
 A malformed request becomes one with a `refusal`, which is answered in order. Headers that the gateway has
 no use for are kept as received. A head in the cache (`repeated`) is not parsed again.
@@ -29,7 +29,7 @@ _MAX_PIECES = 64
 
 
 class RequestParser:
-    """Turns bytes into requests, in order; `ready` holds the complete ones that are not taken yet.
+    """Parses requests, in order; `ready` holds the complete ones that are not taken yet.
 
     `admit` is called with each request whose head is complete: True if its body is wanted, or a
     FairhitError that refuses the request before the body is received.

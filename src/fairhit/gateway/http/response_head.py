@@ -10,7 +10,7 @@ REASONS = {
     500: b"Internal Server Error", 502: b"Bad Gateway", 503: b"Service Unavailable",
     504: b"Gateway Timeout",
 }  # fmt: skip
-# Responses without a body, whatever their headers say (RFC 9110, 15.3.5 and 15.4.5).
+# Responses without a body, whatever their headers are (RFC 9110, 15.3.5 and 15.4.5).
 BODILESS = frozenset((204, 304))
 
 

@@ -1,4 +1,4 @@
-"""Queues by owner that are served in turn: an owner with a thousand items delays no other owner's."""
+"""Round-robin over queues by owner: an owner with a thousand items delays no other owner's."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ Item = TypeVar("Item")
 
 
 class OwnerQueues(Generic[Item]):
-    """Items of each owner in order of arrival; owners in turn. Every operation is O(1)."""
+    """Items of each owner in order of arrival; owners round-robin. Every operation is O(1)."""
 
     __slots__ = ("_queues",)
 
@@ -29,7 +29,7 @@ class OwnerQueues(Generic[Item]):
         queue[item] = None
 
     def pop(self) -> Item:
-        """Remove and return the oldest item of the owner whose turn it is; the owner becomes the last."""
+        """Remove and return the oldest item of the first owner, who becomes the last."""
         owner, queue = self._queues.popitem(last=False)
         item, _ = queue.popitem(last=False)
         if queue:

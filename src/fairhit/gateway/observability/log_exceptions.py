@@ -1,4 +1,4 @@
-"""Bugs of one part end nothing else: each is logged in one line, and the rest goes on."""
+"""Bugs of one part end nothing else: each is logged in one line."""
 
 import logging
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def log_exceptions(part: Callable[Given, object], *args: Given.args, **named: Gi
 def as_client_error(error: Exception) -> FairhitError:
     """The error to respond with: `error` itself, or a plain 500 for a bug, which is logged.
 
-    The log has the kind and place of a bug, and not its message, which may contain the prompt.
+    The log has the type and the line of a bug, and not its message, which may contain the prompt.
     """
     if isinstance(error, FairhitError):
         return error

@@ -16,7 +16,7 @@ from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
 from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 
 
-class Caches:
+class EngineCaches:
     """The prefix index; with `--tokenizer` also the tokenizer and the monitor of KV events.
 
     `is_adapter` is true for the name of a LoRA adapter. Raises ConfigError.

@@ -1,1 +1,1 @@
-"""One request from its last byte to the end of its answer."""
+"""Proxying: a request from its complete body to the end of the engine's response."""

@@ -104,7 +104,7 @@ class _Read(NamedTuple):
 
 
 class Admission:
-    """Turns requests into exchanges."""
+    """Makes exchanges of requests that are received completely."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class Admission:
         if isinstance(prompt, ChunkedText):
             text = answer_text(answer, exchange.endpoint)
             insert(prompt.extended(text, xxh3_64_intdigest, seed=self._seed))
-        # The text of a completion and of its prompt may meet within a token.
+        # The text of a completion and of its prompt may join within a token.
         elif exchange.endpoint.is_conversation and not self._has_events(worker, prompt):
             assert self._tokenizer is not None, "only a tokenizer makes blocks of tokens"
             self._tokenizer.submit(
@@ -312,7 +312,7 @@ class Admission:
         )
         exchange = Exchange(
             services=self._services,
-            caller=connection,
+            writer=connection,
             ticket=ticket,
             target=request.head.target,
             lines=lines,
@@ -320,7 +320,7 @@ class Admission:
             hide_usage=hide_usage,
             prompt=read.prompt,
             endpoint=parsed.endpoint,
-            remembers=parsed.answers == 1 and not parsed.unparsed,
+            indexes_answer=parsed.answers == 1 and not parsed.unparsed,
             streams=parsed.stream,
             deadline=self._deadline(),
             queue_timeout_s=self._queue_timeout_s,

@@ -51,7 +51,7 @@ CLIENT_CLOSED = 499
 
 
 class ProxyServices(Protocol):
-    """What all exchanges share: dispatcher, engine pool, retries, time limits, and observers."""
+    """Services shared by all exchanges: dispatcher, engine pool, retries, time limits, and observers."""
 
     dispatcher: Dispatcher
     pool: EnginePool
@@ -84,17 +84,17 @@ class Exchange:
     """A request under way. Ends exactly once: answered, refused, failed, or left by its client."""
 
     __slots__ = (
-        "_answer", "_body", "_caller", "_connection", "_engine", "_has_data", "_head", "_hide_usage",
-        "_paused", "_queue_timeout_s", "_queue_until", "_services", "_silent_since", "_streams",
-        "_target", "_timer", "arrived_s", "deadline", "endpoint", "first_s", "lines", "prompt",
-        "remembers", "sent_s", "ticket", "trace",
+        "_answer", "_body", "_connection", "_engine", "_has_data", "_head", "_hide_usage", "_paused",
+        "_queue_timeout_s", "_queue_until", "_services", "_silent_since", "_streams", "_target", "_timer",
+        "_writer", "arrived_s", "deadline", "endpoint", "first_s", "indexes_answer", "lines", "prompt",
+        "sent_s", "ticket", "trace",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
         services: ProxyServices,
-        caller: ResponseWriter,
+        writer: ResponseWriter,
         ticket: Ticket,
         target: bytes,
         lines: bytes,
@@ -102,7 +102,7 @@ class Exchange:
         hide_usage: bool,
         prompt: ChunkedText | BlockedTokens,
         endpoint: Endpoint,
-        remembers: bool,
+        indexes_answer: bool,
         streams: bool,
         deadline: float,
         queue_timeout_s: float,
@@ -117,7 +117,7 @@ class Exchange:
         # Time limit of waiting for an engine with free capacity.
         self._queue_until = self.arrived_s + queue_timeout_s
         self._services = services
-        self._caller: ResponseWriter | None = caller
+        self._writer: ResponseWriter | None = writer
         self._target = target
         self.lines = lines
         self._body = body
@@ -125,7 +125,9 @@ class Exchange:
         self.prompt = prompt
         self.endpoint = endpoint
         self.trace = trace
-        self.remembers = remembers  # the next prompt of a conversation can begin with the answer
+        self.indexes_answer = (
+            indexes_answer  # the next prompt of a conversation can begin with the answer
+        )
         self._streams = streams
         self._connection: EngineConnection | None = None
         self._engine: EngineConnections | None = None  # the one the request was sent to last
@@ -179,7 +181,7 @@ class Exchange:
 
     def _awaits(self, engine: EngineConnections) -> bool:
         """True if the request still waits for a connection to `engine`."""
-        waits = self._caller is not None and self._connection is None
+        waits = self._writer is not None and self._connection is None
         return waits and self.ticket.worker == engine.url
 
     def _ask(self, engine: EngineConnections, connection: EngineConnection) -> None:
@@ -218,9 +220,9 @@ class Exchange:
         answer = self._answer
         if isinstance(answer, StreamedResponse):
             data = answer.feed(data)
-            if self.ticket.state is TicketState.STARTED and self._caller is not None:
+            if self.ticket.state is TicketState.STARTED and self._writer is not None:
                 if data:
-                    self._caller.write_stream(None, data)
+                    self._writer.write_stream(None, data)
                 if answer.output_len - self.ticket.output_len >= _CHARGED:
                     self._services.dispatcher.emitted(self.ticket, answer.output_len)
             else:
@@ -307,14 +309,14 @@ class Exchange:
     def _stream(self, data: bytes) -> None:
         if not data:
             return
-        assert self._caller is not None
+        assert self._writer is not None
         head = None
         if self.ticket.state is TicketState.WAITING:
             self.first_s = monotonic()
             self._services.dispatcher.started(self.ticket)
             head = self._head
             self._body = ()  # it will not be sent again
-        self._caller.write_stream(head, data)
+        self._writer.write_stream(head, data)
 
     def _end_stream(self, answer: StreamedResponse) -> None:
         self._stream(answer.rest())
@@ -326,7 +328,7 @@ class Exchange:
             self._finish().end_stream()
         finally:
             self._count(answer)
-            self._true_up(200, (answer.usage, answer.text() if self.remembers else None))
+            self._true_up(200, (answer.usage, answer.text() if self.indexes_answer else None))
 
     def _end_long(self, answer: WholeResponse, head: ResponseHead) -> None:
         """End a response that is too long to be joined or parsed: either takes as long as 1,000 requests."""
@@ -342,12 +344,12 @@ class Exchange:
                     ticket.output_len = min(by_length, ticket.request.max_tokens)
             self._true_up(head.status, (usage, None))
 
-    def _true_up(self, status: int, said: tuple[Usage | None, str | None]) -> None:
-        """Charge what the response used, by `said`: usage and text. An error is not charged, nor is a path
+    def _true_up(self, status: int, found: tuple[Usage | None, str | None]) -> None:
+        """Charge the response, by the usage and text `found` in it. An error is not charged, nor is a path
         that runs no model. The exchange is over even after a bug.
         """
         assert self._engine is not None, "the request was sent"
-        (usage, text), dispatcher, ran_us = said, self._services.dispatcher, self.ran_us()
+        (usage, text), dispatcher, ran_us = found, self._services.dispatcher, self.ran_us()
         try:
             if status not in ENGINE_FAULTS:
                 self._engine.breaker.succeeded()
@@ -355,7 +357,7 @@ class Exchange:
                 dispatcher.finished(self.ticket, usage, ran_us=ran_us)
             else:
                 dispatcher.refused(self.ticket)
-            if text and self.remembers:
+            if text and self.indexes_answer:
                 self._services.on_answer_text(self, text)
         finally:
             self._services.on_finished(self, status)
@@ -451,12 +453,12 @@ class Exchange:
 
     def _end(self, status: int) -> ResponseWriter:
         """End the exchange, whose charges are trued up, with a response of the gateway's own."""
-        caller = self._finish()
+        writer = self._finish()
         log_exceptions(self._services.on_finished, self, status)
-        return caller
+        return writer
 
     def _finish(self) -> ResponseWriter:
-        caller, self._caller = self._caller, None
-        assert caller is not None, "an exchange ends once"
+        writer, self._writer = self._writer, None
+        assert writer is not None, "an exchange ends once"
         del self._services.exchanges[self.ticket]
-        return caller
+        return writer

@@ -16,7 +16,7 @@ _MAX_ARRIVED = 1 << 30
 
 
 class AdmittedHead(NamedTuple):
-    """What access control derives from a head alone; valid for the access control of this number."""
+    """Results of access control for a head; valid for the access control of this number."""
 
     access_control: int
     client: ClientId | None  # None: the head does not identify the client
@@ -64,7 +64,7 @@ class RequestHead:
 
 
 class IncomingRequest:
-    """One request; one with a `refusal` is answered with that error."""
+    """A request; with a `refusal` it is answered with that error."""
 
     __slots__ = (
         "body", "client", "echo", "head", "held", "keep_alive", "lines", "refusal", "status",

@@ -12,7 +12,7 @@ from fairhit.errors import ConfigError
 from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.request_body import ParsedBody, parse_body
-from fairhit.gateway.prefix.engine_caches import Caches
+from fairhit.gateway.prefix.engine_caches import EngineCaches
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.settings import GatewaySettings
 
@@ -148,7 +148,7 @@ def test_a_template_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 def test_prompts_and_index_have_blocks_of_the_length_that_is_set(tmp_path: Path) -> None:
     folder = folder_with(tmp_path)
     for block_len in (4, 32):
-        caches = Caches(
+        caches = EngineCaches(
             GatewaySettings(tokenizer=folder, block_size=block_len), is_adapter=lambda _: False
         )
         assert caches.tokenizer is not None

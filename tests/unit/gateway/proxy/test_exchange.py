@@ -99,7 +99,7 @@ class Played:
         assert endpoint is not None
         exchange = Exchange(
             services=cast("ProxyServices", self),
-            caller=self,
+            writer=self,
             ticket=self.ticket(streams=streams),
             target=b"/v1/chat/completions",
             lines=b"",
@@ -107,7 +107,7 @@ class Played:
             hide_usage=False,
             prompt=ChunkedText(),
             endpoint=changed or endpoint,
-            remembers=True,
+            indexes_answer=True,
             streams=streams,
             deadline=1e9,
             queue_timeout_s=30.0,

@@ -28,7 +28,7 @@ def path_of(target: bytes) -> bytes:
 
 
 def endpoint_of(target: bytes) -> Endpoint | None:
-    """The path's surface, None if it goes to no engine. O(1)."""
+    """The endpoint of a target; None for paths of the gateway itself. O(1)."""
     return ENDPOINTS.get(path_of(target))
 
 

@@ -22,7 +22,7 @@ UNLIMITED = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamFormat:
-    """How text is found in the events of a stream, without parsing them.
+    """Patterns that find text in the events of a stream, without parsing them.
 
     `find` returns the kind and the text of each piece, escaped as in JSON. Inside a JSON string a quote is
     escaped, so that text which quotes the pattern cannot match it. Expressions are possessive: without
@@ -45,7 +45,7 @@ SILENT = StreamFormat(
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Endpoint:
-    """One endpoint. `read_prompt` raises BadRequest; the other functions take any JSON of an engine."""
+    """Description of one endpoint. `read_prompt` raises BadRequest; the others take any JSON of an engine."""
 
     name: str  # short, for labels
     read_prompt: Callable[[Document], Prompt]

@@ -37,9 +37,9 @@ def _read_prompt(document: Document) -> Prompt:
 
 
 def _add(parts: list[str], role: str, content: Any, where: str) -> None:
-    """Text first, then the other blocks as they came: so an answer's text is where it was said.
+    """Append role and text of a message, then its other blocks: text is at the position it was streamed at.
 
-    `cache_control` moves from turn to turn and does not reach the model.
+    `cache_control` differs between requests of a conversation and does not reach the model.
     """
     if isinstance(content, str):
         parts += (role, content)

@@ -66,7 +66,7 @@ def content_text(content: list[Any], where: str, texts: frozenset[str]) -> str:
     check_count(content, where)
     found = []
     for part in content:
-        # Any JSON may be in the place of the type, and not all of it is hashable.
+        # The type may be any JSON, and not all of it is hashable.
         kind = part.get("type") if isinstance(part, dict) else None
         text = part.get("text") if isinstance(kind, str) and kind in texts else None
         if not isinstance(text, str):

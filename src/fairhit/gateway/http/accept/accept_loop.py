@@ -84,13 +84,13 @@ class AcceptLoop:
             self._serve(accepted, address)
 
     def _serve(self, accepted: socket.socket, address: tuple[object, ...]) -> None:
-        """Count an accepted connection and start its handshake, or turn it away."""
+        """Count an accepted connection and start its handshake, or refuse it."""
         accepted.setblocking(False)
         connection = self._protocol()
         tasks: list[asyncio.Task[None]] = []  # cancelled to end the handshake
         cancel = _no_handshake if self._tls is None else lambda: [task.cancel() for task in tasks]
         if not self._connections.enter(connection, str(address[0]), cancel):
-            self._turn_away(accepted, GatewayFull("this gateway has too many connections"))
+            self._refuse(accepted, GatewayFull("this gateway has too many connections"))
             return
         task = self._loop.create_task(self._shake_hands(accepted, connection))
         tasks.append(task)
@@ -103,7 +103,7 @@ class AcceptLoop:
         if error.errno in {errno.EMFILE, errno.ENFILE} and self._close_spare():
             with contextlib.suppress(OSError):
                 accepted, _ = listening.accept()
-                self._turn_away(accepted, GatewayFull("this gateway has no file descriptor left"))
+                self._refuse(accepted, GatewayFull("this gateway has no file descriptor left"))
         self._spare = _open_spare()
         if self._spare is None:
             self._loop.remove_reader(listening)
@@ -119,7 +119,7 @@ class AcceptLoop:
             os.close(spare)
         return spare is not None
 
-    def _turn_away(self, accepted: socket.socket, error: GatewayFull) -> None:
+    def _refuse(self, accepted: socket.socket, error: GatewayFull) -> None:
         """Respond with `error` and close; with TLS, before a handshake, only close."""
         with contextlib.suppress(OSError), accepted:
             if self._tls is None:

@@ -12,7 +12,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from fairhit.dispatch.accounting.estimate_errors import BOUNDS, EstimateErrors
-from fairhit.gateway.prefix.engine_caches import Caches
+from fairhit.gateway.prefix.engine_caches import EngineCaches
 from fairhit.gateway.prefix.tokenizer import Tokenizer
 
 _WORKER = ["worker"]
@@ -21,7 +21,7 @@ _WORKER = ["worker"]
 class CacheMetrics(Collector):
     """Reads existing counters on demand. O(engines)."""
 
-    def __init__(self, estimates: EstimateErrors, caches: Caches) -> None:
+    def __init__(self, estimates: EstimateErrors, caches: EngineCaches) -> None:
         self._estimates = estimates
         self._caches = caches
 

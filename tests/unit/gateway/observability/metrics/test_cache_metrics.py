@@ -11,7 +11,7 @@ from fairhit.errors import ConfigError
 from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
-from fairhit.gateway.prefix.engine_caches import Caches
+from fairhit.gateway.prefix.engine_caches import EngineCaches
 from fairhit.gateway.settings import GatewaySettings
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `tokenizer` is not installed")
@@ -30,7 +30,9 @@ def no_adapter(name: str) -> bool:
 
 def test_errors_of_estimates_are_a_histogram_and_have_a_direction() -> None:
     estimates, registry = EstimateErrors(), CollectorRegistry()
-    registry.register(CacheMetrics(estimates, Caches(GatewaySettings(), is_adapter=no_adapter)))
+    registry.register(
+        CacheMetrics(estimates, EngineCaches(GatewaySettings(), is_adapter=no_adapter))
+    )
     for estimated in (100, 90, 40):
         estimates.compare("w", estimated=estimated, reported=90, prompt_len=1000)
 
@@ -56,7 +58,7 @@ def test_errors_of_estimates_are_a_histogram_and_have_a_direction() -> None:
 
 def test_the_cost_of_the_tokenizer_is_counted(folder: Path) -> None:
     caches, registry = (
-        Caches(GatewaySettings(tokenizer=folder), is_adapter=no_adapter),
+        EngineCaches(GatewaySettings(tokenizer=folder), is_adapter=no_adapter),
         CollectorRegistry(),
     )
     registry.register(CacheMetrics(EstimateErrors(), caches))
@@ -76,7 +78,7 @@ def test_the_cost_of_the_tokenizer_is_counted(folder: Path) -> None:
 def test_events_without_a_tokenizer_are_refused() -> None:
     """The approximate index cannot use KV events."""
     with pytest.raises(ConfigError, match="--tokenizer"):
-        Caches(GatewaySettings(kv_events_port=5557), is_adapter=no_adapter)
+        EngineCaches(GatewaySettings(kv_events_port=5557), is_adapter=no_adapter)
 
 
 @pytest.mark.parametrize("worker", ["http://host:8000", "http://[::1]:8000"])
@@ -87,7 +89,7 @@ def test_an_engine_publishes_at_the_usual_port_of_its_host_or_where_it_is_said(
     settings = GatewaySettings(
         tokenizer=folder, kv_events_port=5557, kv_events_replay_port=5558, kv_events_endpoint=named
     )
-    caches = Caches(settings, is_adapter=no_adapter)
+    caches = EngineCaches(settings, is_adapter=no_adapter)
     host = "[::1]" if "[" in worker else "host"
 
     usual = caches._endpoints(worker)
