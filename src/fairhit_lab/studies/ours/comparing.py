@@ -97,6 +97,12 @@ def kept_on(
     return good, [load for load in found if load not in good + none], none
 
 
+def failed_on(how: str, bad: Sequence[str], none: Sequence[str]) -> str:
+    """The reason of a verdict: "not on chat; no value on azure", where `how` is "not"."""
+    parts = ((how, bad), ("no value", none))
+    return "; ".join(f"{what} on {', '.join(loads)}" for what, loads in parts if loads)
+
+
 def on_all(
     *, claim: str, paper: str, found: Mapping[str, Interval], goal: Goal, seeds: int
 ) -> Verdict:
@@ -111,15 +117,12 @@ def on_all(
         holds = "holds only if" if good else "does not hold"
     elif none:
         holds = "not comparable"
-    reasons = [f"not on {', '.join(bad)}"] * bool(bad) + [f"no value on {', '.join(none)}"] * bool(
-        none
-    )
     return Verdict(
         claim=f"{claim} on all {len(found)} workloads",
         paper=paper,
         ours=in_words(found, seeds),
         holds=holds,
-        why="; ".join(reasons),
+        why=failed_on("not", bad, none),
     )
 
 

@@ -7,6 +7,7 @@ from fairhit_lab.studies.ours.comparing import (
     BEYOND,
     GOALS,
     MEASURES,
+    failed_on,
     frontiers,
     in_words,
     is_worse,
@@ -103,10 +104,7 @@ def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
         if labels["quantum"] == DEFAULT:
             said = in_words(found, seeds_of(results))
             holds = "does not hold" if bad else "not comparable" if none else "holds"
-            why = "; ".join(
-                [f"worse on {', '.join(bad)}"] * bool(bad)
-                + [f"no value on {', '.join(none)}"] * bool(none)
-            )
+            why = failed_on("worse", bad, none)
     if holds == "does not hold" and good:
         holds, why = "holds only if", f"the quantum is {' or '.join(good)}; with {DEFAULT} {why}"
     count = len(results.labels("workload"))

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from fairhit_lab.studies.ours.comparing import BEYOND, kept_on, lacking, ran_all, seeds_of
+from fairhit_lab.studies.ours.comparing import (
+    BEYOND,
+    failed_on,
+    kept_on,
+    lacking,
+    ran_all,
+    seeds_of,
+)
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Holds, Verdict
@@ -76,10 +83,7 @@ def _enough(results: Results, setting: str, symbol: str, value: Label, cost: Reg
         paper=BEYOND,
         ours=_worst_and_middle(found, seeds_of(results), most=most),
         holds=holds,
-        why="; ".join(
-            [f"{side} on {', '.join(missed)}"] * bool(missed)
-            + [f"no value on {', '.join(none)}"] * bool(none)
-        ),
+        why=failed_on(side, missed, none),
     )
 
 

@@ -7,6 +7,7 @@ from fairhit_lab.studies.ours.comparing import (
     BEYOND,
     GOALS,
     MEASURES,
+    failed_on,
     in_words,
     kept_on,
     only,
@@ -106,10 +107,7 @@ def _smaller_gaps(results: Results) -> Verdict:
         paper="beyond the papers; VTC's Tables 2, 5 and 6 for VTC",
         ours=in_words(found, seeds_of(results)),
         holds=holds,
-        why="; ".join(
-            [f"not on {', '.join(larger)}"] * bool(larger)
-            + [f"no value on {', '.join(none)}"] * bool(none)
-        ),
+        why=failed_on("not", larger, none),
     )
 
 
