@@ -90,7 +90,7 @@ class Fleet:
         )
 
     def turn(self) -> None:
-        """One request is sent; when enough are under way, the oldest ends."""
+        """Send a request; when enough are in flight, end the oldest."""
         request = self.request()
         begun = time.thread_time_ns()
         matches = (

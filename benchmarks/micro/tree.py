@@ -83,7 +83,7 @@ class Life:
         ]
 
     def wait(self, request: Request) -> None:
-        """It comes, and its client may be chosen."""
+        """Add an arriving request; its client may be chosen."""
         self._index.add(request)
         self._index.open(request.client)
 

@@ -31,7 +31,7 @@ class Served:
 
 
 class Copy:
-    """What a scheduler elsewhere knows of a worker's tree, by its deltas alone."""
+    """Copy of a worker's tree at a scheduler elsewhere, kept by the deltas alone."""
 
     def __init__(self):
         self.number = 0
@@ -168,7 +168,7 @@ def test_the_deltas_say_all_there_is_to_know(traffic, workers):
     gain=st.integers(0, 20),
 )
 def test_workers_come_and_go_and_nothing_is_lost(traffic, lose, gain):
-    """What waits is offered to who comes; what only a lost worker had is offered elsewhere."""
+    """Waiting requests are offered to added workers; those of a lost worker are offered elsewhere."""
     central = Central(workers=2, quantum=17)
     for place, arrival in enumerate(traffic):
         central.arrive(arrival.request)

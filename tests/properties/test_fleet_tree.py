@@ -1,4 +1,4 @@
-"""What the fleet's tree says, against a set of held prompts for each worker written out in full."""
+"""The fleet's tree against a set of held prompts for each worker, written out in full."""
 
 from functools import lru_cache
 
@@ -17,22 +17,22 @@ TOKENS = st.lists(st.integers(0, 1), min_size=1, max_size=12).map(tuple)
 
 
 class Engine:
-    """A worker's real cache, its news on their way, and what they said so far."""
+    """A worker's real cache, its events in flight, and what the delivered events reported."""
 
     def __init__(self) -> None:
         self.tree = RadixTree()
         self.tree.listen(self)
-        self.news: list[tuple[str, tuple[int, ...], int]] = []
+        self.events: list[tuple[str, tuple[int, ...], int]] = []
         self.known: set[tuple[int, ...]] = set()
         self.pins: list[object] = []
 
     def grew(self, tokens, length):
-        self.news.append(("grew", tuple(tokens), length))
+        self.events.append(("grew", tuple(tokens), length))
 
     def shrank(self, tokens, length):
-        self.news.append(("shrank", tuple(tokens), length))
+        self.events.append(("shrank", tuple(tokens), length))
 
-    def hear(self, what, tokens, length):
+    def deliver(self, what, tokens, length):
         if what == "grew":
             self.known |= {tokens[:n] for n in range(1, length + 1)}
         else:
@@ -40,7 +40,7 @@ class Engine:
 
 
 class Fleet(RuleBasedStateMachine):
-    """Workers cache, evict, come and go; their news arrive late; requests are on their way."""
+    """Workers cache, evict, are added and removed; their events are late; requests are in flight."""
 
     make = staticmethod(lambda tokens: tokens)
     read = staticmethod(lambda prompt: prompt)
@@ -88,7 +88,7 @@ class Fleet(RuleBasedStateMachine):
             request = list(self.way)[pick % len(self.way)]
             del self.way[request]
             self.fleet.ended(request)
-            self.fleet.ended(request)  # whoever says so again is not heard
+            self.fleet.ended(request)  # the second call has no effect
 
     @rule(worker=st.sampled_from(WORKERS), tokens=TOKENS, keep=st.booleans())
     def cache(self, worker: str, tokens: tuple[int, ...], keep: bool) -> None:
@@ -109,17 +109,17 @@ class Fleet(RuleBasedStateMachine):
             engine.tree.evict(size)
 
     @rule(worker=st.sampled_from(WORKERS), count=st.integers(1, 5))
-    def tell(self, worker: str, count: int) -> None:
-        """Some of its news arrive, in order."""
+    def deliver(self, worker: str, count: int) -> None:
+        """Deliver the next events of a worker, in order."""
         if worker in self.engines:
             engine = self.engines[worker]
-            for what, tokens, length in engine.news[:count]:
-                engine.hear(what, tokens, length)
+            for what, tokens, length in engine.events[:count]:
+                engine.deliver(what, tokens, length)
                 getattr(self.fleet, what)(worker, self.make(tokens), length)
-            del engine.news[:count]
+            del engine.events[:count]
 
     def depth(self, worker: str, prompt: tuple[int, ...]) -> int:
-        """How much of the prompt the worker is known or expected to hold."""
+        """Return the length of the prompt that the worker is confirmed or expected to hold."""
         held = set(self.engines[worker].known)
         for request, (to, _) in self.way.items():
             if to == worker:
@@ -143,7 +143,7 @@ class Fleet(RuleBasedStateMachine):
             assert lengths == sorted(set(lengths), reverse=True)
 
     def teardown(self) -> None:
-        """Everybody goes, and nothing is left."""
+        """Remove all workers: no node is left."""
         for worker in self.engines:
             self.fleet.drop_worker(worker)
         self.fleet.check()
@@ -153,7 +153,7 @@ class Fleet(RuleBasedStateMachine):
 class FleetOfRuns(Fleet):
     """The same with prompts as runs: token t at place n is token n of segment t.
 
-    Those of the same tokens are mostly one object, as news are of the very prompt that was sent.
+    Those of the same tokens are mostly one object, as events are of the prompt object that was sent.
     """
 
     @staticmethod
@@ -167,7 +167,7 @@ class FleetOfRuns(Fleet):
 
 
 class FullFleet(Fleet):
-    """The same with little room: it may know less than there is, never more."""
+    """The same with few nodes: matches may be too short, never too long."""
 
     room = 6
 

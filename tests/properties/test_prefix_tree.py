@@ -25,7 +25,7 @@ class PrefixSet:
         return max((n for n in range(1, len(prompt) + 1) if prompt[:n] in self.used), default=0)
 
     def cache(self, prompt):
-        """Make it cached and used now."""
+        """Cache `prompt` and mark it used now."""
         self.turn += 1
         self.used |= {prompt[:n]: self.turn for n in range(1, len(prompt) + 1)}
 
@@ -33,7 +33,7 @@ class PrefixSet:
         return {prompt[:n] for prompt in self.pins for n in range(1, len(prompt) + 1)}
 
     def evict(self, size):
-        """One token at a time: the oldest prefix that nothing cached goes on from and nobody uses."""
+        """Evict one token at a time: the oldest prefix that is no prefix of another and not pinned."""
         for dropped in range(size):
             inner = {prefix[:-1] for prefix in self.used} | self.pinned()
             ends = {prefix: turn for prefix, turn in self.used.items() if prefix not in inner}
@@ -44,7 +44,7 @@ class PrefixSet:
 
 
 class Mirror:
-    """A listener that knows of the cache only what it hears."""
+    """A listener that knows the cache by its notifications alone."""
 
     def __init__(self):
         self.cached = set()

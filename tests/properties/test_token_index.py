@@ -1,4 +1,4 @@
-"""The index of token blocks beside a naive model: events in any order, copies, clears, guesses, time."""
+"""The precise index beside a naive model: events in any order, copies, clears, optimistic entries, time."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -12,25 +12,25 @@ from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 WORKERS = ("a", "b")
 SECOND_US = 1_000_000
-GRACE_US, PATIENCE_US = 2 * SECOND_US, 300 * SECOND_US
+GRACE_US, TIMEOUT_US = 2 * SECOND_US, 300 * SECOND_US
 # Few different tokens, so that prompts share beginnings and part from each other.
 PROMPTS = st.lists(st.integers(0, 1), min_size=0, max_size=6).map(tuple)
 
 
 @dataclass
 class Naive:
-    """What a worker has: how often each prefix is confirmed, and until when each guess holds."""
+    """State of a worker: copies of each confirmed prefix, and the deadline of each optimistic entry."""
 
     knowledge: Knowledge = Knowledge.NONE
     confirmed: dict[tuple[int, ...], int] = field(default_factory=dict)
-    guesses: dict[tuple[int, ...], int | None] = field(default_factory=dict)  # None: for ever
+    optimistic: dict[tuple[int, ...], int | None] = field(default_factory=dict)  # None: for ever
     begun: set[tuple[int, ...]] = field(default_factory=set)
 
     def match(self, prompt: tuple[int, ...]) -> int:
         depth = 0
         while depth < len(prompt):
             prefix = prompt[: depth + 1]
-            if prefix not in self.confirmed and prefix not in self.guesses:
+            if prefix not in self.confirmed and prefix not in self.optimistic:
                 break
             depth += 1
         return depth
@@ -45,20 +45,20 @@ class Naive:
             del self.confirmed[prefix]
 
     def forget(self, prefix: tuple[int, ...]) -> None:
-        self.guesses.pop(prefix, None)
+        self.optimistic.pop(prefix, None)
         self.begun.discard(prefix)
 
     def insert(self, prompt: tuple[int, ...], now_us: int) -> None:
         for prefix in prefixes(prompt):
             if prefix not in self.confirmed:
                 complete = self.knowledge is Knowledge.COMPLETE
-                self.guesses[prefix] = now_us + PATIENCE_US if complete else None
+                self.optimistic[prefix] = now_us + TIMEOUT_US if complete else None
                 self.begun.discard(prefix)
 
     def admitted(self, prompt: tuple[int, ...], now_us: int) -> None:
         for prefix in prefixes(prompt):
-            if self.guesses.get(prefix) is not None and prefix not in self.begun:
-                self.guesses[prefix] = now_us + GRACE_US
+            if self.optimistic.get(prefix) is not None and prefix not in self.begun:
+                self.optimistic[prefix] = now_us + GRACE_US
                 self.begun.add(prefix)
 
     def learn(self, knowledge: Knowledge, now_us: int) -> None:
@@ -66,11 +66,11 @@ class Naive:
             return
         self.knowledge = knowledge
         complete = knowledge is Knowledge.COMPLETE
-        self.guesses = dict.fromkeys(self.guesses, now_us + GRACE_US if complete else None)
-        self.begun = set(self.guesses) if complete else set()
+        self.optimistic = dict.fromkeys(self.optimistic, now_us + GRACE_US if complete else None)
+        self.begun = set(self.optimistic) if complete else set()
 
     def advance(self, now_us: int) -> None:
-        for prefix, deadline_us in list(self.guesses.items()):
+        for prefix, deadline_us in list(self.optimistic.items()):
             if deadline_us is not None and deadline_us <= now_us:
                 self.forget(prefix)
 
@@ -80,7 +80,7 @@ def prefixes(prompt: tuple[int, ...]) -> list[tuple[int, ...]]:
 
 
 def keys(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    """One token a block."""
+    """Return the keys of blocks of one token."""
     data = array("I", prompt).tobytes()
     return BlockedTokens(block_len=1).extended(data).chunks
 
@@ -152,12 +152,12 @@ def test_it_matches_what_a_naive_list_of_prefixes_does(commands: list[tuple], as
             confirmed = {keys(prefix)[-1] for prefix in one.confirmed}
             assert confirmed <= watcher.has[each]
             assert index.confirmed(each) == len(confirmed)
-            assert index.size(each) == len(set(one.confirmed) | set(one.guesses))
+            assert index.size(each) == len(set(one.confirmed) | set(one.optimistic))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PROMPTS, max_size=30), st.integers(1, 6))
-def test_guesses_are_bounded_and_the_beginnings_of_prompts_stay_longest(
+def test_optimistic_are_bounded_and_the_beginnings_of_prompts_stay_longest(
     prompts: list[tuple[int, ...]], capacity: int
 ) -> None:
     index = PrecisePrefixIndex(capacity=capacity)
@@ -171,7 +171,7 @@ def test_guesses_are_bounded_and_the_beginnings_of_prompts_stay_longest(
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(COMMANDS, max_size=60), st.integers(1, 4))
-def test_who_learns_what_fits_and_hears_what_goes_keeps_nothing_for_ever(
+def test_a_follower_that_enters_what_fits_and_drops_what_is_evicted_leaks_nothing(
     commands: list[tuple], capacity: int
 ) -> None:
     """As a scheduler's view of an engine's cache does, whatever else is known of that cache."""
@@ -250,7 +250,7 @@ ENGINE_COMMANDS = st.one_of(
 def test_an_engines_events_give_its_own_matches(
     commands: list[tuple], lengths: tuple[int, int], asked: tuple[int, ...]
 ) -> None:
-    """Whatever its block size, to within one block of ours where that is no part of the engine's."""
+    """For any block size, to within one block of the index if that does not divide the engine's."""
     engine_len, our_len = lengths
     index = PrecisePrefixIndex()
     index.add_worker("a")

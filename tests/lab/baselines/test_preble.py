@@ -34,7 +34,7 @@ class Fleet:
         return worker
 
     def serve(self, prompt: str, at_us: int, *, wait_us: int, to: str) -> None:
-        """One that is routed to `to`, and ends."""
+        """Serve a request at `to` to its end."""
         request = self.request(prompt, at_us)
         self.router.dispatch(request, to, extend_len=1)
         first_us = at_us + wait_us
@@ -61,7 +61,7 @@ def test_a_prompt_that_is_mostly_new_goes_where_it_costs_least() -> None:
 
 
 def test_exploring_weighs_prefills_against_decodes() -> None:
-    """One runs a long answer, the other has computed a long prompt: the cheaper one is chosen."""
+    """A worker runs a long answer, another computed a long prompt: the cheaper one is chosen."""
     fleet = Fleet("u", "v")
     fleet.router.dispatch(fleet.request("a" * 10, max_tokens=5), "u", extend_len=10)
     fleet.router.dispatch(fleet.request("b" * 10_000, max_tokens=1), "v", extend_len=10_000)
@@ -124,7 +124,7 @@ def test_a_busy_worker_hands_stretches_over() -> None:
     assert fleet.send("y" * 1000 + "?", at) == "u"
 
 
-def test_one_hot_stretch_is_copied_once_its_first_tokens_take_twice_as_long() -> None:
+def test_one_hot_prefix_is_copied_once_its_first_tokens_take_twice_as_long() -> None:
     """There is nothing else to move; as long as it is fast it stays alone."""
     for later_us, workers in ((1_000, {"u"}), (5_000, {"u", "v"})):
         fleet = uneven()

@@ -45,14 +45,14 @@ def test_what_a_request_matches_does_not_give_way_to_itself():
     assert tree.evictable == 6
 
     assert reserve.admit(request(("a", 0, 6), max_tokens=5), 1) is None
-    assert tree.size == 6, "a misfit evicts nothing"
+    assert tree.size == 6, "a request that does not fit evicts nothing"
     assert reserve.admit(request(("a", 0, 6), max_tokens=4), 1).extend_len == 1
     assert reserve.evicted == 0
 
 
-def test_a_misfit_does_not_make_its_prefix_younger():
+def test_a_request_that_does_not_fit_does_not_make_its_prefix_younger():
     """
-    Whoever only asks again and again must not keep its prefix in memory that way.
+    A request that is tried again and again must not keep its prefix in memory that way.
     """
     tree, reserve = memory(12)
     old, young = request(("old", 0, 4), max_tokens=1), request(("young", 0, 4), max_tokens=1)
@@ -109,7 +109,7 @@ def test_two_that_compute_the_same_prompt_at_once_leave_one_copy():
 
 def test_a_request_cancelled_before_its_prefill_leaves_nothing():
     """
-    Its room is free at once, and its prompt was never computed.
+    The reserved memory is free at once, and the prompt was never computed.
     """
     tree, reserve = memory(12, shares=False)
     reserve.release(reserve.admit(request(("a", 0, 8)), 0))

@@ -32,7 +32,7 @@ def test_the_least_recently_used_leaf_goes_first_and_from_its_end():
 
 def test_pinned_tokens_stay():
     """
-    What a running request reads must not go, whatever the pressure.
+    A running request reads its prompt: eviction must never take pinned tokens.
     """
     tree = RadixTree()
     cached(tree, tuple("abcd"), 1)

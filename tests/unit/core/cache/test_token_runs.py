@@ -52,22 +52,22 @@ def test_runs_are_a_sequence_of_their_tokens(a, b):
 
 @given(runs=run_lists, data=st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_stretch_of_runs_is_the_stretch_of_their_tokens(runs, data):
+def test_a_slice_of_runs_is_the_slice_of_their_tokens(runs, data):
     """
     Cut in the middle of a run, before it, behind it: in normal form again.
     """
     end = data.draw(st.integers(0, len(units(runs))))
     start = data.draw(st.integers(0, end))
-    stretch = Runs(runs)[start:end]
-    assert list(stretch) == units(runs)[start:end]
-    assert stretch.runs == Runs(stretch.runs).runs
+    part = Runs(runs)[start:end]
+    assert list(part) == units(runs)[start:end]
+    assert part.runs == Runs(part.runs).runs
 
 
 @given(shared=run_lists, a=run_lists, b=run_lists, data=st.data())
 @settings(max_examples=500, deadline=None)
 def test_how_far_two_prompts_agree_is_counted_in_tokens(shared, a, b, data):
     """
-    Whatever the runs: one may end where the other goes on, and both may go on alike behind it.
+    A run of one prompt may end where the other continues, and both may continue alike behind it.
     """
     one, other = Runs(shared + a), Runs(shared + b)
     pairs = zip(units(shared + a), units(shared + b), strict=False)
@@ -107,7 +107,7 @@ def in_arrays(runs):
 
 def test_a_run_that_ended_is_not_taken_for_one_that_goes_on():
     """
-    Both prompts hold the same stretch of b, ten tokens apart: they part where the first leaves a.
+    Both prompts have the same tokens of b, ten tokens apart: they part where the run of a ends in the first.
     """
     one, other = Runs([("a", 0, 10), ("b", 0, 5)]), Runs([("a", 0, 20), ("b", 10, 5)])
 

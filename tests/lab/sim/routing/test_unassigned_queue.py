@@ -1,4 +1,4 @@
-"""central-dlpm in the simulator: nobody is chosen on arrival, and asking takes time."""
+"""central-dlpm in the simulator: requests stay unassigned on arrival, and asking takes time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,8 +56,8 @@ def spent(cluster: Cluster, client: str) -> int:
     return 4096 - central.credit(client) // UNITS_PER_TOKEN
 
 
-def test_who_has_room_first_takes_the_next_one() -> None:
-    """A long answer keeps one worker; all that follows goes by it, whoever was less loaded then."""
+def test_the_first_worker_with_free_capacity_takes_the_next_request() -> None:
+    """A long answer occupies one worker; the other takes all that follows, though its load was the same."""
     rows = [row("long", output_len=9), *(row(f"r{n}", 0.5) for n in range(3))]
     _, events = played(*rows)
 
@@ -65,7 +65,7 @@ def test_who_has_room_first_takes_the_next_one() -> None:
     assert taken == {"long": 0, "r0": 1, "r1": 1, "r2": 1}
 
 
-def test_an_arrival_is_told_at_once_and_a_place_when_it_is_taken() -> None:
+def test_a_dispatch_is_reported_on_arrival_and_a_worker_at_admission() -> None:
     _, events = played(row("x", output_len=5), row("y", output_len=5), row("z", 1.5))
 
     (dispatch,) = [event for event in of(events, Dispatch) if event.request == "z"]
@@ -77,7 +77,7 @@ def test_an_arrival_is_told_at_once_and_a_place_when_it_is_taken() -> None:
 
 
 def test_the_time_blocked_is_added_to_the_pass() -> None:
-    """200 us there and back and 100 us of work; who asks at the same instant waits for that, too."""
+    """200 us there and back and 100 us of work; a worker that asks at the same time waits for both."""
     cluster, events = played(row("x"), row("y"))
 
     assert [event.t_us for event in of(events, Finish)] == [2_000_300, 2_000_400]
@@ -86,7 +86,7 @@ def test_the_time_blocked_is_added_to_the_pass() -> None:
 
 def test_what_is_sent_is_counted() -> None:
     """
-    Each prompt of 20 tokens is an answer; what the tree became of the first comes when the worker
+    Every prompt of 20 tokens is an answer; the change of the tree by the first is sent when the worker
     asks again: 20 tokens more. Messages have 24 bytes, changes 12, tokens 4.
     """
     cluster, _ = played(row("x"), row("y", 10), replicas=1)
@@ -154,10 +154,10 @@ def test_everyone_may_be_gone_for_a_while() -> None:
     assert sorted(event.request for event in of(events, Finish)) == ["x", "y"]
 
 
-def test_who_is_dispatched_again_is_there_when_the_first_worker_looks() -> None:
+def test_a_request_dispatched_again_is_queued_before_the_first_pass_of_a_new_worker() -> None:
     """
-    There is room for one. x came first and ran, y waits in the queue; with no worker left, x is put
-    back only as one joins, and that joins before it looks.
+    Capacity is one request. x arrived first and ran, y waits in the queue; with no worker left, x is put
+    back only when a worker is added, before the first scheduling pass of that worker.
     """
     changes = (
         WorkerChange(time_us=500_000, worker=0, up=False),

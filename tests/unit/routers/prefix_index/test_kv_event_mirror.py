@@ -12,7 +12,7 @@ OURS = 16
 
 
 class Engine:
-    """Says that it stores and removes prompts, in pages of `page_len` tokens."""
+    """Reports stored and removed prompts, in pages of `page_len` tokens."""
 
     def __init__(self, page_len: int, *, capacity: int = 100_000) -> None:
         self.index = PrecisePrefixIndex()
@@ -25,11 +25,11 @@ class Engine:
         return [hash(tuple(tokens[:end])) for end in ends]
 
     def store(self, tokens: list[int], *, after: int = 0, extras: tuple[object, ...] = ()) -> None:
-        """All pages of a prompt after its first `after` tokens, which are stored already."""
+        """Report the pages of a prompt after its first `after` tokens, which are stored already."""
         hashes = self.hashes(tokens, after=after)
         parent = hash(tuple(tokens[:after])) if after else None
-        told = tokens[after : after + len(hashes) * self.page_len]
-        self.blocks.stored(Stored(hashes, parent, told, self.page_len, extras=extras))
+        stored = tokens[after : after + len(hashes) * self.page_len]
+        self.blocks.stored(Stored(hashes, parent, stored, self.page_len, extras=extras))
         self.check()
 
     def remove(self, tokens: list[int], *, after: int = 0) -> None:
@@ -41,7 +41,7 @@ class Engine:
         self.index.check()
 
     def has(self, tokens: list[int]) -> int:
-        """How many leading tokens, in whole blocks of ours."""
+        """Return the matched tokens, in whole blocks of the index."""
         asked = BlockedTokens(block_len=OURS).extended(array("I", tokens).tobytes())
         return self.index.match(asked.chunks).of("a") * OURS
 

@@ -1,4 +1,4 @@
-"""What the router knows of the replicas' caches, and when."""
+"""The replicas' caches as the router knows them, and when."""
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
@@ -20,7 +20,7 @@ def cached(tree: RadixTree, prompt: Runs) -> None:
     tree.release(tree.insert(tree.acquire(prompt, 0), prompt, 0))
 
 
-def test_news_take_their_time() -> None:
+def test_events_are_delayed() -> None:
     """Cached at 0, evicted at 40; with a delay of 100 both are known 100 later."""
     kernel, tree = Kernel(), RadixTree()
     view = FleetView(kernel=kernel, delay_us=100)
@@ -30,7 +30,7 @@ def test_news_take_their_time() -> None:
     cached(tree, PROMPT)
     kernel.at(40, 0, tree.evict, 10)
     for time_us in (99, 100, 139, 140):
-        # A large priority: after the news of that instant.
+        # A large priority: after the events of that instant.
         kernel.at(
             time_us, 1 << 60, lambda at: seen.update({at: view.matches(longer).of("w")}), time_us
         )
@@ -50,8 +50,8 @@ def test_what_was_sent_is_expected_at_once_and_until_it_ends() -> None:
     assert view.matches(sent).of("w") == 0
 
 
-def test_the_last_news_of_a_lost_worker_never_come() -> None:
-    """It comes back empty before they would have arrived, and nothing of its earlier life counts."""
+def test_the_delayed_events_of_a_lost_worker_are_dropped() -> None:
+    """The worker is added again, empty, before its events are due: none of them counts."""
     kernel, first = Kernel(), RadixTree()
     view = FleetView(kernel=kernel, delay_us=100)
     view.add_worker("w", first)
@@ -80,7 +80,7 @@ def rows() -> list[TraceRow]:
 
 
 def test_in_the_end_the_router_knows_what_the_replicas_hold() -> None:
-    """Small memories that evict, late news, a failure and a join: afterwards all of it is true."""
+    """Small memories that evict, late events, a failure and a join: afterwards all of it is true."""
     config = SimConfig(
         replicas=3,
         kv_tokens=1500,

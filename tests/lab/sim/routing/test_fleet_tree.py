@@ -31,7 +31,7 @@ def matched(tree: FleetTree, prompt: str, worker: str) -> int:
 
 def test_a_late_eviction_does_not_take_back_what_was_sent_after_it() -> None:
     """
-    A6.8: the worker evicted a prompt, and before that is heard the prompt is sent there again. What
+    A6.8: the worker evicted a prompt, and before the event arrives the prompt is sent there again. What
     was evicted is the old copy; the new one is about to be computed.
     """
     tree = fleet("w")
@@ -81,7 +81,7 @@ def test_a_lost_worker_holds_nothing_and_the_others_keep_theirs() -> None:
     tree.check()
 
 
-def test_a_prompt_that_all_hold_is_one_stretch() -> None:
+def test_a_prompt_that_all_hold_is_one_node() -> None:
     """A system prompt at a thousand workers: one level, whose holders are not copied."""
     workers = [f"w{n}" for n in range(1000)]
     tree = fleet(*workers)
@@ -97,7 +97,7 @@ def test_a_prompt_that_all_hold_is_one_stretch() -> None:
 
 
 def test_what_parted_is_joined_again() -> None:
-    """Cut short by evictions and computed again, a hundred times: still one stretch."""
+    """Cut short by evictions and computed again, a hundred times: still one node."""
     tree = fleet("w", "v")
     tree.grew("v", tuple("a" * 100), 100)
     for length in range(99):
@@ -121,8 +121,8 @@ def test_a_full_tree_learns_no_more_and_says_so() -> None:
     assert matched(tree, "c", "w") == 1
 
 
-def told(tree: FleetTree, *news: tuple[str, str, Runs, int]) -> None:
-    for what, worker, prompt, length in news:
+def applied(tree: FleetTree, *events: tuple[str, str, Runs, int]) -> None:
+    for what, worker, prompt, length in events:
         (tree.grew if what == "grew" else tree.shrank)(worker, prompt, length)
     tree.check()
 
@@ -137,14 +137,14 @@ def test_what_happens_between_a_match_and_its_dispatch_counts(change: str) -> No
     if change in {"gone", "merged"}:
         tree.sent(other, "v")
     if change != "gone":
-        told(tree, ("grew", "w", known if change in {"cut", "longer"} else longer, 5))
+        applied(tree, ("grew", "w", known if change in {"cut", "longer"} else longer, 5))
     if change in {"split", "merged"}:
-        told(tree, ("grew", "w", longer, 14))
+        applied(tree, ("grew", "w", longer, 14))
     tree.match(sent.prompt, sent.input_len - 1)
     if change == "cut":
-        told(tree, ("shrank", "w", known, 3))
+        applied(tree, ("shrank", "w", known, 3))
     elif change == "split":
-        told(tree, ("grew", "v", longer, 10))
+        applied(tree, ("grew", "v", longer, 10))
     elif change == "longer":
         tree.sent(other, "v")
     else:
@@ -155,30 +155,30 @@ def test_what_happens_between_a_match_and_its_dispatch_counts(change: str) -> No
     assert matched(tree, "known as well", "v") == sent.input_len
 
 
-def test_news_of_less_than_what_was_matched() -> None:
+def test_an_event_of_less_than_what_was_matched() -> None:
     tree = fleet("w", "v")
     prompt = Runs.of(tuple("system, and more"))
-    told(tree, ("grew", "w", Runs.of(tuple("system, and")), 11))
+    applied(tree, ("grew", "w", Runs.of(tuple("system, and")), 11))
     tree.match(prompt, 16)
-    told(tree, ("grew", "v", prompt, 6))
+    applied(tree, ("grew", "v", prompt, 6))
 
     assert matched(tree, "system, and more", "v") == 6
 
 
 def test_a_prompt_may_be_cut_and_computed_again() -> None:
-    """News are of the very prompt that made a stretch, which has been cut since."""
+    """Events are of the prompt object that made a node, which has been cut since."""
     tree = fleet("w")
     prompt = Runs.of(tuple("abcdefgh"))
-    told(tree, ("grew", "w", prompt, 8), ("shrank", "w", prompt, 3), ("grew", "w", prompt, 8))
+    applied(tree, ("grew", "w", prompt, 8), ("shrank", "w", prompt, 3), ("grew", "w", prompt, 8))
 
     assert matched(tree, "abcdefgh", "w") == 8
 
 
 def test_what_is_left_of_a_prompt_is_all_that_is_left_behind_it() -> None:
-    """Whatever was computed behind a prompt that was cut is gone with it."""
+    """The tokens behind a prompt are evicted with its end."""
     tree = fleet("w", "v")
     prompt, same = Runs.of(tuple("abcdefgh")), Runs.of(tuple("abcdefgh"))
-    told(
+    applied(
         tree,
         ("grew", "w", prompt, 8),
         ("shrank", "w", prompt, 4),
