@@ -52,9 +52,9 @@ class PendingRequest:
         release: Callable[[], None],
     ) -> None:
         self.deadline = deadline
+        self.awaited = awaited
         self._connection: ClientConnection | None = connection
         self._release = release
-        self._awaited = awaited
 
     def done(self, begin: Callable[[], OngoingRequest] | None) -> None:
         """Begin the exchange, unless the request has ended meanwhile; None: the tokenizer failed."""
@@ -79,7 +79,7 @@ class PendingRequest:
     def _end(self) -> ClientConnection:
         connection, self._connection = self._connection, None
         assert connection is not None, "a pending request ends once"
-        self._awaited.cancel()  # without effect if it is done
+        self.awaited.cancel()  # without effect if it is done
         self._release()
         return connection
 
@@ -215,21 +215,17 @@ class Admission:
     ) -> PendingRequest:
         """Parse a long body in steps. The client is the one that the head names, until then."""
         client = self._identity.client_of(request.client, None)
-        self._dispatcher.reserve(client)
-        reading = self._read_budget.run(_steps(request.body, endpoint), owner=client)
-        waiting = PendingRequest(
-            connection,
-            reading,
-            deadline=self._deadline(),
-            release=partial(self._dispatcher.release, client),
-        )
 
         def then(done: "asyncio.Future[ParsedBody]") -> None:
             if not done.cancelled():
-                waiting.done(lambda: self._called(connection, request, done.result()))
+                pending.done(lambda: self._called(connection, request, done.result()))
 
-        reading.add_done_callback(then)
-        return waiting
+        steps = _steps(request.body, endpoint)
+        pending = self._pending(
+            connection, client, lambda: self._read_budget.run(steps, owner=client)
+        )
+        pending.awaited.add_done_callback(then)
+        return pending
 
     def _look_for_model(
         self,
@@ -239,20 +235,14 @@ class Admission:
         client: ClientId,
     ) -> PendingRequest:
         """Have engines list their models again: one may have loaded this one since."""
-        self._dispatcher.reserve(client)
-        listed = asyncio.shield(self._list_again())  # shared with other requests
-        waiting = PendingRequest(
-            connection,
-            listed,
-            deadline=self._deadline(),
-            release=partial(self._dispatcher.release, client),
-        )
 
         def then(_: "asyncio.Future[None]") -> None:
-            waiting.done(lambda: self._begin(connection, request, parsed, client))
+            pending.done(lambda: self._begin(connection, request, parsed, client))
 
-        listed.add_done_callback(then)
-        return waiting
+        # The list is shared with other requests: cancelling this one must not cancel it.
+        pending = self._pending(connection, client, lambda: asyncio.shield(self._list_again()))
+        pending.awaited.add_done_callback(then)
+        return pending
 
     def _tokenize(
         self,
@@ -262,23 +252,33 @@ class Admission:
         parsed: ParsedBody,
         client: ClientId,
     ) -> PendingRequest:
-        self._dispatcher.reserve(client)
 
-        def then(prompt: BlockedTokens | None) -> None:
+        def then(prompt: BlockedTokens | None) -> None:  # called later, even if the work is done
             if prompt is None:
-                waiting.done(None)
+                pending.done(None)
                 return
             read = _Read.of(prompt, parsed)
-            waiting.done(lambda: self._send(connection, request, parsed, client, read))
+            pending.done(lambda: self._send(connection, request, parsed, client, read))
 
+        encode = partial(tokenizer.prompt, parsed)
+        pending = self._pending(connection, client, lambda: tokenizer.submit(client, encode, then))
+        return pending
+
+    def _pending(
+        self,
+        connection: ClientConnection,
+        client: ClientId,
+        start: "Callable[[], asyncio.Future[Any]]",
+    ) -> PendingRequest:
+        """Count a request as in flight, and make it wait for what `start` begins. Raises FairhitError."""
+        self._dispatcher.reserve(client)
         release = partial(self._dispatcher.release, client)
-        try:  # it calls back later, even if it is done
-            encoding = tokenizer.submit(client, partial(tokenizer.prompt, parsed), then)
-        except Exception:  # there are no more threads
+        try:
+            awaited = start()
+        except Exception:  # no thread can be started
             release()
             raise
-        waiting = PendingRequest(connection, encoding, deadline=self._deadline(), release=release)
-        return waiting
+        return PendingRequest(connection, awaited, deadline=self._deadline(), release=release)
 
     def _send(
         self,

@@ -22,13 +22,18 @@ def read_prompt(document: Document) -> Prompt:
     return conversation(document, "messages", parts=tools_first(document)), None, 1
 
 
-def _read_text(document: Document) -> str | None:
+def only_choice(document: Document) -> Document:
+    """The choice of a response with exactly one; else an empty one."""
     choices = document.get("choices")
     if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
-        message = choices[0].get("message")
-        text = message.get("content") if isinstance(message, dict) else None
-        return text if isinstance(text, str) else None
-    return None
+        return choices[0]
+    return {}
+
+
+def _read_text(document: Document) -> str | None:
+    message = only_choice(document).get("message")
+    text = message.get("content") if isinstance(message, dict) else None
+    return text if isinstance(text, str) else None
 
 
 CHAT = Endpoint(

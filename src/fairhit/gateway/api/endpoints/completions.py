@@ -1,6 +1,6 @@
 """/v1/completions: a prompt, a batch of them, or their tokens in; text out."""
 
-from fairhit.gateway.api.endpoints.chat import STREAMED
+from fairhit.gateway.api.endpoints.chat import STREAMED, only_choice
 from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt
 from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
 from fairhit.gateway.api.endpoints.prompts import given_prompt
@@ -17,11 +17,8 @@ def _read_prompt(document: Document) -> Prompt:
 
 
 def _read_text(document: Document) -> str | None:
-    choices = document.get("choices")
-    if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict):
-        text = choices[0].get("text")
-        return text if isinstance(text, str) else None
-    return None
+    text = only_choice(document).get("text")
+    return text if isinstance(text, str) else None
 
 
 COMPLETIONS = Endpoint(

@@ -3,6 +3,8 @@
 Requests count towards the client's limit of requests in flight like any others.
 """
 
+from dataclasses import replace
+
 from fairhit.dispatch import Usage
 from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt
 from fairhit.gateway.api.endpoints.errors import (
@@ -32,14 +34,6 @@ TOKENIZE = Endpoint(
     error_body=openai_error,
     error_event=openai_event,
 )
-COUNT_TOKENS = Endpoint(
-    name="count-tokens",
-    read_prompt=_read_prompt,
-    default_limit=1,
-    identity=False,
-    cached=False,
-    charged=False,
-    read_usage=_read_usage,
-    error_body=anthropic_error,
-    error_event=anthropic_event,
+COUNT_TOKENS = replace(
+    TOKENIZE, name="count-tokens", error_body=anthropic_error, error_event=anthropic_event
 )

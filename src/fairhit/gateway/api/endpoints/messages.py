@@ -9,7 +9,7 @@ from typing import Any
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, StreamFormat
 from fairhit.gateway.api.endpoints.errors import anthropic_error, anthropic_event
-from fairhit.gateway.api.endpoints.prompts import check_count, dumped, tools_first
+from fairhit.gateway.api.endpoints.prompts import check_count, dumped, joined_texts, tools_first
 from fairhit.gateway.api.endpoints.usage import message_usage
 
 _STREAMED = StreamFormat(
@@ -61,11 +61,7 @@ def _add(parts: list[str], role: str, content: Any, where: str) -> None:
 
 
 def _read_text(document: Document) -> str | None:
-    content = document.get("content")
-    if not isinstance(content, list):
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str)) or None
+    return joined_texts(document.get("content"))
 
 
 MESSAGES = Endpoint(

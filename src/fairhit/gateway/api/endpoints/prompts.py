@@ -75,6 +75,14 @@ def content_text(content: list[Any], where: str, texts: frozenset[str]) -> str:
     return "".join(found)
 
 
+def joined_texts(parts: object) -> str | None:
+    """The text of all parts of a response's content; None without text. O(parts)."""
+    if not isinstance(parts, list):
+        return None
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str)) or None
+
+
 def given_prompt(document: Document, name: str) -> Prompt:
     """A prompt that is a string, a list of strings, tokens, or a list of those. Raises BadRequest."""
     prompt = document.get(name)

@@ -9,7 +9,7 @@ import re
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt, StreamFormat
 from fairhit.gateway.api.endpoints.errors import openai_error, responses_event
-from fairhit.gateway.api.endpoints.prompts import conversation, tools_first
+from fairhit.gateway.api.endpoints.prompts import conversation, joined_texts, tools_first
 from fairhit.gateway.api.endpoints.usage import response_usage
 
 _TEXTS = frozenset(("input_text", "output_text", "text"))
@@ -65,10 +65,7 @@ def _read_text(document: Document) -> str | None:
     if not isinstance(output, list):
         return None
     messages = [one for one in output if isinstance(one, dict) and one.get("type") == "message"]
-    if len(messages) != 1 or not isinstance(content := messages[0].get("content"), list):
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "".join(text for text in texts if isinstance(text, str)) or None
+    return joined_texts(messages[0].get("content")) if len(messages) == 1 else None
 
 
 RESPONSES = Endpoint(

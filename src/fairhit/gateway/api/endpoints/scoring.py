@@ -5,12 +5,12 @@ so every text in the body counts, and the engine reports missing fields.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from fairhit.gateway.api.endpoints.endpoint import Document, Endpoint, Prompt
-from fairhit.gateway.api.endpoints.errors import openai_error, openai_event
+from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
+from fairhit.gateway.api.endpoints.endpoint import Document, Prompt
 from fairhit.gateway.api.endpoints.prompts import check_count
-from fairhit.gateway.api.endpoints.usage import pooling_usage, scanned_usage
 
 _FIELDS = (
     "query", "queries", "documents", "items", "text_1", "text_2", "data_1", "data_2"
@@ -33,14 +33,4 @@ def _read_prompt(document: Document) -> Prompt:
     return parts, None, 1
 
 
-SCORING = Endpoint(
-    name="scoring",
-    read_prompt=_read_prompt,
-    default_limit=1,
-    identity=False,
-    cached=False,
-    read_usage=pooling_usage,
-    scan_usage=scanned_usage,
-    error_body=openai_error,
-    error_event=openai_event,
-)
+SCORING = replace(EMBEDDINGS, name="scoring", read_prompt=_read_prompt)
