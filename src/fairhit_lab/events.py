@@ -1,4 +1,4 @@
-"""What happened to each request, in causal order: all that metrics, figures and tests read (DESIGN 6.2).
+"""Events of requests and workers, in causal order: metrics, figures and tests read nothing else (DESIGN 6.2).
 
 Values only. `worker` is the replica's number; `step` counts that replica's forward passes from 0;
 times are integer microseconds. Clients and requests appear by id, so a file of events is enough.
@@ -23,7 +23,7 @@ class Dispatch(NamedTuple):
 
 
 class Enqueue(NamedTuple):
-    """It waits at the worker."""
+    """The request waits at the worker."""
 
     t_us: int
     worker: int
@@ -32,7 +32,7 @@ class Enqueue(NamedTuple):
 
 
 class Reject(NamedTuple):
-    """It will not be served; `worker` is None where it never reached one."""
+    """The request will not be served; `worker` is None if it never reached one."""
 
     t_us: int
     worker: int | None
@@ -42,10 +42,10 @@ class Reject(NamedTuple):
 
 
 class Admit(NamedTuple):
-    """It runs from step `step` on, which starts now; `extend_len` of `input_len` tokens are computed.
+    """The request runs from step `step` on, which starts now; computes `extend_len` of `input_len` tokens.
 
     `again`: it was preempted, or admitted at a worker that failed since, so what is computed is the
-    system's cost and nobody's service.
+    system's cost and no client's service.
     """
 
     t_us: int
@@ -89,7 +89,7 @@ class FirstToken(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """It emitted its last token, the `output_len`-th, in step `step`, which ends now."""
+    """The request emitted its last token, the `output_len`-th, in step `step`, which ends now."""
 
     t_us: int
     worker: int
@@ -100,7 +100,7 @@ class Finish(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Its caller went away; `worker` is None if it had not been dispatched."""
+    """The caller cancelled the request; `worker` is None if it had not been dispatched."""
 
     t_us: int
     worker: int | None
@@ -109,7 +109,7 @@ class Cancel(NamedTuple):
 
 
 class Preempt(NamedTuple):
-    """It was running and waits again; or its worker failed, and it is dispatched again."""
+    """The request was running and waits again; or its worker failed, and it is dispatched again."""
 
     t_us: int
     worker: int
@@ -119,7 +119,7 @@ class Preempt(NamedTuple):
 
 
 class Refill(NamedTuple):
-    """The worker's scheduler ran `rounds` (k) rounds of refill in this look."""
+    """The worker's scheduler ran `rounds` (k) rounds of refill in this scheduling pass."""
 
     t_us: int
     worker: int
@@ -159,7 +159,7 @@ Event = (
 
 
 class Observer(Protocol):
-    """Hears every event, in causal order."""
+    """Receives every event, in causal order."""
 
     def __call__(self, event: Event, /) -> None:
         """`event` happened."""
@@ -177,5 +177,5 @@ PS_PER_US = 10**6
 
 
 def after(passes: int, pass_ps: int, growth_ps: int) -> int:
-    """How long `passes` contiguous passes last, in picoseconds: a sum in closed form, exact. O(1)."""
+    """Duration of `passes` contiguous passes in picoseconds: a sum in closed form, exact. O(1)."""
     return passes * pass_ps + growth_ps * (passes * (passes - 1) // 2)

@@ -226,7 +226,7 @@ def end_us(events):
 
 def refills(events):
     rounds = [event.rounds for event in of(events, Refill)]
-    return {"looks": len(rounds), "rounds": sum(rounds)}
+    return {"passes": len(rounds), "rounds": sum(rounds)}
 
 
 def evicted(events):

@@ -183,7 +183,7 @@ class CentralDLPM:
         """Return what the answers have cost so far: `central` in docs/reference/summary.md. O(1)."""
         traffic = self.traffic
         return {
-            "looks": traffic.passes,
+            "passes": traffic.passes,
             "changes": traffic.changes,
             "delta_bytes": traffic.delta_bytes,
             "answer_bytes": traffic.answer_bytes,

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from fairhit_lab.traces.trace import TraceRow
 
 PATIENCE_S = 2.0
-EVERY = 512  # rows between looks at the clock
+EVERY = 512  # rows between readings of the clock
 
 
 def counted(rows: Iterable[TraceRow], doing: str) -> Iterator[TraceRow]:

@@ -66,7 +66,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield "largest gap of two backlogged clients: " + _gap(report["gaps"])
     if central := report.get("central"):
         yield (
-            f"asking one scheduler: {central['looks']:,} looks, {central['delta_bytes']:,} bytes of deltas, "
+            f"asking one scheduler: {central['passes']:,} passes, "
+            f"{central['delta_bytes']:,} bytes of deltas, "
             f"{central['answer_bytes']:,} of answers, workers blocked for {central['blocked_s']:,.1f} s"
         )
 

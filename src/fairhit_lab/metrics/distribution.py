@@ -11,7 +11,7 @@ PRECISION_BITS = 7
 
 
 class Distribution:
-    """How many, their sum, the largest, and percentiles, of integers >= 0.
+    """Count, sum, maximum and percentiles of integers >= 0.
 
     Up to EXACT samples percentiles are exact. Beyond, each is off by at most 1/256 of itself; count,
     total and largest stay exact. The order of samples never matters.
@@ -27,7 +27,7 @@ class Distribution:
         self._largest = 0
 
     def add(self, value: int) -> None:
-        """One more sample. O(1) amortised."""
+        """Add a sample. O(1) amortised."""
         few = self._few
         few.append(value)
         if len(few) > EXACT:
@@ -48,12 +48,12 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """How many samples. O(1)."""
+        """Number of samples. O(1)."""
         return self._folded + len(self._few)
 
     @property
     def total(self) -> int:
-        """Their sum. O(samples kept)."""
+        """Sum of the samples. O(samples kept)."""
         return self._total + sum(self._few)
 
     @property
@@ -62,7 +62,7 @@ class Distribution:
         return max(self._largest, max(self._few, default=0))
 
     def merge(self, other: "Distribution") -> None:
-        """All of the other's samples, too. O(samples kept)."""
+        """Add the samples of `other`. O(samples kept)."""
         self._few.extend(other._few)
         if len(self._few) > EXACT:
             self._fold()

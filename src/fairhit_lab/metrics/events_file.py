@@ -62,7 +62,7 @@ def _admit(event: Admit) -> str:
 
 
 def _decode(event: Decode) -> str:
-    """One line a pass."""
+    """Decode one line for each pass."""
     counts = ",".join(f"{quoted(client)}:{n}" for client, n in sorted(event.counts.items()))
     return "".join(
         f'{{"ev":"decode","t":{seconds(event.end_us(j))},"w":{event.worker}'
@@ -179,11 +179,11 @@ class _Fields:
         return value
 
     def worker(self) -> int:
-        """Which replica."""
+        """Number of the replica."""
         return self.whole("w")
 
     def worker_or_none(self) -> int | None:
-        """Which replica, null if none."""
+        """Number of the replica, null if there is none."""
         return self.whole("w") if self._record.get("w") is not None else None
 
     def reason(self) -> Reason:

@@ -35,7 +35,7 @@ class BackloggedGaps:
             self.largest.setdefault(pair, 0)
 
     def end(self, client: ClientId) -> None:
-        """It has nothing waiting any more."""
+        """End the backlog of `client`, which has no waiting request any more."""
         self._backlogged.remove(client)
         for other in self._backlogged:
             del self._range[_pair(client, other)]
@@ -76,7 +76,7 @@ class StarvationGaps:
                 self._lowest[client, other] = self._served[other] - self._served[client]
 
     def end(self, client: ClientId) -> None:
-        """It has nothing waiting any more."""
+        """End the backlog of `client`, which has no waiting request any more."""
         for other in self._served:
             self._lowest.pop((client, other), None)
 
@@ -93,7 +93,7 @@ class StarvationGaps:
 
 
 def jain(rates: Sequence[float]) -> float | None:
-    """(sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has all; None if nobody has anything."""
+    """(sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has all; None if all are 0."""
     squares = sum(rate * rate for rate in rates)
     return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 

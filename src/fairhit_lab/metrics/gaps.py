@@ -1,4 +1,4 @@
-"""How far the service of two clients comes apart while both wait at one worker, and what was promised.
+"""Service gaps of pairs of clients while both wait at one worker, and the theorem's bound on them.
 
 |W_f(t1, t2) - W_g(t1, t2)| over all t1 < t2 of an interval is the range of W_f - W_g in it: how far
 it ever was above, and how far below. All pairs of one worker are looked at together, as a matrix.
@@ -28,7 +28,7 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """What a theorem promises any two clients backlogged throughout: 2Q + U (1/w_f + 1/w_g).
+    """Bound of a theorem on any two clients backlogged throughout: 2Q + U (1/w_f + 1/w_g).
 
     `unit` gives U for the longest input of the run. Where nothing is promised it is None, and
     `reason` says why.
@@ -60,7 +60,7 @@ def vtc_bound(*, capacity: int, view: View = "client") -> Bound:
 
 
 def no_bound(reason: str, *, view: View = "system") -> Bound:
-    """Nothing is promised; `reason` is shown instead."""
+    """A bound that does not exist, with the `reason`."""
     return Bound(view=view, reason=reason)
 
 
@@ -79,7 +79,7 @@ class PairGaps:
 
     def __init__(self, weight_of: Callable[[ClientId], int] | None = None) -> None:
         self._weight_of = weight_of
-        self.weighted = False  # somebody's weight is not 1
+        self.weighted = False  # a client's weight is not 1
         self.scales: dict[ClientId, float] = {}  # 1/w of each tracked client
         self.largest: dict[tuple[ClientId, ClientId], PairGap] = {}
 
@@ -100,9 +100,10 @@ class PairGaps:
 
 
 class WorkerGaps:
-    """Who is backlogged at one worker, or in the one queue of all, and how far they came apart.
+    """Backlogged clients of one worker, or of the queue that all workers share, and their service gaps.
 
-    Each has a place in the arrays from when it has company; whoever leaves gives its place to the last.
+    A client has an index in the arrays once another client is backlogged; when it leaves, the last
+    client takes its index.
     """
 
     __slots__ = (
@@ -124,12 +125,12 @@ class WorkerGaps:
         self._above: Array = np.zeros((SMALLEST, SMALLEST))
 
     def begins(self, client: ClientId) -> bool:
-        """Whether `wait` would put the client beside others, so that all before must be told. O(1)."""
+        """True if `wait` would add the client to others: pending passes must be booked first. O(1)."""
         waiting = self._waiting
         return bool(waiting) and client not in waiting
 
     def wait(self, client: ClientId) -> None:
-        """One more of its requests waits. O(1), O(backlogged) if it is the first."""
+        """Count a waiting request of `client`. O(1), O(backlogged) if it is the first."""
         waiting = self._waiting
         if client in waiting:
             waiting[client] += 1
@@ -159,7 +160,7 @@ class WorkerGaps:
             self._above[count, :count] = -others
 
     def leave(self, client: ClientId) -> None:
-        """One less. O(1), O(backlogged) if it is the last."""
+        """Remove a waiting request of `client`. O(1), O(backlogged) if it is the last."""
         waiting = self._waiting
         left = waiting.get(client)
         if left is None:
@@ -189,7 +190,7 @@ class WorkerGaps:
         self._clients.pop()
 
     def serve(self, client: ClientId, tokens: int) -> None:
-        """It was served. O(backlogged) if it is."""
+        """Add `tokens` of service to `client`. O(backlogged) if it is backlogged."""
         place = self._places.get(client)
         if place is None:
             return
@@ -201,10 +202,10 @@ class WorkerGaps:
             np.maximum(above, w[place] - w, out=above)
 
     def serve_all(self, outputs: Mapping[ClientId, int], passes: int) -> None:
-        """All were served at once, `passes` times; W_f - W_g is linear meanwhile. O(backlogged^2)."""
+        """Add `outputs` to all clients, `passes` times; W_f - W_g is linear meanwhile. O(backlogged^2)."""
         count = len(self._clients)
         if count < 2:
-            return  # nobody to compare with; who joins is compared by what follows
+            return  # no other backlogged client; one that joins is compared by later service
         factor, given = OUTPUT_WEIGHT * passes, outputs.get
         served = self._served[:count]
         served += [factor * given(client, 0) for client in self._clients]

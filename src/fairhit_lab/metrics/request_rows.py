@@ -1,4 +1,4 @@
-"""One row a request from the events of a run: what the VTC artifact logs, and its metrics read."""
+"""Rows of requests from the events of a run: the columns that the VTC artifact logs and its metrics read."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ class RequestRows:
     def start(
         self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
     ) -> None:
-        """It starts before it is dispatched (see `Summary.start`). O(1)."""
+        """Begin the row of a request, before its dispatch (see `Summary.start`). O(1)."""
         self._arrival_us[request] = t_us
 
     def _dispatch(self, event: Dispatch) -> None:

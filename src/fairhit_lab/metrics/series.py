@@ -1,4 +1,4 @@
-"""What each client got over time, as tidy rows for figures: one observer, cut into short bins.
+"""Service of each client over time, as tidy rows for figures: an observer with short bins.
 
 Service counts when it is given: input at admission, output as each pass ends. (The VTC artifact spreads
 a request's service from its first token to its last instead: metrics/vtc_table.py.)
@@ -28,7 +28,7 @@ WINDOW_US = 60 * 10**6
 
 
 class SeriesPoint(NamedTuple):
-    """One row: `value` of `metric` for `client` at `time_s`; None where there is nothing to show."""
+    """A row: `value` of `metric` for `client` at `time_s`; None where the metric is undefined."""
 
     time_s: float
     client: ClientId
@@ -66,7 +66,7 @@ class Series:
     def start(
         self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
     ) -> None:
-        """It starts before it is dispatched (see `Summary.start`). O(1)."""
+        """Record the start of a request, before its dispatch (see `Summary.start`). O(1)."""
         self._starts[request] = t_us
         self._book(client, t_us, "requests", 1)
 

@@ -18,7 +18,7 @@ EDGE_S = 30.0
 
 
 class Row(NamedTuple):
-    """One request, measured or simulated; `aborted` if it was rejected: its times then mean nothing."""
+    """A request, measured or simulated; `aborted` if it was rejected: its times then mean nothing."""
 
     client: ClientId
     arrival_s: float
@@ -45,19 +45,19 @@ def profiled(input_len: int, output_len: int) -> float:
 
 
 def served(rows: Iterable[Row]) -> list[Row]:
-    """Those that were not rejected: all that the artifact looks at."""
+    """The rows that were not rejected: the artifact reads no others."""
     return [row for row in rows if not row.aborted]
 
 
 def clients(rows: Iterable[Row]) -> list[ClientId]:
-    """Who is in it, in order of name."""
+    """Clients of the rows, in order of name."""
     return sorted({row.client for row in rows})
 
 
 def service(
     rows: Iterable[Row], begin_s: float, end_s: float, h: Worth = linear
 ) -> dict[ClientId, float]:
-    """What each client was served in [begin, end]."""
+    """Service of each client in [begin, end]."""
     rows = list(rows)
     total = dict.fromkeys(clients(rows), 0.0)
     for row in rows:
@@ -66,7 +66,7 @@ def service(
 
 
 def _share(row: Row, begin_s: float, end_s: float) -> float:
-    """How much of a request's service lies in [begin, end]; all at once if it has a single token."""
+    """Share of a request's service in [begin, end]; 0 or 1 if it has a single token."""
     lasts = row.finish_s - row.first_token_s
     if lasts <= 0:
         return float(begin_s <= row.first_token_s < end_s)
@@ -75,7 +75,7 @@ def _share(row: Row, begin_s: float, end_s: float) -> float:
 
 
 def demand(rows: Iterable[Row], begin_s: float, end_s: float) -> dict[ClientId, float]:
-    """What each client's requests that arrived in [begin, end) are worth, linearly."""
+    """Linear service that each client requested by arrivals in [begin, end)."""
     rows = list(rows)
     total = dict.fromkeys(clients(rows), 0.0)
     for row in rows:
@@ -93,7 +93,7 @@ def difference(rows: Sequence[Row], begin_s: float, h: Worth = linear) -> float:
 
 
 class VtcTable(NamedTuple):
-    """One line of the paper's Tables 2-6: tokens/s, their variance, and throughput in tokens/s."""
+    """A line of the paper's Tables 2-6: tokens/s, their variance, and throughput in tokens/s."""
 
     max_diff: float
     avg_diff: float
@@ -149,6 +149,6 @@ def response_times(rows: Iterable[Row], t_s: float) -> dict[ClientId, float | No
 
 
 def figure_ticks(rows: Iterable[Row], pieces: int = 30) -> list[float]:
-    """Where the paper's figures have a point: T/30 * i (T/20 in Figure 4), T the last arrival."""
+    """Times of the points in the paper's figures: T/30 * i (T/20 in Figure 4), T the last arrival."""
     last_s = max((row.arrival_s for row in rows), default=0.0)
     return [last_s / pieces * i for i in range(pieces)]

@@ -36,5 +36,5 @@ def gamma(rng: Random, *, per_s: float, cv: float = 1) -> Iterator[float]:
 
 
 def until(times: Iterable[float], end_s: float) -> Iterator[float]:
-    """Those before the end."""
+    """The times before the end."""
     return takewhile(lambda at_s: at_s < end_s, times)

@@ -58,7 +58,7 @@ class Blocks:
         return self._pieces_to(chain, len(ids), total)
 
     def _pieces_to(self, chain: _Chain | None, depth: int, total: int) -> list[Piece]:
-        """What stands in front of `depth`, in the chain that the block before it belongs to."""
+        """Pieces in front of `depth`, in the chain that the block before it belongs to."""
         if chain is None:
             return []
         length = min(self._tokens(depth), total) - self._tokens(chain.first)

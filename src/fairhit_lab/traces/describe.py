@@ -1,4 +1,4 @@
-"""What a trace is like: lengths, rates, clients, and how much of its input an unlimited cache would serve."""
+"""Description of a trace: lengths, rates, clients, and the input that an unlimited cache would serve."""
 
 import math
 from collections import Counter
@@ -19,7 +19,7 @@ class Lengths:
         self.total = 0  # tokens
 
     def add(self, length: int) -> None:
-        """One more of this length."""
+        """Add a length."""
         self.counts[length] += 1
         self.total += length
 
@@ -64,7 +64,7 @@ class Lengths:
 
 @dataclass(kw_only=True, slots=True)
 class Part:
-    """What one client, or everybody, sends. `cached` are input tokens that came before."""
+    """Requests of one client, or of all. `cached` are input tokens that an earlier prompt contained."""
 
     requests: int = 0
     input: Lengths = field(default_factory=Lengths)
@@ -73,7 +73,7 @@ class Part:
     weight: int | None = None
 
     def add(self, row: TraceRow, cached: int) -> None:
-        """One more request."""
+        """Add a request."""
         self.requests += 1
         self.input.add(len(row.prompt))
         self.output.add(row.output_len)
@@ -82,7 +82,7 @@ class Part:
 
     @property
     def service(self) -> int:
-        """What it asks for in the client view: input + 2 * output, in tokens."""
+        """Requested service in the client view: input + 2 * output, in tokens."""
         return self.input.total + 2 * self.output.total
 
     @property
@@ -98,7 +98,7 @@ class ArrivalGaps:
         self._count, self._mean, self._squares = 0, 0.0, 0.0
 
     def add(self, gap_us: int) -> None:
-        """One more gap."""
+        """Add a gap."""
         self._count += 1
         off = gap_us - self._mean
         self._mean += off / self._count
@@ -134,11 +134,11 @@ class Description:
         return part.requests / self.duration_s if self.duration_s else 0.0
 
     def by_service(self) -> list[tuple[str, Part]]:
-        """Who asks for most first; ties in order of appearance."""
+        """Parts by requested service, the largest first; ties in order of appearance."""
         return sorted(self.clients.items(), key=lambda pair: -pair[1].service)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """The description as a JSON object."""
         return {
             "requests": self.all.requests,
             "clients": len(self.clients),
@@ -196,7 +196,7 @@ def describe(rows: Iterable[TraceRow], *, prefixes: bool = True) -> Description:
 
 
 def _cached(tree: RadixTree, row: TraceRow) -> int:
-    """How much of the prompt is in the tree, into which it goes. O(runs)."""
+    """Length of the prompt's prefix in the tree, to which the prompt is added. O(runs)."""
     whole = row.prompt if row.output is None else row.prompt + row.output
     path = tree.acquire(row.prompt, 0)
     cached = path.length

@@ -1,4 +1,4 @@
-"""One field of one line: checked, turned into what we keep, or refused in one line of words.
+"""Checks and conversions of single fields of a line; errors are one line of words.
 
 Everything that is read line by line stands on this: traces and the importers' sources. A number
 with a fraction stays the text it was written as (`Number`), so that nothing is rounded twice.
@@ -41,7 +41,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def number(text: str) -> object:
-    """What stands in a cell of a CSV file, as JSON would have given it: a number or a string."""
+    """Convert a cell of a CSV file as JSON would: to a number or a string."""
     text = text.strip()
     if text.isdecimal() and text.isascii() and len(text) < 20:
         return int(text)
@@ -84,7 +84,7 @@ _SCAN: Callable[[str, int], tuple[Any, int]] = cast("Any", _DECODER).scan_once
 
 
 def parse_json(line: bytes) -> Any:
-    """One line of JSON. Raises ConfigError, without the line's place."""
+    """Parse a line of JSON. Raises ConfigError, without file and line."""
     try:
         text = line.strip().decode("utf-8")
         found, end = _SCAN(text, 0)
@@ -130,7 +130,7 @@ def _require_text(value: object, field: str = "") -> None:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """One JSON object. Raises ConfigError, without the line's place."""
+    """Parse a JSON object. Raises ConfigError, without file and line."""
     record = parse_json(line)
     if not isinstance(record, dict):
         raise ConfigError(f"expected a JSON object, got {shown(record)}")

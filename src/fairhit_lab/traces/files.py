@@ -67,7 +67,7 @@ def _zstandard() -> Any:
 def open_bytes(path: str | Path) -> BinaryIO:
     """The file's content, unpacked by its suffix. Raises ConfigError."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - whoever asked for it closes it
+        file = open(path, "rb")  # noqa: SIM115 - the caller closes it
     except OSError as error:
         raise ConfigError(in_words(error)) from None
     if str(path).endswith(".gz"):
@@ -90,7 +90,7 @@ class _GzipFile(gzip.GzipFile):
 
 
 def lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
-    """Each line with its number from 1; blank ones are passed over. Raises ConfigError with FILE:LINE."""
+    """Lines with their numbers from 1, blank ones left out. Raises ConfigError with FILE:LINE."""
     number = 0
     with nullcontext(sys.stdin.buffer) if str(path) == STANDARD else open_bytes(path) as file:
         try:
@@ -152,7 +152,7 @@ def written(path: str | Path) -> Iterator[IO[bytes]]:
         part = target.with_name(f"{target.name}.part") if whole else target
         file = part.open("wb")
     except OSError as error:
-        error.filename = str(path)  # not the part's, which nobody has heard of
+        error.filename = str(path)  # not the part's, which no user has named
         raise ConfigError(in_words(error)) from None
     try:
         with file, _packed(file, str(path)) as packed:

@@ -9,7 +9,7 @@ class HashSet:
     """Grows only. It holds 64-bit hashes in one array, at most half full: 16 to 32 bytes a string.
 
     Two different strings pass for one with a chance of n^2 / 2^65: 3 in 10^8 for a million strings.
-    Python salts the hashes, so nobody can write a file that meets it on purpose.
+    Python salts the hashes, so no file can meet it on purpose.
     """
 
     __slots__ = ("_mask", "_table", "size")
@@ -41,7 +41,7 @@ class HashSet:
         return True
 
     def _slot(self, value: int) -> int:
-        """Where the value is, or the free slot where it belongs."""
+        """Slot of the value, or the free slot where it belongs."""
         table, mask = self._table, self._mask
         slot = value & mask
         while (there := table[slot]) and there != value:

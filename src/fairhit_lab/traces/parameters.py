@@ -60,7 +60,7 @@ def of(values: Sequence[Any], client: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSetting:
-    """One setting of a function that makes or reads a trace."""
+    """A setting of a function that makes or reads a trace."""
 
     name: str
     kind: Kind

@@ -22,7 +22,7 @@ def row(
     output: Sequence[Piece] | None = None,
     **more: Any,
 ) -> TraceRow:
-    """One request; `max_tokens` is its output's length unless said."""
+    """Make a row; `max_tokens` is the output's length by default."""
     more.setdefault("max_tokens", output_len)
     return TraceRow(
         id=identity,
@@ -65,5 +65,5 @@ def in_order(programs: Iterable[tuple[float, Sequence[TraceRow]]]) -> Iterator[T
 
 
 def streams_of(rng: Random, count: int) -> list[Random]:
-    """One generator a client, so that what one client does changes nothing for the others."""
+    """A generator for each client, so that no client's draws change another's."""
     return [Random(rng.getrandbits(64)) for _ in range(count)]

@@ -26,7 +26,7 @@ from fairhit_lab.traces.hash_set import HashSet
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TraceRow:
-    """One request as its caller means it; the simulator makes a `Request` of it when it starts.
+    """A request of a trace; the simulator makes a `Request` of it when it starts.
 
     It starts at `arrival_us` or when the last of `after` finishes, whichever is later. It emits
     `output_len` tokens and asks for room for `max_tokens`. `output`, where known, stays cached
@@ -70,7 +70,7 @@ def read_trace(path: str | Path) -> Iterator[TraceRow]:
 
 
 def _row(record: dict[str, Any]) -> TraceRow:
-    """What one line says by itself."""
+    """Check one line by itself."""
     if record.keys() != REQUIRED:
         _require_known(record)
     output_len = whole(record["output_len"], "output_len", least=1)
@@ -130,7 +130,7 @@ def _after(value: object) -> tuple[RequestId, ...]:
 
 
 class _Rules:
-    """What lines must keep among each other: unique ids, order, one weight a client, parents first."""
+    """Rules across lines: unique ids, order, one weight a client, parents first."""
 
     def __init__(self) -> None:
         self._ids = HashSet()

@@ -19,7 +19,7 @@ def write_trace(rows: Iterable[TraceRow], file: IO[bytes]) -> int:
 
 
 def line(row: TraceRow) -> bytes:
-    """One row; what has its default is left out. ASCII, ends with a newline."""
+    """Encode a row without the fields that have their defaults. ASCII, ends with a newline."""
     fields = ",".join(f'"{name}":{value}' for name, value in _fields(row))
     return f"{{{fields}}}\n".encode("ascii")
 

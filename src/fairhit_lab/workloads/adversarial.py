@@ -1,4 +1,4 @@
-"""Workloads that look for the worst of a policy: each is the counter-example to a claim or its test."""
+"""Workloads that search for the worst of a policy: each is the counter-example to a claim or its test."""
 
 from collections.abc import Iterator
 from random import Random

@@ -22,7 +22,7 @@ def _program(
     weights: Counts,
     margin: int,
     give_up: float,
-    patience: float,
+    timeout: float,
 ) -> list[TraceRow]:
     """A draft and its revision; `max_tokens` leaves a margin, and some drafts are cancelled."""
     steps = conversation(
@@ -38,7 +38,7 @@ def _program(
     )
     gone_us = None
     if rng.random() < give_up:
-        gone_us = steps[0].arrival_us + round(rng.expovariate(1 / patience) * MICROSECONDS)
+        gone_us = steps[0].arrival_us + round(rng.expovariate(1 / timeout) * MICROSECONDS)
     return [
         replace(
             step,
@@ -57,11 +57,11 @@ def tiers(
     rate: Positive = 0.5,
     margin: Natural = 64,
     give_up: Share = 0.2,
-    patience: Positive = 5,
+    timeout: Positive = 5,
     duration: Positive = 300,
 ) -> Iterator[TraceRow]:
-    """One client a weight; `give_up` of the programs are cancelled after `patience` seconds on average."""
-    build = partial(_program, weights=weights, margin=margin, give_up=give_up, patience=patience)
+    """A client a weight; `give_up` of the programs are cancelled after `timeout` seconds on average."""
+    build = partial(_program, weights=weights, margin=margin, give_up=give_up, timeout=timeout)
 
     def times(_: int, own: Random) -> Iterable[float]:
         return starts(own, per_s=rate, cv=1, duration_s=duration, count=0)

@@ -60,7 +60,7 @@ def poisson(
     duration: Positive = 600,
     cv: Positive = 1,
 ) -> Iterator[TraceRow]:
-    """One stream of all requests, Poisson at cv=1; each belongs to a client in proportion to the rates."""
+    """A stream of all requests, Poisson at cv=1; each belongs to a client in proportion to the rates."""
     per_s = sum(rates) / MINUTE_S
     times = arrivals.gamma(rng, per_s=per_s, cv=cv)
     clients = range(len(rates))

@@ -1,4 +1,4 @@
-"""What a named workload is: a function, its defaults, and where it comes from."""
+"""A named workload: a function, its defaults, and its source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Workload:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, WorkloadSetting]:
-        """What can be set, with this workload's defaults."""
+        """Settings, with this workload's defaults."""
         of_function = settings_of(self.make)
         assert self.defaults.keys() <= of_function.keys(), self.defaults
         return {
@@ -32,5 +32,5 @@ class Workload:
         }
 
     def rows(self, rng: Random, **settings: Any) -> Iterator[TraceRow]:
-        """Its requests by arrival: the same generator state and settings give the same rows."""
+        """Requests by arrival: the same generator state and settings give the same rows."""
         return self.make(rng, **{**self.defaults, **settings})

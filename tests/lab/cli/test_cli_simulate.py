@@ -90,7 +90,7 @@ def test_what_being_central_costs_is_in_the_summary(trace, tmp_path, capsys):
 
     jsonschema.Draft202012Validator(schema_of_summary()).validate(report)
     assert report["central"] == {
-        "looks": 2,
+        "passes": 2,
         "changes": 1,
         "delta_bytes": 2 * 24 + 12 + 15 * 4,
         "answer_bytes": 2 * 24 + 2 * 15 * 4,

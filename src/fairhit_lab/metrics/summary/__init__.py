@@ -1,1 +1,1 @@
-"""One run in one JSON object."""
+"""The summary of a run as a JSON object."""

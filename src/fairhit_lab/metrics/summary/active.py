@@ -1,7 +1,7 @@
 """The time in which every client of the run is active, that is has a request waiting or running.
 
-Jain's index is taken over the service received in it. Who is the last to appear begins it: before,
-one client was missing. Afterwards it is every instant at which nobody is missing.
+Jain's index is taken over the service received in it. The time begins when the last client
+appears. Afterwards it is every instant at which no client is missing.
 """
 
 from bisect import bisect_left
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from fairhit_lab.events import Decode
 
-# The history is looked through for what nobody needs any more when it is this long.
+# The history is pruned when it is this long.
 LONG = 4096
 
 
 class AllActive:
-    """Says which passes lie in it, though a run of passes is told only when it is over.
+    """Counts passes inside that time, though a run of passes is reported only when it is over.
 
     A pass counts if everybody was active just before it ended: at one instant passes end before
     anybody arrives or leaves for another reason (DESIGN 6.3). An admission counts if everybody is
@@ -33,7 +33,7 @@ class AllActive:
     )
 
     def __init__(self, settled_us: Callable[[], int]) -> None:
-        self._settled = settled_us  # no pass that is still to be told ended before that
+        self._settled = settled_us  # no pass that is still to be reported ended before that
         self._known = 0
         self._active = 0
         # It begins at the first, ends at the second, ...; nothing lies in it while there is none.
@@ -52,7 +52,7 @@ class AllActive:
         self.now = False
 
     def begin(self, t_us: int) -> None:
-        """One more client is active. O(1) amortised."""
+        """Count one more active client. O(1) amortised."""
         self._active += 1
         assert self._active <= self._known
         if self._active == self._known:
@@ -60,7 +60,7 @@ class AllActive:
             self._change(t_us)
 
     def end(self, t_us: int) -> None:
-        """One less. O(1) amortised."""
+        """Count one active client less. O(1) amortised."""
         assert self._active > 0
         if self._active == self._known and self.now:
             self.now = False
@@ -77,7 +77,7 @@ class AllActive:
             self._forget()
 
     def _forget(self) -> None:
-        """Drop the intervals that ended before anything still to be told. O(history)."""
+        """Drop the intervals that ended before anything still to be reported. O(history)."""
         old = bisect_left(self.changes_us, self._settled()) // 2 * 2
         dropped = self.changes_us[:old]
         self._inside_us += sum(dropped[1::2]) - sum(dropped[::2])
@@ -85,7 +85,7 @@ class AllActive:
         self._long = max(LONG, 2 * len(self.changes_us))
 
     def passes_inside(self, run: Decode) -> int:
-        """How many of the run's passes lie in it. O(1) if nothing changed since its first ended."""
+        """Number of passes of `run` while all clients were active. O(1) if nothing changed meanwhile."""
         changes = self.changes_us
         if not changes:
             return 0
@@ -105,13 +105,13 @@ class AllActive:
         return inside
 
     def length_us(self, end_us: int) -> int:
-        """How long it is altogether, up to `end_us`. O(history)."""
+        """Total time with all clients active, up to `end_us`. O(history)."""
         changes = self.changes_us if not self.now else [*self.changes_us, end_us]
         return self._inside_us + sum(changes[1::2]) - sum(changes[::2])
 
 
 def ended_by(run: Decode, t_us: int, low: int = 0) -> int:
-    """How many of its passes had ended at `t_us`, at least `low`. O(log passes)."""
+    """Number of passes of `run` that had ended at `t_us`, at least `low`. O(log passes)."""
     high = run.passes
     while low < high:
         middle = (low + high) // 2

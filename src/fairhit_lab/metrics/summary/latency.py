@@ -1,4 +1,4 @@
-"""How long requests and programs take, from their start to the first token and to the last.
+"""Latencies of requests and programs, from their start to the first token and to the last.
 
 A request starts when it arrives or when its last parent finishes, whichever is later; a program
 lasts from its first request's start to its last request's finish.
@@ -67,14 +67,14 @@ class Programs:
         return number
 
     def finish(self, number: int, t_us: int) -> None:
-        """One of its requests finished. O(1)."""
+        """Record that a request of program `number` finished. O(1)."""
         self._finish_us[number] = max(self._finish_us[number], t_us)
         self._open[number] -= 1
 
     def completions(
         self, end_us: int | None = None, given_up: Set[int] = frozenset()
     ) -> Mapping[ClientId, Distribution]:
-        """How long the complete ones took, by client, in order of appearance. O(programs).
+        """Durations of the complete programs, by client, in order of appearance. O(programs).
 
         With `end_us`, open ones but those `given_up` count with the time until then.
         """

@@ -1,11 +1,11 @@
-"""How much of the input the prefix caches served, and what memory pressure cost."""
+"""Input served by the prefix caches, and the cost of memory pressure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Locality(NamedTuple):
-    """Tokens. `again` was computed a second time, after a preemption, and is in nobody's service."""
+    """Tokens. `again` was computed a second time, after a preemption, and is in no client's service."""
 
     extend_len: int = 0
     cached_len: int = 0
@@ -18,7 +18,7 @@ class Locality(NamedTuple):
         return self.cached_len / input_len if input_len else None
 
     def as_dict(self) -> dict[str, float | int | None]:
-        """What the summary shows."""
+        """The fields of the summary."""
         return {
             "hit_rate": self.hit_rate(),
             "recomputed_tokens": self.again_len,

@@ -1,4 +1,4 @@
-"""Where a request is, and what a worker has at hand, for as long as the summary needs to know."""
+"""Position of a request, and waiting and running requests of a worker, while the summary needs them."""
 
 from collections.abc import Mapping
 
@@ -7,11 +7,11 @@ from fairhit_lab.metrics.gaps import PairGaps, WorkerGaps
 from fairhit_lab.metrics.summary.report import NEVER
 from fairhit_lab.metrics.summary.tally import Tally
 
-NOBODY: Mapping[ClientId, int] = {}
+NO_COUNTS: Mapping[ClientId, int] = {}
 
 
 class AtWorker:
-    """One worker: who waits and runs there, and passes that are not yet booked."""
+    """A worker: its waiting and running requests, and the passes that are not yet booked."""
 
     __slots__ = (
         "counts",
@@ -21,25 +21,25 @@ class AtWorker:
         "idle_us",
         "inside",
         "passes",
+        "reported_us",
         "running",
-        "told_us",
         "waiting",
     )
 
     def __init__(self, gaps: WorkerGaps, idle_us: int = 0) -> None:
         self.waiting = 0
         self.running = 0
-        self.counts: Mapping[ClientId, int] = NOBODY  # of the passes that are not yet booked
+        self.counts: Mapping[ClientId, int] = NO_COUNTS  # of the passes that are not yet booked
         self.passes = 0
         self.inside = 0  # of them, while all clients were active
         self.epoch = 0
-        self.told_us = 0  # no pass of it that ended before that is still to be told
+        self.reported_us = 0  # no pass of it that ended before that is still to be reported
         self.gaps = gaps
         self.idle_us = idle_us  # something waiting and nothing running
         self.idle_since_us: int | None = None
 
     def watch_idle(self, t_us: int) -> None:
-        """Who waits or runs has changed. O(1)."""
+        """Update the idle time after a change of waiting or running requests. O(1)."""
         if self.waiting and not self.running:
             if self.idle_since_us is None:
                 self.idle_since_us = t_us
@@ -60,7 +60,7 @@ class AtWorker:
         self.passes = self.inside = 0
 
     def idle_by(self, end_us: int) -> int:
-        """How long that was until `end_us`. O(1)."""
+        """Idle time until `end_us`. O(1)."""
         under_way_us = 0 if self.idle_since_us is None else end_us - self.idle_since_us
         return self.idle_us + under_way_us
 
@@ -86,7 +86,7 @@ class SharedQueue:
         self._up.pop(number, None)
 
     def wait(self, flight: "Flight", t_us: int) -> None:
-        """It is in the queue. O(1), or O(workers) if it is the only one."""
+        """Add `flight` to the queue. O(1), or O(workers) if it is the only one."""
         assert not flight.queued
         flight.queued = True
         self.gaps.wait(flight.tally.client)
@@ -95,7 +95,7 @@ class SharedQueue:
             self._watch(1, t_us)
 
     def leave(self, flight: "Flight", t_us: int) -> None:
-        """It is in the queue no more, if it was. O(1), or O(workers) if it was the only one."""
+        """Remove `flight` from the queue, if it is there. O(1), or O(workers) if it was the only one."""
         if flight.queued:
             flight.queued = False
             self.gaps.leave(flight.tally.client)
@@ -110,7 +110,7 @@ class SharedQueue:
 
 
 class WorkerTable(dict[int, AtWorker]):
-    """All of them by number, and the queue they share, if they do: `sharing` of them from the start."""
+    """Workers by number, and the queue they share, if they do: `sharing` of them from the start."""
 
     def __init__(self, pairs: PairGaps, *, sharing: int) -> None:
         super().__init__()
@@ -120,17 +120,17 @@ class WorkerTable(dict[int, AtWorker]):
             self.come(number, 0)
 
     def new(self, number: int) -> AtWorker:
-        """One that nobody has heard of."""
+        """Add a worker that no event has named before."""
         self[number] = at = AtWorker(WorkerGaps(self._pairs, number))
         return at
 
     def come(self, number: int, t_us: int) -> None:
-        """It is up. O(1)."""
+        """Record that worker `number` is up. O(1)."""
         if self.queue is not None:
             self.queue.come(number, self.get(number) or self.new(number), t_us)
 
     def go(self, number: int, t_us: int) -> None:
-        """It is not, and with it what waited and ran there; all that it told is booked. O(backlogged^2)."""
+        """Record that worker `number` is down with all its requests; book its passes. O(backlogged^2)."""
         before = self[number]
         if self.queue is not None:
             self.queue.go(number)
@@ -140,8 +140,8 @@ class WorkerTable(dict[int, AtWorker]):
         self[number] = AtWorker(WorkerGaps(self._pairs, number), before.idle_us)
 
     def settled_us(self) -> int:
-        """No pass that ended before is still to be told. O(workers)."""
-        return min([at.told_us for at in self.values() if at.running], default=NEVER)
+        """The time before which every pass is reported. O(workers)."""
+        return min([at.reported_us for at in self.values() if at.running], default=NEVER)
 
 
 class Flight:

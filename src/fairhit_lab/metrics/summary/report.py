@@ -1,4 +1,4 @@
-"""What a Summary has counted, as the JSON object that docs/reference/summary.md describes."""
+"""The counts of a Summary as the JSON object that docs/reference/summary.md describes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ NEVER = 1 << 62
 
 @dataclass(slots=True)
 class RunTotals:
-    """What no client or worker counts by itself. Times in microseconds, lengths in tokens."""
+    """Counts that belong to no single client or worker. Times in microseconds, lengths in tokens."""
 
     begin_us: int = NEVER  # the first start of a request
     end_us: int = 0  # the last thing that happened
@@ -30,7 +30,7 @@ class RunTotals:
     finished_input: int = 0
     finished_output: int = 0
     longest_input: int = 0
-    refilled_looks: int = 0
+    passes_with_refill: int = 0
     refill_rounds: int = 0
     evicted_len: int = 0
 
@@ -60,7 +60,7 @@ def report(
     programs: Programs,
     tpot: Distribution,
 ) -> dict[str, Any]:
-    """All of it. Keys stand in a fixed order, clients in the order in which they came.
+    """Make the whole object. Keys stand in a fixed order, clients in order of appearance.
 
     The clients are ClientRows: a caller that keeps the report or serialises it makes a dict of them.
     """
@@ -85,7 +85,7 @@ def report(
         "programs": _programs(programs),
         "jain": _jain(everyone, epoch, all_active_us),
         "gaps": _gaps(pairs, bound, totals.longest_input, tallies),
-        "refills": {"looks": totals.refilled_looks, "rounds": totals.refill_rounds},
+        "refills": {"passes": totals.passes_with_refill, "rounds": totals.refill_rounds},
         "idle_with_work_s": {
             "total": in_seconds(sum(idle_us.values())),
             "workers": {str(number): in_seconds(idle) for number, idle in idle_us.items()},

@@ -1,7 +1,7 @@
-"""One run in one JSON object: an observer of events (DESIGN 6.2). Fields: docs/reference/summary.md.
+"""An observer of events that summarises a run (DESIGN 6.2). Fields: docs/reference/summary.md.
 
 It keeps a record a client, a worker and a request in flight, so a day of requests needs no more
-memory than its busiest minute. Whether a run of passes is told as one event or pass by pass, the
+memory than its busiest minute. Whether a run of passes is reported as one event or pass by pass, the
 numbers are the same: within a run every total is linear, and its boundaries are looked up.
 """
 
@@ -99,8 +99,8 @@ class Summary:
 
     def report(self, *, interrupted: bool = False, end_us: int | None = None) -> dict[str, Any]:
         """As `as_dict`, but each client's row is made when it is read (ClientRows)."""
-        told = (worker.told_us for worker in self._workers.values())
-        end_us = max(self._totals.end_us, end_us or 0, *told)
+        reported = (worker.reported_us for worker in self._workers.values())
+        end_us = max(self._totals.end_us, end_us or 0, *reported)
         for worker in self._workers.values():
             self._settle(worker)
             worker.gaps.close()
@@ -229,7 +229,7 @@ class Summary:
         self._unserved(request, client, t_us).cancelled += 1
 
     def _unserved(self, request: RequestId, client: ClientId, t_us: int) -> Tally:
-        """It ends without its last token, dispatched or not; its client's tally."""
+        """End a request without its last token, dispatched or not; return its client's tally."""
         flight = self._flights.pop(request, None)
         if flight is not None:
             self._gone(flight, t_us)
@@ -262,7 +262,7 @@ class Summary:
         at.watch_idle(t_us)
 
     def _gone(self, flight: Flight, t_us: int) -> None:
-        """It has left the system."""
+        """Remove `flight` from the system."""
         self._leave(flight, t_us)
         self._totals.end_us = t_us
         tally = flight.tally
@@ -271,7 +271,7 @@ class Summary:
             self._all.end(t_us)
 
     def _leave(self, flight: Flight, t_us: int) -> None:
-        """It has left its worker, from whatever state."""
+        """Remove `flight` from its worker, whatever its state."""
         at = flight.at
         if at is None:
             if self._queue is not None:
@@ -305,7 +305,7 @@ class Summary:
             self._settle(at)
             at.counts = counts
         at.passes += passes
-        at.told_us = t_us
+        at.reported_us = t_us
         if everyone.changes_us:
             if everyone.changes_us[-1] < (start_ps + pass_ps) // PS_PER_US:  # mostly, and cheaper
                 inside = passes if everyone.now else 0
@@ -321,19 +321,19 @@ class Summary:
             self._queue.gaps.serve_all(counts, passes)
 
     def _settle(self, at: AtWorker) -> None:
-        """Book the passes that were told and not yet booked. O(clients that ran)."""
+        """Book the passes that were reported and not yet booked. O(clients that ran)."""
         if at.passes:
             at.book(self._tallies, self._all.epoch)
 
     def _refill(self, t_us: int, worker: int, rounds: int) -> None:
-        self._totals.refilled_looks += 1
+        self._totals.passes_with_refill += 1
         self._totals.refill_rounds += rounds
 
     def _evict(self, t_us: int, worker: int, tokens: int) -> None:
         self._totals.evicted_len += tokens
 
     def _worker(self, t_us: int, worker: int, up: bool) -> None:
-        """One that fails leaves with its queue; whoever was there is dispatched again."""
+        """Record that a worker came up or failed; the requests of a failed one are dispatched again."""
         if up:
             self._workers.come(worker, t_us)
         elif worker in self._workers:

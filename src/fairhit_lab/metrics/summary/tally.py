@@ -1,4 +1,4 @@
-"""What one client asked for and got, counted as it happens; about 400 bytes before its first latency."""
+"""Demand and service of one client, counted as events arrive; about 400 bytes before its first latency."""
 
 from typing import Any
 
@@ -56,38 +56,38 @@ class Tally:
         self.epoch = -1
 
     def reject(self, reason: Reason) -> None:
-        """One of its requests will not be served. O(1)."""
+        """Count a rejected request. O(1)."""
         if self.rejected is None:
             self.rejected = {}
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
     def inside_since(self, epoch: int) -> Service:
-        """Its service while all are active; nothing yet if that began anew. O(1)."""
+        """Service while all clients are active; zero if that time began anew. O(1)."""
         if self.epoch != epoch or self.inside is None:
             self.epoch = epoch
             self.inside = Service()
         return self.inside
 
     def service(self) -> Service:
-        """What it received in all."""
+        """Total service of the client."""
         return Service(
             extend_len=self.extend_len, cached_len=self.cached_len, output_len=self.output_len
         )
 
     def locality(self) -> Locality:
-        """Its part in what the caches served."""
+        """Cached and computed tokens of the client."""
         return Locality(self.extend_len, self.cached_len, self.again_len)
 
     def rejections(self) -> int:
-        """How many, for whatever reason."""
+        """Number of rejected requests, for any reason."""
         return sum(self.rejected.values()) if self.rejected else 0
 
     def unfinished(self) -> int:
-        """How many had neither ended nor been refused when the run did."""
+        """Number of requests that had neither ended nor been rejected when the run ended."""
         return self.requests - self.finished - self.cancelled - self.rejections()
 
     def as_dict(self) -> dict[str, Any]:
-        """What the summary shows of it."""
+        """The client's fields of the summary."""
         return {
             "weight": self.weight / WEIGHT_SCALE,
             "requests": self.requests,

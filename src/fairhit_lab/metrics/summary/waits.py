@@ -1,4 +1,4 @@
-"""How long requests waited and programs took, with those that still do when a run is cut short.
+"""Waits of requests and durations of programs, unfinished ones included when a run is cut short.
 
 Who starves has no first token or end to be counted, so the times of the few served look short.
 """
@@ -35,7 +35,7 @@ class Waits:
     def start(
         self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
     ) -> None:
-        """It starts before it is dispatched (see `Summary.start`). O(1)."""
+        """Record the start of a request, before its dispatch (see `Summary.start`). O(1)."""
         self._waiting[request] = client, t_us
         if program is not None:
             self._part_of[request] = self._programs.start(program, client, t_us)

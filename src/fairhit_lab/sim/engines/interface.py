@@ -54,7 +54,7 @@ class Pass:
     admitted: Sequence[AdmittedJob] = ()
     preempted: Sequence[EngineJob] = ()
     evicted: int = 0  # cached tokens that gave way
-    refills: int = 0  # k, summed over the look
+    refills: int = 0  # k, summed over the pass
     # What is computed. A chunk is q prompt tokens of one sequence on c that are in memory already.
     chunks: int = 0
     extend_len: int = 0  # the sum of q

@@ -25,7 +25,7 @@ REQUEST = "[stream, t_s, input_tokens, output_tokens, api_s, think_s, keep, [[fi
 
 
 class _Request:
-    """One request of a session, checked."""
+    """A request of a session, checked."""
 
     __slots__ = ("at_us", "ids", "input_len", "output_len", "stream")
 

@@ -1,4 +1,4 @@
-"""What an importer is, and what the formats have in common: cells of CSV files and their places."""
+"""Protocol of importers, and what the formats share: cells of CSV files with file, line and column."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ Cell = TypeVar("Cell")
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """One source format. `read` takes the files, a random generator and its keyword settings.
+    """A source format. `read` takes the files, a random generator and its keyword settings.
 
     It yields rows by arrival and raises ConfigError with file, line and field.
     """
@@ -29,7 +29,7 @@ class Format:
     read: Callable[..., Iterator[TraceRow]]
 
     def settings(self) -> dict[str, WorkloadSetting]:
-        """What can be set."""
+        """Settings of the importer, by name."""
         return settings_of(self.read)
 
     def rows(self, paths: Sequence[str], rng: Random, **settings: Any) -> Iterator[TraceRow]:
@@ -39,7 +39,7 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One line of a CSV file with a header; every complaint carries its place."""
+    """A line of a CSV file with a header; every error names file, line and column."""
 
     path: str
     line: int

@@ -60,7 +60,7 @@ def mooncake(
     spread: Amount = 0,
     slowdown: Count = 1,
 ) -> Iterator[TraceRow]:
-    """One file; `clients` 0 makes each conversation a client of its own.
+    """Read one file; `clients` 0 makes each conversation a client of its own.
 
     `keep` is each client's share of conversations that stay, `scale` divides lengths, `spread` is
     in seconds, `slowdown` multiplies times.
@@ -69,7 +69,7 @@ def mooncake(
         raise ConfigError(f"expected one file, got {len(paths)}")
 
     def programs() -> Iterator[tuple[float, list[TraceRow]]]:
-        """Each row, with the earliest time that any later one may have."""
+        """Rows of a program, with the earliest time that any later one may have."""
         for number, one, prompt in _prompts(paths[0], Blocks("m", size=BLOCK, scale=scale)):
             due_s = one.at_ms / 1000 * slowdown
             at_s = due_s + rng.random() * spread if spread else due_s
@@ -103,7 +103,7 @@ def _prompts(path: str, blocks: Blocks) -> Iterator[tuple[int, _Line, list[Piece
 
 
 def _client(named: int, clients: int, keep: Positives) -> tuple[str, bool]:
-    """Which client a conversation belongs to, and whether it is kept; both by a hash, so no state."""
+    """Client of a conversation, and whether it is kept; both by a hash, so no state."""
     drawn = crc32(str(named).encode())
     if not clients:
         return f"m{named}", drawn / 2**32 < keep[0]

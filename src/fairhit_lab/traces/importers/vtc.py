@@ -92,7 +92,7 @@ def _csv(path: str, chosen: dict[str, str]) -> Iterator[tuple[Cells, TraceRow]]:
 def vtc(
     paths: Sequence[str], _: Random, *, workload: Word = "", scheduler: Word = ""
 ) -> Iterator[TraceRow]:
-    """One file: CSV, or the artifact's pickle, which is read without running anything in it."""
+    """Read one file: CSV, or the artifact's pickle, of which no code is run."""
     if len(paths) != 1:
         raise ConfigError(f"expected one file, got {len(paths)}")
     if paths[0].endswith((".pkl", ".pickle")):

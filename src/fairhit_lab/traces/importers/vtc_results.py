@@ -53,7 +53,7 @@ class _Table:
         self.writerow(header)
 
     def writerow(self, row: Sequence[object]) -> None:
-        """One line."""
+        """Write a line."""
         self._csv.writerow(row)
 
     def writerows(self, rows: Sequence[Sequence[object]]) -> None:
@@ -61,7 +61,7 @@ class _Table:
         self._csv.writerows(rows)
 
     def flush(self) -> None:
-        """All is in the file of bytes, which stays open."""
+        """Flush the text into the binary file, which stays open."""
         self._text.detach()
 
 
@@ -78,7 +78,7 @@ def _named(path: str) -> tuple[str, str]:
 
 
 class _Response(NamedTuple):
-    """One request as it was measured, in seconds; both latencies are -1 if it was rejected."""
+    """A request as it was measured, in seconds; both latencies are -1 if it was rejected."""
 
     at_s: float
     client: int
