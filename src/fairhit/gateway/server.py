@@ -158,8 +158,8 @@ class Gateway:
         self._admin = Admin(
             dispatcher=self.dispatcher,
             workers=self.pool,
-            observability=self._metrics,
-            seeing=self._observability,
+            metrics=self._metrics,
+            observability=self._observability,
             has_metrics=settings.prometheus_port is None,
         )
         self.control = Control(dispatcher=self.dispatcher, workers=self.pool, settings=settings)

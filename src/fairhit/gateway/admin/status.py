@@ -37,14 +37,14 @@ class Admin:
         *,
         dispatcher: Dispatcher,
         workers: EnginePool,
-        observability: GatewayMetrics,
-        seeing: Observability,
+        metrics: GatewayMetrics,
+        observability: Observability,
         has_metrics: bool,
     ) -> None:
         self._dispatcher = dispatcher
         self._workers = workers
+        self._metrics = metrics
         self._observability = observability
-        self._seeing = seeing
         self._page = dashboard.read_files()
         self._has_metrics = has_metrics
         self._description = (files("fairhit.gateway.admin") / "openapi.json").read_bytes()
@@ -56,7 +56,7 @@ class Admin:
         if path == b"/readiness":
             return self._readiness(stopping=stopping)
         if path == b"/metrics" and self._has_metrics:
-            return Page(200, _METRICS, self._observability.exposition())
+            return Page(200, _METRICS, self._metrics.exposition())
         if path == b"/openapi.json":
             return Page(200, _JSON, self._description)
         if path == b"/v1/models":
@@ -64,7 +64,7 @@ class Admin:
         if path.startswith(b"/v1/models/"):
             return self._model(unquote(path[len(b"/v1/models/") :].decode("ascii", "replace")))
         if path == dashboard.DATA:
-            return Page(200, _JSON, self._seeing.data(dashboard.requested_since(target)))
+            return Page(200, _JSON, self._observability.data(dashboard.requested_since(target)))
         if path in self._page:
             return Page(200, *self._page[path])
         if path == b"/version":

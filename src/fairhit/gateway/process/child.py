@@ -54,7 +54,7 @@ class SupervisorLink:
             for url in urls:
                 self._send(OperatorChange(os.getpid(), url, "", "", "").encode())
 
-    def leave(self, shutdown_s: float) -> None:
+    def announce_end(self, shutdown_s: float) -> None:
         """Report that this child ends, and how long that may take."""
         self._send(ENDING + str(shutdown_s).encode())
 

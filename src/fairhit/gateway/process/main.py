@@ -61,7 +61,7 @@ async def serve(
     await stop.wait()
     notifier.stopping()
     if link is not None:
-        link.leave(gateway.settings.longest_shutdown_s())
+        link.announce_end(gateway.settings.longest_shutdown_s())
     if watching is not None:
         watching.cancel()
     await gateway.stop()

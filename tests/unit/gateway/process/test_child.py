@@ -107,7 +107,7 @@ def test_removing_an_unknown_engine_is_no_error(caplog: Any) -> None:
 
 def test_a_child_reports_how_long_its_shutdown_may_take() -> None:
     async def run(world: World) -> None:
-        world.link.leave(2.5)
+        world.link.announce_end(2.5)
         assert world.parent.recv(100) == ENDING + b"2.5"
 
     story(run)
@@ -119,7 +119,7 @@ def test_reloaded_settings_withdraw_changes_once_the_child_has_joined() -> None:
         assert OperatorChange.decode(world.parent.recv(100)) == (os.getpid(), OURS, "", "", "")
         context = ChildContext(0, world.channel, 0, GatewaySettings(), True, 0)
         SupervisorLink(context, world.control, lambda: None).supersede([OURS])
-        world.link.leave(1)
+        world.link.announce_end(1)
         assert world.parent.recv(100).startswith(ENDING)
 
     story(run)
