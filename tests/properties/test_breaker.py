@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.gateway.pool.circuit_breaker import BreakerRules, CircuitBreaker, Phase
-from fairhit.gateway.pool.retry import WINDOW_S, RetryBudget, RetryRules
+from fairhit.gateway.pool.retry import WINDOW_S, Retries, RetryRules
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["sent", "ok", "bad", "tick"]), st.integers(0, 30)),
@@ -116,17 +116,17 @@ def test_retries_keep_to_their_share_of_the_requests(
 ) -> None:
     """In no window are there more than floor + share * requests, counted over a window and a second."""
     rules = RetryRules(floor=floor, budget=0.2)
-    budget, now, requests = RetryBudget(rules), 0.0, 0
+    retries, now, requests = Retries(rules, random.Random(0)), 0.0, 0
     arrived: list[float] = []
     granted: list[float] = []
     for is_retry, wait in events:
         for _ in range(wait):
             now += 1
-            budget.tick(now, requests)
+            retries.tick(now, requests)
         if is_retry:
             recent = sum(at > now - WINDOW_S - 1 for at in arrived)
             so_far = sum(at > now - WINDOW_S for at in granted)
-            if budget.grant(now, requests):
+            if retries.grant(1, spends=True, now=now, requests=requests):
                 granted.append(now)
                 assert so_far < floor + 0.2 * recent
             else:

@@ -261,7 +261,7 @@ class Gateway:
         self.dispatcher.change(
             max_in_flight=new.max_client_requests, max_sent=new.max_sent(), weights=weights
         )
-        self._retries.change(new.retry_rules())
+        self._retries.rules = new.retry_rules()
         self._admission.change(new, self._identity)
         self.control.change(new)
         self._access_control = self._make_access_control()
@@ -291,7 +291,7 @@ class Gateway:
                 log_exceptions(connection.tick, now)
             if number == 0:
                 self.date = date_line()
-                log_exceptions(self._retries.budget.tick, now, self._admission.count)
+                log_exceptions(self._retries.tick, now, self._admission.count)
                 log_exceptions(self.pool.tick, now)
                 log_exceptions(self._observability.tick)
                 self._listeners.tick(now)

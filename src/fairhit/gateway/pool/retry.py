@@ -38,43 +38,18 @@ class RetryRules:
 
 
 class Retries:
-    """Grants retries and computes their back-off."""
-
-    def __init__(self, rules: RetryRules, rng: random.Random) -> None:
-        self.budget = RetryBudget(rules)
-        self._rng = rng
-
-    def change(self, rules: RetryRules) -> None:
-        """Replace the rules."""
-        self.budget.rules = rules
-
-    def grant(self, retry: int, *, spends: bool, now: float, requests: int) -> bool:
-        """True if a request may have its `retry`-th retry; a retry that `spends` is counted.
-
-        A retry spends budget if the engine answered with an error or timed out. It does not if the engine
-        was unreachable: the retry then adds no work to the fleet.
-        """
-        if retry > self.budget.rules.max_retries:
-            return False
-        return not spends or self.budget.grant(now, requests)
-
-    def wait_s(self, retry: int) -> float:
-        """Back-off before the `retry`-th retry of a request, in seconds."""
-        return self.budget.rules.wait_s(retry, self._rng)
-
-
-class RetryBudget:
-    """Limits retries to a share of the requests of the last `WINDOW_S` seconds.
+    """Grants retries, and limits them to a share of the requests of the last `WINDOW_S` seconds.
 
     The argument `requests` is the number of requests since the start, which the gateway keeps anyway:
     requests pay nothing for the budget.
     """
 
-    def __init__(self, rules: RetryRules) -> None:
-        self.rules = rules
-        self.refused = 0
+    def __init__(self, rules: RetryRules, rng: random.Random) -> None:
+        self.rules = rules  # replaced by a reload
+        self.refused = 0  # for want of budget
+        self._rng = rng
         self._granted: deque[float] = deque()  # times; at most the allowance of one window
-        self._counts: deque[tuple[float, int]] = deque([(0.0, 0)])  # by the second
+        self._counts: deque[tuple[float, int]] = deque([(0.0, 0)])  # requests by the second
 
     def tick(self, now: float, requests: int) -> None:
         """Note the number of requests; called once a second. O(1) amortised."""
@@ -83,8 +58,16 @@ class RetryBudget:
         while len(self._counts) > 1 and self._counts[1][0] <= now - WINDOW_S:
             self._counts.popleft()
 
-    def grant(self, now: float, requests: int) -> bool:
-        """True if one more retry is within the budget; it is then counted. O(1) amortised."""
+    def grant(self, retry: int, *, spends: bool, now: float, requests: int) -> bool:
+        """True if a request may have its `retry`-th retry; one that `spends` is counted. O(1) amortised.
+
+        A retry spends budget if the engine answered with an error or timed out. It does not if the engine
+        was unreachable: the retry then adds no work to the fleet.
+        """
+        if retry > self.rules.max_retries:
+            return False
+        if not spends:
+            return True
         while self._granted and self._granted[0] <= now - WINDOW_S:
             self._granted.popleft()
         recent = requests - self._counts[0][1]
@@ -94,3 +77,7 @@ class RetryBudget:
             return False
         self._granted.append(now)
         return True
+
+    def wait_s(self, retry: int) -> float:
+        """Back-off before the `retry`-th retry of a request, in seconds."""
+        return self.rules.wait_s(retry, self._rng)

@@ -75,7 +75,7 @@ class EngineCaches:
         replays = settings.kv_events_replay_endpoint.get(worker, ())
         if events:
             padded = [*replays, *[None] * (len(events) - len(replays))]
-            return Endpoints(tuple(zip(events, padded, strict=True)))
+            return tuple(zip(events, padded, strict=True))
         if settings.kv_events_port is None:
             return None
         host = urlsplit(worker).hostname or "127.0.0.1"
@@ -85,4 +85,4 @@ class EngineCaches:
             f"tcp://{host}:{settings.kv_events_port}",
             f"tcp://{host}:{replay}" if replay else None,
         )
-        return Endpoints((at,))
+        return (at,)

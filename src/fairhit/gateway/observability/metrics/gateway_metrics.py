@@ -117,7 +117,7 @@ class GatewayMetrics(Collector):
             yield CounterMetricFamily(
                 "fairhit_retries_refused",
                 "Retries that the retry budget did not allow.",
-                value=self._retries.budget.refused,
+                value=self._retries.refused,
             )
         yield GaugeMetricFamily(
             "fairhit_request_running", "Requests at the engines.",

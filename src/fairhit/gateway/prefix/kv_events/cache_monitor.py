@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import zmq
 
@@ -22,10 +22,8 @@ _TICK_S = 0.5
 _MAX_PROBLEMS = 20
 
 
-class Endpoints(NamedTuple):
-    """Endpoints (events, replay or None) at which an engine publishes, per data-parallel rank."""
-
-    pairs: tuple[tuple[str, str | None], ...]
+# Endpoints (events, replay or None) at which an engine publishes, per data-parallel rank.
+Endpoints: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 class _MonitoredEngine:
@@ -85,12 +83,12 @@ class CacheMonitor:
         if endpoints is None:
             return
         monitored = self._monitored[worker] = _MonitoredEngine(self._index, worker)
-        for events, replay in endpoints.pairs:
+        for events, replay in endpoints:
             feed = Feed(
                 index=self._index,
                 worker=worker,
                 block_len=self._block_len,
-                capacity=max(1, self._capacity // len(endpoints.pairs)),
+                capacity=max(1, self._capacity // len(endpoints)),
                 on_change=monitored.on_change,
                 on_error=monitored.on_error,
             )

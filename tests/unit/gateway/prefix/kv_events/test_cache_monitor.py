@@ -12,7 +12,7 @@ import uvloop
 from tests.unit.gateway.prefix.kv_events.publisher import Publisher
 
 from fairhit.core.cache.token_blocks import BlockedTokens
-from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheMonitor, Endpoints
+from fairhit.gateway.prefix.kv_events.cache_monitor import CacheCounts, CacheMonitor
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 
 
@@ -58,9 +58,7 @@ def play(
         events, replay = (f"tcp://127.0.0.1:{port}" for port in publisher.ports)
         index = PrecisePrefixIndex()
         pairs = ((events, replay if replays else None),)
-        watch = CacheMonitor(
-            index=index, endpoints={"w": Endpoints(pairs)}.get, block_len=1, capacity=1000
-        )
+        watch = CacheMonitor(index=index, endpoints={"w": pairs}.get, block_len=1, capacity=1000)
         index.add_worker("w")
         try:
             await story(Scene(publisher, index, watch))
@@ -247,7 +245,7 @@ def test_an_endpoint_that_is_none_is_said_once(caplog: pytest.LogCaptureFixture)
         index = PrecisePrefixIndex()
         watch = CacheMonitor(
             index=index,
-            endpoints={"w": Endpoints((("nonsense", None),))}.get,
+            endpoints={"w": (("nonsense", None),)}.get,
             block_len=1,
             capacity=10,
         )
