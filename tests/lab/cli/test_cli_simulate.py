@@ -96,7 +96,7 @@ def test_what_being_central_costs_is_in_the_summary(trace, tmp_path, capsys):
         "answer_bytes": 2 * 24 + 2 * 15 * 4,
         "blocked_s": 6.0,
     }
-    assert "2 looks, 120 bytes of deltas" in capsys.readouterr().out
+    assert "2 passes, 120 bytes of deltas" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("flag", ["--central-round-trip", "--central-work"])
