@@ -19,7 +19,7 @@ from fairhit.gateway.http.head_cache import HeadCache
 from fairhit.gateway.http.request_parser import RequestParser
 from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.settings import GatewaySettings
-from tests.wire.hearing import LINE, Hearing
+from tests.wire.recording import LINE, RecordingListener
 
 SEED_LEN = 4
 MAX_BODY = 300
@@ -104,11 +104,11 @@ _ANSWERS = (
 
 def answers(data: bytes) -> None:
     """After two good responses any bytes are responses of which each is complete, or lost, once."""
-    reader = Hearing()
+    reader = RecordingListener()
     for response in (*_ANSWERS, *cut(data)):
         reader.data_received(response)
-    assert reader.heard[2] == reader.heard[5] == "end"
-    assert reader.heard.count("lost") <= 1
+    assert reader.received[2] == reader.received[5] == "end"
+    assert reader.received.count("lost") <= 1
 
 
 def streams(data: bytes) -> None:

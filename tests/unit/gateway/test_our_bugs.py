@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.wire.hearing import Wire
+from tests.wire.recording import Wire
 
 from fairhit.core.request import WorkerId
 from fairhit.dispatch import Ticket, TicketState

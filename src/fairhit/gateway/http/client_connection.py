@@ -148,7 +148,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._reads.lost(hand_on=False)
+        self._reads.close(pass_on=False)
         self._reader.close()
         if self._ongoing is not None:
             ongoing, self._ongoing = self._ongoing, None

@@ -101,13 +101,13 @@ class EngineConnection(asyncio.Protocol):
         """Stop reading: the client reads slowly."""
         if self.is_open and not self._paused:
             self._paused = True
-            self._reads.hold()
+            self._reads.pause()
 
     def resume(self) -> None:
         """Read again: the client has caught up."""
         if self._paused and self.is_open:
             self._paused = False
-            self._reads.go_on()
+            self._reads.resume()
 
     @property
     def is_paused(self) -> bool:
@@ -141,7 +141,7 @@ class EngineConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
-        self._reads.lost(hand_on=response.listener is not None)
+        self._reads.close(pass_on=response.listener is not None)
         self._engine.forget(self)
         self._engine.descriptors.give_back()
         self._transport = None

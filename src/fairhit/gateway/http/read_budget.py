@@ -47,7 +47,7 @@ class ReadBudget:
         self._renew_later()
         return True
 
-    def wait(self, length: int, step: Callable[[], None], *, owner: object) -> None:
+    def run_later(self, length: int, step: Callable[[], None], *, owner: object) -> None:
         """Call `step`, which reads `length` bytes, in a later iteration, round-robin by `owner`. O(1)."""
         assert length > 0, length
         self._waiting.add(owner, (length, step))
@@ -62,7 +62,7 @@ class ReadBudget:
                 steps.close()
                 return
             try:
-                self.wait(next(steps), step, owner=owner)
+                self.run_later(next(steps), step, owner=owner)
             except StopIteration as stop:
                 future.set_result(stop.value)
             except Exception as error:  # noqa: BLE001 - raised by whatever awaits the result
@@ -116,27 +116,27 @@ class BudgetedReads:
         if not self.late:
             if self._budget.take(len(data)):
                 return False
-            self._budget.wait(len(data), self._read_late, owner=self)
+            self._budget.run_later(len(data), self._read_late, owner=self)
         self.late.append(data)
         self._update_transport()
         return True
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Stop reading: the receiver of the data is slow."""
         self._paused = True
         self._update_transport()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Read again, once the deferred data has been passed on."""
         self._paused = False
         self._update_transport()
 
-    def lost(self, *, hand_on: bool) -> None:
+    def close(self, *, pass_on: bool) -> None:
         """The connection is closed: pass deferred data on now, or drop it."""
         self._transport = None
         while self.late:
             data = self.late.popleft()
-            if hand_on:
+            if pass_on:
                 self._pass_on(data)
         self._receive = _drop  # a reference to the connection, which refers to this object
 
@@ -145,7 +145,7 @@ class BudgetedReads:
             return
         data = self.late.popleft()
         if self.late:
-            self._budget.wait(len(self.late[0]), self._read_late, owner=self)
+            self._budget.run_later(len(self.late[0]), self._read_late, owner=self)
         try:
             self._pass_on(data)
         except Exception:  # a bug: close the connection, as asyncio does

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.wire.hearing import Wire
+from tests.wire.recording import Wire
 
 from fairhit.gateway.http.engine_connection import EngineConnection, EngineConnections
 from fairhit.gateway.http.response_head import ResponseHead
@@ -14,19 +14,19 @@ class Asker:
     """Hears an answer."""
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
 
     def on_head(self, head: ResponseHead) -> None:
-        self.heard.append(head.status)
+        self.received.append(head.status)
 
     def on_data(self, data: bytes) -> None:
-        self.heard.append(data)
+        self.received.append(data)
 
     def on_end(self) -> None:
-        self.heard.append("end")
+        self.received.append("end")
 
     def on_lost(self, *, stale: bool) -> None:
-        self.heard.append(("lost", stale))
+        self.received.append(("lost", stale))
 
 
 def connected(engine: EngineConnections) -> tuple[EngineConnection, Wire]:
@@ -49,7 +49,7 @@ def test_who_has_had_its_answer_cannot_close_what_another_uses() -> None:
         connection.cancel(first)
         connection.data_received(ANSWER)
 
-        assert first.heard == second.heard == [200, b"hi", "end"]
+        assert first.received == second.received == [200, b"hi", "end"]
         assert not wire.closed
 
     asyncio.run(story())
@@ -78,8 +78,8 @@ def test_an_answer_cut_anywhere_is_heard_the_same() -> None:
             connection.send(asker, [b"GET"])
             connection.data_received(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER[:cut])
             connection.data_received(ANSWER[cut:])
-            body = [heard for heard in asker.heard if isinstance(heard, bytes)]
-            assert (asker.heard[0], b"".join(body), asker.heard[-1]) == (200, b"hi", "end")
+            body = [received for received in asker.received if isinstance(received, bytes)]
+            assert (asker.received[0], b"".join(body), asker.received[-1]) == (200, b"hi", "end")
 
     asyncio.run(story())
 
@@ -131,7 +131,7 @@ def test_a_connection_that_comes_back_to_an_engine_that_is_gone_is_closed() -> N
         assert not wire.closed
         connection.data_received(ANSWER)
 
-        assert asker.heard == [200, b"hi", "end"]
+        assert asker.received == [200, b"hi", "end"]
         assert wire.closed
 
     asyncio.run(story())

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from tests.wire.hearing import Wire
+from tests.wire.recording import Wire
 
 from fairhit.gateway.http import client_connection as caller_module
 from fairhit.gateway.http.accept.listeners import MetricsPage

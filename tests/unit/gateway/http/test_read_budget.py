@@ -59,7 +59,7 @@ async def test_what_waits_has_its_turn_in_order_and_before_what_comes() -> None:
     """Sixty-four connections with a read each: four a turn, and a health check between any two turns."""
     budget, ran = ReadBudget(), list[int]()
     for number in range(64):
-        budget.wait(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
+        budget.run_later(STEP, lambda n=number: ran.append(n), owner=number)  # type: ignore[misc]
     lengths = []
     while len(ran) < 64:
         before = len(ran)
@@ -157,15 +157,15 @@ async def test_a_caller_that_reads_slowly_holds_its_engine_whatever_waits() -> N
     budget, read, wire = ReadBudget(), list[bytes](), Wire()
     reads = BudgetedReads(budget, read.append)
     reads.connected(wire)
-    reads.hold()
+    reads.pause()
     while not reads.defer(b"x" * STEP):
         pass
-    reads.hold()
+    reads.pause()
     for _ in range(3):
         await asyncio.sleep(0)
     assert len(read) == 1
     assert not wire.reads
-    reads.go_on()
+    reads.resume()
 
     assert wire.reads
 
@@ -180,7 +180,7 @@ def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None
         reads.connected(Wire())
         while not reads.defer(b"x" * STEP):
             pass
-        reads.lost(hand_on=hand_on)
+        reads.close(pass_on=hand_on)
         assert len(read) == hand_on
         for _ in range(3):
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ import httptools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.hearing import Hearing
+from tests.wire.recording import RecordingListener
 
 WHOLE = b"HTTP/1.1 200 OK\r\nserver: u\r\nContent-Length: %d\r\ncontent-type: a/json\r\n\r\n%b"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -63,12 +63,12 @@ def test_responses_are_read_the_same_however_they_are_cut(
     responses: list[tuple[bytes, int, bytes]], cuts: list[list[int]]
 ) -> None:
     """One after another over one connection, heads, bodies and ends are what the engine wrote."""
-    reader = Hearing()
+    reader = RecordingListener()
     for (data, *_), at in zip(responses, cuts, strict=False):
         for piece in cut(data, at):
             reader.data_received(piece)
 
-    heads, bodies, ends = reader.heard[::3], reader.heard[1::3], reader.heard[2::3]
+    heads, bodies, ends = reader.received[::3], reader.received[1::3], reader.received[2::3]
     assert [head[0] for head in heads] == [status for _, status, _ in responses]  # type: ignore[index]
     assert bodies == [body for *_, body in responses]
     assert ends == ["end"] * len(responses)
@@ -79,12 +79,12 @@ def test_responses_are_read_the_same_however_they_are_cut(
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_malformed_response_is_a_lost_one(broken: bytes, before: tuple[bytes, ...]) -> None:
     """In one read, whatever the connection has carried before."""
-    reader = Hearing()
+    reader = RecordingListener()
     for data in (*before, broken):
         reader.data_received(data)
 
-    assert reader.heard.count("end") == len(before)
-    assert reader.heard[-1] == "lost"
+    assert reader.received.count("end") == len(before)
+    assert reader.received[-1] == "lost"
     assert reader.connection._transport is not None and reader.connection._transport.is_closing()
 
 
@@ -93,7 +93,7 @@ def test_a_stream_ends_with_its_last_chunk_only(killed: bool, end: str) -> None:
     """Its engine is killed within an event, and its connection closes as if the stream were complete."""
     stream = chunked(b"data: 1\n\n", b"data: 2\n\n")
     torn = stream[:-12]
-    reader = Hearing()
+    reader = RecordingListener()
     for piece in (stream, torn[: len(STREAM) + 14], torn[len(STREAM) + 14 :]):
         reader.data_received(piece)
     if killed:
@@ -101,17 +101,17 @@ def test_a_stream_ends_with_its_last_chunk_only(killed: bool, end: str) -> None:
     else:
         reader.data_received(stream[len(torn) :])
 
-    assert reader.heard[-1] == end
+    assert reader.received[-1] == end
     assert reader.connections == 1, "it is kept"
 
 
 def test_a_body_without_a_length_ends_with_its_connection() -> None:
-    reader = Hearing()
+    reader = RecordingListener()
     reader.data_received(b"HTTP/1.1 200 OK\r\n\r\nhel")
     reader.data_received(b"lo")
     reader.leave()
 
-    assert reader.heard[1:3] == [b"hello", "end"]
+    assert reader.received[1:3] == [b"hello", "end"]
 
 
 def test_the_parser_is_as_strict_as_these_tests_assume() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.wire.hearing import Wire
+from tests.wire.recording import Wire
 
 from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState

@@ -42,11 +42,11 @@ class Wire(asyncio.Transport):
     abort = close
 
 
-class Hearing:
-    """What is read from one engine, which is sent the next request whenever a response has ended."""
+class RecordingListener:
+    """Records what is read from one engine, which is sent a request whenever a response has ended."""
 
     def __init__(self, engine: EngineConnections | None = None) -> None:
-        self.heard: list[object] = []
+        self.received: list[object] = []
         self.connections = 0  # that were opened
         self.engine = engine or EngineConnections("http://127.0.0.1:1")
         self._ask()
@@ -61,11 +61,11 @@ class Hearing:
         connection.send(self, [b"POST"])
 
     def data_received(self, data: bytes) -> None:
-        """It comes from the engine; nobody listens after an answer that was none."""
+        """The engine sends `data`; after a lost response it is ignored."""
         self.connection.data_received(data)
 
     def leave(self) -> None:
-        """The engine is gone, as if it had said all."""
+        """The engine closes the connection without an error."""
         self.connection.connection_lost(None)
 
     # -- from the connection
@@ -74,14 +74,17 @@ class Hearing:
         lines = b"".join(head.lines)
         assert b"".join(LINE.findall(lines)) == lines, lines
         assert head.status >= 100
-        self.heard += [(head.status, lines, head.content_type, head.framed, head.keep_alive), b""]
+        self.received += [
+            (head.status, lines, head.content_type, head.framed, head.keep_alive),
+            b"",
+        ]
 
     def on_data(self, data: bytes) -> None:
-        self.heard[-1] += data  # type: ignore[operator]
+        self.received[-1] += data  # type: ignore[operator]
 
     def on_end(self) -> None:
-        self.heard.append("end")
+        self.received.append("end")
         self._ask()
 
     def on_lost(self, *, stale: bool) -> None:
-        self.heard.append("lost")
+        self.received.append("lost")
