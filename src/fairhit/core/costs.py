@@ -1,4 +1,4 @@
-"""What tokens cost, beyond the linear price: h(input, output) of VTC, section 4.2, in integer units.
+"""Cost functions beyond the linear price: h(input, output) of VTC, section 4.2, in integer units.
 
 Each cost here is a function of the whole request, rounded half up once where it is not whole; a
 charge is the difference of two of its values. So the charges of a request add up to h(input, output),
@@ -109,7 +109,7 @@ FORMS = "linear:INPUT,OUTPUT | profiled | flops:MODEL | piecewise:PRICE,PRICE@FR
 
 
 def parse_cost(text: str, *, where: str = "cost") -> Cost:
-    """The cost that `text` names. Raises ConfigError.
+    """Return the cost that `text` names. Raises ConfigError.
 
     `linear:1,2`; `profiled`; `flops:llama-3.2-3b`; `piecewise:1,0.5@1000/2,4@500`: input tokens cost
     1, from position 1000 on 0.5; outputs 2, from position 500 on 4. Prices have at most eight decimals.
@@ -123,7 +123,7 @@ def parse_cost(text: str, *, where: str = "cost") -> Cost:
 
 def _profiled(rest: str, where: str) -> Cost:
     if rest:
-        raise ConfigError(f"{where}: profiled takes nothing after it")
+        raise ConfigError(f"{where}: expected profiled without anything after it")
     return PROFILED
 
 
@@ -183,7 +183,7 @@ def _price(text: str, where: str) -> int:
 
 def _check_some(units: int, where: str) -> None:
     if not units:
-        raise ConfigError(f"{where}: nothing costs anything")
+        raise ConfigError(f"{where}: expected a price above 0")
 
 
 _READERS: dict[str, Callable[[str, str], Cost]] = {

@@ -20,7 +20,7 @@ def _ignore(client: ClientId) -> None:
 
 
 class Deficits:
-    """What each client may still receive before the next refill, in units of service.
+    """Service that each client may still receive before the next refill, in units.
 
     A deficit goes below zero only through work already admitted, so a client's debt is at most the
     cost of its running requests. `quantum` is Q^u in tokens; client i gets Q_i = w_i * Q^u. `sync`

@@ -26,7 +26,7 @@ __all__ = ["PREEMPTION_COOLDOWN_PASSES", "FairQueue", "RequestState"]
 
 
 class FairQueue:
-    """One engine's requests, waiting and running, in the order of one policy.
+    """The requests of an engine, waiting and running, in the order of a policy.
 
     An engine calls `add` for each arrival; in each scheduling pass `begin_pass`, then `propose` until it
     returns None, answering each proposal with `admit`, `skip` or `block`; `decode` for emitted

@@ -117,7 +117,7 @@ class SharingDeficits(Protocol):
         ...
 
     def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
-        """Replace credits by the shared ledger's, which include the last report; who waits elsewhere."""
+        """Replace credits by the shared ledger's, which include the last report."""
         ...
 
     def quantum_of(self, client: ClientId) -> int:

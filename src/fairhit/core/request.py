@@ -1,4 +1,4 @@
-"""What a client asks for: an immutable value, the same in simulator, gateway and engine."""
+"""A request of a client: an immutable value, the same in simulator, gateway and engine."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ WorkerId: TypeAlias = str
 Unit: TypeAlias = Hashable
 
 
-# Final instead of frozen: the type checker sees to it, and making one takes a third of the time.
+# Final instead of frozen: the type checker enforces it, and construction takes a third of the time.
 @dataclass(kw_only=True, slots=True, eq=False)
 class Request:
-    """One request, which never changes; two requests are the same only if they are the same object.
+    """An immutable request; two requests are equal only if they are the same object.
 
     `prompt` is what a prefix cache can look up: the prompt's tokens for a token-level cache, the
-    chained hashes of its full blocks for a block cache; within one scheduler all are tuples or all are
-    lists, because slices of them are compared. `input_len` is the prompt's length in
-    tokens, `max_tokens` the most it may emit. `order` is its place in the order of arrival: every
-    tie anywhere is broken by it, so it must be unique within one scheduler. Requests with one `routing_key`
-    belong together, for a router that looks at it; empty: the request belongs to no other.
+    chained hashes of its full blocks for a block cache; within a queue all prompts are tuples or all
+    are lists, because slices of them are compared. `input_len` is the prompt's length in tokens,
+    `max_tokens` the most the request may emit. `order` is its position in the order of arrival: it
+    breaks every tie, so it must be unique within a queue. Requests with the same `routing_key` belong
+    together for a router that uses it; a request with an empty one belongs to no other.
     """
 
     id: Final[RequestId]

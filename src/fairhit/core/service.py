@@ -1,4 +1,4 @@
-"""Service in integers: what tokens cost, and what each client has received.
+"""Service in integers: the price of tokens, weights, and the service of a client.
 
 Service is counted in units of 10^-8 token (DESIGN 3.1), so that every replay agrees to the bit.
 """
@@ -45,13 +45,13 @@ class TokenCost:
 
 
 def divide_half_up(numerator: int, denominator: int) -> int:
-    """The quotient rounded half up: the one rounding a charge may have (DESIGN 3.1)."""
+    """Return the quotient rounded half up: the one rounding a charge may have (DESIGN 3.1)."""
     assert numerator >= 0 and denominator > 0, (numerator, denominator)
     return (2 * numerator + denominator) // (2 * denominator)
 
 
 def parse_weight(text: object, *, where: str = "weight") -> int:
-    """A client's weight in millionths. Raises ConfigError unless it is > 0 with at most six decimals."""
+    """Return a weight in millionths. Raises ConfigError unless it is > 0 with at most six decimals."""
     try:
         scaled = Decimal(str(text)) * WEIGHT_SCALE
         if isinstance(text, bool) or not scaled.is_finite() or scaled <= 0 or scaled % 1:
@@ -64,7 +64,7 @@ def parse_weight(text: object, *, where: str = "weight") -> int:
 
 
 def parse_tokens(value: object, *, least: int, where: str) -> int:
-    """A setting counted in tokens. Raises ConfigError unless it is a whole number >= `least`."""
+    """Return a setting in tokens. Raises ConfigError unless it is a whole number >= `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{where}: expected a whole number of tokens >= {least}, got {value!r}")
     return value
@@ -74,14 +74,14 @@ CHARGES = ("extend", "input")
 
 
 def parse_charge(value: object) -> str:
-    """What of a prompt is charged. Raises ConfigError unless it is one of CHARGES."""
+    """Return which prompt tokens are charged. Raises ConfigError unless `value` is one of CHARGES."""
     if value not in CHARGES:
         raise ConfigError(f"charge: expected one of {', '.join(CHARGES)}, got {value!r}")
     return str(value)
 
 
 class ServiceCost:
-    """What serving a request costs: a cost function, and which prompt tokens it is applied to.
+    """The price of a request: a cost function, and which prompt tokens it is applied to.
 
     `charge` is "extend" (cached tokens are free) or "input" (the whole prompt, as in the papers
     without a cache). Raises ConfigError for another value. All results are in units.
@@ -102,7 +102,7 @@ class ServiceCost:
 
 
 class Weights:
-    """Each client's share relative to the others, in millionths; 1 unless given."""
+    """Shares of clients relative to one another, in millionths; 1 unless given."""
 
     def __init__(self, weights: Mapping[ClientId, object] | None = None) -> None:
         self._millionths = {
@@ -111,23 +111,23 @@ class Weights:
         }
 
     def learn(self, client: ClientId, millionths: int) -> None:
-        """The client's weight becomes known with its first request. O(1)."""
+        """Set the weight of a client that arrives with its first request. O(1)."""
         assert millionths > 0, (client, millionths)
         self._millionths[client] = millionths
 
     def of(self, client: ClientId) -> int:
-        """The client's weight in millionths. O(1)."""
+        """Return the client's weight in millionths. O(1)."""
         return self._millionths.get(client, WEIGHT_SCALE)
 
 
 def system_view(extend_len: int, output_len: int) -> int:
-    """extend + 2 * output, in tokens: what DLPM equalises (DESIGN 2)."""
+    """Return extend + 2 * output, in tokens: the service that DLPM equalises (DESIGN 2)."""
     return extend_len + 2 * output_len
 
 
 @dataclass(kw_only=True, slots=True)
 class Service:
-    """What one client has received, in tokens; `input_len` also counts what the cache served."""
+    """Service of a client in tokens; `input_len` also counts what the cache served."""
 
     extend_len: int = 0
     cached_len: int = 0
@@ -135,19 +135,19 @@ class Service:
 
     @property
     def input_len(self) -> int:
-        """Prompt tokens, computed or cached."""
+        """Return the prompt tokens, computed or cached."""
         return self.extend_len + self.cached_len
 
     def absorb(self, other: "Service") -> None:
-        """Add what `other` has received."""
+        """Add the service of `other`."""
         self.extend_len += other.extend_len
         self.cached_len += other.cached_len
         self.output_len += other.output_len
 
     def system_view(self) -> int:
-        """What DLPM equalises, in tokens."""
+        """Return the service that DLPM equalises, in tokens."""
         return system_view(self.extend_len, self.output_len)
 
     def client_view(self) -> int:
-        """input + 2 * output, in tokens: what the papers' plots show (DESIGN 2)."""
+        """Return input + 2 * output, in tokens: the service that the papers' plots show (DESIGN 2)."""
         return self.input_len + 2 * self.output_len

@@ -1,11 +1,11 @@
-"""What each client has received, of a bounded number of clients."""
+"""The service of each client, for a bounded number of clients."""
 
 from fairhit.core.request import ClientId
 from fairhit.core.service import Service
 
 
 class ServiceTable:
-    """The last `max_clients` that were served have a record each; the longest unserved goes to `others`."""
+    """A record for each of the `max_clients` clients served last; older ones are added up in `others`."""
 
     def __init__(self, *, max_clients: int) -> None:
         self.others = Service()
@@ -13,11 +13,11 @@ class ServiceTable:
         self._services: dict[ClientId, Service] = {}  # longest unserved first
 
     def of(self, client: ClientId) -> Service:
-        """What the client has received; nothing, if it has no record. O(1)."""
+        """Return the client's service; an empty one if the client has no record. O(1)."""
         return self._services.get(client) or Service()
 
     def record(self, client: ClientId) -> Service:
-        """The client's service, to be added to; it is now the most recently used. O(1)."""
+        """Return the client's record, to be added to; the client is now the one served last. O(1)."""
         services = self._services
         service = services.pop(client, None)
         if service is None:

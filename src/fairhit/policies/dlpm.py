@@ -70,7 +70,7 @@ class DLPM:
                 return request
 
     def skip(self, request: Request) -> None:
-        """Alg. 1, line 21, CanAdd is false: the client keeps q_i > 0, so nobody is refilled past it."""
+        """Alg. 1, line 21, CanAdd is false: the client keeps q_i > 0, which delays a refill."""
         self._queue.hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:

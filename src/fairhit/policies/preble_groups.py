@@ -3,7 +3,7 @@
     hit     matched / prompt tokens, when the request arrived; it never changes group
     group   ceil(10 hit) - 1, and 0 without a hit
 
-Each look serves one group, the next lower one that is not empty, cyclically: at most
+A scheduling pass serves one group, the next lower one that is not empty, cyclically: at most
 10 (group + 1) requests, oldest first. That is fair among hit ratios, not among clients.
 """
 
@@ -13,24 +13,24 @@ from fairhit.core.waiting.arrival_queue import ArrivalQueue
 from fairhit.core.waiting.cache_listener import waiting_index
 
 GROUPS = 10
-# Admissions of a look for each step of a group's rank: the groups' shares are 100 : 90 : ... : 10.
+# Admissions in a pass for each step of a group's rank: the groups' shares are 100 : 90 : ... : 10.
 SHARE = 10
 
 
 class PrebleGroups:
-    """The oldest of the group whose turn it is; better matched groups have larger turns."""
+    """The oldest request of the group being served; groups with better matches have larger shares."""
 
     def __init__(self, *, cache: Cache) -> None:
-        # Always empty between calls: it is only asked what an arriving prompt matches.
+        # Always empty between calls: used only to match an arriving prompt.
         self._index = waiting_index(cache)
         self._lines = [ArrivalQueue() for _ in range(GROUPS)]
         self._groups: dict[RequestId, int] = {}
         self._cursor = 0  # the group served last
         self._serving: int | None = None
-        self._left = 0  # admissions of this look
+        self._left = 0  # admissions left in the pass
 
     def add(self, request: Request) -> None:
-        """It joins the group of its hit ratio. O(prompt)."""
+        """Insert the request into the group of its hit ratio. O(prompt)."""
         self._index.add(request)
         matched = self._index.match_len(request)
         self._index.remove(request)
@@ -42,25 +42,25 @@ class PrebleGroups:
         self._lines[self._groups.pop(request.id)].remove(request)
 
     def begin_pass(self) -> None:
-        """The next look is the next group's."""
+        """Begin a pass, which serves the next group."""
         if self._serving is not None:
             self._lines[self._serving].show_all()
         self._serving = None
 
     def next(self) -> Request | None:
-        """The oldest of the group's, until its share of this look is used up."""
+        """Return the oldest request of the group, until its share of the pass is used up."""
         if self._serving is None:
-            self._turn()
+            self._next_group()
         if self._serving is None or not self._left:
             return None
         return self._lines[self._serving].first()
 
     def skip(self, request: Request) -> None:
-        """Skipped; those behind it may still fit."""
+        """Skip the request; later ones of the group may still fit."""
         self._lines[self._groups[request.id]].hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
-        """One of the group's share is used."""
+        """Use one admission of the group's share."""
         self.remove(request)
         self._left = max(0, self._left - 1)
 
@@ -71,8 +71,8 @@ class PrebleGroups:
         """Return 0 for every client, so that the newest request of all is preempted first."""
         return 0
 
-    def _turn(self) -> None:
-        """The cursor goes down from 9 to 0 and round again, to the next group with requests. O(1)."""
+    def _next_group(self) -> None:
+        """Move the cursor down, from 0 back to 9, to the next group with requests. O(1)."""
         for step in range(1, GROUPS + 1):
             group = (self._cursor - step) % GROUPS
             if self._lines[group]:

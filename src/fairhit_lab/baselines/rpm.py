@@ -1,7 +1,7 @@
 """Requests per minute (RPM): first come, first served, behind a limit for each client (VTC, section 5.1).
 
-The limit looks at requests and not at what they cost, so it either wastes an idle engine or does
-not protect a busy one; the papers compare with it. It is per client over the *whole cluster*: the
+The limit counts requests and not what they cost, so it either wastes an idle engine or does not
+protect a busy one; the papers compare with it. It is per client over the *whole cluster*: the
 host asks `RateLimit` once for each request, before it is routed, and the engines run plain FCFS.
 """
 
@@ -13,21 +13,21 @@ from fairhit.policies.fcfs import FCFS
 
 RPM_MODES = ("reject", "delay")
 
-# Records looked at for each request in `delay`: more than one, so that old ones go faster than new
-# ones come.
+# Records examined for each request in `delay`: more than one, so that old ones are removed faster than
+# new ones are added.
 _SWEEP = 2
 
 
 class RPM(FCFS):
-    """The oldest request first, among those that the cluster's `RateLimit` let through."""
+    """The oldest request first, among those that the cluster's `RateLimit` accepted."""
 
 
 class RateLimit:
     """At most `limit` requests of one client in a window of `window_us` microseconds.
 
-    `reject` turns away whoever has `limit` accepted requests in the trailing window (t - W, t], as
+    `reject` turns away a client that has `limit` accepted requests in the trailing window (t - W, t], as
     the VTC artifact does; `delay` holds the excess until the next of the fixed windows [kW, (k+1)W)
-    with room, as the VTC paper says. Memory: the accepted requests of one window (`reject`), the
+    that has capacity left, as the VTC paper says. Memory: the accepted requests of one window (`reject`), the
     clients of the last windows (`delay`). Raises ConfigError for settings that make no sense.
     """
 
@@ -49,20 +49,20 @@ class RateLimit:
         self._window: dict[ClientId, tuple[int, int]] = {}  # the last k used, requests in it
 
     def start_us(self, client: ClientId, now_us: int) -> int | None:
-        """When the request that arrives now may start; None if it is rejected. O(1) amortised.
+        """Return when the request that arrives now may start; None if it is rejected. O(1) amortised.
 
-        Counts it: ask once for each request, in order of time. A rejected request does not count.
+        The request counts: call once for each, in order of time. A rejected request does not count.
         """
         assert now_us >= self._now_us, (now_us, self._now_us)
         self._now_us = now_us
         return self._slot(client, now_us) if self._delays else self._admission(client, now_us)
 
     def __len__(self) -> int:
-        """The clients with a record."""
+        """Return the number of clients with a record."""
         return len(self._window if self._delays else self._count)
 
     def _admission(self, client: ClientId, now_us: int) -> int | None:
-        """`reject`: now, or None."""
+        """Return now or None, in mode `reject`."""
         while self._accepted and self._accepted[0][0] <= now_us - self._window_us:
             old = self._accepted.popleft()[1]
             self._count[old] -= 1
@@ -76,7 +76,7 @@ class RateLimit:
         return now_us
 
     def _slot(self, client: ClientId, now_us: int) -> int:
-        """`delay`: now, or the start of the first window with room behind the client's others."""
+        """Return now, or the start of the first window with capacity left, in mode `delay`."""
         current = now_us // self._window_us
         self._sweep(current)
         window, used = max(self._window.get(client, (current, 0)), (current, 0))
@@ -90,5 +90,5 @@ class RateLimit:
         for _ in range(min(_SWEEP, len(self._window))):
             client = next(iter(self._window))
             record = self._window.pop(client)
-            if record[0] >= current:  # to the end: the next sweep looks at others
+            if record[0] >= current:  # to the end: the next sweep examines others
                 self._window[client] = record
