@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-# Whatever stands there: no line is broken, and brackets are brackets.
+# Options of a console for plain text: no wrapping, and brackets are no markup.
 _PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def fill(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Exit status of the experiment; that of `all` is in runner/all_command.py."""
+    """Run the experiment and return its exit status. Raises ConfigError."""
     from rich.console import Console
 
     from fairhit.errors import ConfigError
@@ -29,10 +29,14 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     name, arguments = options.name, options.arguments
     if name == "list":
-        return _parsed("list", "What there is.", _List(), arguments, console)
+        return _parsed("list", "Lists all experiments.", _List(), arguments, console)
     if name == "all":
         return _parsed(
-            "all", "Every study, and what else needs no arguments.", all_command, arguments, console
+            "all",
+            "Runs all experiments that need no arguments.",
+            all_command,
+            arguments,
+            console,
         )
     if name not in EXPERIMENTS:
         known = ", ".join([*EXPERIMENTS, "all", "list"])
@@ -49,13 +53,13 @@ def _parsed(name: str, summary: str, module: "Module", arguments: list[str], con
 
 
 class _List:
-    """`list`: what each shows, where it is from, how long it takes."""
+    """The command `list`: each experiment with its time, source and summary."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """None."""
+        """Add no flags."""
 
     def run(self, options: argparse.Namespace, console: Any) -> int:
-        """Two lines each: a table of four columns has no room on a terminal of 80."""
+        """Print two lines per experiment, as four columns do not fit into 80 letters."""
         from fairhit_lab.runner.registry import EXPERIMENTS
 
         wide = max(map(len, EXPERIMENTS))

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-missing-data",
         action="store_true",
-        help="leave out, and name, what needs data that is not there",
+        help="leave out, and name, experiments whose data is missing",
     )
 
 

@@ -37,8 +37,8 @@ class Cache:
         self, folder: Path, *, say: Callable[[str], None], max_bytes: int = MAX_BYTES
     ) -> None:
         self.folder = folder
-        self._say = say
-        self._said: set[str] = set()
+        self._warn = say
+        self._warned: set[str] = set()
         self._max_bytes = max_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,9 @@ class Cache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            self._once("damaged", f"{path.name} in {self.folder} is damaged and run again: {error}")
+            self._warn_once(
+                "damaged", f"{path.name} in {self.folder} is damaged and run again: {error}"
+            )
             return None
         return record
 
@@ -67,7 +69,7 @@ class Cache:
         try:
             self._write(self._path(key).name, content)
         except OSError as error:
-            self._once("full", f"the cache cannot be written: {in_words(error)}")
+            self._warn_once("full", f"the cache cannot be written: {in_words(error)}")
 
     def seconds(self, config: str) -> float | None:
         """The last CPU time of a case of this configuration."""
@@ -110,7 +112,7 @@ class Cache:
             part.unlink(missing_ok=True)
             raise
 
-    def _once(self, kind: str, message: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
-            self._say(message)
+    def _warn_once(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self._warn(message)

@@ -54,7 +54,7 @@ OTHERS: dict[str, Experiment] = {
         alone=True,
     ),
     "report": Experiment(
-        summary="one page with the figures, curves and verdicts of all studies that ran",
+        summary="one page with the figures and verdicts of all studies that ran",
         takes="half a minute",
         module="runner.report_command",
         alone=True,

@@ -76,7 +76,7 @@ class PlannedRun:
     users: list[tuple[Gathered, int]]
 
 
-def jobs_of(studies: Sequence[Gathered], data: Path | None) -> list[PlannedRun]:
+def runs_of(studies: Sequence[Gathered], data: Path | None) -> list[PlannedRun]:
     """The runs of all studies, each distinct case and seed once, in the order of the studies."""
     jobs: dict[str, PlannedRun] = {}
     for study in studies:
@@ -114,7 +114,7 @@ def longest_first(jobs: Sequence[PlannedRun], cache: Cache | None) -> list[Plann
 OnComplete = Callable[[Gathered], None]
 
 
-class Left:
+class RemainingTime:
     """An estimate of the remaining time, from known times of cases and from those that are done."""
 
     def __init__(self, jobs: Sequence[PlannedRun], cache: Cache | None, workers: int) -> None:
@@ -152,7 +152,7 @@ def run_all(
     An error in a case becomes the `problem` of the studies that need it, and the others continue.
     On KeyboardInterrupt the workers are stopped; finished runs are in the cache.
     """
-    jobs = longest_first(jobs_of(studies, data), cache)
+    jobs = longest_first(runs_of(studies, data), cache)
     with _progress(console) as bar:
         task = bar.add_task("cases", total=len(jobs), left="")
         waiting = []
@@ -161,26 +161,26 @@ def run_all(
             if record is None:
                 waiting.append(job)
             else:
-                _give(job, record, on_complete, cached=True)
+                _pass_on(job, record, on_complete, cached=True)
                 bar.advance(task)
-        left = Left(waiting, cache, workers)
+        left = RemainingTime(waiting, cache, workers)
         bar.update(task, left=left)
         with WorkerProcesses(min(workers, len(waiting) or 1)) as pool:
-            for number, came in pool.run([job.task for job in waiting]):
+            for number, answer in pool.run([job.task for job in waiting]):
                 job = waiting[number]
-                if isinstance(came, BaseException):
-                    _blame(job, came)
+                if isinstance(answer, BaseException):
+                    _record_problem(job, answer)
                     left.done(job, 0.0)
                 else:
-                    record = unpacked(came)
+                    record = unpacked(answer)
                     if cache:
-                        cache.put(job.key, came, config=job.config, cpu_s=record.cpu_s)
+                        cache.put(job.key, answer, config=job.config, cpu_s=record.cpu_s)
                     left.done(job, record.cpu_s)
-                    _give(job, record, on_complete, cached=False)
+                    _pass_on(job, record, on_complete, cached=False)
                 bar.update(task, advance=1, left=left)
 
 
-def _give(job: PlannedRun, record: Record, on_complete: OnComplete, *, cached: bool) -> None:
+def _pass_on(job: PlannedRun, record: Record, on_complete: OnComplete, *, cached: bool) -> None:
     """Pass a record to each study that needs it.
 
     An error in one study's measures or claims leaves the others alone.
@@ -196,7 +196,7 @@ def _give(job: PlannedRun, record: Record, on_complete: OnComplete, *, cached: b
             study.problem = error
 
 
-def _blame(job: PlannedRun, error: BaseException) -> None:
+def _record_problem(job: PlannedRun, error: BaseException) -> None:
     """Record the error, with the case's name, as the problem of the studies that need the case."""
     if not isinstance(error, Exception):
         raise error

@@ -57,12 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, metavar="N", help="processes at once (one a core)")
     parser.add_argument("--data", metavar="DIR", help="workload data (FAIRHIT_DATA)")
     parser.add_argument(
-        "--out", metavar="DIR", help=f"a folder a study there ({OUT}; with --quick {QUICK_OUT})"
+        "--out",
+        metavar="DIR",
+        help=f"parent of the studies' folders ({OUT}; with --quick {QUICK_OUT})",
     )
     parser.add_argument(
-        "--cache", metavar="DIR", help="cases that ran before (~/.cache/fairhit/experiments)"
+        "--cache", metavar="DIR", help="the cache of cases (~/.cache/fairhit/experiments)"
     )
-    parser.add_argument("--no-cache", action="store_true", help="run every case, keep none")
+    parser.add_argument("--no-cache", action="store_true", help="run every case, cache none")
 
 
 def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, console: Console) -> int:
@@ -99,7 +101,7 @@ def run_studies(studies: Mapping[str, Study], options: argparse.Namespace, conso
             files = f"{out / study.name}: {run.files[study.name]}\n"
             console.print(files, soft_wrap=True, markup=False)
     if interrupted:
-        _tell_interrupted(found, list(run.verdicts), cache, notes)
+        _print_interrupted(found, list(run.verdicts), cache, notes)
         return INTERRUPTED
     _raise_problems(found, notes)
     return 0
@@ -204,12 +206,12 @@ class _Run:
         }
 
 
-def _tell_interrupted(
+def _print_interrupted(
     studies: Sequence[Gathered], whole: Sequence[str], cache: Cache | None, notes: Console
 ) -> None:
     runs = sum(len(study.cases) * len(study.seeds) for study in studies)
     done = runs - sum(study.missing for study in studies)
-    kept = f"kept in {cache.folder}: the same command goes on from there" if cache else "lost"
+    kept = f"kept in {cache.folder}: the same command continues from there" if cache else "lost"
     written = ", ".join(whole) or "no study"
     notes.print(
         f"fairhit: interrupted: {done} of {runs} runs are done and {kept}; written: {written}",
