@@ -54,7 +54,7 @@ class ClientTable(Generic[State]):
         examined = 0
         while len(self._records) >= self._limit and client != OTHER:
             if examined == _SWEEP:
-                raise QueueFull(f"too many clients: all {self._limit} records are in use")
+                raise QueueFull(f"too many clients: the table holds {self._limit}, all in use")
             examined += 1
             oldest = next(iter(self._records))
             if self._may_forget(oldest):
