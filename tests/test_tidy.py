@@ -28,6 +28,7 @@ FLOORS = {
         "": 2.5,  # fairhit/__init__.py: the public names; every import of the package runs it
         "settings": 2.6,  # how any part declares its settings
         "dispatch": 3,
+        "routing": 3.5,  # the public names of routers, indices and dispatcher
         "built": 4.5,  # what all that follows says of itself
         "gateway": 5,
         "engines": 5,
