@@ -85,7 +85,7 @@ install:
 	@$(INSTALL) --extras gateway,vllm
 
 install-dev:
-	@$(INSTALL) --extras gateway,vllm,dev,experiments --bare
+	@$(INSTALL) --extras gateway,vllm,dev,lab --bare
 
 install-browser:
 	@$(PYTHON) scripts/install_chromium.py

@@ -1,4 +1,4 @@
-"""The compiled wheel of the sources as they stand, for what is measured beside plain Python.
+"""The compiled wheels of the sources as they stand, for what is measured beside plain Python.
 
 `python -m benchmarks.compiled` prints the folder it is installed in, which PYTHONPATH is to begin with.
 """
@@ -15,6 +15,7 @@ _HOME = ROOT / ".venvs" / "compiled"
 _MADE_OF = (
     "src/**/*.py",
     "pyproject.toml",
+    "lab/*",
     "scripts/build_backend.py",
     "scripts/compiled_wheel.py",
 )
@@ -28,10 +29,10 @@ def installed() -> Path:
         rmtree(_HOME, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
         environment = {**os.environ, "FAIRHIT_COMPILE": "1"}
-        wheel = [*pip, "wheel", "--no-deps", "-w", str(_HOME), str(ROOT)]
+        wheel = [*pip, "wheel", "--no-deps", "-w", str(_HOME), str(ROOT), str(ROOT / "lab")]
         subprocess.run(wheel, check=True, env=environment, stdout=sys.stderr)
-        (made,) = _HOME.glob("fairhit-*.whl")
-        install = [*pip, "install", "--no-deps", "--target", str(target), str(made)]
+        made = map(str, _HOME.glob("fairhit*.whl"))
+        install = [*pip, "install", "--no-deps", "--target", str(target), *made]
         subprocess.run(install, check=True, stdout=sys.stderr)
         mark.write_text(made_of)
     return target

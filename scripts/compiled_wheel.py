@@ -1,6 +1,11 @@
 """A build hook: the wheel's hot modules compiled to C by mypyc, about twice as fast, with the same results.
 
-    pip install .
+    pip install .            serving
+    pip install . ./lab      and the laboratory
+
+Both wheels are analysed as one program, so that calls between the packages are as fast as within one. Each
+has the compiled modules of its own package, and a digest of the sources, by which the laboratory refuses to
+run on another build of fairhit.
 
 A C compiler and Python's headers are all that it takes: mypyc is installed for the build, and takes types
 from our sources and the standard library alone, so the C is the same wherever it is made. Without a compiler,
@@ -12,6 +17,7 @@ Two things are not as in Python: a slice of bytes may not begin beyond its end (
 value must be of the class that its annotation names, unless that is a protocol: also in tests.
 """
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -33,6 +39,7 @@ RECORD = "built.txt"
 LONGEST_REASON = 200
 
 # What schedules, routes, queues and simulates: folders below src.
+SERVING, LAB = PACKAGES = ("fairhit", "fairhit_lab")
 HOT = (
     "fairhit/core", "fairhit/core/cache", "fairhit/core/waiting", "fairhit/policies", "fairhit/routers",
     "fairhit/routers/prefix_index", "fairhit/dispatch", "fairhit/dispatch/accounting",
@@ -81,6 +88,11 @@ from setuptools.command.build_ext import build_ext
 
 class Abreast(build_ext):
     def build_extensions(self):
+        own = {package!r}
+        self.extensions = [one for one in self.extensions if one.name.split(".")[0] in (own, own + "__mypyc")]
+        for one in self.extensions:
+            # The table of another group's functions is declared in each of mypyc's files.
+            one.extra_compile_args.append("-fcommon")
         compile_one, link = self.compiler._compile, self.compiler.link_shared_object
         begun = []
 
@@ -95,7 +107,7 @@ class Abreast(build_ext):
             super().build_extensions()
 
 
-modules = mypycify({arguments!r}, opt_level="1", debug_level="0", multi_file=True)
+modules = mypycify({arguments!r}, opt_level="1", debug_level="0", multi_file=True, separate={groups!r})
 build = {{"build_ext": Abreast}}
 setup(name="fairhit-compiled", packages=[], ext_modules=modules, cmdclass=build)
 """
@@ -112,7 +124,11 @@ class CompiledWheel(BuildHookInterface[Any]):
             return
         self._work = tempfile.TemporaryDirectory(prefix="fairhit-compiled-")
         work = Path(self._work.name)
-        reason = obstacle() or compile_into(work, Path(self.root))
+        package = self.config.get("package", SERVING)
+        root = checkout_of(Path(self.root))
+        if root != Path(self.root):
+            build_data["force_include"][str(root / "src" / package)] = package
+        reason = obstacle() or compile_into(work, root, package)
         if reason is None:
             built = work / "built"
             for module in sorted(built.rglob("*.so")):
@@ -122,8 +138,8 @@ class CompiledWheel(BuildHookInterface[Any]):
         elif setting() is True:
             raise RuntimeError(f"{SETTING}=1, but {reason}")
         record = work / RECORD
-        record.write_text(reason or "compiled", encoding="utf-8")
-        build_data["force_include"][str(record)] = f"fairhit/{RECORD}"
+        record.write_text(reason or f"compiled {digest(root)}", encoding="utf-8")
+        build_data["force_include"][str(record)] = f"{package}/{RECORD}"
         tell(f"this wheel is {'compiled' if reason is None else f'pure Python: {reason}'}")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
@@ -160,12 +176,29 @@ def obstacle() -> str | None:
     return in_a_line(done.stderr, first="error") or f"{compiler[0]} ends with {done.returncode}"
 
 
-def compile_into(work: Path, root: Path) -> str | None:
-    """Compile the hot modules into `work`/built. The reason if that fails."""
+def checkout_of(root: Path) -> Path:
+    """The folder with the sources of both packages, for a build from it or from its `lab`."""
+    return root if (root / "src").is_dir() else root.parent
+
+
+def digest(root: Path) -> str:
+    """A digest of all that the compiled modules of both packages depend on."""
+    made_of = hashlib.sha256(f"{sys.version} {REQUIRED} {FLAGS}".encode())
+    for name in hot_files(root):
+        made_of.update(name.encode() + b"\0" + (root / name).read_bytes())
+    return made_of.hexdigest()[:16]
+
+
+def compile_into(work: Path, root: Path, package: str) -> str | None:
+    """Compile the hot modules of `package` into `work`/built. The reason if that fails."""
     (work / "src").symlink_to(root / "src")
     files = hot_files(root)
-    (work / "setup.py").write_text(SETUP.format(arguments=[*FLAGS, *files]), encoding="utf-8")
-    tell(f"compiling {len(files)} modules to C, about a minute; {SETTING}=0 leaves it out")
+    groups = [
+        (of, name) for name in PACKAGES if (of := [f for f in files if f.split("/")[1] == name])
+    ]
+    setup = SETUP.format(arguments=[*FLAGS, *files], groups=groups, package=package)
+    (work / "setup.py").write_text(setup, encoding="utf-8")
+    tell(f"compiling {package} to C, about a minute; {SETTING}=0 leaves it out")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
     with (work / "log").open("w+", encoding="utf-8", errors="replace") as log:
         done = subprocess.run(command, cwd=work, check=False, stdout=log, stderr=log)

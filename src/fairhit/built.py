@@ -1,24 +1,43 @@
-"""What this fairhit was built as: its hot modules compiled to C, or pure Python and why."""
+"""The build of this fairhit: hot modules compiled to C, or pure Python, with the reason."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
-from fairhit.core import fair_queue as scheduler
+from fairhit.errors import ConfigError
+from fairhit.installing import install_command
 
 # Written by the build of a wheel (scripts/compiled_wheel.py); an editable install and a checkout have none.
-_RECORD = Path(__file__).with_name("built.txt")
+RECORD = "built.txt"
 
 
 def is_compiled() -> bool:
-    """Whether the modules that schedule, route and simulate are compiled ones."""
-    return not str(scheduler.__file__).endswith(".py")
+    """True if the modules that schedule and route are compiled ones."""
+    found = find_spec("fairhit.core.fair_queue")
+    return found is not None and not str(found.origin).endswith(".py")
 
 
 def description() -> str:
     """`compiled`, or `pure Python` and the reason. Reads a file."""
     if is_compiled():
         return "compiled"
+    return f"pure Python: {_record_of(Path(__file__).parent) or 'run from its sources'}"
+
+
+def require_same_build(package: Path) -> None:
+    """Refuse a package in another folder that was not built with this one. Raises ConfigError.
+
+    Compiled modules of two packages share the layout of their objects: both are of one build, or pure Python.
+    """
+    ours, theirs = _record_of(Path(__file__).parent), _record_of(package)
+    if ours != theirs and "compiled" in {ours.partition(" ")[0], theirs.partition(" ")[0]}:
+        raise ConfigError(
+            f"{package.name} was not built together with fairhit: {install_command('lab')}"
+        )
+
+
+def _record_of(package: Path) -> str:
+    """The line that the build of a wheel left in a package; empty where there is none."""
     try:
-        reason = _RECORD.read_text(encoding="utf-8").strip()
+        return (package / RECORD).read_text(encoding="utf-8").strip()
     except OSError:
-        reason = "run from its sources"
-    return f"pure Python: {reason}"
+        return ""

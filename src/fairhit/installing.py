@@ -9,24 +9,31 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 DISTRIBUTION = "fairhit"
+# The laboratory is a distribution of its own, in this folder of the checkout.
+LAB = "lab"
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra, by the path of the checkout where that is known."""
-    checkout = checkout_of(DISTRIBUTION)
+    """The command that installs an extra, or the laboratory (`lab`), by the path of the checkout if known."""
+    checkout, flag = checkout_of(DISTRIBUTION)
     if checkout is None:
-        return f"in a checkout of {DISTRIBUTION}: pip install '.[{extra}]'"
-    return f"pip install '{checkout}[{extra}]'"
+        wanted = f". ./{LAB}" if extra == LAB else f"'.[{extra}]'"
+        return f"in a checkout of {DISTRIBUTION}: pip install {wanted}"
+    if extra == LAB:  # two compiled packages are built together
+        return f"pip install {flag}'{checkout}' {flag}'{checkout / LAB}'"
+    return f"pip install {flag}'{checkout}[{extra}]'"
 
 
-def checkout_of(name: str) -> Path | None:
-    """The folder that a distribution was installed from, if it was one and is still there."""
+def checkout_of(name: str) -> tuple[Path | None, str]:
+    """The folder that a distribution was installed from, if it is still there, and `-e ` if editable."""
     try:
         text = distribution(name).read_text("direct_url.json")
-        url = json.loads(text)["url"] if text else ""
+        origin = json.loads(text) if text else {}
+        url, about = origin["url"], origin.get("dir_info", {})
     except (PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
-        return None
+        return None, ""
     parts = urlsplit(str(url))
     folder = Path(unquote(parts.path))
-    is_checkout = parts.scheme == "file" and (folder / "pyproject.toml").is_file()
-    return folder if is_checkout else None
+    if parts.scheme != "file" or not (folder / "pyproject.toml").is_file():
+        return None, ""
+    return folder, "-e " if about.get("editable") else ""

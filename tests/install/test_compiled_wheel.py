@@ -115,7 +115,7 @@ def test_where_compiling_fails_the_wheel_is_pure_and_has_the_reason(
     assert data["inside"] == ["fairhit/built.txt"] and "pure_python" not in data
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("fairhit: ")]
     assert told == [
-        "fairhit: compiling 1 modules to C, about a minute; FAIRHIT_COMPILE=0 leaves it out",
+        "fairhit: compiling fairhit to C, about a minute; FAIRHIT_COMPILE=0 leaves it out",
         f"fairhit: this wheel is pure Python: {said}",
     ]
 
@@ -132,3 +132,25 @@ def test_an_editable_install_is_left_as_it_is(hook, checkout):
     data, said = built(hook, checkout, "editable")
 
     assert (data["inside"], said) == ([], "")
+
+
+def test_the_laboratorys_wheel_has_its_package_from_beside_its_project(hook, checkout, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+    lab = checkout / "lab"
+    lab.mkdir()
+    data: dict[str, Any] = {"force_include": {}}
+    settings = {"package": "fairhit_lab"}
+    one = hook.CompiledWheel(str(lab), settings, None, None, str(lab / "dist"), "wheel")
+    one.initialize("standard", data)
+    one.finalize("standard", data, "")
+
+    assert data["force_include"][str(checkout / "src" / "fairhit_lab")] == "fairhit_lab"
+    assert "fairhit_lab/built.txt" in data["force_include"].values()
+
+
+def test_the_digest_is_of_every_hot_source(hook, checkout):
+    before = hook.digest(checkout)
+    assert before == hook.digest(checkout)
+
+    (checkout / "src" / "fairhit" / "core" / "one.py").write_text("x = 1\n")
+    assert before != hook.digest(checkout)

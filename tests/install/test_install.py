@@ -19,7 +19,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    (tmp_path / "pyproject.toml").write_text("[project]")
+    for folder in (tmp_path, tmp_path / "lab"):
+        folder.mkdir(exist_ok=True)
+        (folder / "pyproject.toml").write_text("[project]")
     monkeypatch.setattr(module, "ROOT", tmp_path)
     return module
 
@@ -77,6 +79,12 @@ def test_requirements_leave_out_what_needs_a_gpu_build(
     assert calls[2] == [
         "regex", "fastapi[standard]<0.137.0,>=0.133.0", "torch==2.13.0+cpu",
         "-e", f"{script.ROOT}[vllm]",
+    ]  # fmt: skip
+
+
+def test_the_laboratory_is_a_project_of_its_own(script: ModuleType):
+    assert script.projects(["dev", "lab"]) == [
+        "-e", f"{script.ROOT}[dev]", "-e", f"{script.ROOT}/lab",
     ]  # fmt: skip
 
 

@@ -85,6 +85,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     root.mkdir()
     wheel = write_wheel(tmp_path / "built", "fairhit", "0.1", extra="vllm")
     (root / "backend.py").write_text(BACKEND.format(wheel=str(wheel)))
+    (root / "lab").mkdir()
+    (root / "lab" / "pyproject.toml").touch()
     (root / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     )

@@ -25,16 +25,18 @@ def command(monkeypatch: pytest.MonkeyPatch, text: str | None) -> str:
     return installing.install_command("gateway")
 
 
-@pytest.mark.parametrize("info", [{"editable": True}, {}])
+@pytest.mark.parametrize(("info", "flag"), [({"editable": True}, "-e "), ({}, "")])
 def test_the_checkout_is_named_by_its_path(
-    info: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    info: dict[str, bool], flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout = tmp_path / "a checkout"
     checkout.mkdir()
     (checkout / "pyproject.toml").touch()
     text = json.dumps({"url": checkout.as_uri(), "dir_info": info})
 
-    assert command(monkeypatch, text) == f"pip install '{checkout}[gateway]'"
+    assert command(monkeypatch, text) == f"pip install {flag}'{checkout}[gateway]'"
+    lab = f"pip install {flag}'{checkout}' {flag}'{checkout}/lab'"
+    assert installing.install_command("lab") == lab
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_run_from_its_sources_the_command_is_for_a_checkout(
 
     monkeypatch.setattr(installing, "distribution", absent)
 
+    assert installing.install_command("lab") == "in a checkout of fairhit: pip install . ./lab"
     assert installing.install_command("redis") == "in a checkout of fairhit: pip install '.[redis]'"
 
 

@@ -130,7 +130,7 @@ def make_parser(command: str | None) -> OneLineParser:
     )
     installed = all_commands()
     if command in LAB_COMMANDS - installed.keys():
-        raise ConfigError(f"{command}: needs the laboratory: {install_command('experiments')}")
+        raise ConfigError(f"{command}: needs the laboratory: {install_command('lab')}")
     for name, each in installed.items():
         own = commands.add_parser(name, help=each.summary)
         if name == command:

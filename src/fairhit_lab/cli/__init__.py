@@ -4,12 +4,10 @@ from fairhit.cli.command import Command
 
 COMMANDS = {
     "simulate": Command(
-        "a trace through simulated engines", "fairhit_lab.cli.simulate", extra="experiments"
+        "a trace through simulated engines", "fairhit_lab.cli.simulate", extra="lab"
     ),
-    "trace": Command(
-        "import, describe or generate a trace", "fairhit_lab.cli.trace", extra="experiments"
-    ),
+    "trace": Command("import, describe or generate a trace", "fairhit_lab.cli.trace", extra="lab"),
     "experiment": Command(
-        "experiments by name; `list` shows them", "fairhit_lab.cli.experiment", extra="experiments"
+        "experiments by name; `list` shows them", "fairhit_lab.cli.experiment", extra="lab"
     ),
 }

@@ -60,7 +60,7 @@ def _zstandard() -> Any:
     try:
         import zstandard
     except ModuleNotFoundError:
-        raise ConfigError(f"zstd files need zstandard: {install_command('experiments')}") from None
+        raise ConfigError(f"zstd files need zstandard: {install_command('lab')}") from None
     return zstandard
 
 

@@ -14,7 +14,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = ("-m", "pip", "install", ".[gateway]")  # docs/howto/operate-the-gateway.md
+COMMAND = ("-m", "pip", "install", ".[gateway]", "./lab")  # docs/howto/operate-the-gateway.md
 VERSIONS = ("3.11", "3.12", "3.13")
 TRACE = ROOT / "examples" / "chat.jsonl"
 
@@ -55,8 +55,6 @@ def packages(python: Path) -> Path:
 def compare(executable: str, folder: Path) -> str:
     """Install with this Python, and simulate with the wheel and with the sources; a line."""
     python, _ = install(folder / "env", executable=executable)
-    # The simulator's, which are not the gateway's.
-    output(python, "-m", "pip", "install", "-q", "numpy", "zstandard")
     built = output(python, "-m", "fairhit", "--version").strip()
     assert built.endswith("(compiled)"), built
     written = []

@@ -143,7 +143,7 @@ def test_help_is_there_for_every_command(command: list[str], capsys: pytest.Capt
 
 def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
     """
-    `pip install "fairhit[experiments]"` brings no uvloop, and the README says it is enough.
+    `pip install . ./lab` brings no uvloop, and the README says it is enough.
     """
     for name in [each for each in sys.modules if each.startswith("fairhit.gateway")]:
         monkeypatch.delitem(sys.modules, name)
@@ -159,7 +159,7 @@ def test_who_only_simulates_needs_nothing_of_the_gateway(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [(["experiment", "list"], "experiments"), (["demo"], "gateway")]
+    ("command", "extra"), [(["experiment", "list"], "lab"), (["demo"], "gateway")]
 )
 def test_what_two_extras_bring_is_asked_for_by_the_command(command, extra, monkeypatch, capsys):
     for name in ("rich", "rich.console"):
@@ -204,7 +204,7 @@ def test_without_the_laboratory_its_commands_are_one_line(
     monkeypatch.setattr(cli, "find_spec", lambda _: None)
 
     assert main([command, "--help"]) == 2
-    said = f"fairhit: error: {command}: needs the laboratory: {install_command('experiments')}\n"
+    said = f"fairhit: error: {command}: needs the laboratory: {install_command('lab')}\n"
     assert capsys.readouterr().err == said
     with pytest.raises(SystemExit):
         main(["--help"])
