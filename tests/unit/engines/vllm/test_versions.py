@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[4]
 HERE = Path(__file__).resolve().parent
 NEWEST = "0.33.0"
 VERSIONS = ["0.15.1", "0.20.2", "0.26.0", NEWEST]
-PARTS = ["scheduler", "charges", "blocked", "adapters", "queue", "index", "unseen"]
+PARTS = [
+    "scheduler", "charges", "blocked", "adapters", "waiting_queue", "block_view", "unseen",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("version", VERSIONS)
