@@ -46,12 +46,12 @@ class ResponseParser:
 
     def __init__(self) -> None:
         self.listener: ResponseListener | None = None
+        self.head = ResponseHead()  # valid once `has_head`
         self._parser = httptools.HttpResponseParser(self)
         self.reset()
 
     def reset(self) -> None:
         """Begin the next response."""
-        self.head = ResponseHead()  # valid once `has_head`
         self.has_head = self.has_data = self.is_complete = False
         # Not HTTP, or valid HTTP that cannot be the response to one request.
         self.is_broken = False
