@@ -88,13 +88,14 @@ class ApproximatePrefixIndex:
 
     def add_worker(self, worker: WorkerId) -> None:
         """Add `worker` with an empty cache. O(1)."""
+        assert worker not in self._bits, worker
         self._bits[worker] = self._bitmaps.add_worker(worker)
         self._recency[worker] = OrderedDict()
 
     def drop_worker(self, worker: WorkerId) -> None:
         """Remove `worker` and all its chunks. O(its chunks)."""
-        self._bitmaps.drop_worker(worker)
         bit = self._bits.pop(worker)
+        self._bitmaps.drop_worker(bit)
         for chunk in self._recency.pop(worker):
             self._bitmaps.release(chunk, bit)
 

@@ -103,6 +103,7 @@ class PrecisePrefixIndex:
 
     def add_worker(self, worker: WorkerId) -> None:
         """Add `worker`, about whose cache nothing is known. O(listeners)."""
+        assert worker not in self._caches, worker
         self._caches[worker] = _Cache(self._bitmaps.add_worker(worker))
         for listener in self._listeners:
             listener.worker_added(worker)
@@ -111,7 +112,7 @@ class PrecisePrefixIndex:
         """Remove `worker` and all its blocks. O(its blocks)."""
         cache = self._caches.pop(worker)
         self._strides.pop(worker, None)
-        self._bitmaps.drop_worker(worker)
+        self._bitmaps.drop_worker(cache.bit)
         for blocks in (cache.confirmed, cache.unverifiable, cache.sent, cache.admitted):
             for block in blocks:
                 self._bitmaps.release(block, cache.bit)
