@@ -1,8 +1,8 @@
 """The ideal engine of the theorems (DESIGN 6.3): every running request emits one token in each pass.
 
-Prompts are prefilled whole, in the pass that admits them; admission reserves all that a request may
-ever need, so nobody is preempted. What a pass costs here does not depend on how many are running:
-they are counted once, as they come and go.
+Prompts are prefilled whole, in the pass that admits them; admission reserves all memory that a request
+may ever need, so no request is preempted. The cost of a simulated pass does not depend on the number
+of running requests: counts are updated when one starts or ends.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from fairhit_lab.sim.engines.interface import AdmittedJob, EngineJob, Pass
 from fairhit_lab.sim.memory.admission import Grant, Reserve
 
 
-class _Place:
-    """A running job: its memory, and the number of the pass that ended when it was admitted."""
+class _RunningJob:
+    """A running job: its memory, and how many passes had ended when it was admitted."""
 
     __slots__ = ("grant", "job", "since")
 
@@ -27,7 +27,7 @@ class _Place:
 
 
 class IdealHost:
-    """Implements Host; at most `max_running` requests run at a time.
+    """Implements `SimulatedEngine`; at most `max_running` requests run at a time.
 
     `skips_misfits`: a request that does not fit is skipped, instead of ending the scheduling pass.
     """
@@ -45,37 +45,37 @@ class IdealHost:
         self._max_running = max_running
         self._skips_misfits = skips_misfits
         self._waiting: dict[RequestId, EngineJob] = {}
-        self._places: dict[EngineJob, _Place] = {}
-        self._last: list[
-            tuple[int, int, EngineJob]
-        ] = []  # (its last pass, serial of admission, job)
+        self._running: dict[EngineJob, _RunningJob] = {}
+        self._last: list[tuple[int, int, EngineJob]] = []  # (last pass, serial of admission, job)
         self._serial = 0
         self._passes = 0  # that have ended
         self._context = 0  # tokens in memory of all that run
-        self._fresh: list[_Place] = []  # admitted in the pass under way, and cached when it ends
-        # Running requests by client; what is in a Pass is never written to again.
+        self._fresh: list[
+            _RunningJob
+        ] = []  # admitted in the pass under way, and cached when it ends
+        # Running requests by client; copied before a change if a Pass refers to it.
         self._counts: dict[ClientId, int] = {}
         self._shown = False
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether prompt and max_tokens fit in an empty memory."""
+        """Return whether prompt and max_tokens fit in an empty memory."""
         return self.memory.fits_ever(request)
 
     def enqueue(self, job: EngineJob) -> None:
-        """See `Host.enqueue`."""
+        """See `SimulatedEngine.enqueue`."""
         self.scheduler.add(job.request)
         self._waiting[job.request.id] = job
 
     def begin_pass(self, now_us: int) -> Pass | None:
-        """Admit who is next and fits, then compute one token for each that runs. O(admitted)."""
-        places = self._places
+        """Admit requests while they fit, then compute a token for each running one. O(admitted)."""
+        jobs = self._running
         work = Pass.emitting(self._counts)
         work.context = self._context
-        if self._waiting and len(places) < self._max_running:
-            self._look(work, now_us)
-        running = len(places)
+        if self._waiting and len(jobs) < self._max_running:
+            self._schedule(work, now_us)
+        running = len(jobs)
         if not running:
-            assert not self._waiting, "idle while someone waits"
+            assert not self._waiting, "idle while requests wait"
             return None
         self._shown = True
         work.decodes = running - work.chunks
@@ -87,7 +87,7 @@ class IdealHost:
         return work
 
     def _behind(self, work: Pass, running: int) -> Pass | None:
-        """The passes after one that admits, if there is no look before them and nobody finishes in it."""
+        """Return the like passes behind one that admits, if no request finishes in that one."""
         repeats = self._repeats() - 1
         if not repeats:
             return None
@@ -99,13 +99,13 @@ class IdealHost:
         return then
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[EngineJob]:
-        """Each running job emitted one token a pass. O(finished * log running)."""
+        """End passes in which every running job emitted a token. O(finished * log running)."""
         if self._fresh:
-            for place in self._fresh:
-                place.grant = self.memory.prefilled(place.grant, place.job.request, now_us)
+            for entry in self._fresh:
+                entry.grant = self.memory.prefilled(entry.grant, entry.job.request, now_us)
             self._fresh.clear()
         ended = self._passes = self._passes + passes
-        self._context += passes * len(self._places)
+        self._context += passes * len(self._running)
         self.scheduler.tick(passes)
         last = self._last
         if not last or last[0][0] > ended:
@@ -113,7 +113,7 @@ class IdealHost:
         finished: list[EngineJob] = []
         while last and last[0][0] <= ended:
             ends, _, job = heappop(last)
-            if job in self._places:
+            if job in self._running:
                 assert ends == ended, (ends, ended)
                 if job.row.output is not None:
                     self._keep_output(job, job.row.output, now_us)
@@ -123,8 +123,8 @@ class IdealHost:
         return finished
 
     def cancel(self, job: EngineJob) -> None:
-        """See `Host.cancel`."""
-        if job in self._places:
+        """See `SimulatedEngine.cancel`."""
+        if job in self._running:
             self._leave(job)
         else:
             del self._waiting[job.request.id]
@@ -133,18 +133,18 @@ class IdealHost:
     def check(self) -> None:
         """Assert every invariant. O(tree + running)."""
         self.memory.check()
-        places = self._places.values()
-        assert sum(self._counts.values()) == len(places)
-        emitted = sum(self._passes - place.since for place in places)
-        assert self._context == emitted + sum(job.request.input_len for job in self._places)
+        jobs = self._running.values()
+        assert sum(self._counts.values()) == len(jobs)
+        emitted = sum(self._passes - entry.since for entry in jobs)
+        assert self._context == emitted + sum(job.request.input_len for job in self._running)
         assert len(self._waiting) == len(self.scheduler)
 
-    def _look(self, work: Pass, now_us: int) -> None:
+    def _schedule(self, work: Pass, now_us: int) -> None:
         scheduler, memory, waiting = self.scheduler, self.memory, self._waiting
         admitted: list[AdmittedJob] = []
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin_pass()
-        while waiting and len(self._places) < self._max_running:
+        while waiting and len(self._running) < self._max_running:
             request = scheduler.propose()
             if request is None:
                 break
@@ -170,26 +170,26 @@ class IdealHost:
         work.refills = scheduler.refill_rounds - rounds
 
     def _run(self, job: EngineJob, grant: Grant) -> None:
-        place = self._places[job] = _Place(job, grant, self._passes)
+        entry = self._running[job] = _RunningJob(job, grant, self._passes)
         if not self.memory.shares:
-            self._fresh.append(place)
+            self._fresh.append(entry)
         self._serial += 1
         heappush(self._last, (self._passes + job.row.output_len, self._serial, job))
         self._context += job.request.input_len
         self._count(job.request.client, 1)
 
     def _leave(self, job: EngineJob) -> None:
-        """It runs no more; its prompt stays cached until evicted."""
-        place = self._places.pop(job)
-        job.emitted = self._passes - place.since
-        self.memory.release(place.grant)
+        """Release a running job's memory; its prompt stays cached until evicted."""
+        entry = self._running.pop(job)
+        job.emitted = self._passes - entry.since
+        self.memory.release(entry.grant)
         self._context -= job.request.input_len + job.emitted
         self._count(job.request.client, -1)
 
     def _keep_output(self, job: EngineJob, output: Runs, now_us: int) -> None:
-        """What it emitted stays cached behind its prompt."""
-        place = self._places[job]
-        place.grant = self.memory.emitted(place.grant, job.row.prompt + output, now_us)
+        """Cache what the job emitted behind its prompt."""
+        entry = self._running[job]
+        entry.grant = self.memory.emitted(entry.grant, job.row.prompt + output, now_us)
 
     def _count(self, client: ClientId, change: int) -> None:
         if self._shown:
@@ -204,6 +204,6 @@ class IdealHost:
     def _repeats(self) -> int:
         """Return the passes until the first running request ends."""
         last = self._last
-        while last[0][2] not in self._places:
+        while last[0][2] not in self._running:
             heappop(last)
         return last[0][0] - self._passes

@@ -1,4 +1,4 @@
-"""The engines a replica can be: a host profile by name, made from the settings of a simulation."""
+"""The simulated engines by name, made from the settings of a simulation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ BLOCK_LEN = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parts:
-    """What every replica of one simulation shares."""
+    """Settings that all replicas of a simulation share."""
 
     config: SimConfig
     weights: Weights
     capacity: int  # M
-    output_len: Callable[[Request], int]  # the truth, for schedulers that are told it
-    # Where the policies of all replicas are one: that of a replica, over its cache.
+    output_len: Callable[[Request], int]  # the true output length, for policies that take it
+    # Where all replicas share one policy: its view for a replica and its cache.
     policy: Callable[[RadixTree | BlockCache, int], Policy] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineWithCache:
-    """A host, and its cache for whoever follows it."""
+    """A host, and its cache for routers that follow it."""
 
     host: SimulatedEngine
     cache: RadixTree
@@ -53,7 +53,7 @@ Make = Callable[[Parts, int], EngineWithCache]
 
 
 def make_engine(parts: Parts, number: int) -> EngineWithCache:
-    """The engine of replica `number`, empty. Raises ConfigError for settings it does not have."""
+    """Return the empty engine of replica `number`. Raises ConfigError for settings it does not have."""
     make = HOSTS.get(parts.config.host)
     if make is None:
         raise ConfigError(f"host: expected one of {', '.join(HOSTS)}, got {parts.config.host!r}")
@@ -63,7 +63,7 @@ def make_engine(parts: Parts, number: int) -> EngineWithCache:
 def scheduler_over(
     parts: Parts, cache: RadixTree | BlockCache, number: int, *, max_misfits: int | None
 ) -> FairQueue:
-    """The scheduler of replica `number`, its policy over `cache`."""
+    """Return the fair queue of replica `number`, its policy over `cache`."""
     config = parts.config
     if parts.policy is not None:
         return FairQueue(parts.policy(cache, number), max_skips=max_misfits)
@@ -105,8 +105,10 @@ def _artifact(parts: Parts, number: int) -> EngineWithCache:
             f"admission: host artifact has its own (artifact) only, got {config.admission!r}"
         )
     if config.misfit == "skip" or config.inbatch is not None:
-        raise ConfigError("host artifact stops at a misfit and has no cache to share")
-    tree = RadixTree()  # and nothing is ever in it
+        raise ConfigError(
+            "host artifact stops at a request that does not fit and has no cache to share"
+        )
+    tree = RadixTree()  # always empty
     scheduler = scheduler_over(parts, tree, number, max_misfits=config.max_misfits)
     host = ArtifactHost(scheduler=scheduler, pool=parts.capacity, max_running=config.max_running)
     return EngineWithCache(host=host, cache=tree)
@@ -116,7 +118,7 @@ def _vllm(parts: Parts, number: int) -> EngineWithCache:
     config = parts.config
     _check_optimistic(config)
     if parts.policy is not None:
-        # It compares requests by the object, and their prompts by the token.
+        # It compares requests by identity, and their prompts by token.
         raise ConfigError("router central-dlpm: not with host vllm, which knows prompts by blocks")
     if parts.capacity < BLOCK_LEN:
         raise ConfigError(
@@ -149,32 +151,32 @@ def _sglang(parts: Parts, number: int) -> EngineWithCache:
 
 
 def _check_optimistic(config: SimConfig) -> None:
-    """An engine's own rules are what its profile is for. Raises ConfigError."""
+    """Refuse other rules than the engine's own. Raises ConfigError."""
     if config.admission not in {None, "optimistic"}:
         raise ConfigError(
             f"admission: host {config.host} has its own (optimistic) only, got {config.admission!r}"
         )
     if config.misfit == "skip" or config.inbatch is not None:
         raise ConfigError(
-            f"host {config.host} stops at a misfit and shares prefixes in its own way"
+            f"host {config.host} stops at a request that does not fit and shares prefixes in its own way"
         )
 
 
 def _gpu_gib(config: SimConfig) -> float | None:
-    """The memory of the GPU that is simulated, if one is."""
+    """Return the memory of the simulated GPU, None without one."""
     name, _, _ = config.step_time.partition(":")
     gpu = config.constants.gpus.get(name)
     return gpu.memory_gib if gpu else None
 
 
 def _vllm_budget(config: SimConfig) -> int:
-    """The server's default `max_num_batched_tokens` (vLLM 0.32) for the GPU."""
+    """Return the server's default `max_num_batched_tokens` (vLLM 0.32) for the GPU."""
     is_large = (_gpu_gib(config) or 0) >= 70 and not config.step_time.startswith("a100")
     return 8192 if is_large else 2048
 
 
 def _sglang_chunk(config: SimConfig) -> int:
-    """SGLang's default `chunked_prefill_size` for the GPU."""
+    """Return SGLang's default `chunked_prefill_size` for the GPU."""
     return 2048 if (_gpu_gib(config) or 80) < 35 else 8192
 
 

@@ -2,11 +2,11 @@
 
 Prompts are prefilled whole, in passes of their own between those that decode. Such a pass is tried
 when nothing runs, or ten decode passes after the last one and then before every pass until one
-comes of it. Memory is promised for the worst case, with every output at its declared length, so
-nobody is preempted; who does not fit ends the look.
+results. Memory is reserved for the worst case, with every output at its declared length, so no
+request is preempted; a request that does not fit ends the scheduling pass.
 
-The loop hears of an arrival only once the pass under way *and* the look behind it are over: the
-message waits in the socket while the thread computes, and is read behind the next pass's start.
+The loop reads an arrival only after the forward pass under way *and* the scheduling pass behind it:
+the message waits in the socket while the thread computes.
 """
 
 from bisect import insort
@@ -19,7 +19,7 @@ from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.errors import QueueFull
 from fairhit_lab.sim.engines.interface import AdmittedJob, EngineJob, Pass
 
-# The artifact's defaults (its api_server.py): decode passes between two looks, the least prefill
+# The artifact's defaults (its api_server.py): decode passes between scheduling passes, the least prefill
 # budget, the share of the pool that is a larger one, requests that run at a time.
 WAIT_PASSES = 10
 LEAST_BUDGET = 2048 + 1024
@@ -30,7 +30,7 @@ ADAPTER_TOKENS = 32
 
 
 class WorstCase:
-    """The artifact's test: will everyone fit at once at every step to come?
+    """The artifact's test: do all requests fit at once at every future step?
 
     max over k of (remaining_k * k + used_1 + ... + used_k) < pool, longest remaining first. Counted
     in decode steps from the start, each term stays as it is while requests run: `ends` is the step
@@ -43,24 +43,24 @@ class WorstCase:
         self._places: dict[RequestId, tuple[int, int, int]] = {}
         self._serial = 0
         self._clients: dict[ClientId, int] = {}
-        # (input, max_tokens) of the smallest that was asked for, and the first step it may fit.
+        # (input, max_tokens) of the smallest request tested, and the first step at which it may fit.
         self._hopeless: tuple[int, int, int] | None = None
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether it could run alone."""
+        """Return whether the request could run alone."""
         return request.input_len + request.max_tokens < self.pool - ADAPTER_TOKENS
 
-    def fits(self, request: Request, step: int, looked: Sequence[Request]) -> bool:
-        """Whether it may join at `step`, beside those found to fit in this look. O(running)."""
-        sizes = [(each.input_len, each.max_tokens) for each in [*looked, request]]
-        clients = {*self._clients, request.client, *(each.client for each in looked)}
+    def fits(self, request: Request, step: int, found: Sequence[Request]) -> bool:
+        """Return whether the request fits at `step`, beside those found in this pass. O(running)."""
+        sizes = [(each.input_len, each.max_tokens) for each in [*found, request]]
+        clients = {*self._clients, request.client, *(each.client for each in found)}
         return self._need(sizes, step) < self.pool - ADAPTER_TOKENS * len(clients)
 
     def may_fit_at(self, input_len: int, max_tokens: int, step: int) -> int:
-        """No request of that size or larger fits before this step, unless somebody joins or leaves.
+        """Return the step before which no request of that size or larger fits, if the batch stays.
 
-        Each step that it waits takes one token off its share of any later step, and no more. O(1)
-        after the first time.
+        Each step of waiting takes one token off its need at any later step, and no more. O(1) after
+        the first call.
         """
         if self._hopeless is None or self._hopeless[:2] != (input_len, max_tokens):
             need = self._need([(input_len, max_tokens)], step)
@@ -69,7 +69,7 @@ class WorstCase:
         return max(step, self._hopeless[2])
 
     def _need(self, sizes: Sequence[tuple[int, int]], step: int) -> int:
-        """The most that memory must hold if requests of these sizes join at `step`."""
+        """Return the most tokens in memory if requests of these sizes join at `step`."""
         entries = self._running.copy()
         for place, (input_len, max_tokens) in enumerate(sizes):
             insort(entries, (-(step + max_tokens), self._serial + place, input_len + 1 - step))
@@ -81,7 +81,7 @@ class WorstCase:
         return need
 
     def join(self, request: Request, step: int) -> None:
-        """It has its first output at `step`. O(running)."""
+        """Add a request whose first output is emitted at `step`. O(running)."""
         entry = (-(step + request.max_tokens - 1), self._serial, request.input_len + 1 - step)
         self._serial += 1
         insort(self._running, entry)
@@ -90,7 +90,7 @@ class WorstCase:
         self._hopeless = None
 
     def leave(self, request: Request) -> None:
-        """It is gone. O(running)."""
+        """Remove a request. O(running)."""
         self._running.remove(self._places.pop(request.id))
         self._clients[request.client] -= 1
         if not self._clients[request.client]:
@@ -99,43 +99,43 @@ class WorstCase:
 
 
 class ArtifactHost:
-    """Implements Host. `pool` is M; at most `max_running` requests run at a time."""
+    """Implements `SimulatedEngine`. `pool` is M; at most `max_running` requests run at a time."""
 
     def __init__(self, *, scheduler: FairQueue, pool: int, max_running: int = MAX_RUNNING) -> None:
         self.scheduler = scheduler
         self._memory = WorstCase(pool)
         self._budget = max(pool // BUDGET_SHARE, LEAST_BUDGET)
         self._max_running = max_running
-        self._unread: dict[RequestId, EngineJob] = {}  # arrived, and the loop has not heard of it
+        self._unread: dict[RequestId, EngineJob] = {}  # arrived, and not read by the loop yet
         self._waiting: dict[RequestId, EngineJob] = {}
-        self._least = (0, 0)  # nobody who waits has fewer input tokens, or fewer max_tokens
+        self._least = (0, 0)  # no waiting request has fewer input tokens, or fewer max_tokens
         self._running: dict[EngineJob, int] = {}  # and its last step
         self._prefilling: list[EngineJob] = []
         self._last: list[tuple[int, int, EngineJob]] = []  # (last step, order, job)
         self._step = 0  # decode passes that have ended
-        self._calm = 0  # of those, since the last prefill
+        self._decoded = 0  # of those, since the last prefill
         self._context = 0  # tokens in memory of all that run
         self._counts: dict[ClientId, int] = {}  # running requests by client
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether its prompt is within a prefill's budget, and it fits in an empty memory."""
+        """Return whether the prompt is within a prefill's budget and the request fits in an empty memory."""
         return request.input_len <= self._budget and self._memory.fits_ever(request)
 
     def enqueue(self, job: EngineJob) -> None:
-        """See `Host.enqueue`."""
+        """See `SimulatedEngine.enqueue`."""
         self._unread[job.request.id] = job
 
     def begin_pass(self, now_us: int) -> Pass | None:
-        """Prefill who may join, or decode. O(running * looked at) for a look, else O(1)."""
+        """Prefill requests that fit, or decode. O(running * tried) for a scheduling pass, else O(1)."""
         if not self._running:
             self._read()
-        found = self._look() if self._is_due() else []
+        found = self._schedule() if self._is_due() else []
         self._read()
         if found:
-            self._calm = 0
+            self._decoded = 0
             return self._prefill(found)
         if not self._running:
-            assert not self._waiting, "idle while someone waits"
+            assert not self._waiting, "idle while requests wait"
             return None
         return Pass(
             decodes=len(self._running),
@@ -145,12 +145,12 @@ class ArtifactHost:
         )
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[EngineJob]:
-        """First tokens after a prefill, one more for each that runs after others. O(ended)."""
+        """Emit first tokens after a prefill, one more of each running job after another pass. O(ended)."""
         if self._prefilling:
             self._join()
         else:
             self._step += passes
-            self._calm += passes
+            self._decoded += passes
             self._context += passes * len(self._running)
             self.scheduler.tick(passes)
         finished: list[EngineJob] = []
@@ -163,7 +163,7 @@ class ArtifactHost:
         return finished
 
     def cancel(self, job: EngineJob) -> None:
-        """See `Host.cancel`."""
+        """See `SimulatedEngine.cancel`."""
         if self._unread.pop(job.request.id, None):
             return
         if job in self._running:
@@ -173,7 +173,7 @@ class ArtifactHost:
         self.scheduler.cancel(job.request)
 
     def check(self) -> None:
-        """Every invariant; O(running)."""
+        """Assert every invariant. O(running)."""
         lengths = [
             job.request.input_len + job.row.output_len - (last - self._step)
             for job, last in self._running.items()
@@ -181,10 +181,10 @@ class ArtifactHost:
         assert self._context == sum(lengths), (self._context, lengths)
         assert self._context < self._memory.pool, self._context
         assert sum(self._counts.values()) == len(self._running) <= self._max_running
-        assert len(self.scheduler) == len(self._waiting), "who waits here waits there"
+        assert len(self.scheduler) == len(self._waiting), "waiting jobs and the queue differ"
 
     def _read(self) -> None:
-        """The loop hears of those who arrived; a client the policy has no room for is heard later."""
+        """Queue the requests that arrived; one whose client finds the policy's table full is tried later."""
         for job in list(self._unread.values()):
             request = job.request
             with suppress(QueueFull):
@@ -195,17 +195,17 @@ class ArtifactHost:
                 self._waiting[request.id] = self._unread.pop(request.id)
 
     def _is_due(self) -> bool:
-        """Whether to look now; not where nobody could fit, as looking costs O(running) charges."""
+        """Return whether a scheduling pass is due; not if no request can fit: it costs O(running) charges."""
         if not self._waiting:
             return False
         if not self._running:
             return True
-        if self._calm < WAIT_PASSES:
+        if self._decoded < WAIT_PASSES:
             return False
         return self._memory.may_fit_at(*self._least, self._step) == self._step
 
-    def _look(self) -> list[EngineJob]:
-        """The next minibatch, maybe empty; who does not fit, in memory or budget, ends it."""
+    def _schedule(self) -> list[EngineJob]:
+        """Return the next minibatch, maybe empty; a request beyond memory or budget ends it."""
         found: list[EngineJob] = []
         requests: list[Request] = []
         tokens = 0
@@ -238,7 +238,7 @@ class ArtifactHost:
         )
 
     def _join(self) -> None:
-        """The prompts are computed: everyone has its first output and runs from here on."""
+        """Emit the first output of each prefilled request, which runs from here on."""
         for job in self._prefilling:
             request = job.request
             self.scheduler.decode(request, 1)
@@ -250,7 +250,7 @@ class ArtifactHost:
         self._prefilling = []
 
     def _leave(self, job: EngineJob) -> None:
-        """It runs no more, and nothing of it stays."""
+        """Remove a running job and its memory."""
         request = job.request
         job.emitted = job.row.output_len - (self._running.pop(job) - self._step)
         self._memory.leave(request)
@@ -260,11 +260,11 @@ class ArtifactHost:
             del self._counts[request.client]
 
     def _repeats(self) -> int:
-        """Until the first one ends, or until a look that could find somebody."""
+        """Return the passes until the first job ends, or a scheduling pass could admit a request."""
         while self._last[0][2] not in self._running:
             heappop(self._last)
         passes = self._last[0][0] - self._step
         if self._waiting:
             hopeless = self._memory.may_fit_at(*self._least, self._step) - self._step
-            passes = min(passes, max(1, WAIT_PASSES - self._calm, hopeless))
+            passes = min(passes, max(1, WAIT_PASSES - self._decoded, hopeless))
         return passes
