@@ -33,7 +33,8 @@ class FairQueue:
     outputs; `finish` or `cancel` at the end of a request.
 
     `max_skips` bounds how many requests one pass may skip; None is no bound, as in the ideal engine
-    of the theorems. `max_clients` bounds the table of recorded service, not the policy's own.
+    of the theorems. `max_clients` bounds the table of recorded service, not the policy's own;
+    with 0 none is recorded, for a host that has its own records.
     Lengths are in tokens, costs and credit in units of 10^-8 token.
     """
 
@@ -53,7 +54,7 @@ class FairQueue:
         self._max_skips = max_skips
         self._records: dict[RequestId, RequestRecord] = {}
         self._preempted: list[tuple[int, Request]] = []  # by order
-        self._services = ServiceTable(max_clients=max_clients)
+        self._services = ServiceTable(max_clients=max_clients) if max_clients else None
         self._waiting: dict[ClientId, int] = {}
         self._batch = 0  # running requests
         self._running: dict[ClientId, dict[RequestId, RequestRecord]] = {}
@@ -120,7 +121,8 @@ class FairQueue:
                 chunk = replace(chunk, client=client)
                 self.policy.add(chunk)
             self._charging.on_admit(chunk, extend_len=tokens)
-        self._services.record(client).extend_len += tokens
+        if self._services is not None:
+            self._services.record(client).extend_len += tokens
 
     def correct(self, request: Request, *, input_len: int, extend_len: int) -> None:
         """Replace the charged prompt by the true one; 0, 0 if nothing was served.
@@ -138,9 +140,10 @@ class FairQueue:
             self._accounts.ledger.replace(
                 request.client, charged=price(*charged), true=price(*true)
             )
-        service = self._services.record(request.client)
-        service.extend_len += extend_len - charged.extend_len
-        service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
+        if self._services is not None:
+            service = self._services.record(request.client)
+            service.extend_len += extend_len - charged.extend_len
+            service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
 
     def preempt(self, request: Request) -> None:
         """Return a running request to the queue; it is proposed first and charged nothing again."""
@@ -205,9 +208,10 @@ class FairQueue:
             else:
                 self.policy.remove(request)
             record.extend_len, record.paid = extend_len, True
-            service = self._services.record(request.client)
-            service.extend_len += extend_len
-            service.cached_len += request.input_len - extend_len
+            if self._services is not None:
+                service = self._services.record(request.client)
+                service.extend_len += extend_len
+                service.cached_len += request.input_len - extend_len
         record.state, record.ticked = RequestState.RUNNING, self._ticks
         self._batch += 1
         self._running.setdefault(request.client, {})[request.id] = record
@@ -279,6 +283,7 @@ class FairQueue:
 
     def service(self, client: ClientId) -> Service:
         """Return what the client has received. O(its running requests)."""
+        assert self._services is not None, "no service is recorded"
         self.sync_charges(client)
         return self._services.of(client)
 
@@ -314,7 +319,8 @@ class FairQueue:
         if self._charging:
             self._charging.on_decode(request, before=record.output_len, tokens=tokens)
         record.output_len += tokens
-        self._services.record(request.client).output_len += tokens
+        if self._services is not None:
+            self._services.record(request.client).output_len += tokens
 
     def _sync(self, record: RequestRecord) -> None:
         """Charge what a running request emitted by `tick` since its last charge. O(1)."""

@@ -155,7 +155,7 @@ class GatewayQueue:
                 name = next(iter(self._limited))
                 del self._limited[name]
                 self._changed[name] = None
-            elif not len(self) or not self._help_out():
+            elif not self._ledger.total_waiting or not self._help_out():
                 return
 
     # -- engines
@@ -236,7 +236,7 @@ class GatewayQueue:
     def limit_sent(self, max_sent: int | None) -> None:
         """Change how many tickets may be in flight at all engines. O(1), and the tickets sent for it."""
         self.max_sent = max_sent
-        if len(self):
+        if self._ledger.total_waiting:
             self.run()
 
     def change_weights(self, weights: Weights) -> None:
@@ -322,7 +322,12 @@ class GatewayQueue:
                 self._limited[name] = None
                 break
             ticket = queue.next()
-            if ticket is None and len(self) and engine.accepts and self._take_over(name, engine):
+            if (
+                ticket is None
+                and self._ledger.total_waiting
+                and engine.accepts
+                and self._take_over(name, engine)
+            ):
                 ticket = queue.next()
             if ticket is None:
                 break
@@ -335,7 +340,7 @@ class GatewayQueue:
             if self.unassigned:
                 self._assign_next(ticket.request.client)
         self._note_capacity(name, engine, queue)
-        if len(self) and not queue.limit.has_capacity:
+        if self._ledger.total_waiting and not queue.limit.has_capacity:
             queue.limit.turned_away()
 
     def _note_capacity(self, name: WorkerId, engine: Engine, queue: EngineQueue) -> None:
@@ -380,7 +385,7 @@ class GatewayQueue:
         the longest queue that has something for this engine.
         """
         found = self.unassigned.candidates(name, engine)
-        if len(self) > len(self.unassigned):
+        if self._ledger.total_waiting > len(self.unassigned):
             others = [other.queue for other in self._engines.values() if other is not engine]
             queues = [queue for queue in others if queue is not None and queue.waiting]
             for queue in sorted(queues, key=lambda queue: -len(queue.waiting)):

@@ -64,8 +64,9 @@ class QueueRules:
         def make(view: BlockCache) -> FairQueue:
             if self.shared and chosen == "dlpm":
                 own = {key: value for key, value in given.items() if value is not None}
-                return FairQueue(DLPMShared(cache=view, **own))
-            return FairQueue(make_policy(chosen, cache=view, **given))
+                return FairQueue(DLPMShared(cache=view, **own), max_clients=0)
+            # The client ledger has the service: the scheduler need not record it, too.
+            return FairQueue(make_policy(chosen, cache=view, **given), max_clients=0)
 
         make(BlockCache(block_size=1))  # report a wrong value now, not at the first request
         return make
