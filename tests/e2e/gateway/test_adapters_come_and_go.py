@@ -84,7 +84,7 @@ def test_who_waits_for_a_list_holds_a_place_of_its_client_and_gives_it_back() ->
         callers = [await world.connect() for _ in range(6)]
         for caller in callers[:4]:
             caller.send(CHAT, chat(model="no"))
-        await eventually(lambda: sum(world.gateway.dispatcher._reserved.values()) == 4)
+        await eventually(lambda: sum(world.gateway.dispatcher.ledger._reserved.values()) == 4)
         for caller in callers[4:]:
             caller.send(CHAT, chat(model="no"))
         refused = [(await caller.reply()).status for caller in callers[4:]]
@@ -94,7 +94,7 @@ def test_who_waits_for_a_list_holds_a_place_of_its_client_and_gives_it_back() ->
         go_on.set()
         assert [(await caller.reply()).status for caller in callers[1:4]] == [404] * 3
         assert await ask(world, "m") == 200
-        assert not world.gateway.dispatcher._reserved
+        assert not world.gateway.dispatcher.ledger._reserved
 
     play(story, good, max_client_requests=4)
 
