@@ -288,7 +288,10 @@ def test_the_first_token_comes_with_the_prefill_and_counts_as_an_output():
     [
         ({"admission": "reserve"}, "admission: host artifact has its own"),
         ({"misfit": "skip"}, "host artifact stops at a request that does not fit"),
-        ({"inbatch": "share"}, "host artifact stops at a request that does not fit and has no cache"),
+        (
+            {"inbatch": "share"},
+            "host artifact stops at a request that does not fit and has no cache",
+        ),
     ],
 )
 def test_settings_it_does_not_have_are_refused(setting, says):
