@@ -1,6 +1,7 @@
 """The report: one HTML page that contains everything, opens from a file and needs no network."""
 
 import html
+import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
@@ -122,12 +123,19 @@ def _headlines(done: Sequence[Finished]) -> Markup:
     return together(*(_claims(title, of, is_open) for title, of, is_open in tables if of))
 
 
+def _short(source: str) -> str:
+    """A source without the paper's number: "DLPM, Figure 7"."""
+    return re.sub(r" \(arXiv:[^)]*\)", "", source)
+
+
 def _claims(title: str, of: Sequence[Finished], is_open: bool) -> Markup:
     rows = [
         tag(
             "tr",
             tag("td", pill(each.verdicts[0].holds), data_label="verdict"),
-            tag("td", tag("a", each.study.source, href=f"#{each.name}"), data_label="source"),
+            tag(
+                "td", tag("a", _short(each.study.source), href=f"#{each.name}"), data_label="source"
+            ),
             tag("td", each.verdicts[0].claim, data_label="claim"),
             tag("td", each.verdicts[0].paper, data_label="paper"),
             tag("td", each.verdicts[0].ours, data_label="ours"),
