@@ -135,7 +135,7 @@ def test_they_share_a_port_and_what_an_operator_changes(tmp_path: Path) -> None:
                 assert {worker["url"] for worker in listed} == {first.url, second.url}
             body = b'{"scheduler":"fcfs"}'
             assert (await process.ask("/scheduler", body)).status == 200
-            await process.says("is scheduled by fcfs from now on", times=2)
+            await process.says("scheduler of the gateway's queue is now fcfs", times=2)
             for _ in range(20):
                 assert json.loads((await process.ask("/scheduler")).body)["scheduler"] == "fcfs"
 

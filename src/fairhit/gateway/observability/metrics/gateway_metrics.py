@@ -92,11 +92,11 @@ class GatewayMetrics(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         total = CounterMetricFamily(
-            "fairhit_request", "Requests ended, by the status their callers got; 499: they left.",
+            "fairhit_request", "Finished requests, by status sent to the client; 499: it disconnected.",
             labels=["model_name", "code"],
         )  # fmt: skip
         errors = CounterMetricFamily(
-            "fairhit_request_error", "Those of them with status 400 or more.",
+            "fairhit_request_error", "Finished requests with status 400 or more.",
             labels=["model_name", "error_code"],
         )  # fmt: skip
         for model, kept in self._recorder.models().items():
