@@ -184,7 +184,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def end_stream(self, last: bytes = b"") -> None:
-        """End such a response, after `last`."""
+        """End a response of unknown length, after `last`."""
         if self._transport is not None:
             if last:
                 self.write_stream(None, last)

@@ -29,7 +29,7 @@ class OwnerQueues(Generic[Item]):
         queue[item] = None
 
     def pop(self) -> Item:
-        """Remove and return the oldest item of the first owner, who becomes the last."""
+        """Remove and return the oldest item of the first owner; that owner becomes the last."""
         owner, queue = self._queues.popitem(last=False)
         item, _ = queue.popitem(last=False)
         if queue:

@@ -15,7 +15,7 @@ class ResponseWriter(Protocol):
         ...
 
     def end_stream(self, last: bytes = b"") -> None:
-        """End such a response, after `last`."""
+        """End a response of unknown length, after `last`."""
         ...
 
     def write_whole(self, head: ResponseHead, body: bytes, more: Sequence[bytes] = ()) -> None:
@@ -41,7 +41,7 @@ class OngoingRequest(Protocol):
         ...
 
     def stop(self, error: FairhitError, *, status: int) -> None:
-        """End now, with this error as the response."""
+        """End the request now, with `error` as the response."""
         ...
 
     def pause(self) -> None:

@@ -199,7 +199,7 @@ class Connections(Generic[Connection]):
         self._closing.pop(connection, None)
 
     def close_one(self) -> bool:
-        """Turn one connection away to free its slot or its descriptor; False if none can be. O(1).
+        """Close one connection to free its slot or its descriptor; False if none can be. O(1).
 
         The oldest new connection after its grace; else one between two requests, or with a slow request;
         else the oldest new one, unless there are few: each would be closed by the next arrival before
