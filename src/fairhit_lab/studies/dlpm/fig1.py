@@ -241,9 +241,9 @@ STUDY = Study(
     choices="Workload, rates and quanta are not printed: trees of thought (S1), 0.065 a second and client. "
     "With 40,000 KV tokens an A10G serves 7.4 to 8.1 requests/s by the policy: the good clients ask for 72 "
     "to 79 % of their shares, client 0 for 8 to 9 times its share; with 90 % for the good ones as a variant. "
-    "The run stops with the arrivals, who is not done counts with the time so far. 129,000 KV tokens hold "
-    "every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has for "
-    "Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the ideal "
-    "engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
+    "The run stops with the arrivals; an unfinished program counts with the time so far. 129,000 KV tokens "
+    "hold every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has "
+    "for Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the "
+    "ideal engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
     "4,096 was not run (quick) the small one is 1,024.",
 )

@@ -179,7 +179,7 @@ def _longest(results: Results) -> Verdict:
 STUDY = Study(
     title="Short chats with a surge, on two GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 8",
-    shows="four clients of whom two send five times as much for a while: their waits and service over time",
+    shows="four clients, two of which send five times as much for a while: their waits and service over time",
     takes="quick 10 s; full 4 min",
     cases=cases,
     measures={

@@ -156,7 +156,7 @@ STUDY = Study(
         "129,000), ideal host. In each workload one client (of ServeGen two, of the agents none in "
         "particular) asks for two to five times its share, the others for 60 to 90 % of theirs; "
         "capacities were measured by saturation. Lengths of Mooncake and ServeGen are divided by 4, "
-        "of agents by 16. Waits count who is never served. One policy dominates another on a workload "
+        "of agents by 16. Waits include requests never served. One policy dominates another on a workload "
         "if throughput, Jain's index (system view) and light clients' p99 are no worse in the "
         "median and one is better, beyond 2 % (waits 10 %), and the better one worse in no seed. "
         "A pass of DLPM, DRR and Preble skips up to 32 requests that do not fit, as the core does by "

@@ -45,14 +45,17 @@ def _cases(
     schedulers: Sequence[str],
     rows: Sequence[str],
     shown: tuple[str, ...] = SHOWN,
-    everybody: Collection[str] = (),
+    all_clients: Collection[str] = (),
 ) -> Callable[[bool], Sequence[Case]]:
     """Cases of each scheduler, and the authors' rows of some.
 
-    Curves are kept of the clients in `shown`, and of all clients for the schedulers in `everybody`.
+    Curves are kept of the clients in `shown`, and of all clients for the schedulers in `all_clients`.
     """
     made: list[Case] = [
-        *(simulated(name, REAL, shown=None if name in everybody else shown) for name in schedulers),
+        *(
+            simulated(name, REAL, shown=None if name in all_clients else shown)
+            for name in schedulers
+        ),
         *(measured(name, "real", shown=shown) for name in rows),
     ]
     return lambda _: made
@@ -130,7 +133,7 @@ FIG13 = figure(
     cases=_cases(
         [*(f"rpm-{limit}" for limit in LIMITS), "fcfs"],
         ("rpm-5", "rpm-20", "fcfs"),
-        everybody={"rpm-5"},
+        all_clients={"rpm-5"},
     ),
     measures={**RESPONSES, "share_served": share_served},
     panels=[
