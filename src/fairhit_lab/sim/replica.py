@@ -1,4 +1,4 @@
-"""One engine in virtual time: its host says what a pass computes, its step time how long that takes.
+"""An engine in virtual time: its host decides what a pass computes, its step time how long that takes.
 
 A replica owns time and emits the events. The batch and the memory belong to its host. Time is counted
 in picoseconds within a busy period, so that a run of like passes in closed form ends at the same

@@ -11,7 +11,7 @@ from fairhit.core.fair_queue import FairQueue
 from fairhit.policies import make_policy
 from fairhit_lab.sim.engines.interface import EngineJob
 from fairhit_lab.sim.engines.prefill_budget import SCALE, TokenRatio
-from fairhit_lab.sim.engines.sglang import MAX_HELD_PASSES, SglangHost
+from fairhit_lab.sim.engines.sglang import MAX_BLOCKED_PASSES, SglangHost
 from fairhit_lab.sim.memory.token_pool import TokenPool
 
 
@@ -88,7 +88,7 @@ def test_nobody_follows_for_ever():
     rows = [row("a", ("p", 40), ("a", 5)), row("b", ("p", 40), ("b", 5))]
     for order, each in enumerate(rows):
         host.enqueue(EngineJob(each, request_of(each, order)))
-    host._known["b"].held = MAX_HELD_PASSES
+    host._known["b"].held = MAX_BLOCKED_PASSES
 
     admitted = [each.job.request.id for each in host.begin_pass(0).admitted]
 
@@ -217,7 +217,7 @@ def test_passes_in_closed_form_are_the_passes_one_by_one(scheduler, arrivals, ti
 
 
 @pytest.mark.parametrize("pieces", [[99], [1] * 99, [40, 1, 58]])
-def test_skipped_passes_count_for_the_estimate_and_for_calm(pieces: list[int]):
+def test_skipped_passes_count_for_the_estimate_and_the_cooldown(pieces: list[int]):
     """Neither shows in the steps themselves, only in who is admitted or preempted long after them."""
     host = make()
     each = row("a", ("x", 5), output_len=500)
@@ -249,7 +249,7 @@ def test_memory_is_whole_whoever_comes_and_goes(fair, arrivals):
     HostRun(host).run(arrivals)
 
     assert host._pool.own == 0 and host._pool.tree.pinned == 0
-    assert not len(host.scheduler) and not host._known and not host._held
+    assert not len(host.scheduler) and not host._known and not host._blocked
 
 
 def test_what_can_never_fit_is_said():

@@ -1,4 +1,4 @@
-"""What SGLang lets into a prefill batch: budgets, and its guess how much a request will still emit.
+"""Budgets of SGLang's prefill batches, and its estimate of how much a request will still emit.
 
 SGLang 0.5.23, `PrefillAdder` and `new_token_ratio`. The ratio starts high, sinks while decoding goes
 well, and is set anew when memory ran out after all. It is held in whole parts, so that many steps at
@@ -34,25 +34,25 @@ class TokenRatio:
         self.parts = self._start
 
     def reset(self) -> None:
-        """The engine is idle."""
+        """Reset the ratio, as SGLang does when the engine is idle."""
         self.parts = self._start
 
     def sink(self, passes: int) -> None:
-        """So many decode passes found room."""
+        """Lower the ratio after so many decode passes for which memory sufficed."""
         self.parts = max(self._floor, self.parts - passes * self._decay)
 
     def retracted(self, *, emitted: int, requests: int, max_tokens: int) -> None:
-        """`requests` stay after a retraction; they emitted, and may emit, so many tokens together."""
+        """Set the ratio after a retraction, by what the remaining requests emitted and may emit together."""
         foreseen = (emitted + RETRACT_STEPS * requests) * SCALE // (max_tokens + 1)
         self.parts = min(SCALE, foreseen)
 
     def of(self, lefts: Iterable[int]) -> int:
-        """Tokens to keep for requests that may emit so many more each. O(requests)."""
+        """Return the tokens to keep for requests that may emit so many more each. O(requests)."""
         return sum(min(left, CLIP) for left in lefts) * self.parts // SCALE
 
 
 class TokenSequence:
-    """A job at this host: what of it is in memory. Lengths are in tokens."""
+    """A job at this host, and its part of the memory. Lengths are in tokens."""
 
     __slots__ = (
         "computed", "held", "is_again", "job", "number", "path", "planned", "request", "tokens",
@@ -70,17 +70,17 @@ class TokenSequence:
 
     @property
     def length(self) -> int:
-        """Tokens it has: its prompt and what it has emitted."""
+        """Return the tokens of the prompt and of the outputs so far."""
         return self.request.input_len + self.job.emitted
 
     @property
     def left(self) -> int:
-        """Tokens it may still emit, for all the engine knows."""
+        """Return the tokens that the request may still emit, for all the engine knows."""
         return self.request.max_tokens - self.job.emitted
 
 
 class PrefillBudget:
-    """What one prefill batch may still take (SGLang's PrefillAdder), in tokens."""
+    """The rest of a prefill batch's budgets (SGLang's PrefillAdder), in tokens."""
 
     __slots__ = ("batch", "chunk", "inputs", "now", "promised")
 
@@ -91,7 +91,7 @@ class PrefillBudget:
         self.batch: list[TokenSequence] = []
 
     def add(self, sequence: TokenSequence, planned: int) -> None:
-        """It computes `planned` tokens in this batch; the last part of a prompt is followed by output."""
+        """Plan `planned` tokens of a request in this batch; after the last part of a prompt it emits."""
         sequence.planned = planned
         is_last = sequence.computed + planned == sequence.length
         self.inputs -= planned

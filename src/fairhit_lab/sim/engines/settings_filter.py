@@ -1,4 +1,4 @@
-"""Which settings of a simulation a scheduler or router is made with."""
+"""The settings of a simulation that a policy or router is made with."""
 
 from collections.abc import Mapping
 from inspect import signature
@@ -10,10 +10,10 @@ from fairhit.errors import ConfigError
 def given_settings(
     name: str, made: type | None, *, flags: Mapping[str, Any], shared: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Those of `flags` that are not None, and what of `shared` `made` takes, by its own names.
+    """Return the `flags` that are not None, and those of `shared` that `made` takes, by its own names.
 
-    `name` is what a person calls it ("router d2lpm"). Raises ConfigError for a flag of which `made` has
-    no setting; a `made` that is None has all, for its name is what is wrong then.
+    `name` is the name in messages ("router d2lpm"). Raises ConfigError for a flag of which `made` has no
+    setting; a `made` that is None accepts all, for then its name is refused later.
     """
     accepted = signature(made).parameters if made else {}
     settings = {key: value for key, value in shared.items() if key in accepted}

@@ -1,10 +1,10 @@
 """The host profile `sglang`: a radix tree, prefill batches of their own, admission by estimate.
 
-    prefill first   whoever can be admitted is prefilled in a batch of its own, while the others wait;
+    prefill first   admitted requests are prefilled in a batch of their own, while the others wait;
                     a prompt above the chunk size goes on in the next batch, ahead of all others
     estimate        a request fits if its uncached prompt and what it may emit (at most 4,096) are less
                     than what is free or evictable, less a share of what the running ones may emit
-    misfit          ends the look; without memory there is no other look until somebody leaves
+    does not fit    ends the pass; without memory there is no other pass until a request ends
     decode          one token for each; when memory runs out, requests are retracted: by the plug-in's
                     rule (`FairQueue.victim`) or by SGLang's own, the fewest emitted tokens first
     followers       wait while a prefill computes 32 or more tokens that they want (DESIGN 3.2)
@@ -24,14 +24,14 @@ from fairhit_lab.sim.memory.token_pool import TokenPool
 
 # Tokens a follower must save by waiting; SGLang's IN_BATCH_PREFIX_CACHING thresholds.
 MIN_FOLLOW = 32
-# Passes a request is held back as a follower, at most, and requests held in one look: both bounded
-# as nobody may be kept from running by that, and no look may cost O(waiting).
-MAX_HELD_PASSES = 8
-MAX_HELD_PER_LOOK = 64
+# Passes for which a follower is blocked, and requests blocked in a pass, at most: no request may starve
+# as a follower, and no pass may cost O(waiting).
+MAX_BLOCKED_PASSES = 8
+MAX_BLOCKED_PER_PASS = 64
 
 
 class SglangHost:
-    """One SGLang engine: `scheduler` over `pool`, whose tree its policy follows.
+    """An SGLang engine: `scheduler` over `pool`, whose tree the policy follows.
 
     `chunk_len` (2,048 below 35 GiB of GPU memory, else 8,192) and `max_prefill_tokens` are SGLang's
     settings. `fair_retraction`: the plug-in's choice of victims, else SGLang's own.
@@ -57,32 +57,32 @@ class SglangHost:
         self._known: dict[RequestId, TokenSequence] = {}
         self._running: list[TokenSequence] = []  # past their prompts
         self._batch: list[TokenSequence] = []  # prefilled in the pass under way
-        self._chunked: TokenSequence | None = None  # the one whose prompt is not through yet
-        self._held: list[TokenSequence] = []
-        self._is_full = False  # no look until somebody leaves
+        self._chunked: TokenSequence | None = None  # the one whose prompt is not complete yet
+        self._blocked: list[TokenSequence] = []
+        self._is_full = False  # no scheduling pass until a request ends
         self._admissions = 0
         self._now_us = 0
         self._ready = 0  # decode passes under way that have their memory
 
-    # -- what the replica asks ------------------------------------------------------------------
+    # -- calls of the replica ------------------------------------------------------------------
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether it could run alone here; SGLang keeps a page, here one token, for itself."""
+        """Return whether the request could run alone; SGLang keeps a page, here one token, for itself."""
         return request.input_len + request.max_tokens + 1 < self._pool.capacity
 
     def enqueue(self, job: EngineJob) -> None:
-        """It waits. Raises QueueFull."""
+        """Queue the job. Raises QueueFull."""
         self.scheduler.add(job.request)
         self._known[job.request.id] = TokenSequence(job)
 
     def begin_pass(self, now_us: int) -> Pass | None:
-        """A prefill batch if anybody can be admitted, else a decode pass. O(running + admitted)."""
+        """Return a prefill batch if a request can be admitted, else a decode pass. O(running + admitted)."""
         self._now_us = now_us
         evicted, rounds = self._pool.evicted, self.scheduler.refill_rounds
         self.scheduler.begin_pass()
-        for sequence in self._held:
+        for sequence in self._blocked:
             self.scheduler.unblock(sequence.request)
-        self._held.clear()
+        self._blocked.clear()
         if not self._running:
             self._is_full = False
             if not self._chunked:
@@ -94,7 +94,7 @@ class SglangHost:
         elif self._running:
             work = self._decode()
         else:
-            assert not len(self.scheduler), "idle while someone waits"
+            assert not len(self.scheduler), "idle while requests wait"
             return None
         work.evicted = self._pool.evicted - evicted
         work.refills = self.scheduler.refill_rounds - rounds
@@ -102,7 +102,7 @@ class SglangHost:
         return work
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[EngineJob]:
-        """What was prefilled is in the tree, or everyone emitted `passes` tokens."""
+        """Insert what was prefilled into the tree, or emit `passes` tokens of each running request."""
         self._now_us = now_us
         if self._batch:
             assert passes == 1
@@ -127,11 +127,11 @@ class SglangHost:
         return [sequence.job for sequence in sorted(over, key=lambda s: s.number)]
 
     def cancel(self, job: EngineJob) -> None:
-        """It is gone, from whatever state; what was computed stays cached."""
+        """Remove a job in whatever state; what was computed stays cached."""
         sequence = self._known[job.request.id]
         self.scheduler.cancel(sequence.request)
-        if sequence in self._held:
-            self._held.remove(sequence)
+        if sequence in self._blocked:
+            self._blocked.remove(sequence)
         self._leave(sequence)
 
     def check(self) -> None:
@@ -162,20 +162,20 @@ class SglangHost:
         going_on, self._chunked = self._chunked, None
         if going_on:
             self._plan(budget, going_on)
-        admitted = self._look(budget) if len(self.scheduler) else []
+        admitted = self._admit_waiting(budget) if len(self.scheduler) else []
         self._batch = budget.batch
         self._pool.take(budget.now)
         return admitted
 
     def _plan(self, budget: PrefillBudget, sequence: TokenSequence) -> None:
-        """As much of its prompt as the chunk has room for; what is left of it goes on next time."""
+        """Add as much of a prompt as the chunk holds; the rest is computed in the next batches."""
         missing = sequence.length - sequence.computed
         budget.add(sequence, min(missing, budget.chunk))
         if sequence.planned < missing:
             self._chunked = sequence
 
-    def _look(self, budget: PrefillBudget) -> list[AdmittedJob]:
-        """Admit until one does not fit. O(log waiting + prompt) for each that is looked at."""
+    def _admit_waiting(self, budget: PrefillBudget) -> list[AdmittedJob]:
+        """Admit until a request does not fit. O(log waiting + prompt) for each that is tried."""
         admitted: list[AdmittedJob] = []
         wave = RadixTree()  # what this batch computes
         for sequence in budget.batch:
@@ -196,7 +196,7 @@ class SglangHost:
             if self._follows(sequence, wave):
                 self._hold(sequence)
                 held += 1
-                if held == MAX_HELD_PER_LOOK:
+                if held == MAX_BLOCKED_PER_PASS:
                     break
                 continue
             extend_len = self._try(budget, sequence)
@@ -207,8 +207,8 @@ class SglangHost:
         return admitted
 
     def _follows(self, sequence: TokenSequence, wave: RadixTree) -> bool:
-        """Whether this batch computes enough that it wants, and it has not waited for long."""
-        if sequence.is_again or sequence.held >= MAX_HELD_PASSES or not wave.size:
+        """Return whether the batch computes enough of the request's prefix, unless it was blocked for long."""
+        if sequence.is_again or sequence.held >= MAX_BLOCKED_PASSES or not wave.size:
             return False
         prompt = sequence.job.row.prompt
         return wave.match_len(prompt) - self._tree.match_len(prompt) >= MIN_FOLLOW
@@ -216,15 +216,15 @@ class SglangHost:
     def _hold(self, sequence: TokenSequence) -> None:
         sequence.held += 1
         self.scheduler.block(sequence.request)
-        self._held.append(sequence)
+        self._blocked.append(sequence)
 
     def _try(self, budget: PrefillBudget, sequence: TokenSequence) -> int:
-        """Admit it if it fits; the tokens it has to compute, 0 if it does not fit."""
+        """Admit the request if it fits; return the tokens to compute, 0 if it does not fit."""
         tree, length = self._tree, sequence.length
         match = tree.match(sequence.tokens[:length])
         cached_len = min(match[1], length - 1)  # the last token is computed for what comes next
         extend_len = length - cached_len
-        # Its own prefix counts as evictable no more.
+        # Its own prefix does not count as evictable any more.
         room = self._pool.available - budget.promised - (match[1] - tree.pinned_len(match))
         if extend_len + min(sequence.left, CLIP) + 1 >= room:
             self._is_full = True
@@ -239,7 +239,7 @@ class SglangHost:
         return extend_len
 
     def _end_prefill(self) -> list[TokenSequence]:
-        """The batch is computed and in the tree; those that are through with their prompts."""
+        """Insert the computed batch into the tree; return the requests whose prompts are complete."""
         through = []
         for sequence in self._batch:
             assert sequence.path is not None
@@ -257,10 +257,10 @@ class SglangHost:
     # -- decode ---------------------------------------------------------------------------------
 
     def _decode(self) -> Pass:
-        """One token for each that runs, after as many were retracted as must be. O(running)."""
+        """Plan a token for each running request, after the retractions that memory needs. O(running)."""
         retracted: list[EngineJob] = []
         while len(self._running) > self._pool.available:
-            assert len(self._running) > 1, "one alone always has room"
+            assert len(self._running) > 1, "a request alone always fits"
             retracted.append(self._retract())
         if retracted:
             self._is_full = False
@@ -285,14 +285,14 @@ class SglangHost:
         )
 
     def _repeats(self) -> int:
-        """How many such passes may follow each other: nobody looks or finishes, nothing is evicted."""
+        """Return how many such passes may follow each other: no scheduling pass, no end, no eviction."""
         if len(self.scheduler) and not self._is_full:
             return 1
         until_finish = min(sequence.job.left for sequence in self._running)
         return min(until_finish, 1 + self._pool.free // len(self._running))
 
     def _retract(self) -> EngineJob:
-        """Take one out: what it emitted is dropped, its prompt stays cached until evicted."""
+        """Retract a request: its outputs are dropped, its prompt stays cached until evicted."""
         sequence = self._victim()
         self._running.remove(sequence)
         assert sequence.path is not None
@@ -309,7 +309,7 @@ class SglangHost:
         return self._known[chosen.id] if chosen else self._running[-1]
 
     def _leave(self, sequence: TokenSequence) -> None:
-        """It ends. What it computed stays cached, if anything of it is in memory."""
+        """End a request. What it computed stays cached, if anything of it is in memory."""
         del self._known[sequence.request.id]
         if sequence.path is None:
             return
@@ -332,7 +332,7 @@ def _enter(wave: RadixTree, prompt: Runs) -> None:
 
 
 def _prefill_work(batch: Sequence[TokenSequence]) -> Pass:
-    """What the batch computes and emits, added up. O(batch)."""
+    """Return the pass with the work and the outputs of the batch. O(batch)."""
     counts: dict[ClientId, int] = {}
     work = Pass(counts=counts, chunks=len(batch))
     for sequence in batch:

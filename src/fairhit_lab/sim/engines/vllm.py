@@ -1,11 +1,11 @@
 """The host profile `vllm`: what vLLM 0.32 with our plug-in does with a queue, a budget and a block pool.
 
     running first   each takes its next tokens from the step's token budget, in order of admission
-    blocks run out  the last one running is preempted until the others fit; the plug-in sees to it
-                    that the last one is the newest of the client owed least (`FairQueue.victim`)
-    waiting next    unless somebody was preempted: the scheduler's choice, if its whole prompt fits;
-                    its first chunk is what is left of the budget. The first misfit ends the look
-    preempted       ones come first, are computed again from what is still cached, and pay nothing
+    blocks run out  the last running request is preempted until the others fit; the plug-in orders
+                    them so that the last is the newest of the client with the least credit
+    waiting next    unless a request was preempted: the policy's choice, if its whole prompt fits; its
+                    first chunk is the rest of the budget. The first that does not fit ends the pass
+    preempted       requests are proposed first, recomputed from what is still cached, charged nothing
 
 Left out: several KV groups, LoRA, grammars, speculative decoding, remote KV, running ahead of the
 outputs, and `long_prefill_token_threshold` (0 by default). docs/reference/hosts.md.
@@ -21,12 +21,12 @@ from fairhit_lab.sim.memory.block_hashes import BlockHashes, known_len, tokens_o
 from fairhit_lab.sim.memory.block_pool import BlockPool
 from fairhit_lab.sim.memory.block_tree import BlockTree
 
-# As in the plug-in: more are hardly ever preempted in one step, and each choice is O(running).
+# As in the plug-in: more are hardly ever preempted in a step, and each choice is O(running).
 MAX_VICTIMS = 4
 
 
 class _Sequence:
-    """A job at this host: what of it is in memory. Lengths are in tokens."""
+    """A job at this host, and its blocks in memory. Lengths are in tokens."""
 
     __slots__ = (
         "blocks", "client", "computed", "hashes", "input_len", "is_again", "job", "length", "most",
@@ -43,7 +43,7 @@ class _Sequence:
         self.empty()
 
     def empty(self) -> None:
-        """Nothing of it is in memory."""
+        """Reset to a job without blocks in memory."""
         self.blocks: list[int] = []
         self.computed = 0
         self.named = 0  # blocks of it that have their hash
@@ -51,11 +51,11 @@ class _Sequence:
 
 
 class VllmHost:
-    """One vLLM engine: `scheduler` over `pool`, whose cache its policy follows.
+    """A vLLM engine: `scheduler` over `pool`, whose cache the policy follows.
 
     `max_num_seqs`, `max_num_batched_tokens` and `watermark` (a share of the blocks kept free at
     admissions while something runs) are vLLM's own settings. `picks_victims` is off for policies
-    that owe all alike, under which the newest request gives way. `mirror` follows the pool for a router.
+    without credit, under which the newest request is preempted. `mirror` follows the pool for a router.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class VllmHost:
         self._admissions = 0
         self._ready = 0  # passes under way whose blocks are there: 1 until the first of them ends
 
-    # -- what the replica asks ------------------------------------------------------------------
+    # -- calls of the replica ------------------------------------------------------------------
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether it could run alone here; if not, it is rejected on arrival."""
+        """Return whether the request could run alone here; if not, it is rejected on arrival."""
         return request.input_len + request.max_tokens <= self._pool.blocks * self._pool.block_size
 
     def enqueue(self, job: EngineJob) -> None:
-        """It waits, known to the policy by the hashes of its blocks. Raises QueueFull."""
+        """Queue the job, known to the policy by the hashes of its blocks. Raises QueueFull."""
         size = self._pool.block_size
         hashes = BlockHashes(tokens_of(job.row), block_size=size)
         # The last prompt token is always computed, so the block it is in is never a hit.
@@ -107,7 +107,7 @@ class VllmHost:
         admitted = [] if preempted else list(self._admit(budget))
         planned = [sequence for sequence in self._running if sequence.planned]
         if not planned:
-            assert not self._running, "somebody runs, and nothing is computed"
+            assert not self._running, "requests run, and nothing is computed"
             return None
         work = _work(planned)
         work.admitted = admitted
@@ -120,7 +120,7 @@ class VllmHost:
         return work
 
     def end_pass(self, passes: int, now_us: int) -> Sequence[EngineJob]:
-        """Everyone past its prompt emitted `passes` tokens; who emitted its last is gone."""
+        """Emit `passes` tokens of each request past its prompt; remove those that emitted their last."""
         if passes > self._ready:
             self._go_on(passes)
         self._ready = 0
@@ -143,7 +143,7 @@ class VllmHost:
         return [sequence.job for sequence in sorted(over, key=lambda s: s.number)]
 
     def _charge(self, emitting: Sequence[_Sequence], passes: int) -> None:
-        """Each emitted a token in each of `passes` passes. O(1) if that is all who run."""
+        """Charge a token of each request in each of `passes` passes. O(1) if they are the whole batch."""
         if len(emitting) == len(self._running):
             self.scheduler.tick(passes)
             return
@@ -151,7 +151,7 @@ class VllmHost:
             self.scheduler.decode(sequence.request, passes)
 
     def cancel(self, job: EngineJob) -> None:
-        """It is gone, from whatever state."""
+        """Remove a job in whatever state."""
         sequence = self._known[job.request.id]
         self.scheduler.cancel(sequence.request)
         if sequence in self._running:
@@ -168,10 +168,10 @@ class VllmHost:
             assert sequence.computed // size <= sequence.named <= under_way // size
         self._pool.check([sequence.blocks for sequence in self._known.values()])
 
-    # -- those that run -------------------------------------------------------------------------
+    # -- running requests -------------------------------------------------------------------------
 
     def _order_victims(self) -> None:
-        """Put whom to preempt at the end, if this step may run out of blocks. O(running)."""
+        """Order the batch so that victims are last, if this step may run out of blocks. O(running)."""
         missing = self._wanted_blocks() - self._pool.free
         if missing <= 0 or len(self._running) < 2:
             return
@@ -185,7 +185,7 @@ class VllmHost:
         self._running = [*left.values(), *reversed(chosen)]  # the first choice is the last in line
 
     def _wanted_blocks(self) -> int:
-        """How many blocks the running requests take in this step, at most. O(running)."""
+        """Return how many blocks the running requests take in this step, at most. O(running)."""
         size = self._pool.block_size
         rough = -(-self._budget // size) + len(self._running)
         if rough <= self._pool.free:
@@ -196,7 +196,7 @@ class VllmHost:
         return -(-min(sum(prompts), self._budget) // size) + len(prompts) + full
 
     def _plan_running(self) -> tuple[list[_Sequence], int]:
-        """Blocks for the next tokens of those that run: who gave way, and the budget that is left."""
+        """Allocate blocks for the next tokens of the batch; return the preempted, and the budget left."""
         preempted: list[_Sequence] = []
         budget, at, size = self._budget, 0, self._pool.block_size
         while at < len(self._running) and budget:
@@ -211,7 +211,7 @@ class VllmHost:
             need = self._blocks_for(end) - len(sequence.blocks)
             while need > self._pool.free and at < len(self._running):
                 preempted.append(self._preempt_last())
-            if at == len(self._running):  # it gave way itself
+            if at == len(self._running):  # it was preempted itself
                 break
             self._compute(sequence, planned)
             budget -= planned
@@ -229,7 +229,7 @@ class VllmHost:
         return victim
 
     def _compute(self, sequence: _Sequence, planned: int) -> None:
-        """Blocks for `planned` more tokens; those that become full can be found at once."""
+        """Allocate blocks for `planned` more tokens; full blocks are cached at once."""
         pool, sequence.planned = self._pool, planned
         end = sequence.computed + planned
         need = self._blocks_for(end) - len(sequence.blocks)
@@ -248,10 +248,10 @@ class VllmHost:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._pool.block_size)
 
-    # -- those that wait ------------------------------------------------------------------------
+    # -- waiting requests ------------------------------------------------------------------------
 
     def _admit(self, budget: int) -> Iterator[AdmittedJob]:
-        """One look. Cost: O(log waiting + prompt) for each that is admitted, and for one misfit."""
+        """Run a scheduling pass. O(log waiting + prompt) for each request admitted, and one refused."""
         while budget and len(self._running) < self._slots:
             if (request := self.scheduler.propose()) is None:
                 return
@@ -260,9 +260,9 @@ class VllmHost:
             hits = self._pool.find(sequence.hashes.first((length - 1) // size))
             need = self._blocks_for(length) - len(hits) + self._pool.unused(hits)
             if need + (self._watermark if self._running else 0) > self._pool.free:
-                return  # vLLM stops at the first misfit, preempted or not
+                return  # vLLM stops at the first request that does not fit, preempted or not
             extend_len = length - len(hits) * size
-            # Before its blocks are named, so that they move nobody but others in the queue.
+            # Before its blocks are named, so that they move the anchors of other requests only.
             self.scheduler.admit(request, extend_len=extend_len)
             self._pool.share(hits)
             sequence.blocks, sequence.named = hits, len(hits)
@@ -273,12 +273,12 @@ class VllmHost:
             budget -= sequence.planned
             yield AdmittedJob(job=sequence.job, extend_len=extend_len, again=sequence.is_again)
 
-    # -- passes that are alike ------------------------------------------------------------------
+    # -- passes in closed form ------------------------------------------------------------------
 
     def _repeats(self, work: Pass) -> int:
-        """How many such passes may follow each other: nobody looks or finishes, nothing is evicted."""
-        looks = len(self.scheduler) and len(self._running) < self._slots
-        if looks or work.admitted or work.preempted or work.decodes < len(self._running):
+        """Return how many such passes may follow each other: no scheduling pass, no end, no eviction."""
+        schedules = len(self.scheduler) and len(self._running) < self._slots
+        if schedules or work.admitted or work.preempted or work.decodes < len(self._running):
             return 1
         size, running = self._pool.block_size, self._running
         most = min(sequence.most - sequence.length for sequence in running)
@@ -295,7 +295,7 @@ class VllmHost:
         return low
 
     def _go_on(self, passes: int) -> None:
-        """Blocks for `passes` more passes, in the order in which single steps take and fill them."""
+        """Allocate blocks for `passes` more passes, in the order in which single steps take and fill them."""
         size = self._pool.block_size
         events: list[tuple[int, int, _Sequence]] = []
         for place, sequence in enumerate(self._running):
@@ -318,7 +318,7 @@ class VllmHost:
 
 
 def _work(planned: Sequence[_Sequence]) -> Pass:
-    """What the pass computes and emits, added up. O(planned)."""
+    """Return the pass with the work and the outputs of all requests. O(planned)."""
     counts: dict[ClientId, int] = {}
     first: list[EngineJob] = []
     chunks = extend_len = attention = decodes = context = 0

@@ -25,7 +25,7 @@ WAIT_PASSES = 10
 LEAST_BUDGET = 2048 + 1024
 BUDGET_SHARE = 6
 MAX_RUNNING = 1000
-# Every client is a LoRA adapter of rank 8, for which 4 tokens a rank are set aside while it runs.
+# Every client is a LoRA adapter of rank 8, for which 4 tokens a rank are reserved while it runs.
 ADAPTER_TOKENS = 32
 
 
