@@ -207,7 +207,7 @@ class SglangHost:
         return admitted
 
     def _follows(self, sequence: TokenSequence, wave: RadixTree) -> bool:
-        """Return whether the batch computes enough of the request's prefix, unless it was blocked for long."""
+        """Return whether the batch computes enough of the request's prefix, within the bound on blocking."""
         if sequence.is_again or sequence.held >= MAX_BLOCKED_PASSES or not wave.size:
             return False
         prompt = sequence.job.row.prompt
