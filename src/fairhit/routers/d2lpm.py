@@ -28,7 +28,7 @@ WorkerCharge = Literal["extend", "input"]
 
 
 class _Account:
-    """One client's counters; the counter of a worker that is in neither is full."""
+    """Counters of one client; the counter of a worker that is in neither is full."""
 
     __slots__ = ("deficits", "spent")
 

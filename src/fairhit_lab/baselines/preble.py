@@ -137,7 +137,7 @@ class Preble(PrebleTree):
     def served(
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
     ) -> None:
-        """See `Timed.served`; called before `settle`."""
+        """See `Timed.served`; called before `true_up`."""
         sent = self._in_flight.get(worker, {}).get(request)
         if sent is None:
             return
@@ -179,19 +179,19 @@ class Preble(PrebleTree):
             return prefills_us
         return prefills_us * (self._prompts - self._hit) // self._prompts
 
-    def _cheapest(self, pool: Iterable[WorkerId], own: int, turn: int) -> WorkerId:
+    def _cheapest(self, pool: Iterable[WorkerId], own: int, rotation: int) -> WorkerId:
         """Return the worker of least cost, evictions of `own` tokens included; they are computed for few."""
         order = list(pool)
         if len(order) == 1:
             return order[0]
-        begin = turn % len(order)
+        begin = rotation % len(order)
         order = order[begin:] + order[:begin]
-        ranked = sorted((self.cost_us(worker), place) for place, worker in enumerate(order))
+        ranked = sorted((self.cost_us(worker), index) for index, worker in enumerate(order))
         best: tuple[int, int] | None = None
-        for known, place in ranked:
-            if best is not None and (known, place) >= best:
+        for known, index in ranked:
+            if best is not None and (known, index) >= best:
                 break
-            total = (known + self._eviction_us(order[place], own), place)
+            total = (known + self._eviction_us(order[index], own), index)
             best = total if best is None else min(best, total)
         assert best is not None
         return order[best[1]]

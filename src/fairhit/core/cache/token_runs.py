@@ -140,23 +140,23 @@ def common_len(a: Sequence[Unit], b: Sequence[Unit], start: int, end: int) -> in
         return _common_units(a, b, start, end)
     if start >= end:
         return end
-    place = bisect_right(a.ends, start)
+    index = bisect_right(a.ends, start)
     if (
-        place and a.ends[place - 1] != b.ends[place - 1]
+        index and a.ends[index - 1] != b.ends[index - 1]
     ):  # a run of `b` continues where a run of `a` ends
         return start
-    return agree(a.spans, b.spans, place, start, end)[0]
+    return agree(a.spans, b.spans, index, start, end)[0]
 
 
 def agree(
-    spans: Sequence[Span], others: Sequence[Span], place: int, at: int, end: int
+    spans: Sequence[Span], others: Sequence[Span], index: int, at: int, end: int
 ) -> tuple[int, int]:
     """Return the length up to which two prompts agree, at most `end`, and the index of the span from there.
 
-    The prompts agree up to `at`, which in both lies in, or at the begin of, the span with index `place`.
+    The prompts agree up to `at`, which in both is in, or at the beginning of, span number `index`.
     """
     while at < end:
-        span, other = spans[place], others[place]
+        span, other = spans[index], others[index]
         if type(span[0]) is tuple or type(span[0]) is array:
             stop = _common_ids(span, other, at, end)
         elif span == other:
@@ -164,14 +164,14 @@ def agree(
         elif span[0] == other[0] and span[1] == other[1]:
             stop = min(span[2], other[2])
         else:
-            return at, place
+            return at, index
         if stop >= end:
-            return end, place + 1 if span[2] == end else place
+            return end, index + 1 if span[2] == end else index
         at = stop
         if stop < span[2] or stop < other[2]:  # one of the runs ends here, or the prompts part
-            return at, place
-        place += 1
-    return at, place
+            return at, index
+        index += 1
+    return at, index
 
 
 def _joined(a: Any, b: Any) -> Any:

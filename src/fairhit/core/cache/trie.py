@@ -39,9 +39,9 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
     """
     spans = key.spans
     at = node.end
-    place = bisect_right(key.ends, at) if at else 0
+    index = bisect_right(key.ends, at) if at else 0
     while at < end and (children := node.children):
-        span = spans[place]
+        span = spans[index]
         segment, shift, ends = span
         at_segment = at + shift
         child = children.get(
@@ -53,12 +53,12 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
             break
         node = child
         stop = node.end
-        # Both go on with the same token, so the span at `place` begins in both at the same place.
-        if ends == stop <= end and span == node.key.spans[place]:  # most edges are one run
+        # Both continue with the same token, so span number `index` begins at the same position in both.
+        if ends == stop <= end and span == node.key.spans[index]:  # most edges are one run
             at = stop
-            place += 1
+            index += 1
             continue
-        at, place = agree(spans, node.key.spans, place, at, min(stop, end))
+        at, index = agree(spans, node.key.spans, index, at, min(stop, end))
         if at < stop:
             break
     return node, at
