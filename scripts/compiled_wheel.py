@@ -218,7 +218,7 @@ def in_a_line(said: str, *, first: str) -> str:
 
 
 def tell(what: str) -> None:
-    """One line for whoever builds; pip shows it with -v."""
+    """Print a line, which pip shows with -v."""
     print(f"fairhit: {what}", file=sys.stderr, flush=True)
 
 

@@ -120,6 +120,6 @@ class AuditFailed(AssertionError):
 
 
 def in_words(error: OSError) -> str:
-    """What the system said, in one line: the file, where there is one, and the reason."""
+    """An operating system error in one line: the file, where there is one, and the reason."""
     reason = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {reason}" if error.filename else reason

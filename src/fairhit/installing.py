@@ -1,6 +1,6 @@
-"""How a missing extra is installed: from the checkout that this installation was made from, never an index.
+"""Commands that install a missing extra from the checkout of this installation, never from an index.
 
-Nothing is released: an index may have somebody else's software by our name.
+Nothing is released: an index may have other software by our name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One command of the command line, declared without the import of its module."""
+"""Commands of the command line, declared without the import of their modules."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its line in --help, the function that adds its flags, and the extra it needs."""
+    """A command: its line in --help, the function that adds its flags, and the extra it needs."""
 
     summary: str
     module: str

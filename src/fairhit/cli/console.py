@@ -1,4 +1,4 @@
-"""What a person at a terminal sees of `serve` and `demo`: progress, addresses, tables."""
+"""Terminal output of `serve` and `demo`: progress, addresses, tables."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ TERMINAL = Console(highlight=False)
 
 
 class StartupNews:
-    """What each part of the service is doing: a live line each while starting, plain lines later."""
+    """Progress of each process of the service: live lines during the start, plain lines later."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -52,7 +52,7 @@ class StartupNews:
         self._live = False
 
     def advance(self, share: float) -> None:
-        """How much of the measurement is over, from 0 to 1."""
+        """Show the share of the measurement that is over, from 0 to 1."""
         if not self._live:
             return
         if self._bar is None:
@@ -60,7 +60,7 @@ class StartupNews:
         self._display.update(self._bar, completed=share, description=f"measuring {share:4.0%}")
 
     def tell(self, name: str, news: str) -> None:
-        """Something a person should know about one part."""
+        """Print an event of one process."""
         if not self._live:
             passed_s = time.monotonic() - self._began_s
             self._console.print(f"{passed_s:6.1f} s  {name}: {news}", markup=False)
@@ -72,19 +72,19 @@ class StartupNews:
         )
 
 
-# What is said to the first request to stop, to the second, and to all others.
+# Printed at the first signal, at the second, and at all others.
 STOPPING = (
-    "stopping: what is in flight may finish",
+    "stopping: requests in flight may finish",
     "stopping; once more ends everything at once",
     "stopping at once",
 )
 
 
 def until_done(work: Coroutine[None, None, None]) -> bool:
-    """Run `work` to its end, or until Ctrl-C or SIGTERM; whether it came to its end.
+    """Run `work` to its end, or until Ctrl-C or SIGTERM; True if the end was reached.
 
     The first signal cancels it. The second changes nothing, for people press twice without meaning
-    it; from the third on it is cancelled again, which `fairhit.local.serve` takes for impatience.
+    it; from the third on it is cancelled again, which makes `fairhit.local.serve` stop at once.
     """
 
     async def stoppable() -> bool:
@@ -112,7 +112,7 @@ def until_done(work: Coroutine[None, None, None]) -> bool:
 
 
 def serve(options: service.ServeOptions) -> int:
-    """`fairhit serve`."""
+    """Run `fairhit serve` until a signal."""
 
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -122,11 +122,11 @@ def serve(options: service.ServeOptions) -> int:
             await asyncio.Event().wait()
 
     until_done(work())
-    return 0  # to be stopped is how it ends
+    return 0  # a signal is the usual end
 
 
 def introduce(running: service.RunningService, options: service.ServeOptions) -> None:
-    """The address, and what to type."""
+    """Print the address, and example requests."""
     keys = options.gateway.keys()
     url = escape(running.url)  # brackets are rich's markup, and part of an IPv6 address
     TERMINAL.rule(
@@ -151,7 +151,7 @@ def introduce(running: service.RunningService, options: service.ServeOptions) ->
 
 
 def demo(*, seconds: int, seed: int, out: str | None) -> int:
-    """`fairhit demo`: every policy in turn, then the table; interrupted, of those that were measured."""
+    """Run `fairhit demo`: measure each policy, then print the table, also of an interrupted run."""
     if out is not None:
         require_writable(Path(out))
     results: list[flood.PolicyResult] = []
@@ -179,7 +179,7 @@ def demo(*, seconds: int, seed: int, out: str | None) -> int:
 
 
 def require_writable(path: Path) -> None:
-    """Find out before the measurement, not after it. Leaves nothing. Raises ConfigError."""
+    """Check before the measurement that `--out` can be written. Leaves no file. Raises ConfigError."""
     existed = path.exists() or path.is_symlink()
     try:
         with path.open("a"):
@@ -193,7 +193,7 @@ def require_writable(path: Path) -> None:
 def report(
     results: list[flood.PolicyResult], conditions: dict[str, object], out: str | None
 ) -> None:
-    """Print the tables and what they mean; write the same to `out`. Raises ConfigError."""
+    """Print the tables with notes; write the same to `out`. Raises ConfigError."""
     TERMINAL.print(tables(results))
     TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
     for setting in flood.SETTINGS:
@@ -223,12 +223,12 @@ Not as `fairhit serve` has it (its default), and why:"""
 
 
 def tables(results: list[flood.PolicyResult]) -> Group:
-    """Who got what; then what they got of each other's share while both had to wait."""
+    """Requests and latency of each tenant; then the service of both while both had requests waiting."""
     return Group(tenants_table(results), sharing_table(results))
 
 
 def tenants_table(results: list[flood.PolicyResult]) -> Table:
-    """One row per policy and tenant."""
+    """The table with a row for each policy and tenant."""
     shown = Table(title="A tenant with 60 callers beside one with 16", title_style="bold")
     shown.add_column("policy")
     shown.add_column("tenant")
@@ -251,7 +251,7 @@ def tenants_table(results: list[flood.PolicyResult]) -> Table:
 
 
 def sharing_table(results: list[flood.PolicyResult]) -> Table:
-    """One row per policy."""
+    """The table with a row for each policy."""
     shown = Table(title="While both had requests waiting at the same engine", title_style="bold")
     shown.add_column("policy")
     for heading in ("for s", "service ratio", "largest gap", "bound", "hit rate"):

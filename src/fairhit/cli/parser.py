@@ -1,4 +1,4 @@
-"""The argument parser of every command: one line for each mistake, and no flag is guessed."""
+"""The argument parser of every command: one line for each mistake, and no abbreviated flags."""
 
 import argparse
 import difflib
@@ -58,7 +58,7 @@ class OneLineParser(argparse.ArgumentParser):
                 yield found[1]
 
     def _meant(self, flag: str) -> str:
-        """What to say of the nearest flags, nothing where none is near."""
+        """The part of an error line that names the nearest flags; empty where none is near."""
         known = [
             name
             for name, action in self._option_string_actions.items()

@@ -56,7 +56,7 @@ def setting(
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One declared setting, as flags, readers and tables use it."""
+    """A declared setting, as flags, readers and tables use it."""
 
     name: str
     kind: Kind

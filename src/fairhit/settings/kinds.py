@@ -90,7 +90,7 @@ def _bounded(words: str, least: float | None, most: float | None) -> str:
 
 
 def one_of(*choices: str) -> Kind:
-    """One of these words."""
+    """The kind of value that is one of `choices`."""
     words = f"one of {', '.join(choices)}"
 
     def read(value: object) -> str:
@@ -160,7 +160,7 @@ def list_of(read: Callable[[Any], Any]) -> Kind:
 
 
 def _read_weights(value: object) -> dict[str, str]:
-    """Each weight is checked, and kept as text for exactness."""
+    """Weights by client, each checked, and kept as text for exactness."""
     if isinstance(value, str):
         weights: dict[str, object] = {}
         parts = [part.strip() for part in value.split(",") if part.strip()]

@@ -1,4 +1,4 @@
-"""A trace's description as a person at a terminal sees it: two tables and two histograms."""
+"""The description of a trace for a terminal: two tables and two histograms."""
 
 from rich.markup import escape
 from rich.table import Table
@@ -11,7 +11,7 @@ BAR = 40
 
 
 def show(name: str, found: Description) -> None:
-    """Print it."""
+    """Print the description."""
     console = OutputConsole(highlight=False)
     everything = found.all
     console.print(

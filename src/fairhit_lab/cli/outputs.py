@@ -1,4 +1,4 @@
-"""Where a command writes: never over what it reads, nor two outputs over each other."""
+"""Outputs of a command: none replaces a file that the command reads, or another output."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ def require_apart(sources: Iterable[str], outputs: Mapping[str, str | None]) -> 
     """No output, by its flag, is a source or another output, under whatever name. Raises ConfigError.
 
     An output is written beside its name first (`written`), so that name must be free, too. Devices and
-    pipes may stand anywhere: they are not overwritten.
+    pipes may be named twice: they are not overwritten.
     """
     taken = {Path(path).resolve(): path for path in sources if _is_plain(path)}
     for flag, path in outputs.items():
@@ -32,17 +32,17 @@ def _is_plain(path: str) -> bool:
 
 
 def _is_same(first: Path, second: Path) -> bool:
-    """One file under two names, as hard links are."""
+    """True for one file under two names, as hard links are."""
     return first.exists() and second.exists() and first.samefile(second)
 
 
 class OutputConsole(Console):
-    """A console that leaves it to `main` what happens when its reader goes away."""
+    """A console that raises BrokenPipeError when its reader ends, for `main` to handle."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def screen(*outputs: str | None) -> OutputConsole:
-    """Where tables go: standard output, unless one of the outputs has taken that."""
+    """The console for tables: standard output, or standard error if an output is standard output."""
     return OutputConsole(file=sys.stderr) if STANDARD in outputs else OutputConsole()

@@ -1,4 +1,4 @@
-"""How far a simulation is: a line at the bottom of the terminal, for runs that take a while."""
+"""Progress of a simulation: a line at the bottom of the terminal, for runs over two seconds."""
 
 import threading
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from rich.text import Text
 
 from fairhit_lab.sim.cluster import Cluster
 
-# Shorter runs are over before anybody has read it.
-PATIENCE_S = 2.0
+# Shorter runs end before a user could read the line.
+SHOWN_AFTER_S = 2.0
 
 
 class _SoFar(ProgressColumn):
@@ -35,18 +35,18 @@ class _SoFar(ProgressColumn):
 
 @contextmanager
 def progress(cluster: Cluster) -> Iterator[None]:
-    """Show it on stderr, if that is a terminal, once the run has taken two seconds."""
+    """Show progress on stderr, if that is a terminal, once the run has taken two seconds."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
         return
-    # How many requests are to come is not known: a trace is read as it is simulated.
+    # The number of requests is not known: a trace is read as it is simulated.
     bar = Progress(
         SpinnerColumn(), _SoFar(cluster), TimeElapsedColumn(),
         console=console, transient=True, refresh_per_second=4,
     )  # fmt: skip
     bar.add_task("simulate", total=None)
-    late = threading.Timer(PATIENCE_S, bar.start)
+    late = threading.Timer(SHOWN_AFTER_S, bar.start)
     late.daemon = True
     late.start()
     try:

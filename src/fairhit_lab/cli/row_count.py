@@ -1,4 +1,4 @@
-"""How far a trace is read or written: rows so far, for whatever lasts longer than two seconds."""
+"""Progress of reading or writing a trace: rows so far, for runs over two seconds."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -8,12 +8,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fairhit_lab.traces.trace import TraceRow
 
-PATIENCE_S = 2.0
+SHOWN_AFTER_S = 2.0
 EVERY = 512  # rows between readings of the clock
 
 
 def counted(rows: Iterable[TraceRow], doing: str) -> Iterator[TraceRow]:
-    """The rows as they are; their count and rate on standard error if that is a terminal."""
+    """Yield the rows unchanged; show their count and rate on standard error if that is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield from rows
@@ -30,7 +30,7 @@ def counted(rows: Iterable[TraceRow], doing: str) -> Iterator[TraceRow]:
     try:
         for number, row in enumerate(rows, 1):
             yield row
-            if number % EVERY == 0 and (passed_s := time.monotonic() - began_s) > PATIENCE_S:
+            if number % EVERY == 0 and (passed_s := time.monotonic() - began_s) > SHOWN_AFTER_S:
                 bar.start()
                 bar.update(line, description=f"{number:,} rows, {number / passed_s:,.0f}/s")
     finally:

@@ -1,4 +1,4 @@
-"""Runs a simulation for a person: progress on the terminal, files, what there is when interrupted."""
+"""Run a simulation for the command line: progress, output files, partial results at Ctrl-C."""
 
 import signal
 import sys
@@ -28,7 +28,7 @@ INTERRUPTED = 130
 
 
 def run(config: SimConfig, trace: str, *, events: str | None, summary: str | None) -> int:
-    """Exit status: 0 done, 130 interrupted; what there is then is written. Raises ConfigError."""
+    """Simulate and write the outputs, also at Ctrl-C; exit status 0 or 130. Raises ConfigError."""
     require_apart([trace], {"--events": events, "--summary": summary})
     with _opened("--summary", summary) as file:
         report = _simulate(config, trace, events)
@@ -43,7 +43,7 @@ def run(config: SimConfig, trace: str, *, events: str | None, summary: str | Non
 
 
 def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, Any]:
-    """The summary; the events are written by the way."""
+    """The summary of one run, whose events are written meanwhile."""
     weights = Weights(config.weights)
     counted = summary_of(config, weights)
     observers: list[Observer] = [counted]
@@ -56,12 +56,12 @@ def _simulate(config: SimConfig, trace: str, events: str | None) -> dict[str, An
         )
         with stopped_by_ctrl_c(cluster), progress(cluster), no_collections():
             cluster.run()
-        _tell_left(cluster, counted)
+        _report_unfinished(cluster, counted)
     return report_of(cluster, counted)
 
 
-def _tell_left(cluster: Cluster, counted: Summary) -> None:
-    """Who has come and not ended is counted, and named where the run was not cut short."""
+def _report_unfinished(cluster: Cluster, counted: Summary) -> None:
+    """Count the requests that arrived and did not end; print their number unless the run was interrupted."""
     left = 0
     for row in cluster.intake.alive():
         counted.left(row.id, row.client, cluster.now_us)
@@ -91,7 +91,7 @@ def stopped_by_ctrl_c(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def _opened(flag: str, path: str | None) -> Iterator[IO[bytes] | None]:
-    """The file of a flag, if it is given; that it can be created is found out before the run."""
+    """Open the file of a flag before the run, if the flag is given. Raises ConfigError."""
     if path is None:
         yield None
         return

@@ -107,34 +107,32 @@ def _print(table: Table, console: Console) -> None:
 
 def _service(clients: list[tuple[str, Report]]) -> Table:
     table = _table("service", "requests", "finished", "extend + 2 out", "input + 2 out", "cached")
-    for client, told in clients:
+    for client, row in clients:
         table.add_row(
             escape(client),
-            f"{told['requests']:,}",
-            f"{told['finished']:,}",
-            f"{told['service']['system']:,.0f}",
-            f"{told['service']['client']:,.0f}",
-            _share(told["hit_rate"]),
+            f"{row['requests']:,}",
+            f"{row['finished']:,}",
+            f"{row['service']['system']:,.0f}",
+            f"{row['service']['client']:,.0f}",
+            _share(row["hit_rate"]),
         )
     return table
 
 
 def _latencies(clients: list[tuple[str, Report]]) -> Table:
     table = _table("seconds", *(f"first {at}" for at in PERCENTILES), *_done())
-    for client, told in clients:
-        table.add_row(
-            escape(client), *_percentiles(told["ttft"]), *_percentiles(told["completion"])
-        )
+    for client, row in clients:
+        table.add_row(escape(client), *_percentiles(row["ttft"]), *_percentiles(row["completion"]))
     return table
 
 
 def _programs(programs: Report, clients: Mapping[str, Report]) -> Table:
-    """The complete ones, by client in the order in which they came."""
+    """The table of complete programs, by client in order of arrival."""
     title = f"programs, seconds: {programs['complete']:,} of {programs['count']:,} are complete"
     table = _table(title, "complete", *_done())
     for client in [client for client in clients if client in programs["clients"]][:SHOWN_CLIENTS]:
-        told = programs["clients"][client]
-        table.add_row(escape(client), f"{told['count']:,}", *_percentiles(told))
+        row = programs["clients"][client]
+        table.add_row(escape(client), f"{row['count']:,}", *_percentiles(row))
     whole = programs["completion"]
     table.add_row("[italic]all[/italic]", f"{whole['count']:,}", *_percentiles(whole))
     return table
@@ -144,8 +142,8 @@ def _done() -> Iterator[str]:
     return (f"done {at}" for at in PERCENTILES)
 
 
-def _percentiles(told: Report) -> Iterator[str]:
-    return (_number(told[f"{at}_s"], 3) for at in PERCENTILES)
+def _percentiles(row: Report) -> Iterator[str]:
+    return (_number(row[f"{at}_s"], 3) for at in PERCENTILES)
 
 
 def _number(value: float | None, digits: int = 1) -> str:

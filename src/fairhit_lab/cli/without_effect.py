@@ -1,4 +1,4 @@
-"""Flags that would do nothing beside the others: refused, so that nobody believes they counted."""
+"""Refuses flags that have no effect beside the others."""
 
 from collections.abc import Collection, Iterator
 from inspect import signature
@@ -8,8 +8,8 @@ from fairhit.errors import ConfigError
 from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.config import SimConfig
 
-# The router that is told what the replicas' caches did.
-TOLD_OF_CACHES = ("d2lpm",)
+# Routers that read the events of the replicas' caches.
+READS_CACHE_EVENTS = ("d2lpm",)
 
 
 def require_effect(config: SimConfig) -> None:
@@ -26,17 +26,23 @@ def _without_effect(config: SimConfig) -> Iterator[tuple[str, str]]:
         yield "--batch-tokens", f"host {config.host} computes prompts whole"
     if config.max_misfits is not None:
         if config.host != "ideal":
-            yield "--max-misfits", f"host {config.host} stops at the first misfit"
-        elif not config.skips_misfits:
-            yield "--max-misfits", "the look stops at the first misfit (--misfit skip goes on)"
+            yield (
+                "--max-misfits",
+                f"host {config.host} stops at the first request that does not fit",
+            )
+        elif not config.skips_unfitting:
+            yield (
+                "--max-misfits",
+                "the scheduling pass stops at the first request that does not fit (--misfit skip continues)",
+            )
     if config.cost is not None and not _counts_cost(config):
         yield "--cost", f"scheduler {config.scheduler} charges nothing"
-    if config.event_delay_us and config.router not in TOLD_OF_CACHES:
-        yield "--event-delay", f"router {config.router} is not told of caches"
+    if config.event_delay_us and config.router not in READS_CACHE_EVENTS:
+        yield "--event-delay", f"router {config.router} does not read cache events"
 
 
 def _counts_cost(config: SimConfig) -> bool:
-    """Whether the scheduler charges, or a router that is asked."""
+    """True if the scheduler charges, or a router that is asked."""
     router = (ALL_ROUTERS | CENTRAL_ROUTERS)[config.router]
     asked = config.workers > 1 or config.router in CENTRAL_ROUTERS
     parts = [ALL_SCHEDULERS[config.scheduler], *([router] if asked else [])]
@@ -44,5 +50,5 @@ def _counts_cost(config: SimConfig) -> bool:
 
 
 def unknown_clients(config: SimConfig, clients: Collection[ClientId]) -> list[ClientId]:
-    """Who has a weight, and nothing in the trace."""
+    """The clients that have a weight and no request in the trace."""
     return [client for client in config.weights if client not in clients]

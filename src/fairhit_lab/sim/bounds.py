@@ -43,7 +43,7 @@ def bound_of(config: SimConfig) -> Bound:
         quantum = config.quantum or signature(DLPM).parameters["quantum"].default
         return dlpm_bound(quantum=quantum, capacity=capacity, view=view)
     if config.scheduler == "vtc":
-        if config.skips_misfits:
+        if config.skips_unfitting:
             return no_bound("VTC's theorems need a look that stops at a misfit")
         view = "system" if config.charge == "extend" else "client"
         return vtc_bound(capacity=capacity, view=view)

@@ -1,4 +1,4 @@
-"""What a simulation is made of: one frozen value, checked as a whole before anything runs."""
+"""The settings of a simulation: one frozen value, checked as a whole before the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -169,18 +169,18 @@ class SimConfig:
         }
 
     @property
-    def skips_misfits(self) -> bool:
-        """Whether a look goes on past a request that does not fit."""
+    def skips_unfitting(self) -> bool:
+        """True if a scheduling pass skips requests that do not fit."""
         return (self.misfit or ALL_MISFIT.get(self.scheduler, "stop")) == "skip"
 
     @property
     def workers(self) -> int:
-        """One more than the highest number of a worker."""
+        """The number of workers that are ever up: the highest worker number plus 1."""
         return max([self.replicas, *(change.worker + 1 for change in self.changes)])
 
 
 def _check_changes(replicas: int, changes: tuple[WorkerChange, ...]) -> None:
-    """Who fails is up, who joins is not. Raises ConfigError."""
+    """Check that a worker that fails is up, and that one that joins is not. Raises ConfigError."""
     up = dict.fromkeys(range(replicas), True)
     numbers = replicas + sum(change.up for change in changes)
     for change in sorted(changes, key=lambda each: each.time_us):

@@ -183,7 +183,10 @@ def test_memory_that_nobody_uses_costs_nothing(trace):
         (["--seed", "x"], "--seed: expected a whole number, got 'x'"),
         (["--batch-tokens", "9"], "--batch-tokens: without effect, as host ideal computes"),
         (["--max-misfits", "9", "--host", "vllm"], "--max-misfits: without effect, as host vllm"),
-        (["--max-misfits", "9", "--misfit", "stop"], "--max-misfits: without effect, as the look"),
+        (
+            ["--max-misfits", "9", "--misfit", "stop"],
+            "--max-misfits: without effect, as the scheduling",
+        ),
         (["--max-misfits", "9", "--scheduler", "vtc"], "--max-misfits: without effect, as the"),
         (
             ["--cost", "linear:1,1", "--scheduler", "lpm"],
@@ -191,7 +194,7 @@ def test_memory_that_nobody_uses_costs_nothing(trace):
         ),
         (
             ["--event-delay", "1", "--router", "preble", "--replicas", "2"],
-            "--event-delay: without effect, as router preble is not told of caches",
+            "--event-delay: without effect, as router preble does not read cache events",
         ),
         (["--weights", "a=1,a=2"], "--weights: client 'a' is there twice"),
         (["--weights", "a=-1"], "weight of client 'a': expected a positive number"),

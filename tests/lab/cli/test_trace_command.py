@@ -154,7 +154,7 @@ class Terminal(io.StringIO):
 def test_progress_is_shown_once_it_takes_a_while(patience_s, shown, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(row_count, "PATIENCE_S", patience_s)
+    monkeypatch.setattr(row_count, "SHOWN_AFTER_S", patience_s)
 
     assert list(row_count.counted(range(2000), "reading")) == list(range(2000))
     assert ("1,536 rows" in terminal.getvalue()) == shown

@@ -48,7 +48,7 @@ from fairhit.settings.declaration import dashed, read_fields, setting, settings_
 
 @dataclass(frozen=True, kw_only=True)
 class ListenSettings:
-    """Where it listens."""
+    """Listeners."""
 
     host: Text = setting("127.0.0.1", "address to listen on", "ADDRESS")
     port: int = setting(8000, "port to listen on, 0 for any free one", "PORT", ge=0, le=65535)
@@ -140,7 +140,7 @@ class RoutingSettings:
         return router_of(self.policy)
 
     def renamed(self) -> str | None:
-        """One line that says what another gateway's name for a policy became; None for our own name."""
+        """A line about the router that another gateway's policy name stands for; None for our own name."""
         if self.policy == self.router():
             return None
         return f"--policy {self.policy}: another gateway's name; the router is {self.router()}"
@@ -148,7 +148,7 @@ class RoutingSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSettings:
-    """What waits at the gateway."""
+    """Queue at the gateway."""
 
     queue: QueuePlace = setting(
         "auto",
@@ -174,7 +174,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSettings:
-    """What is known of the engines' caches."""
+    """Caches of the engines."""
 
     block_size: int = setting(
         BLOCK_LEN, "tokens of a block in the token index; best the engines' own", "TOKENS", ge=1
@@ -368,7 +368,7 @@ class GatewaySettings(
     AdminSettings,
     ObservabilitySettings,
 ):
-    """All settings of a gateway; field names are the flags with underscores. Raises ConfigError."""
+    """The settings of a gateway; field names are the flags with underscores. Raises ConfigError."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -382,7 +382,7 @@ class GatewaySettings(
         self._check_metrics_ports()
 
     def _check_metrics_ports(self) -> None:
-        """Each process has a port of its own, from `prometheus_port` on; 0 stands for any free one."""
+        """Refuse metrics ports, one for each process, that are too high or include the callers' port."""
         first = self.prometheus_port
         if first and first + self.processes > 65536:
             last = 65536 - self.processes
@@ -410,8 +410,8 @@ class GatewaySettings(
     def remarks(self) -> list[str]:
         """A line for each setting of another gateway's that means something else here."""
         lines = [self.renamed()]
-        asks_nobody = not self.tenant_api_key and self.keys_file is None
-        if self.worker_api_key is not None and asks_nobody and not self.trust_tenant_header:
+        is_open = not self.tenant_api_key and self.keys_file is None
+        if self.worker_api_key is not None and is_open and not self.trust_tenant_header:
             lines.append(
                 "--worker-api-key (--api-key) is shown to the engines; callers need no key:"
                 " --tenant-api-key or --keys-file asks for one"

@@ -29,7 +29,7 @@ class _RunningJob:
 class IdealHost:
     """Implements `SimulatedEngine`; at most `max_running` requests run at a time.
 
-    `skips_misfits`: a request that does not fit is skipped, instead of ending the scheduling pass.
+    `skips_unfitting`: a request that does not fit is skipped, instead of ending the scheduling pass.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class IdealHost:
         scheduler: FairQueue,
         memory: Reserve,
         max_running: int,
-        skips_misfits: bool,
+        skips_unfitting: bool,
     ) -> None:
         self.scheduler = scheduler
         self.memory = memory
         self._max_running = max_running
-        self._skips_misfits = skips_misfits
+        self._skips_unfitting = skips_unfitting
         self._waiting: dict[RequestId, EngineJob] = {}
         self._running: dict[EngineJob, _RunningJob] = {}
         self._last: list[tuple[int, int, EngineJob]] = []  # (last pass, serial of admission, job)
@@ -157,7 +157,7 @@ class IdealHost:
                 self._run(job, grant)
                 work.extend_len += extend_len
                 work.attention += extend_len * (2 * request.input_len - extend_len)
-            elif self._skips_misfits:
+            elif self._skips_unfitting:
                 scheduler.skip(request)
             else:
                 break

@@ -93,7 +93,7 @@ def _ideal(parts: Parts, number: int) -> EngineWithCache:
         scheduler=scheduler,
         memory=memory,
         max_running=config.max_running,
-        skips_misfits=config.skips_misfits,
+        skips_unfitting=config.skips_unfitting,
     )
     return EngineWithCache(host=host, cache=tree)
 

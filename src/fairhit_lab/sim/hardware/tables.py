@@ -11,7 +11,7 @@ from fairhit_lab.sim.hardware.models import GPUS, MODELS, Gpu, TransformerModel
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constants:
-    """What a step time may be named after."""
+    """GPUs and models that a step time may name."""
 
     gpus: Mapping[str, Gpu] = field(default_factory=lambda: GPUS)
     models: Mapping[str, TransformerModel] = field(default_factory=lambda: MODELS)
@@ -76,7 +76,7 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
 
 
 def _row(value: object, where: str, shape: type[Gpu] | type[TransformerModel]) -> Any:
-    """One row, every field of it checked."""
+    """A row of a table, with every field checked."""
     row = _mapping(value, where)
     known = {item.name: item for item in fields(shape)}
     for key in row:
@@ -95,7 +95,7 @@ MAY_BE_ZERO = {"t0_ms", "g_us", "host_ms", "host_us", "admit_ms"}
 
 
 def _check(value: object, kind: object, *, where: str, name: str) -> None:
-    """One value: a count, a share, a switch or a quantity."""
+    """Check a value: a count, a share, a switch or a quantity."""
     if kind is bool:
         if not isinstance(value, bool):
             raise ConfigError(f"{where}: expected true or false, got {value!r:.60}")
