@@ -1,1 +1,1 @@
-"""The account that several gateways keep together: how it is written down, where, and when."""
+"""The shared ledger of several gateways: its format, where it is stored, and when it is exchanged."""

@@ -1,7 +1,7 @@
-"""Exchanges with the shared account a few times a second, off every request's way.
+"""Exchanges reports with the shared ledger a few times a second, outside the path of every request.
 
-Whatever fails there, requests are served: by what was known last for the others' charges, and as if
-nobody waited elsewhere. What was charged meanwhile is not told afterwards: nobody pays for the outage.
+If the ledger fails, requests are still served: by the deficits known last, and as if no client waited at
+another gateway. Charges during the outage are never reported, so no client pays for it.
 """
 
 import asyncio
@@ -22,68 +22,70 @@ from fairhit.gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
-# A gateway that has not been heard of for so long, and so many of its exchanges, holds nobody back.
+# A gateway without a report for so long, and for so many of its periods, blocks no client any more.
 _SILENT_S = 1.0
 _SILENT_EXCHANGES = 5
-# At most this part of the time is spent on the account, which many clients make long.
+# Largest share of the time spent on exchanges, which take long with many clients.
 _SHARE = 0.05
-# Longest wait before a store that failed is tried again.
+# Longest pause before a store that failed is tried again.
 _MOST_PAUSE_S = 5.0
 
 
 def timeout_s(period_s: float) -> float:
-    """How long to wait for a gateway that exchanges so often, in seconds."""
+    """Return after how many seconds without a report a gateway with that period has failed."""
     return max(_SILENT_S, _SILENT_EXCHANGES * period_s)
 
 
 class Peers:
-    """Which of the gateways in an account are gone: by our own clock, since theirs may differ."""
+    """Detects failed gateways by our own clock, since theirs may differ."""
 
     def __init__(self, own: str) -> None:
         self._own = own
-        self._seen: dict[str, tuple[int, float]] = {}  # beats, and since when it has had so many
+        self._seen: dict[str, tuple[int, float]] = {}  # beats, and when they last changed
 
-    def silent(self, accounts: SharedLedger, now: float) -> list[str]:
-        """Those whose reports have stopped. O(gateways)."""
+    def silent(self, ledger: SharedLedger, now: float) -> list[str]:
+        """Return the gateways whose reports have stopped. O(gateways)."""
         seen = {}
-        for name, peer in accounts.peers.items():
+        for name, peer in ledger.peers.items():
             beats, since = self._seen.get(name, (-1, now))
             seen[name] = (beats, since) if beats == peer.beats else (peer.beats, now)
         self._seen = seen
         return [
             name
             for name, (_, since) in seen.items()
-            if now - since > timeout_s(accounts.peers[name].period_s) and name != self._own
+            if now - since > timeout_s(ledger.peers[name].period_s) and name != self._own
         ]
 
 
 class LedgerExchange(Collector):
-    """Exchanges from `start` to `close`; as a collector, its metrics."""
+    """Exchanges reports from `start` to `close`; as a collector, exports how that went."""
 
     def __init__(
         self, dispatcher: Dispatcher, store: Store | None, settings: GatewaySettings
     ) -> None:
-        self._shared = LedgerSharing(dispatcher)
-        self._store = store  # None: this gateway stands alone
+        self._sharing = LedgerSharing(dispatcher)
+        self._store = store  # None: this gateway shares nothing
         self._interval_s = settings.share_interval_secs
         self._name = secrets.token_hex(8)
         self._peers = Peers(self._name)
-        self._random = random.Random()  # or gateways that met once would meet at each exchange
+        self._random = (
+            random.Random()
+        )  # jitter: else two gateways that collide would collide each time
         self._failures = 0  # in a row
-        self._busy_since: float | None = None  # others were quicker ever since
-        self._spent_s = 0.0  # by the last exchange, of this gateway's core
+        self._busy_since: float | None = None  # other gateways were faster ever since
+        self._spent_s = 0.0  # CPU time of the last exchange
         self._counts = {"ok": 0, "busy": 0, "failed": 0}
         self._gateways = 0
         self._task: asyncio.Task[None] | None = None
-        self._closing = False  # to cancel is not enough: Redis' client may take that for a timeout
+        self._closing = False  # the client of Redis may take a cancellation for a timeout
 
     def start(self) -> None:
-        """Begin; there is an event loop."""
+        """Begin to exchange, on the running event loop."""
         if self._store is not None:
             self._task = asyncio.get_running_loop().create_task(self._run(self._store))
 
     async def close(self) -> None:
-        """Say that we are gone, if somebody listens."""
+        """Stop, and remove this gateway from the ledger if the store answers."""
         if self._task is None or self._store is None:
             return
         self._closing = True
@@ -94,7 +96,7 @@ class LedgerExchange(Collector):
                 async with asyncio.timeout(TIMEOUT_S):
                     await self._store.change(self._leave)
             except (Busy, OSError, TimeoutError, ValueError):
-                _log.debug("the account was not told that we stop")
+                _log.debug("this gateway was not removed from the shared ledger")
         await self._store.close()
 
     def collect(self) -> Iterator[Metric]:
@@ -102,17 +104,17 @@ class LedgerExchange(Collector):
             return
         yield GaugeMetricFamily(
             "fairhit_sharing_up",
-            "1 while the shared account answers; 0: fair among this gateway's own callers only.",
+            "1 while the shared ledger answers; 0: fair among this gateway's own clients only.",
             value=int(not self._failures),
         )
         yield GaugeMetricFamily(
             "fairhit_sharing_gateways",
-            "Gateways that keep the account, this one included.",
+            "Gateways that share the ledger, this one included.",
             value=self._gateways,
         )
         exchanges = CounterMetricFamily(
             "fairhit_sharing_exchanges",
-            "Exchanges with the account; busy: others were quicker, and the next one tells it all.",
+            "Exchanges with the ledger; busy: other gateways were faster, and the next one reports it all.",
             labels=["outcome"],
         )
         for outcome, number in self._counts.items():
@@ -127,7 +129,7 @@ class LedgerExchange(Collector):
                 self._lose(error)
             except (OSError, TimeoutError, ValueError) as error:
                 self._fail(error)
-            except Exception as error:  # noqa: BLE001 - our bug, but nobody else goes on sharing
+            except Exception as error:  # noqa: BLE001 - our bug, and without this handler all exchanges would stop
                 if not self._failures:
                     _log.error("sharing: %s: %s", type(error).__name__, error)
                 self._fail(error)
@@ -137,50 +139,50 @@ class LedgerExchange(Collector):
                 await asyncio.sleep(pause * self._random.uniform(0.8, 1.0))
 
     def _period_s(self) -> float:
-        """Until the next exchange: longer where the last was dear, whatever became of it."""
+        """Return the time until the next exchange: longer if the last one took much CPU, failed or not."""
         return max(self._interval_s, self._spent_s / _SHARE)
 
     async def _exchange(self, store: Store) -> None:
         """Raises Busy, OSError or ValueError."""
         period_s = self._period_s()
         self._spent_s, begun = 0.0, time.thread_time()
-        if self._failures:  # since the last try, too, others were served that nobody told of
-            self._shared.detach()
-        reports = self._shared.reports()
-        if not reports:  # no queue here, or one that cannot be shared
+        if self._failures:  # charges since the last attempt are not reported
+            self._sharing.detach()
+        reports = self._sharing.reports()
+        if not reports:  # no queue here, or a policy that cannot be shared
             self._busy_since = None
             return
-        quantum_of, now = self._shared.quantum_of(), asyncio.get_running_loop().time()
-        heard: dict[WorkerId, LedgerUpdate] = {}
+        quantum_of, now = self._sharing.quantum_of(), asyncio.get_running_loop().time()
+        updates: dict[WorkerId, LedgerUpdate] = {}
         self._spent_s = time.thread_time() - begun
 
         def change(written: bytes | None) -> bytes:
             begun = time.thread_time()
-            accounts = read(written)
-            accounts.forget(self._peers.silent(accounts, now))
-            heard.update(accounts.exchange(self._name, reports, quantum_of))
-            accounts.peers[self._name].period_s = period_s
-            self._gateways = len(accounts.peers)
-            told = write(accounts)
+            ledger = read(written)
+            ledger.forget(self._peers.silent(ledger, now))
+            updates.update(ledger.exchange(self._name, reports, quantum_of))
+            ledger.peers[self._name].period_s = period_s
+            self._gateways = len(ledger.peers)
+            encoded = write(ledger)
             self._spent_s += time.thread_time() - begun
-            return told
+            return encoded
 
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await store.change(change)
         except Busy:
-            self._shared.take_back(reports)
+            self._sharing.take_back(reports)
             raise
         if self._failures:
-            _log.warning("the shared account answers again")
+            _log.warning("the shared ledger answers again")
         self._failures, self._busy_since = 0, None
         self._counts["ok"] += 1
         begun = time.thread_time()
-        self._shared.adopt(heard)
+        self._sharing.adopt(updates)
         self._spent_s += time.thread_time() - begun
 
     def _lose(self, error: Busy) -> None:
-        """The next exchange will do; but who never gets through is out of reach: it knows nobody's turn."""
+        """Leave it to the next exchange; a store busy for too long counts as failed."""
         now = asyncio.get_running_loop().time()
         if self._busy_since is None:
             self._busy_since = now
@@ -190,18 +192,18 @@ class LedgerExchange(Collector):
             self._counts["busy"] += 1
 
     def _fail(self, error: Exception) -> None:
-        """Go on alone; what this exchange was to tell may have arrived or not."""
+        """Continue without the ledger; the reports of this exchange may have arrived or not."""
         if not self._failures:
             _log.warning(
-                "the shared account is out of reach, this gateway is fair by itself: %s",
-                str(error) or "it took too long",
+                "shared ledger is unreachable, this gateway is fair among its own clients only: %s",
+                str(error) or "timeout",
             )
         self._failures += 1
         self._counts["failed"] += 1
         self._gateways = 1
-        self._shared.detach()
+        self._sharing.detach()
 
     def _leave(self, written: bytes | None) -> bytes:
-        accounts = read(written)
-        accounts.forget([self._name])
-        return write(accounts)
+        ledger = read(written)
+        ledger.forget([self._name])
+        return write(ledger)

@@ -1,4 +1,4 @@
-"""The account as bytes: what one gateway writes and the others read, as JSON."""
+"""Format of the shared ledger: JSON that one gateway writes and the others read."""
 
 import msgspec
 
@@ -9,38 +9,38 @@ from fairhit.dispatch.accounting.shared_ledger import PeerGateway
 _VERSION = 1
 
 
-class _Written(msgspec.Struct):
-    """`deficits` in units; of each gateway its reports so far, seconds between them, and who waits there."""
+class _Document(msgspec.Struct):
+    """`deficits` in units; of each gateway its beats, period in seconds, and waiting clients."""
 
     version: int
     deficits: dict[WorkerId, dict[ClientId, int]]
     gateways: dict[str, tuple[int, float, dict[WorkerId, list[ClientId]]]]
 
 
-_reader = msgspec.json.Decoder(_Written)
+_reader = msgspec.json.Decoder(_Document)
 _writer = msgspec.json.Encoder()
 
 
-def write(accounts: SharedLedger) -> bytes:
-    """O(clients)."""
+def write(ledger: SharedLedger) -> bytes:
+    """Encode the ledger. O(clients)."""
     gateways = {
-        name: (peer.beats, peer.period_s, peer.waiting) for name, peer in accounts.peers.items()
+        name: (peer.beats, peer.period_s, peer.waiting) for name, peer in ledger.peers.items()
     }
-    return _writer.encode(_Written(_VERSION, accounts.deficits, gateways))
+    return _writer.encode(_Document(_VERSION, ledger.deficits, gateways))
 
 
-def read(written: bytes | None) -> SharedLedger:
-    """A new account where there is none, or half of one, whose writer died. Raises ValueError.
+def read(encoded: bytes | None) -> SharedLedger:
+    """Decode the ledger; a new one if there is none, or a truncated one whose writer died.
 
-    That is for what others have written: another version of ours, or somebody else.
+    Raises ValueError for another version or another program's document.
     """
     try:
-        document = _reader.decode(written or b"")
+        document = _reader.decode(encoded or b"")
     except msgspec.ValidationError as error:
-        raise ValueError(f"it is no account: {error}") from None
+        raise ValueError(f"not a shared ledger: {error}") from None
     except msgspec.DecodeError:
         return SharedLedger()
     if document.version != _VERSION:
-        raise ValueError(f"the account is of version {document.version}, not {_VERSION}")
-    peers = {name: PeerGateway(*told) for name, told in document.gateways.items()}
+        raise ValueError(f"shared ledger of version {document.version}, expected {_VERSION}")
+    peers = {name: PeerGateway(*values) for name, values in document.gateways.items()}
     return SharedLedger(deficits=document.deficits, peers=peers)

@@ -1,4 +1,4 @@
-"""Where the account lies: in memory that processes of one machine share, or in Redis."""
+"""Stores of the shared ledger: memory that the processes of one machine share, or Redis."""
 
 import asyncio
 import fcntl
@@ -10,38 +10,38 @@ from typing import Protocol
 from fairhit.errors import ConfigError, FairhitError
 from fairhit.installing import install_command
 
-# What was there, None for nothing -> what is to be there.
+# The stored bytes, None for nothing -> the bytes to store.
 Change = Callable[[bytes | None], bytes]
 
-# How long an exchange may take: a store that hangs is one that fails.
+# Longest duration of an exchange: a store that hangs counts as failed.
 TIMEOUT_S = 1.0
-# Others were quicker so many times: the next exchange will do.
+# Attempts before the change is left to the next exchange.
 _TRIES = 8
 _LOCK_WAIT_S = 0.001
-# Nobody has used it for so long: what it says is of no use any more, and Redis drops it.
+# Redis drops a ledger that no gateway has changed for so long.
 _EXPIRES_MS = 600_000
 
 
 class Busy(FairhitError):
-    """Others changed it all the time. Nothing was written."""
+    """Other gateways changed the value in every attempt. Nothing was written."""
 
 
 class Store(Protocol):
-    """One value that many change, one after another."""
+    """One value that several gateways change, one after another."""
 
     async def change(self, change: Change) -> None:
-        """Read, change, write, with nobody between; `change` may run again. Raises Busy or OSError."""
+        """Read, change and write atomically; `change` may run repeatedly. Raises Busy or OSError."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Release the store's resources."""
         ...
 
 
 class SharedMemory:
-    """A file in memory without a name, which processes that were forked have in common.
+    """An anonymous file in memory, inherited by forked processes.
 
-    The lock is the process's: one that dies while it writes lets go of it.
+    The lock belongs to the process: it is released if the process dies while it writes.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -49,11 +49,11 @@ class SharedMemory:
 
     @classmethod
     def create(cls) -> "SharedMemory":
-        """A new one, which is empty."""
+        """Create an empty one."""
         return cls(os.memfd_create("fairhit-account"))
 
     async def change(self, change: Change) -> None:
-        """See `Store`; while it is changed the event loop waits, which takes as long as `change`."""
+        """See `Store`; the event loop is blocked for as long as `change` takes."""
         for _ in range(_TRIES):
             try:
                 fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,14 +68,14 @@ class SharedMemory:
             finally:
                 fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
             return
-        raise Busy("the account is locked")
+        raise Busy("the shared ledger is locked")
 
     async def close(self) -> None:
-        """Others go on with it."""
+        """Keep the file: other processes use it."""
 
 
 class InRedis:
-    """A key in Redis, or what speaks its protocol, changed only by who has seen its last value."""
+    """A key in Redis or a compatible server, changed by optimistic transactions."""
 
     def __init__(self, url: str, key: str) -> None:
         try:
@@ -94,7 +94,7 @@ class InRedis:
                 socket_connect_timeout=TIMEOUT_S,
                 retry=Retry(NoBackoff(), 0),  # the next exchange is the retry
             )
-            # Its options of TLS are looked at when it connects, which is too late.
+            # Validates the TLS options now; the client would do so when it connects.
             connection = self._client.connection_pool.make_connection()  # type: ignore[no-untyped-call]
             if (tls := getattr(connection, "ssl_context", None)) is not None:
                 tls.get()
@@ -123,7 +123,7 @@ class InRedis:
                     return
         except self._failed as error:
             raise OSError(f"{type(error).__name__}: {error}") from None
-        raise Busy("others change the account all the time")
+        raise Busy("other gateways changed the shared ledger in every attempt")
 
     async def close(self) -> None:
         """Close the connection."""

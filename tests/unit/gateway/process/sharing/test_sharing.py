@@ -40,7 +40,7 @@ def test_nothing_and_half_of_something_are_a_new_account(written: bytes | None) 
      b'{"version":1,"deficits":{"w":{"a":"x"}},"gateways":{}}'],
 )  # fmt: skip
 def test_what_others_have_written_is_left_alone(written: bytes) -> None:
-    with pytest.raises(ValueError, match="account"):
+    with pytest.raises(ValueError, match="shared ledger"):
         read(written)
 
 
