@@ -82,9 +82,7 @@ def test_events_without_a_tokenizer_are_refused() -> None:
 
 
 @pytest.mark.parametrize("worker", ["http://host:8000", "http://[::1]:8000"])
-def test_an_engine_publishes_at_the_usual_port_of_its_host_or_where_it_is_said(
-    folder: Path, worker: str
-) -> None:
+def test_endpoints_are_configured_by_engine_or_by_port(folder: Path, worker: str) -> None:
     named = {"http://other:1": ("tcp://other:7", "tcp://other:8")}
     settings = GatewaySettings(
         tokenizer=folder, kv_events_port=5557, kv_events_replay_port=5558, kv_events_endpoint=named
@@ -93,7 +91,7 @@ def test_an_engine_publishes_at_the_usual_port_of_its_host_or_where_it_is_said(
     host = "[::1]" if "[" in worker else "host"
 
     usual = caches._endpoints(worker)
-    said = caches._endpoints("http://other:1")
+    configured = caches._endpoints("http://other:1")
 
-    assert usual is not None and usual.pairs == ((f"tcp://{host}:5557", f"tcp://{host}:5558"),)
-    assert said is not None and said.pairs == (("tcp://other:7", None), ("tcp://other:8", None))
+    assert usual == ((f"tcp://{host}:5557", f"tcp://{host}:5558"),)
+    assert configured == (("tcp://other:7", None), ("tcp://other:8", None))
