@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def fetch_all(env: Path, home: Path = HOME) -> None:
-    """Each version's tests, and the newest one's scheduler; those already there are left alone."""
+    """Unpack the tests of each version, and the newest scheduler; what is already there stays."""
     for version in TESTED:
         wanted = {home / f"vllm-{version}-tests": is_of_tests}
         if version == NEWEST_VERSION:

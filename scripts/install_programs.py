@@ -26,7 +26,7 @@ _LIBRARIES = ("usr/lib/*-linux-gnu", "lib/*-linux-gnu")
 
 
 def find(program: str, unpacked: Path = UNPACKED) -> str | None:
-    """Where the program is, the machine's own first; None: nowhere."""
+    """The path of a program, the machine's own first; None if there is none."""
     own = shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
     return own or shutil.which(
         program, path=os.pathsep.join(str(unpacked / place) for place in _PLACES)
@@ -34,7 +34,7 @@ def find(program: str, unpacked: Path = UNPACKED) -> str | None:
 
 
 def environment(program: str, unpacked: Path = UNPACKED) -> dict[str, str]:
-    """The environment to run what `find` found in: an unpacked one looks for what came with it."""
+    """The environment for a program that `find` found: an unpacked program needs its own libraries."""
     found = dict(os.environ)
     if not program.startswith(str(unpacked)):
         return found

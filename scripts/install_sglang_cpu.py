@@ -73,7 +73,7 @@ def install(env: Path) -> None:
 
 
 def fingerprint() -> str:
-    """What the environment is made from; any change means a new look by pip."""
+    """A digest of what the environment is made from; pip runs again after any change."""
     digest = hashlib.sha256(f"{sys.version_info[:2]}".encode())
     for path in (ROOT / "pyproject.toml", SHIM, Path(__file__)):
         digest.update(path.read_bytes())

