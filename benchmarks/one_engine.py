@@ -12,8 +12,8 @@ a few do not; it follows the first on the same server. Rounds take the policies 
 server, each round with its own seed.
 
 Seconds are those of a machine that may be busy with something else in one run and not in the next. So each
-wait is also told in answers: how many requests, of anybody, the engine answered meanwhile. As many callers
-ask under each policy, so that the mean over all of them is the same; what differs is who waits.
+wait is also given in answers: how many requests, of any tenant, the engine answered meanwhile. As many
+callers ask under each policy, so that the mean over all of them is the same; what differs is who waits.
 """
 
 import asyncio
@@ -202,8 +202,8 @@ def show(row: dict[str, Any]) -> None:
 def server(case: Case, folder: Path) -> Iterator[int]:
     """The port of a server that answers; stopped at the end."""
     if case.engine == SGLANG:
-        told = {"FAIRHIT_QUANTUM": str(flood.QUANTUM), **case.settings}
-        with running(folder, case.policy, *SGLANG_FLAGS, environment=told) as started:
+        settings = {"FAIRHIT_QUANTUM": str(flood.QUANTUM), **case.settings}
+        with running(folder, case.policy, *SGLANG_FLAGS, environment=settings) as started:
             yield started.port
         return
     (port,) = local.free_ports(1)

@@ -137,7 +137,7 @@ def heard(row: TraceRow, sent_us: int, answer: StreamFormat) -> tuple[Heard, lis
 class Replay:
     """Replay of a trace against an engine. `finished` grows as answers end; a failure ends the run.
 
-    The engine knows a client as `space/client`, so that it owes and is owed nothing from other runs;
+    The engine knows a client as `space/client`, so that it has neither credit nor debt from other runs;
     `finished` has the trace's name.
     """
 
@@ -229,7 +229,7 @@ class Replay:
 
 
 def outcome_of(finished: Iterable[Heard], begin_us: int) -> Outcome:
-    """The summary and the curves of what was heard, as of a simulated run of one replica."""
+    """Return the summary and the curves of finished requests, as of a simulated run of a replica."""
     summary, series = Summary(), Series()
     known = sorted(finished, key=lambda each: (each.sent_us, each.row.id))
     for each in known:

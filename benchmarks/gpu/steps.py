@@ -169,7 +169,7 @@ def measure_all(options: argparse.Namespace, hardware: str) -> None:
             seconds = measure(decoder, case, options.device, options.repeats)
             middle, low, high = statistics.median(seconds), min(seconds), max(seconds)
             table.writerow((*case, *(f"{each:.6g}" for each in (middle, low, high)), *about))
-            # Whoever cuts it off keeps what is measured.
+            # After an interruption the measured passes are kept.
             file.flush()
             print(f"{number}/{len(cases)} {' '.join(map(str, case))}: {middle * 1e3:.3f} ms")
 

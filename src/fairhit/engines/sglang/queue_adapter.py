@@ -112,7 +112,7 @@ class SglangQueueAdapter:
     # -- the scheduling pass --------------------------------------------------------------------
 
     def begin_pass(self, reqs: Sequence[Any], batch: Any = None) -> None:
-        """Begin a scheduling pass over SGLang's list `reqs`, after synchronising with it.
+        """Begin a scheduling pass, after synchronising with SGLang's list `reqs`.
 
         `batch` holds the running requests; the scheduler's own batch is older.
         """
