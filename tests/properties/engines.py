@@ -1,4 +1,4 @@
-"""Engines with so many slots each behind a dispatcher, moved by hand: what is asked, in what order."""
+"""Engines with a number of slots behind a dispatcher, stepped by the test."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ STEP_US = 10_000
 
 @dataclass(eq=False)
 class Asked:
-    """A request as an engine has it."""
+    """A request in an engine."""
 
     ticket: Ticket
     left: int  # outputs until it ends
@@ -30,7 +30,7 @@ class Asked:
 
 @dataclass
 class Engine:
-    """First come, first served, `slots` at a time; a step emits one output of each."""
+    """An engine that runs `slots` requests first come, first served; a step emits one output of each."""
 
     slots: int
     cache: set[int] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Engine:
 
 
 class World:
-    """A dispatcher and its engines; what each client was served, and how each ticket ended."""
+    """A dispatcher and its engines, the service of each client, and the ends of each ticket."""
 
     def __init__(
         self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768,
@@ -69,7 +69,7 @@ class World:
     def ask(
         self, client: str, *, output_len: int, topic: int, model: str | None = None, key: str = ""
     ) -> Ticket:
-        """Raises QueueFull, NotFound or NoEngine."""
+        """Submit a request. Raises QueueFull, NotFound or NoEngine."""
         self.number += 1
         text = b"%07d" % topic * (TEXT // 14) + b"%07d" % self.number * (TEXT // 14)
         streams = bool(self.number % 3) if self.streams is None else self.streams
@@ -101,12 +101,12 @@ class World:
     # -- engines
 
     def asked(self) -> list[Asked]:
-        """What the engines have."""
+        """Return the requests in the engines."""
         engines = self.engines.values()
         return [asked for engine in engines for asked in (*engine.queue, *engine.running)]
 
     def ran_us(self, asked: Asked) -> int:
-        """How long its engine has had it."""
+        """Return how long the ticket has been at its engine."""
         return max(1, STEP_US * (self.engines[asked.ticket.worker].steps - asked.sent_at))
 
     def send(self, ticket: Ticket) -> None:
@@ -115,7 +115,7 @@ class World:
         engine.queue.append(Asked(ticket, self.outputs[ticket], sent_at=engine.steps))
 
     def step(self, name: str) -> None:
-        """The engine fills its slots and emits an output of each."""
+        """Fill the engine's slots and emit an output of each request."""
         engine = self.engines[name]
         engine.steps += 1
         while engine.queue and len(engine.running) < engine.slots:
@@ -143,12 +143,12 @@ class World:
                 self.dispatcher.finished(asked.ticket, usage, ran_us=self.ran_us(asked))
 
     def look(self, name: str) -> None:
-        """The gateway reads the engine's metrics."""
+        """Report the engine's load to the dispatcher."""
         engine = self.engines[name]
         self.dispatcher.observed(name, running=len(engine.running), waiting=len(engine.queue))
 
     def fail(self, ticket: Ticket) -> None:
-        """The engine breaks the connection of this one."""
+        """Fail a request by a broken connection."""
         self._withdraw(ticket)
         self._failed(ticket)
 
@@ -189,7 +189,7 @@ class World:
     # -- what must hold
 
     def check(self) -> None:
-        """The law of queueing, and that all counts agree."""
+        """Assert the invariant of the queue, and that all counts agree."""
         dispatcher = self.dispatcher
         queued = [ticket for ticket in self.outputs if ticket.state is TicketState.QUEUED]
         assert len(dispatcher.queue) == len(queued)
@@ -228,7 +228,7 @@ class World:
                 assert not takeable, (name, takeable[0])
 
     def _most_at_others_like(self, worker: Worker) -> int:
-        """What an engine without a queue here has room for, while others' requests wait: 1 at least."""
+        """Return the capacity of an engine without a queue here while requests wait for others."""
         held = [1]
         for name, other in self.dispatcher.engines.items():
             models, others = worker.models, other.models
@@ -239,7 +239,7 @@ class World:
         return max(held)
 
     def finish(self, rng: random.Random) -> None:
-        """Let everything end."""
+        """Run until every request has ended."""
         for _ in range(100_000):
             if not self.open_tickets():
                 return

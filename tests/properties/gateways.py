@@ -1,4 +1,4 @@
-"""Several gateways in front of the same engines, each with its own queue, and an account now and then."""
+"""Several gateways in front of the same engines, each with its own queue, which exchange a ledger."""
 
 import random
 from collections import Counter, deque
@@ -62,7 +62,7 @@ class Gateways:
         return gateway
 
     def ask(self, client: str, at: int, *, output_len: int) -> None:
-        """A request of the client comes to the gateway `at`."""
+        """Submit a request of the client to the gateway `at`."""
         self.asked += 1
         text = b"%016d" % self.asked * (PROMPT // 4)
         request = Request(
@@ -75,12 +75,12 @@ class Gateways:
             self._send(at, ticket)
 
     def backlog(self, client: str, at: int, *, depth: int, output_len: int) -> None:
-        """So many of the client's wait there."""
+        """Submit requests until `depth` of the client wait there."""
         while self.gateways[at].ledger.waiting(client) < depth:
             self.ask(client, at, output_len=output_len)
 
     def step(self, rng: random.Random) -> None:
-        """The engines emit a token of each that runs; gateways talk where it is time."""
+        """Emit a token of each running request; exchange with the ledger if it is time."""
         self.step_number += 1
         self.work.append(Counter())
         for name in self.queues:
@@ -99,7 +99,7 @@ class Gateways:
         return queue is not None and queue.waiting.count(client) > 0
 
     def most_in_flight(self) -> int:
-        """At one engine, ever, of all gateways."""
+        """Return the largest number of requests in flight at one engine, from all gateways."""
         return max(
             sum(
                 worker.peaks.in_flight
@@ -110,7 +110,7 @@ class Gateways:
         )
 
     def most_unheard(self) -> int:
-        """What one engine ever gave in the time that a charge takes to be known at every gateway."""
+        """Return the most service of one engine in the time that a charge takes to reach every gateway."""
         steps = 2 * (self.period + self.delay)
         return max(
             sum(step[name] for step in self.work[at : at + steps])

@@ -44,7 +44,7 @@ class Mixed:
         return self.by_direct[client] / self.weights.get(client, 1)
 
     def run(self) -> float:
-        """How much more the flood was served than the light client, after a while."""
+        """Return how much more service the flood received than the light client."""
         before: Counter[str] = Counter()
         for step in range(STEPS):
             if step == WARM:

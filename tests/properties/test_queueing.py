@@ -220,7 +220,7 @@ def test_who_leaves_just_before_each_answer_gets_no_more_than_its_share(
 
 
 def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
-    """One engine with four places; a hundred wait when the light tenant's first request comes.
+    """One engine with four slots; a hundred requests wait when the light tenant's first one arrives.
 
     It waits for what the other's quantum still buys, and for what is in the engine's queue.
     """
@@ -239,7 +239,7 @@ def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
 
 
 def test_an_idle_engine_takes_what_waits_for_another() -> None:
-    """All of a topic has one home; the other engine is not left idle for that."""
+    """All requests of a topic match one engine; the other one is not left idle for that."""
     world = World(2, 2, rules=QueueRules(max_assigned_per_client=2), streams=True)
     tickets = [world.ask("a", output_len=50, topic=0) for _ in range(40)]
     for _ in range(10):

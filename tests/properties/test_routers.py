@@ -20,7 +20,7 @@ WORKERS = ("w0", "w1", "w2")
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that happens: a request arrives, one ends, a worker comes or goes."""
+    """One event: a request arrives or ends, a worker is added or removed."""
 
     what: str
     client: str
@@ -103,7 +103,7 @@ class Run:
             self.router.true_up(done, worker, extend_len=truth, output_len=step.output_len)
 
     def on_move(self, step: Step, order: int) -> None:
-        """Its worker failed it: the charge goes back, and another worker gets it."""
+        """Fail a request: its charge is refunded, and another worker is sent it."""
         if self.in_flight and len(self.up) > 1:
             moved, worker, _ = self.in_flight.pop(step.pick % len(self.in_flight))
             self.router.true_up(moved, worker, extend_len=0, output_len=0)

@@ -1,4 +1,4 @@
-"""How many requests an engine may have at once: fixed, or learnt from its reported load and its first bytes.
+"""Limit of an engine's requests in flight: fixed, or learnt from its reported load and first bytes.
 
 The first byte of an answer shows that its request runs, and, since engines admit in order, that those
 sent before it run too. A request that runs is not in the engine's queue; the others are, and that queue

@@ -51,7 +51,7 @@ class EnginePeaks:
 
 @dataclass(slots=True)
 class Engine:
-    """One engine's state; `models` None: it does not list its models, so any request may go there."""
+    """State of an engine; `models` None: it does not list its models, so any request may go there."""
 
     up: bool = False
     accepts: bool = True  # False: draining; the engine finishes its requests and gets no more

@@ -42,7 +42,7 @@ class TicketObserver(Protocol):
 
 
 class Ticket:
-    """One request, its engine, and its charges.
+    """A request, its engine, and its charges.
 
     `worker` is "" while the ticket is unassigned. Not a dataclass: mypyc does not compile their constructors.
     """

@@ -31,7 +31,7 @@ class ServesModels(Protocol):
 
 
 class TicketQueues:
-    """Each client's tickets in order of arrival; the clients of a model in a ring."""
+    """Waiting tickets of each client in order of arrival, with the clients of each model in a ring."""
 
     def __init__(self) -> None:
         self._rings: OrderedDict[str | None, OrderedDict[ClientId, _Tickets]] = OrderedDict()

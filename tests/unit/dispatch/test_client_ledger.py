@@ -1,4 +1,4 @@
-"""Accounts are bounded, and what is summed up is not lost."""
+"""The client ledger: named accounts are bounded, and no request is lost in the sum of the others."""
 
 from fairhit.dispatch.accounting.client_ledger import OTHER, ClientLedger
 
@@ -9,7 +9,7 @@ def serve(ledger: ClientLedger, client: str, tokens: int = 1) -> None:
 
 
 def test_clients_beyond_the_bound_are_summed_up_under_one_name() -> None:
-    """Names come from callers: a million of them must not become a million metrics."""
+    """Clients choose their names: a million names must not become a million metrics."""
     ledger = ClientLedger(named=2)
     for number in range(1000):
         serve(ledger, f"c{number}")
@@ -32,7 +32,7 @@ def test_a_client_called_other_shares_the_label() -> None:
     assert ledger.account(OTHER) == account
 
 
-def test_totals_agree_whoever_is_named() -> None:
+def test_totals_do_not_depend_on_which_clients_are_named() -> None:
     few, many = ClientLedger(named=1), ClientLedger(named=100)
     for number in range(50):
         for ledger in (few, many):
@@ -44,7 +44,7 @@ def test_totals_agree_whoever_is_named() -> None:
     assert total(few) == total(many)
 
 
-def test_the_label_of_a_client_is_the_name_its_account_is_told_under():
+def test_the_label_of_a_client_is_the_name_its_account_is_exported_under():
     ledger = ClientLedger(named=1)
     for client in ("a", "b"):
         ledger.begin(client)

@@ -1,4 +1,4 @@
-"""The gateway's state machine by example: charges that move, and that end at the truth."""
+"""The dispatcher by example: charges move with a ticket, and end as what its engine reports."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def dispatcher(*workers: str, **settings: int) -> Dispatcher:
 
 
 def spent(made: Dispatcher, client: str, worker: str) -> int:
-    """What a client was charged at a worker, in tokens."""
+    """Return what a client was charged at a worker, in tokens."""
     assert isinstance(made.router, D2LPM)
     return (made.router.quantum_of(client) - made.router.deficit(client, worker)) // UNITS_PER_TOKEN
 
@@ -68,7 +68,7 @@ def test_a_finished_request_is_charged_what_the_engine_reports() -> None:
 
 
 def test_without_a_report_the_estimate_stays() -> None:
-    """An engine that does not say what it had cached is charged by what the index believed."""
+    """If the engine reports no cached tokens, the charge is the prefix index's estimate."""
     made = dispatcher("w")
     text = b"x" * 4096
     first = send(made, text=text)
@@ -81,7 +81,7 @@ def test_without_a_report_the_estimate_stays() -> None:
 
 
 def test_a_report_of_the_outputs_alone_leaves_the_prompt_as_estimated() -> None:
-    """Some engines report a prompt of 0 tokens; nobody's prompt is for nothing."""
+    """A prompt of which an engine reports 0 tokens is charged by its estimate."""
     made = dispatcher("w")
     ticket = send(made, text=b"x" * 4096)
     made.finished(ticket, Usage(prompt_len=0, output_len=7, cached_len=0), ran_us=1)
@@ -91,7 +91,7 @@ def test_a_report_of_the_outputs_alone_leaves_the_prompt_as_estimated() -> None:
 
 
 def test_once_an_engine_has_reported_cached_tokens_silence_means_none() -> None:
-    """vLLM leaves the details out where nothing was cached; the index may believe otherwise."""
+    """vLLM omits the details if nothing was cached; the index may have estimated otherwise."""
     made = dispatcher("w")
     text = b"x" * 4096
     made.finished(
@@ -122,7 +122,7 @@ def test_an_absurd_answer_ruins_neither_the_client_nor_the_scale() -> None:
 
 
 def test_a_caller_that_leaves_pays_for_what_its_engine_can_have_done() -> None:
-    """Outputs of a stream are seen; before the first, its prompt may be computed. Unsent, nothing is."""
+    """Streamed outputs are counted; before the first the prompt may be computed; unsent is free."""
     made = dispatcher("w")
     unsent, unanswered, reading = (send(made, streams=True) for _ in range(3))
     made.started(reading)
@@ -141,7 +141,7 @@ def test_a_caller_that_leaves_pays_for_what_its_engine_can_have_done() -> None:
 def test_an_answer_in_one_piece_thrown_away_costs_the_outputs_that_the_time_was_enough_for(
     queues: bool, answers: int, outputs: int
 ) -> None:
-    """By the engine's own pace, and never more than were asked for: 50. It has none where none were."""
+    """The engine's pace decides, up to the 50 outputs asked for; 0 at an endpoint without outputs."""
     rules = QueueRules() if queues else None
     made = Dispatcher(router=D2LPM(quantum=100_000), index=ApproximatePrefixIndex(), rules=rules)
     made.engine_up("w")
@@ -195,7 +195,7 @@ def test_a_lost_engine_hands_back_what_waits_and_a_new_life_starts_clean() -> No
 
 
 def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
-    """The text of the answer is in the index too, or every turn would match less than it could."""
+    """The answer is in the index too: the next turn of a conversation begins with it."""
     made = dispatcher("v", "w")
     prompt = b"q" * 2048
     ticket = send(made, text=prompt)
@@ -209,7 +209,7 @@ def test_the_next_turn_of_a_conversation_finds_its_engine() -> None:
 
 
 def test_what_a_scheduler_knows_of_a_cache_is_bounded_as_the_index_is() -> None:
-    """Prompts, and answers with which the next turns begin, that are longer than the index."""
+    """Prompts and answers may be longer than the index's capacity."""
     index, text = ApproximatePrefixIndex(capacity=3), ChunkedText()
     made = Dispatcher(router=D2LPM(), index=index, rules=QueueRules())
     made.engine_up("w")
@@ -233,7 +233,7 @@ def test_one_clients_limit_is_not_the_others() -> None:
 
 
 def test_a_place_kept_is_a_place_taken() -> None:
-    """Prompts that are still being tokenized count, or a client could queue thousands of them."""
+    """Prompts that are being tokenized count, or a client could have thousands of them."""
     made = dispatcher("w", max_in_flight=2)
     made.reserve("a")
     ticket = send(made, "a")
@@ -271,7 +271,7 @@ def test_the_length_of_a_token_is_learnt() -> None:
 
 
 def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
-    """It drains, or answers with errors: neither its requests nor its cache are lost."""
+    """An engine that drains or answers with errors keeps its requests and its cache."""
     made = dispatcher("v", "w")
     text = b"x" * 4096
     first = send(made, text=text)
@@ -293,8 +293,8 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
     assert (again.worker, again.matched_len > 0) == (there, True)
 
 
-def test_nobody_waits_for_room_at_engines_that_queue_themselves() -> None:
-    """Who waits bound to no engine would wait for ever once none fetches from here."""
+def test_no_request_waits_for_capacity_at_engines_that_queue_themselves() -> None:
+    """An unassigned ticket would wait for ever once no engine has a queue here."""
     sent: list[Ticket] = []
     rules = QueueRules(max_engine_requests=1, max_assigned_per_client=1)
     made = Dispatcher(
@@ -312,7 +312,7 @@ def test_nobody_waits_for_room_at_engines_that_queue_themselves() -> None:
 
 
 def test_an_engine_on_trial_gets_requests_when_more_are_let_through() -> None:
-    """Its gate is the same one as before, and so is that it takes requests."""
+    """A trial gate reopened: the same gate is set again, and the engine still accepts requests."""
 
     class Gate:
         left = 1

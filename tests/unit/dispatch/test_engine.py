@@ -1,4 +1,4 @@
-"""Which engines others can do without: each of its models has to be served elsewhere."""
+"""The engine table: an engine can be spared if each of its models is served elsewhere."""
 
 import pytest
 
@@ -8,7 +8,7 @@ Models = tuple[str, ...] | None
 
 
 class Trial:
-    """Lets one more through."""
+    """A trial gate that lets one more request through."""
 
     lets_through = True
 
@@ -17,7 +17,7 @@ class Trial:
 
 
 def fleet(*models: Models) -> EngineTable:
-    """Engines "0", "1"... that are up and serve these."""
+    """Return engines "0", "1", ... that are up and serve the given models."""
     made = EngineTable()
     for number, each in enumerate(models):
         made.engines[str(number)] = Engine(up=True)
@@ -44,7 +44,7 @@ def test_an_engine_is_spared_where_all_its_models_are_served_elsewhere(
     assert fleet(mine, *others).can_spare("0") is spared
 
 
-def test_who_is_down_draining_or_on_trial_stands_in_for_nobody() -> None:
+def test_an_engine_that_is_down_draining_or_on_trial_replaces_no_other() -> None:
     made = fleet(("m",), ("m",))
     other = made.engines["1"]
     assert made.can_spare("0")
@@ -57,7 +57,7 @@ def test_who_is_down_draining_or_on_trial_stands_in_for_nobody() -> None:
     assert not made.can_spare("0")
 
 
-def test_only_those_named_may_stand_in() -> None:
+def test_only_the_named_engines_may_replace_another() -> None:
     made = fleet(("m",), ("m",), ("n",))
     assert made.can_spare("0", ["1", "2"])
     assert not made.can_spare("0", ["2"])

@@ -1,4 +1,4 @@
-"""A limit on what is at all engines together: the fair queue keeps the rest, nobody is starved by it."""
+"""A limit on the requests in flight at all engines: the others wait in the fair queue, none starves."""
 
 from collections import Counter
 
@@ -59,8 +59,8 @@ def test_what_waits_for_the_limit_has_the_fair_queues_order():
 
 def test_an_engines_backlog_does_not_keep_the_limit_from_another_model():
     """
-    Each place that becomes free would go to the engine that has just ended something: of the two models
-    the one with more requests would have all of them for as long as they come.
+    A slot that becomes free would go to the engine that has just finished a request: of the two models
+    the one with more requests would have all slots for as long as its requests arrive.
     """
     world = limited(8, 8, max_sent=1)
     world.up("w0", "m")
@@ -123,7 +123,7 @@ def test_a_limit_that_is_raised_or_lifted_sends_what_waits_for_it():
 
 
 def test_without_a_queue_the_limit_refuses():
-    """With `--queue engine` nothing waits at the gateway."""
+    """With `--queue engine` no request waits at the gateway."""
     from tests.unit.dispatch.test_dispatcher import dispatcher, send
 
     made = dispatcher("w", max_sent=2)

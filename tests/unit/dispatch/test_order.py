@@ -1,4 +1,4 @@
-"""A request that waits beside an idle engine, since it is the turn of somebody at another gateway."""
+"""A request waits beside an idle engine while a client at another gateway has precedence."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from fairhit.dispatch import (
 
 @dataclass
 class Turns:
-    """Engines behind a gateway that keeps an account with others; `b` waits at another, and is owed."""
+    """Engines behind a gateway that shares a ledger; `b` waits at another gateway and has credit."""
 
     world: World = field(default_factory=lambda: World(1, 1, rules=QueueRules(shared=True)))
 
@@ -27,13 +27,13 @@ class Turns:
         return self.world.dispatcher
 
     def hear(self) -> None:
-        """It is the turn of `b`, at every engine."""
+        """Give client `b` precedence at every engine."""
         deficits = {"a": -1000 * UNITS_PER_TOKEN, "b": 1000 * UNITS_PER_TOKEN}
         news = LedgerUpdate(deficits=deficits, elsewhere=("b",))
         LedgerSharing(self.dispatcher).adopt(dict.fromkeys(self.dispatcher.engines, news))
 
     def waiting(self, count: int = 1) -> list[Ticket]:
-        """Requests of `a` that come now, and wait."""
+        """Submit requests of `a`, which wait."""
         self.hear()
         asked = [self.world.ask("a", output_len=1, topic=0) for _ in range(count)]
         assert all(ticket.state is TicketState.QUEUED for ticket in asked)
@@ -50,7 +50,7 @@ def other_weights(dispatcher: Dispatcher) -> None:
 
 @pytest.mark.parametrize("switch", [safe_off, other_weights])
 def test_who_waits_is_sent_when_a_switch_makes_it_his_turn(switch: object) -> None:
-    """No request comes, none ends, and the account is heard no more."""
+    """No request arrives or ends, and no further update of the ledger arrives."""
     turns = Turns()
     asked = turns.waiting(20)
     assert callable(switch)
@@ -62,11 +62,11 @@ def test_who_waits_is_sent_when_a_switch_makes_it_his_turn(switch: object) -> No
         "w0",
         "w1",
     }
-    assert sum(len(engine.queue) for engine in turns.world.engines.values()) >= 2  # they are told
+    assert sum(len(engine.queue) for engine in turns.world.engines.values()) >= 2  # they are sent
 
 
 def test_what_waits_for_an_engine_that_drains_has_no_turn_to_wait_for() -> None:
-    """Nobody else has its model; it gets no new requests, and is to end."""
+    """No other engine serves its model; the engine drains, and must finish."""
     turns = Turns(World(1, rules=QueueRules(shared=True)))
     (asked,) = turns.waiting()
     turns.dispatcher.set_accepting("w0", accepts=False)
@@ -77,7 +77,7 @@ def test_what_waits_for_an_engine_that_drains_has_no_turn_to_wait_for() -> None:
 
 
 def test_an_engine_that_shares_fairly_itself_has_no_turns() -> None:
-    """What comes for the other engine, and must wait there, goes to it."""
+    """A request routed to the other engine, where it would wait, is sent to this one."""
     turns = Turns()
     turns.world.ask("a", output_len=1, topic=0)
     home = next(name for name, engine in turns.world.engines.items() if engine.queue)

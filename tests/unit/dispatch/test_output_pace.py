@@ -1,4 +1,4 @@
-"""How fast an engine is, by the answers it gave: what one client can make of it is little."""
+"""The output pace is learnt from answers, and one client can change it only a little."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from fairhit.dispatch.accounting.output_pace import OutputPace
 
 
 def learnt(*answers: tuple[int, int], before: int = 600) -> int:
-    """The pace after answers of (microseconds, outputs), with `before` of 100 outputs at 20 ms first."""
+    """Return the pace after `before` answers of 100 outputs at 20 ms, then (microseconds, outputs)."""
     pace = OutputPace()
     for ran_us, outputs in [(2_000_000, 100)] * before + list(answers):
         pace.learn(ran_us=ran_us, outputs=outputs)
@@ -27,12 +27,12 @@ def test_one_absurd_answer_changes_little(answer: tuple[int, int]) -> None:
 
 
 def test_answers_that_waited_long_do_not_hide_those_that_did_not() -> None:
-    """Half of them say ten times as much: long prompts, a queue in the engine, or a client's intent."""
+    """Half of the answers take ten times as long: long prompts, an engine's queue, or intent."""
     assert learnt(*[(200_000, 1), (2_000_000, 100)] * 200) < 24_000
 
 
 def test_many_short_answers_do_not_make_it_slow() -> None:
-    """As of one that only classifies, or wants to leave long answers for next to nothing."""
+    """A client that only classifies, or wants to cancel long answers at a low price, sends these."""
     one, few, long = (300_000, 1), (300_000, 4), (2_000_000, 100)
     assert learnt(*[*[one] * 99, long] * 20) < 24_000
     assert learnt(*[*[few] * 30, long] * 60) < 30_000

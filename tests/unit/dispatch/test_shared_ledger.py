@@ -1,4 +1,4 @@
-"""The account that gateways keep together, and the deficits of one that keeps it."""
+"""The shared ledger of several gateways, and the deficits of one gateway that uses it."""
 
 import random
 
@@ -13,7 +13,7 @@ from fairhit.policies.shared_deficits import SharedDeficits
 Q = 100
 
 
-def told(charged: dict[str, int] | None = None, waiting: str = "") -> dict[str, LedgerReport]:
+def reported(charged: dict[str, int] | None = None, waiting: str = "") -> dict[str, LedgerReport]:
     return {"w": LedgerReport(charged=charged or {}, waiting=tuple(waiting))}
 
 
@@ -22,7 +22,7 @@ def quantum_of(client: str) -> int:
 
 
 def refill_by_rounds(deficits: dict[str, int], waiting: list[str]) -> dict[str, int]:
-    """Alg. 1, CheckRefill, as it is printed: a round at a time."""
+    """Run CheckRefill of Algorithm 1 as printed, one round at a time."""
     deficits = {**dict.fromkeys(waiting, 0), **deficits}
     while all(deficits[client] <= 0 for client in waiting):
         for client, q in deficits.items():
@@ -42,10 +42,10 @@ def test_a_refill_is_the_printed_loop(deficits: dict[str, int], waiting: list[st
     assert {**dict.fromkeys(waiting, 0), **deficits} == expected
 
 
-def test_each_hears_what_the_other_charged_and_who_waits_there() -> None:
+def test_each_gateway_gets_the_charges_and_waiting_clients_of_the_other() -> None:
     accounts = SharedLedger()
-    accounts.exchange("one", told(waiting="a"), quantum_of)
-    news = accounts.exchange("two", told({"b": 30}, waiting="b"), quantum_of)["w"]
+    accounts.exchange("one", reported(waiting="a"), quantum_of)
+    news = accounts.exchange("two", reported({"b": 30}, waiting="b"), quantum_of)["w"]
 
     assert dict(news.deficits) == {"a": Q, "b": -30}
     assert tuple(news.elsewhere) == ("a",)
@@ -53,28 +53,28 @@ def test_each_hears_what_the_other_charged_and_who_waits_there() -> None:
 
 def test_a_refill_waits_for_who_waits_elsewhere() -> None:
     accounts = SharedLedger()
-    accounts.exchange("one", told(waiting="a"), quantum_of)
+    accounts.exchange("one", reported(waiting="a"), quantum_of)
     for _ in range(3):
-        news = accounts.exchange("two", told({"b": 50}, waiting="b"), quantum_of)["w"]
+        news = accounts.exchange("two", reported({"b": 50}, waiting="b"), quantum_of)["w"]
     assert news.deficits["b"] == -150
 
-    accounts.exchange("one", told({"a": Q}, waiting="a"), quantum_of)
+    accounts.exchange("one", reported({"a": Q}, waiting="a"), quantum_of)
     assert accounts.deficits["w"] == {"a": Q, "b": -50}
 
 
-def test_a_gateway_that_is_gone_holds_nobody_back() -> None:
+def test_a_removed_gateway_blocks_no_client() -> None:
     accounts = SharedLedger()
-    accounts.exchange("one", told(waiting="a"), quantum_of)
+    accounts.exchange("one", reported(waiting="a"), quantum_of)
     accounts.forget(["one"])
-    news = accounts.exchange("two", told({"b": 250}, waiting="b"), quantum_of)["w"]
+    news = accounts.exchange("two", reported({"b": 250}, waiting="b"), quantum_of)["w"]
 
     assert tuple(news.elsewhere) == ()
     assert news.deficits["b"] == 50
 
 
-def test_who_waits_nowhere_and_owes_nothing_is_forgotten() -> None:
+def test_an_idle_client_without_debt_is_forgotten() -> None:
     accounts = SharedLedger()
-    accounts.exchange("one", told({"a": 30}), quantum_of)
+    accounts.exchange("one", reported({"a": 30}), quantum_of)
 
     assert accounts.deficits["w"] == {}
 
@@ -90,7 +90,7 @@ def tokens(number: int) -> int:
     return number * UNITS_PER_TOKEN
 
 
-def test_nobody_here_is_refilled_while_one_elsewhere_has_credit() -> None:
+def test_no_client_is_refilled_while_one_elsewhere_has_credit() -> None:
     deficits = deficits_of(b=1)
     deficits.adopt({"a": tokens(50), "b": tokens(-10)}, ("a",))
 
@@ -135,7 +135,7 @@ def test_who_stops_waiting_elsewhere_has_no_say_here() -> None:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int) -> None:
-    """Whatever happens in whatever order: solvent are exactly those who wait, here or there, with q > 0."""
+    """After any events: the solvent clients are exactly those that wait, here or elsewhere, with q > 0."""
     rng, clients = random.Random(seed), ["a", "b", "c", "heavy"]
     deficits, here, elsewhere = SharedDeficits(quantum=Q), set(), set()
     opened: list[str] = []

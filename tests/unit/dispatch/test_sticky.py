@@ -1,4 +1,4 @@
-"""A request with a routing key waits for its own engine, whatever room there is elsewhere."""
+"""A request with a routing key waits for its own engine, whatever capacity other engines have."""
 
 from tests.properties.engines import World
 
@@ -39,7 +39,7 @@ def test_requests_without_a_key_go_where_there_is_room():
 
 
 def test_at_one_engine_sessions_share_fairly():
-    """A flood on one session does not keep another client's from the same engine."""
+    """A flood on one session does not starve another client at the same engine."""
     world = sticky(1)
     flood = [ask(world, "a", "of-a") for _ in range(30)]
     few = [ask(world, "b", "of-b") for _ in range(3)]
@@ -66,8 +66,8 @@ def test_what_waits_for_an_engine_that_is_lost_or_drained_goes_elsewhere():
         assert ask(world).worker == other
 
 
-def test_who_waits_for_one_engine_only_is_told_to_other_gateways_as_waiting_there():
-    """And for no other engine, where a place would be kept for a client that never comes."""
+def test_a_client_pinned_to_an_engine_is_reported_as_waiting_for_that_engine_only():
+    """No other engine reports it: a slot there would be kept for a client that never arrives."""
     from fairhit.dispatch import Dispatcher, LedgerSharing
 
     world = World(1, 1, rules=QueueRules(max_engine_requests=1, shared=True), router=Sticky())

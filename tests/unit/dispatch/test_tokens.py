@@ -1,4 +1,4 @@
-"""The dispatcher over an index of token blocks: lengths, guesses that end, and what engines say."""
+"""The dispatcher over an index of token blocks: lengths, optimistic entries, and engines' reports."""
 
 from array import array
 
@@ -46,7 +46,7 @@ def test_blocks_are_as_many_tokens_as_they_have() -> None:
     assert (ticket.matched_len, ticket.extend_len) == (3 * BLOCK_LEN, 7 * BLOCK_LEN + 1)
 
 
-def test_a_block_is_as_long_as_the_index_was_told() -> None:
+def test_a_block_is_as_long_as_the_index_was_configured() -> None:
     made, index = dispatcher(block_len=4)
     prompt = BlockedTokens(block_len=4).extended(array("I", range(41)).tobytes())
     index.learn("w", Knowledge.COMPLETE)
@@ -78,7 +78,7 @@ def test_an_engine_that_reports_nothing_is_not_compared() -> None:
 
 
 def test_what_no_event_confirms_after_the_first_byte_is_not_there() -> None:
-    """Whether the answer streams, and says so when it starts, or comes in one piece."""
+    """The first byte of a stream, or a whole answer, counts as admission."""
     for streams in (True, False):
         made, index = dispatcher()
         known(index, 0)

@@ -1,4 +1,4 @@
-"""What the stories of the routers share: requests, matches, a D2LPM router of two workers."""
+"""Fixtures of the routers' tests: requests, matches, a D2LPM router of two workers."""
 
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.policy import Router
@@ -9,7 +9,7 @@ QUANTUM = 100
 
 
 def choose(router: Router, request: Request, matched: dict[str, int]) -> str:
-    """Of the workers in `matched`, which hold that much of it."""
+    """Route `request` among the workers in `matched`, which hold that many of its tokens."""
     return router.route(request, matches=PrefixMatches.of_each(matched), candidates=matched.keys())
 
 

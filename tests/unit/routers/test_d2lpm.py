@@ -7,7 +7,7 @@ from tests.unit.routers.asking import QUANTUM, choose, d2lpm, request
 
 
 def test_an_estimate_given_back_after_a_refill_is_not_saved_up() -> None:
-    """Two requests in flight take both counters below zero; a refill comes, and then both fail."""
+    """Two requests in flight take both counters below zero, a refill raises them, and then both fail."""
     router = d2lpm()
     lost = {worker: request("a", order) for order, worker in enumerate(("w0", "w1"))}
     for worker, sent in lost.items():
@@ -20,7 +20,7 @@ def test_an_estimate_given_back_after_a_refill_is_not_saved_up() -> None:
 
 
 def test_a_worker_that_cannot_serve_a_request_is_refilled_no_further_than_it_needs() -> None:
-    """A model only w0 has: w0 owes nine quanta, w1 a little, and must not gain the nine."""
+    """Only w0 serves the model: the debt at w0 is nine quanta, and w1 must not gain nine in the refill."""
     router = d2lpm()
     router.dispatch(request("a", 0), "w0", extend_len=10 * QUANTUM)
     router.dispatch(request("a", 1), "w1", extend_len=QUANTUM + 10)
@@ -44,7 +44,7 @@ def test_a_client_stays_with_its_prefix_until_its_quantum_is_used() -> None:
 
 
 def test_the_second_best_match_counts_when_the_best_worker_is_used_up() -> None:
-    """A6.5: the printed rule falls back to the shortest queue and forgets every other match."""
+    """The printed rule falls back to the shortest queue, and ignores every other match."""
     router = d2lpm()
     router.add_worker("w2")
     router.dispatch(request("a", 0), "w0", extend_len=QUANTUM)
@@ -54,7 +54,7 @@ def test_the_second_best_match_counts_when_the_best_worker_is_used_up() -> None:
 
 
 def test_a_common_first_token_does_not_gather_everybody_on_one_worker() -> None:
-    """A6.6: below the minimum benefit, the shorter queue wins."""
+    """Below the minimum match, the shorter queue wins."""
     router = d2lpm(min_match=10)
     router.dispatch(request("b", 0), "w0", extend_len=50)
 
@@ -63,7 +63,7 @@ def test_a_common_first_token_does_not_gather_everybody_on_one_worker() -> None:
 
 
 def test_clients_spread_over_idle_workers() -> None:
-    """A6.7: with one answer for all ties, every new client would begin at the first worker."""
+    """With one rule for all ties, every new client would begin at the first worker."""
     router = d2lpm()
     firsts = Counter(
         choose(router, request(f"client-{n}", n), {"w0": 0, "w1": 0}) for n in range(100)
@@ -73,7 +73,7 @@ def test_clients_spread_over_idle_workers() -> None:
 
 
 def test_a_new_worker_is_used_at_once() -> None:
-    """A6.9: started at zero it would wait until every other worker was used up."""
+    """With a counter of zero it would be chosen only after every other worker was used up."""
     router = d2lpm()
     for order, worker in enumerate(("w0", "w1")):
         router.dispatch(request("a", order), worker, extend_len=50)
@@ -82,8 +82,8 @@ def test_a_new_worker_is_used_at_once() -> None:
     assert choose(router, request("a", 2), dict.fromkeys(("w0", "w1", "w2"), 0)) == "w2"
 
 
-def test_a_worker_that_comes_back_owes_nothing_for_what_it_lost() -> None:
-    """Requests of its earlier life end later; they must not touch the counters of the new one."""
+def test_a_worker_that_returns_has_no_debt_from_before() -> None:
+    """Requests from before the worker was removed end later, and must not change its new counters."""
     router = d2lpm()
     lost = request("a", 0)
     router.dispatch(lost, "w0", extend_len=80)
@@ -114,7 +114,7 @@ def test_charging_the_whole_input_drives_a_client_off_its_cache() -> None:
 
 
 def test_the_truth_replaces_the_estimate() -> None:
-    """The engine had cached more than was thought; only what it computed stays charged."""
+    """The engine had cached more than estimated; only the computed tokens stay charged."""
     router = d2lpm()
     sent = request("a", 0, input_len=90)
     router.dispatch(sent, "w0", extend_len=90)
@@ -124,7 +124,7 @@ def test_the_truth_replaces_the_estimate() -> None:
 
 
 def test_the_table_of_counters_is_bounded() -> None:
-    """A thousand names from one caller take the place of ten, the longest unseen first."""
+    """A thousand client names evict ten records, the least recently used first."""
     router = d2lpm(max_clients=10)
     sent = [request(f"c{order}", order) for order in range(1000)]
     for each in sent:

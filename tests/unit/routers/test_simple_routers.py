@@ -1,4 +1,4 @@
-"""The routers that look at no cache, by example."""
+"""The routers that ignore caches, by example."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ def fleet(name: str, *workers: str, **settings: object) -> Router:
 
 
 def chosen(router: Router, *jobs: tuple[str, int], workers: tuple[str, ...]) -> str:
-    """Where requests of (client, tokens to compute) go, one after another."""
+    """Route requests of (client, tokens to compute) in sequence; return their workers."""
     path = []
     for order, (client, extend_len) in enumerate(jobs):
         sent = request(client, order)
@@ -46,7 +46,7 @@ def test_least_loaded_counts_work() -> None:
 
 
 def test_each_client_goes_round_by_itself() -> None:
-    """Others in between do not make it miss a worker."""
+    """Requests of other clients in between do not make a client skip a worker."""
     router = fleet("client-round-robin", "u", "v", "w")
     jobs = [(client, 10) for client in "abacabadaaba"]
     workers = ("u", "v", "w")
@@ -58,7 +58,7 @@ def test_each_client_goes_round_by_itself() -> None:
 
 
 def test_clients_do_not_all_begin_at_the_first_worker() -> None:
-    """A7: a burst of new clients would otherwise hit one worker after the other, all together."""
+    """A burst of new clients would otherwise go to one worker after the other, all together."""
     router = fleet("client-round-robin", "u", "v", "w", "x")
     jobs = [(f"client {n}", 10) for n in range(200)]
     firsts = Counter(chosen(router, *jobs, workers=("u", "v", "w", "x")).split())
@@ -78,7 +78,7 @@ def test_going_round_survives_a_worker_that_leaves() -> None:
 
 
 def test_round_robin_by_client_counts_requests_and_not_their_work() -> None:
-    """A7: long and short in turn, two workers: one of them gets everything that is long."""
+    """With alternating long and short requests, one of two workers gets all the long ones."""
     router = fleet("client-round-robin", "u", "v")
     path = chosen(router, *[("a", 1000), ("a", 1)] * 20, workers=("u", "v")).split()
 
@@ -86,7 +86,7 @@ def test_round_robin_by_client_counts_requests_and_not_their_work() -> None:
 
 
 def test_of_two_drawn_the_less_loaded_is_taken() -> None:
-    """With one worker buried in work, the others get all but the draws of the same two."""
+    """With one overloaded worker, the others get every request except when it is drawn twice."""
     router = fleet("power-of-two", "u", "v", "w", "x")
     router.dispatch(request("b", 999), "u", extend_len=10**9)
     jobs = [("a", 10)] * 400

@@ -1,4 +1,4 @@
-"""Requests with one routing key go to one worker, as long as it is there."""
+"""Requests with one routing key are sent to one worker, as long as it is up."""
 
 from collections import Counter
 
@@ -47,7 +47,7 @@ def test_a_key_keeps_its_worker_and_keys_are_spread():
 
 
 def test_every_process_and_the_next_life_assign_a_key_alike():
-    """Whatever the order in which they learn of the workers."""
+    """The order in which gateways add the workers does not matter."""
     one, two = fleet("u", "v", "w"), fleet("w", "u", "v")
 
     assert [send(one, key) for key in KEYS] == [send(two, key) for key in KEYS]
@@ -76,7 +76,7 @@ def test_the_keys_of_a_worker_that_is_gone_are_assigned_anew_and_no_others():
 
 
 def test_a_worker_that_takes_nothing_for_a_while_gets_its_keys_back():
-    """A retry after one error, a breaker that was open: the cache is still there."""
+    """After a retry or an open circuit the worker's cache still exists."""
     router = fleet()
     home = send(router, "k")
     others = [worker for worker in WORKERS if worker != home]

@@ -1,1 +1,1 @@
-"""What each client has received, and what the gateways share of it."""
+"""Ledgers of clients' service and deficits, and the estimates that engines' reports correct."""

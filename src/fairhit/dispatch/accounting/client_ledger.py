@@ -1,4 +1,4 @@
-"""One record per client: requests reserved, waiting and in flight, and the service of the finished ones.
+"""Client ledger: a record per client of its requests and of the service of the finished ones.
 
 Metrics, dashboard and admission read these records; none of them counts requests or service itself.
 """

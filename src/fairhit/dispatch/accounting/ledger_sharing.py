@@ -1,4 +1,4 @@
-"""One gateway's part in a shared ledger: reports of its queues' charges out, common deficits in.
+"""A gateway's part in a shared ledger: reports of its queues' charges out, common deficits in.
 
 Only engines whose requests wait here, under a policy that can be shared, take part. Other engines are sent
 their requests at once and share fairly themselves, whichever gateway sends the requests.

@@ -21,7 +21,7 @@ QuantumOf = Callable[[ClientId], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerReport:
-    """One gateway's report on one engine: units charged since its last report, and clients that wait."""
+    """A gateway's report on one engine: units charged since its last report, and clients that wait."""
 
     charged: Mapping[ClientId, int]
     waiting: Collection[ClientId]
@@ -37,7 +37,7 @@ class LedgerUpdate:
 
 @dataclass(slots=True)
 class PeerGateway:
-    """One gateway, as of its last report."""
+    """A gateway, as of its last report."""
 
     beats: int = 0  # reports so far; a gateway whose number stops has failed
     period_s: float = 0.0  # seconds between its reports

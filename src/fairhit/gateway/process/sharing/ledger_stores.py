@@ -27,7 +27,7 @@ class Busy(FairhitError):
 
 
 class Store(Protocol):
-    """One value that several gateways change, one after another."""
+    """A value that several gateways change, one after another."""
 
     async def change(self, change: Change) -> None:
         """Read, change and write atomically; `change` may run repeatedly. Raises Busy or OSError."""
