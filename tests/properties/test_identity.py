@@ -41,7 +41,7 @@ HEADERS = st.tuples(NAMES, st.tuples(BLANKS, VALUES, BLANKS).map("".join))
 
 
 def read(headers: list[tuple[str, str]]) -> IncomingRequest:
-    reader = RequestParser(max_body_len=99, admit=lambda request: True, arrived=BodyBudget())  # noqa: ARG005
+    reader = RequestParser(max_body_len=99, admit=lambda request: True, body_budget=BodyBudget())  # noqa: ARG005
     lines = "".join(f"{name}:{value}\r\n" for name, value in headers)
     head = f"POST /v1/completions HTTP/1.1\r\nhost: a\r\n{lines}content-length: 2\r\n\r\n"
     reader.feed(head.encode() + b"{}")

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhit.core.cache.block_set import BlockCache
 from fairhit.dispatch import QUEUE_SCHEDULERS, QueueRules, TicketState
 from fairhit.errors import NoEngine, NotFound, QueueFull
+from fairhit.policies.dlpm import DLPM
 from fairhit.routers.sticky import Sticky
 from tests.properties.engines import PROMPT, World
 
@@ -274,9 +276,13 @@ def test_debts_moved_with_a_request_leave_nothing_behind() -> None:
     world.down("w1")
     for name in world.engines:
         world.up(name)
+    ledger = world.dispatcher.ledger
     queues = [worker.queue for worker in world.dispatcher.engines.values()]
 
-    assert [queue.scheduler.service("a").system_view() for queue in queues if queue] == [0, 0]
+    assert [ledger.received("a", name) for name in world.engines] == [0, 0]
+    # One quantum from the first refill, from which nothing is missing.
+    quantum = DLPM(cache=BlockCache(block_size=1)).ledger.quantum_of("a")
+    assert [queue.scheduler.credit("a") for queue in queues if queue] == [quantum, quantum]
 
 
 def mixed() -> World:
