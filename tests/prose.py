@@ -14,7 +14,7 @@ from pathlib import Path
 # The word, and what to write; docs/glossary.md has the words of the project. Code in `backticks` is exempt.
 BANNED: dict[str, str] = {
     r"(?:a|the|each|every|one|this|that|next|last|same|per|whole|first|another) looks?": "scheduling pass",
-    r"misfits?": "request that does not fit",
+    r"misfits?(?! stop| skip)": "request that does not fit",
     r"pass(?:ed|es|ing)? over": "skip",
     r"owed|owes": "credit, debt, deficit",
     r"told": "notified, given",
@@ -35,13 +35,11 @@ BANNED: dict[str, str] = {
 _BANNED = {
     re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in BANNED.items()
 }
-# Parts of names, as `begin_look` or `CutLooks` have them.
+# Parts of names (`misfit` is the name of a flag and a setting), as `begin_look` or `CutLooks` have them.
 BANNED_IN_NAMES = frozenset(
     (
         "look",
         "looks",
-        "misfit",
-        "misfits",
         "owed",
         "owes",
         "told",

@@ -11,12 +11,8 @@ ENTRIES, PROTOCOL_METHODS = 12, 5
 
 # A folder with more entries, and why it is still one room.
 CROWDED: dict[str, str] = {
-    "fairhit": "TO BE MENDED",
+    "fairhit": "the rooms themselves, and six modules that every command imports",
 }
-# Cycles, class names and protocols that are still to be mended.
-UNMENDED = {
-    "fairhit.gateway.admin.control",
-}  # fmt: skip
 # A protocol with more methods, and why it is still one.
 WIDE: dict[str, str] = {}
 
@@ -131,24 +127,20 @@ def package_files() -> list[Path]:
     ]
 
 
-def mended(complaints: Iterable[str]) -> list[str]:
-    return [each for each in complaints if each.partition(" ")[0].rstrip(":") not in UNMENDED]
-
-
 def test_no_folder_has_too_many_entries():
     assert list(crowded(package_files())) == []
 
 
 def test_no_module_imports_a_module_that_imports_it():
-    assert mended(cycles(sources())) == []
+    assert list(cycles(sources())) == []
 
 
 def test_a_public_class_name_has_one_meaning():
-    assert mended(repeated_classes(sources())) == []
+    assert list(repeated_classes(sources())) == []
 
 
 def test_protocols_are_small():
-    assert mended(wide_protocols(sources())) == []
+    assert list(wide_protocols(sources())) == []
 
 
 def test_exceptions_are_needed():

@@ -20,7 +20,7 @@ from fairhit.core.service import TokenCost, Weights
 from fairhit.policies import IN_ENGINES, make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.vtc import VTC
-from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
+from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
 from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import (
     CAPACITY,
@@ -55,8 +55,8 @@ def engine(name, *, observers=(), skip_misfits=True, max_running=64, **options):
 
 
 def test_every_scheduler_says_what_a_misfit_means_to_its_host():
-    assert list(ALL_MISFIT) == list(ALL_SCHEDULERS)
-    assert set(ALL_MISFIT.values()) == {"stop", "skip"}
+    assert list(ALL_ON_UNFIT) == list(ALL_SCHEDULERS)
+    assert set(ALL_ON_UNFIT.values()) == {"stop", "skip"}
     assert set(ALL_SCHEDULERS) - set(IN_ENGINES) == {"rpm", "vtc-oracle", "vtc-noisy"}
 
 

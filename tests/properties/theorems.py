@@ -19,7 +19,7 @@ from fairhit.core.costs import parse_cost
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.policies import make_policy
 from fairhit.routers.d2lpm import D2LPM
-from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
+from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
 from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals, duels, floods
 from tests.reference.cluster import AtWorkers, run_cluster
@@ -179,7 +179,7 @@ def any_cost(traffic, quantum, name, text, policy=policy_of):
     gaps = backlogged_gap(
         policy(name, cost=cost, **settings),
         traffic,
-        skips=ALL_MISFIT[name] == "skip",
+        skips=ALL_ON_UNFIT[name] == "skip",
         charge_input=name != "dlpm",
         cost=cost,
     )

@@ -31,7 +31,7 @@ SCHEDULERS: dict[str, type[Policy]] = {
 
 # What an engine with a choice does at the first request that does not fit: stop the scheduling pass, or
 # skip the request (drr: all requests of its client).
-MISFIT = {
+ON_UNFIT = {
     "fcfs": "stop",
     "lcf": "stop",
     "vtc": "stop",

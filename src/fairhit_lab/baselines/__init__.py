@@ -1,7 +1,7 @@
 """Policies and routers that exist to be compared with, beside those that serve."""
 
 from fairhit.core.policy import Policy, Router
-from fairhit.policies import MISFIT, SCHEDULERS, WITHOUT_CREDIT
+from fairhit.policies import ON_UNFIT, SCHEDULERS, WITHOUT_CREDIT
 from fairhit.routers import ROUTERS
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
@@ -17,7 +17,7 @@ SIMULATED_ONLY: dict[str, type[Policy]] = {
     "vtc-noisy": VTCNoisy,
 }
 ALL_SCHEDULERS = SCHEDULERS | SIMULATED_ONLY
-ALL_MISFIT = MISFIT | dict.fromkeys(SIMULATED_ONLY, "stop")
+ALL_ON_UNFIT = ON_UNFIT | dict.fromkeys(SIMULATED_ONLY, "stop")
 ALL_WITHOUT_CREDIT = WITHOUT_CREDIT | {"rpm"}
 
 ALL_ROUTERS: dict[str, type[Router]] = {

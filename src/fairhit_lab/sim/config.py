@@ -11,7 +11,7 @@ from fairhit.core.service import Cost
 from fairhit.errors import ConfigError
 from fairhit.settings.declaration import check_fields, setting, settings_of
 from fairhit.settings.kinds import MICROSECONDS, WEIGHTS, Kind
-from fairhit_lab.baselines import ALL_MISFIT, ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
+from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants, read_constants
 
 # The engine that an admission rule is meant for, where none is named.
@@ -90,7 +90,7 @@ class SimConfig:
     misfit: str | None = setting(
         None, "a request that does not fit ends the scheduling pass, or is skipped",
         of="engine", choices=("stop", "skip"),
-        shown=f"stop; skip for {', '.join(name for name, what in ALL_MISFIT.items() if what == 'skip')}",
+        shown=f"stop; skip for {', '.join(name for name, what in ALL_ON_UNFIT.items() if what == 'skip')}",
     )  # fmt: skip
     max_misfits: int | None = setting(
         None, "most requests skipped in one scheduling pass", "N", of="engine", ge=1, shown="no limit"
@@ -171,7 +171,7 @@ class SimConfig:
     @property
     def skips_unfitting(self) -> bool:
         """True if a scheduling pass skips requests that do not fit."""
-        return (self.misfit or ALL_MISFIT.get(self.scheduler, "stop")) == "skip"
+        return (self.misfit or ALL_ON_UNFIT.get(self.scheduler, "stop")) == "skip"
 
     @property
     def workers(self) -> int:

@@ -12,7 +12,7 @@ from tests.reference.engine import Arrival, IdealEngine
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.request import Request
 from fairhit.policies import make_policy
-from fairhit_lab.baselines import ALL_MISFIT, ALL_SCHEDULERS
+from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
 from fairhit_lab.events import Admit, Dispatch, Evict, Finish, Reject
 
 
@@ -197,4 +197,4 @@ def _arrival(row_, order):
 
 
 def test_every_scheduler_says_what_a_misfit_means():
-    assert ALL_MISFIT.keys() == ALL_SCHEDULERS.keys()
+    assert ALL_ON_UNFIT.keys() == ALL_SCHEDULERS.keys()

@@ -152,7 +152,7 @@ class Admission:
         client = self._identity.client_of(request.client, parsed.user)
         self._injector.isolate(parsed, client)
         if not self._dispatcher.engine_table.is_listed(parsed.model):
-            return self._look_for_model(connection, request, parsed, client)
+            return self._find_model(connection, request, parsed, client)
         return self._begin(connection, request, parsed, client)
 
     def _begin(
@@ -227,7 +227,7 @@ class Admission:
         pending.awaited.add_done_callback(then)
         return pending
 
-    def _look_for_model(
+    def _find_model(
         self,
         connection: ClientConnection,
         request: IncomingRequest,

@@ -113,7 +113,7 @@ def check_count(items: list[Any], where: str) -> None:
 
 
 def dumped(value: object, name: str) -> str:
-    """Anything but text, as JSON. Raises BadRequest."""
+    """Encode content other than text as JSON. Raises BadRequest."""
     try:
         return orjson.dumps(value).decode()
     except orjson.JSONEncodeError:
