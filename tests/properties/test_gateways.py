@@ -1,4 +1,4 @@
-"""[35] Several gateways in front of the same engines: with a shared account weights hold, without not.
+"""[34] Several gateways in front of the same engines: with a shared account weights hold, without not.
 
 The gap of two clients is that of service by weight at one engine, over any part of the run in which each
 has requests waiting for that engine at one gateway at all times; it need not be the same one for both.

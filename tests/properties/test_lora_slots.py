@@ -1,5 +1,5 @@
 """
-[36] The LoRA slot rotation over many steps: bounded waits, no idle slot, whatever requests arrive and end.
+[35] The LoRA slot rotation over many steps: bounded waits, no idle slot, whatever requests arrive and end.
 """
 
 import random

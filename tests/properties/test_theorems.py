@@ -67,5 +67,9 @@ def test_the_invariants_quote_the_worst_ratios_of_the_committed_search():
     line = re.compile(r"^\| (.+?) \| `.+?` \| (0\.\d\d) \|", re.MULTILINE)
     quoted = dict(line.findall(INVARIANTS.read_text()))
 
-    assert {row["name"]: f"{row['worst_ratio']:.2f}" for row in rows} == quoted
+    # The record is older than the word.
+    names = [row["name"].replace("told of", "notified of") for row in rows]
+    assert {
+        name: f"{row['worst_ratio']:.2f}" for name, row in zip(names, rows, strict=True)
+    } == quoted
     assert set(quoted) == {theorem.name for theorem in THEOREMS}

@@ -332,7 +332,7 @@ THEOREMS = [
     ),
     Theorem(
         row=26,
-        name="DLPM told of outputs d steps late",
+        name="DLPM notified of outputs d steps late",
         bound="2 (U + Q + w_q R d)",
         cases=_cases(quantum=quanta, delay=st.integers(1, 5)),
         ratio=told_late,
