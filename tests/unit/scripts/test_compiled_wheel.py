@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # C compilers: each finds Python's headers or not, and compiles nothing.
 NO_HEADERS = 'echo "<stdin>:1:10: fatal error: Python.h: No such file or directory" >&2; exit 1'
 NOTHING_ELSE = (

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 FILES = (
     "PKG-INFO", "tests/__init__.py", "tests/conftest.py", "tests/v1/core/test_scheduler.py",
     "tests/v1/data.bin", "tests/models/test_all.py", "vllm/__init__.py", "vllm/v1/request.py",

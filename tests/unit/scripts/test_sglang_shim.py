@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SHIM = Path(__file__).resolve().parents[2] / "scripts" / "sglang_cpu" / "fairhit_sglang_cpu.py"
+SHIM = Path(__file__).resolve().parents[3] / "scripts" / "sglang_cpu" / "fairhit_sglang_cpu.py"
 
 
 @pytest.fixture(autouse=True)
