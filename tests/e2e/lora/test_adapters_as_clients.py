@@ -74,9 +74,9 @@ def place(done: list[Ended], model: str) -> int:
     return [each.model for each in done].index(model)
 
 
-def turns(server: Server) -> float:
+def rotations(server: Server) -> float:
     lines = server.call("GET", "/metrics").read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairhit_adapter_tu"))
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairhit_lora_slot_rotations_total"))
 
 
 def test_each_adapter_is_a_model_of_its_own_and_a_client(server):
@@ -102,9 +102,9 @@ def test_each_adapter_is_a_model_of_its_own_and_a_client(server):
 
 
 def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
-    """Without turns the other's first would come after all of the flood."""
+    """Without rotation the other's first would come after all of the flood."""
     done: list[Ended] = []
-    before = turns(server)
+    before = rotations(server)
     flood = asked(server, ["a"] * FLOOD, done)
     until(lambda: done)
 
@@ -115,7 +115,7 @@ def test_a_flood_on_the_only_slot_lets_another_adapter_and_the_model_in(server):
     assert len(done) == FLOOD + 2
     assert place(done, "b") < FLOOD / 2
     assert place(done, "demo") < FLOOD / 2
-    assert turns(server) > before
+    assert rotations(server) > before
 
 
 def test_two_floods_get_alike_while_both_last(server):

@@ -18,7 +18,7 @@ import pytest
 from vllm.multimodal import encoder_budget
 
 # What FairScheduler says when it refuses a setting that would decide instead of it.
-REFUSAL = "with FairScheduler, which decides alone"
+REFUSAL = "with FairScheduler, which orders requests itself"
 
 
 def substitute() -> None:

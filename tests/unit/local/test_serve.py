@@ -130,7 +130,7 @@ def test_pressing_ctrl_c_again_and_again_leaves_nothing_behind(command: subproce
     assert len(family) == 6  # three guards, each with its command
 
     began_s = time.monotonic()
-    for expected in ("stopping: what", "stopping; once more", "stopping at once"):
+    for expected in ("stopping: requests in flight", "stopping; once more", "stopping at once"):
         command.send_signal(signal.SIGINT)
         assert command.stdout.readline().startswith(expected)
     assert command.stdout.readline() == "stopped\n"
