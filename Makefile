@@ -13,7 +13,7 @@ SECONDS_EACH ?= 600
 MINUTES ?= 20
 CASES ?= 10000
 
-.PHONY: serve test quick check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-programs install-peers
+.PHONY: serve test quick check bench fuzz soak compiled docs demo nightly peers sglang bench-sglang install install-dev install-browser install-programs install-peers
 
 serve: install  ## two real engines behind the gateway; more flags by ARGS="--port 9000"
 	@exec $(BIN)/fairhit serve $(ARGS)
@@ -59,7 +59,7 @@ compiled: install-dev  ## speed with the hot modules compiled, as `pip install .
 
 nightly: sglang peers  ## what CI has no time for: SGLang, the peers' own tests, CASES (10000) of vLLM's scheduler, end-to-end tests on an older vLLM, the wheel on other Pythons
 	FAIRHIT_FUZZ_CASES=$(CASES) $(BIN)/python -m pytest -q tests/properties/test_vllm_cases.py
-	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev
+	$(INSTALL) --venv .venvs/nightly --vllm $(NIGHTLY_VLLM) --extras gateway,vllm,dev,lab
 	.venvs/nightly/bin/python -m pytest -m e2e tests/e2e
 	$(BIN)/python -m tests.e2e.wheel.fresh
 

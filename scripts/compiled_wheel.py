@@ -68,7 +68,6 @@ LEFT_OUT = {
     "fairhit/core/request.py",
     "fairhit/core/service.py",
     "fairhit/routers/prefix_index/interface.py",
-    "fairhit_lab/events.py",
     "fairhit_lab/sim/config.py",
     "fairhit_lab/sim/engines/interface.py",
     "fairhit_lab/sim/hardware/models.py",

@@ -1,11 +1,17 @@
-"""Rooms of human size: entries of a folder, import cycles, public class names, sizes of protocols."""
+"""Rooms of human size: entries of a folder, import cycles, public class names, sizes of protocols.
+
+And what a module says of another file: that file exists.
+"""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.test_tidy import SOURCES
+
+ROOT = SOURCES.parent
 
 ENTRIES, PROTOCOL_METHODS = 12, 5
 
@@ -15,6 +21,9 @@ CROWDED: dict[str, str] = {
 }
 # A protocol with more methods, and why it is still one.
 WIDE: dict[str, str] = {}
+# Files that a module names and that are not of this repository.
+FOREIGN = {"README.md", "api_server.py", "setup.py"}
+FILE_NAME = re.compile(r"[\w/.-]*\w\.(?:py|md)\b")
 
 Sources = Mapping[Path, str]
 
@@ -119,6 +128,26 @@ def wide_protocols(files: Sources) -> Iterator[str]:
                 yield f"{node.name}: {len(methods)} methods, at most {PROTOCOL_METHODS}"
 
 
+def missing_files(files: Sources) -> Iterator[str]:
+    """Files that a module names and that are not there.
+
+    A bare name is looked for in the module's own room, one with a folder in the whole repository.
+    """
+    folders = ("src", "scripts", "tests", "docs", "benchmarks", "examples")
+    found = [path for each in folders for path in (ROOT / each).rglob("*.*")]
+    everywhere = [f"/{path.relative_to(ROOT)}" for path in found]
+    for path, text in files.items():
+        room = "/".join(path.relative_to(ROOT).parts[:3])
+        for name in set(FILE_NAME.findall(text)) - FOREIGN:
+            near = (
+                everywhere
+                if "/" in name
+                else [each for each in everywhere if each.startswith(f"/{room}/")]
+            )
+            if not any(each.endswith(f"/{name}") for each in near):
+                yield f"{path.relative_to(ROOT)}: no {name}"
+
+
 def package_files() -> list[Path]:
     return [
         path
@@ -143,6 +172,10 @@ def test_protocols_are_small():
     assert list(wide_protocols(sources())) == []
 
 
+def test_files_that_a_module_names_are_there():
+    assert list(missing_files(sources())) == []
+
+
 def test_exceptions_are_needed():
     """An exception that outlives its reason would let the next one pass."""
     folders = {str(path.parent.relative_to(SOURCES)) for path in package_files()}
@@ -165,3 +198,5 @@ def test_each_check_can_fail():
     assert not list(repeated_classes({A: "class _Host: ...", B: "class _Host: ..."}))
     assert list(wide_protocols({A: f"class Wide(Protocol):\n{methods}"}))
     assert not list(wide_protocols({A: f"class Wide:\n{methods}"}))
+    assert list(missing_files({SOURCES / "fairhit" / "core" / "a.py": '"""See `scheduler.py`."""'}))
+    assert not list(missing_files({SOURCES / "fairhit" / "core" / "a.py": "# core/request.py"}))

@@ -4,7 +4,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fairhit.core.cache.prefix_matches import NO_MATCHES
+from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.request import Request
 from fairhit_lab.baselines.preble import Preble, prefill_us
 
@@ -57,7 +57,7 @@ class Fleet(RuleBasedStateMachine):
             arrival_us=self.now_us,
         )
         candidates = set(self.up[:2]) if only else None
-        worker = self.router.route(request, matches=NO_MATCHES, candidates=candidates)
+        worker = self.router.route(request, matches=PrefixMatches(), candidates=candidates)
         costs = self.naive_costs(prompt, candidates)
         assert costs[worker] == min(costs.values()), (worker, costs)
         self.router.dispatch(request, worker, extend_len=1)

@@ -2,7 +2,7 @@
 
     FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m tests.sglang.capture default 1
 
-A file for each format and page size in tests/unit/gateway/kv_events/captures: a line of JSON for each prompt
+A file for each format and page size in tests/unit/gateway/prefix/kv_events/captures: a line of JSON for each prompt
 that was asked, with what the engine said it had, and one for each message of its KV events, in hexadecimal.
 """
 
@@ -19,7 +19,7 @@ import zmq
 from fairhit.local.engine_process import HOST, free_ports
 from tests.sglang.server import PATIENCE_S, PYTHON, Server, running
 
-CAPTURES = Path(__file__).parents[1] / "unit" / "gateway" / "kv_events" / "captures"
+CAPTURES = Path(__file__).parents[1] / "unit" / "gateway" / "prefix" / "kv_events" / "captures"
 # Of KV: so few that prompts of the script are evicted.
 TOKENS = 256
 # All that an engine publishes of one request, published by then.

@@ -171,5 +171,5 @@ class Timed(Protocol):
     def served(
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int
     ) -> None:
-        """Record when the first and the last output were emitted; the router is called to settle next."""
+        """Record when the first and the last output were emitted; `true_up` is called next."""
         ...

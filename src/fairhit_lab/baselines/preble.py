@@ -129,10 +129,11 @@ class Preble(PrebleTree):
     def true_up(
         self, request: Request, worker: WorkerId, *, extend_len: int, output_len: int
     ) -> None:
-        """Count the request as ended. O(depth * holders)."""
+        """Count the request as ended, and evict what it kept beyond the capacity. O(depth * holders)."""
         sent = self._in_flight.get(worker, {}).pop(request, None)
         if sent is not None:
             self.end(sent[0], worker)
+            self.evict(worker)
 
     def served(
         self, request: Request, worker: WorkerId, *, first_us: int, end_us: int, output_len: int

@@ -1,6 +1,6 @@
 """Preble by example: exploit, explore, forget, move and copy."""
 
-from fairhit.core.cache.prefix_matches import NO_MATCHES
+from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.request import Request
 from fairhit_lab.baselines.preble import CAPACITY_TOKENS, FIRST_PACE_US, Preble, prefill_us
 
@@ -29,7 +29,7 @@ class Fleet:
     def send(self, prompt: str, at_us: int = 0, *, to: str | None = None) -> str:
         """Route and dispatch it, or only dispatch."""
         request = self.request(prompt, at_us)
-        worker = to or self.router.route(request, matches=NO_MATCHES)
+        worker = to or self.router.route(request, matches=PrefixMatches())
         self.router.dispatch(request, worker, extend_len=1)
         return worker
 
@@ -150,3 +150,17 @@ def test_the_fit_of_its_code() -> None:
     assert prefill_us(1000, 1000) == round((0.1084 * 1000 + 4.21 + 0.32) / 0.9 * 1000)
     assert prefill_us(100, 20_000) > prefill_us(100, 10_000)
     assert CAPACITY_TOKENS == 198_516
+
+
+def test_a_worker_keeps_no_more_than_its_capacity_once_its_requests_end() -> None:
+    """What runs is never evicted, even beyond the capacity; it is as soon as it no longer runs."""
+    fleet = Fleet("u", capacity=30)
+    requests = [fleet.request(letter * 20) for letter in "ab"]
+    for request in requests:
+        fleet.router.dispatch(request, "u", extend_len=20)
+    assert fleet.router.tokens["u"] == 40
+
+    for request in requests:
+        fleet.router.true_up(request, "u", extend_len=20, output_len=1)
+
+    assert fleet.router.tokens["u"] == 20

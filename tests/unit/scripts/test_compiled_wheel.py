@@ -154,3 +154,13 @@ def test_the_digest_is_of_every_hot_source(hook, checkout):
 
     (checkout / "src" / "fairhit" / "core" / "one.py").write_text("x = 1\n")
     assert before != hook.digest(checkout)
+
+
+def test_every_folder_and_module_of_the_lists_is_there(hook):
+    """A folder that was renamed would be left out of the wheel's compiled modules without a word."""
+    sources = ROOT / "src"
+
+    assert [name for name in hook.HOT if not list((sources / name).glob("[!_]*.py"))] == []
+    assert [name for name in hook.LEFT_OUT if not (sources / name).is_file()] == []
+    assert [name for name in hook.hot_files(ROOT) if not (ROOT / name).is_file()] == []
+    assert {str(Path(name).parent) for name in hook.LEFT_OUT} <= set(hook.HOT)

@@ -38,6 +38,3 @@ class PrefixMatches:
             if worker in workers:
                 return length
         return 0
-
-
-NO_MATCHES = PrefixMatches()

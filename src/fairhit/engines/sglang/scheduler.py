@@ -1,6 +1,6 @@
 """FairSglangScheduler: SGLang's own scheduler with a fair waiting queue. None of its loops is copied.
 
-Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `queue.py`, `tree.py` and
+Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `waiting_queue.py`, `radix/` and
 `identity.py`:
 
     init_schedule_policy     the stock one makes an fcfs; ours begins each scheduling pass and sorts nothing

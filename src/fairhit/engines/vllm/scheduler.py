@@ -6,11 +6,11 @@
 Integration points (vLLM 0.15 to 0.33), each found by feature, not by version:
 
     Scheduler.__init__            super(), then `waiting` is replaced (and `skipped_waiting`, 0.20 to 0.26)
-    schedule                      one step; orders the requests to preempt (`victims.py`)
+    schedule                      one step; orders the requests to preempt (`preemption.py`)
     _update_request_as_session    streaming input: the tokens of the next input are charged
     update_from_output            each `EngineCoreOutput.new_token_ids` is charged, after stops are trimmed
     finish_requests               aborts, of running requests too
-    reset_prefix_cache            our block map replaces vLLM's again (`blocks.py`)
+    reset_prefix_cache            our block map replaces vLLM's again (`block_view.py`)
     kv_cache_manager.block_pool   its map of cached blocks is observed; `kv_cache_config.kv_cache_groups`
     vllm_config                   scheduler_config.async_scheduling, .policy; additional_config
 

@@ -91,7 +91,7 @@ class ReadBudget:
 class BudgetedReads:
     """Data received by one connection: passed on at once, or when the budget allows.
 
-    `late` is the deferred data. The connection calls `put_off` for data longer than `SHORT` and for all
+    `late` is the deferred data. The connection calls `defer` for data longer than `SHORT` and for all
     data while `late` is not empty; deferred data is passed to `receive` later.
     """
 

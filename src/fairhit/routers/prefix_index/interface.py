@@ -8,7 +8,7 @@ from fairhit.core.request import Unit, WorkerId
 
 
 class PrefixIndex(Protocol):
-    """Cached prefixes per worker: `ChunkIndex` in chunks of bytes, `TokenIndex` in blocks of tokens."""
+    """Cached prefixes per worker, in chunks of bytes (`approximate`) or in blocks of tokens (`precise`)."""
 
     def add_worker(self, worker: WorkerId) -> None:
         """Add `worker`, about whose cache nothing is known."""
