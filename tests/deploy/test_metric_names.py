@@ -1,7 +1,7 @@
 """Metrics that dashboard, alert rules and pages name: the gateway or an engine's plug-in exports each.
 
-`tests/e2e/gateway/test_metrics.py` compares the reference with a running gateway, so that its names are taken
-for the gateway's here. Names that the code spells out are those of the plug-ins, and of caches and tokenizers.
+`tests/e2e/gateway/test_metrics.py` compares the reference with a running gateway, so its names are taken for
+the gateway's here. Names that the code spells out are those of the plug-ins, and of caches and tokenizers.
 """
 
 import re

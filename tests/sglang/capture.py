@@ -2,8 +2,9 @@
 
     FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m tests.sglang.capture default 1
 
-A file for each format and page size in tests/unit/gateway/prefix/kv_events/captures: a line of JSON for each prompt
-that was asked, with what the engine said it had, and one for each message of its KV events, in hexadecimal.
+A file for each format and page size in tests/unit/gateway/prefix/kv_events/captures: a line of JSON for each
+prompt that was asked, with what the engine said it had, and one for each message of its KV events, in
+hexadecimal.
 """
 
 import json

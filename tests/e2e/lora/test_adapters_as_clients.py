@@ -76,7 +76,11 @@ def place(done: list[Ended], model: str) -> int:
 
 def rotations(server: Server) -> float:
     lines = server.call("GET", "/metrics").read().decode().splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith("fairhit_lora_slot_rotations_total"))
+    return sum(
+        float(line.split()[-1])
+        for line in lines
+        if line.startswith("fairhit_lora_slot_rotations_total")
+    )
 
 
 def test_each_adapter_is_a_model_of_its_own_and_a_client(server):

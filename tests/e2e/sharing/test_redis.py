@@ -134,7 +134,9 @@ def test_a_gateway_that_dies_delays_the_other_only_briefly() -> None:
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
         await asyncio.sleep(0.5)
         assert timeout_s(gateways[0]._ledger_exchange._period_s()) <= 2
-        gateways[0]._ledger_exchange._closing = True  # it stops, and its last report says that a waits
+        gateways[
+            0
+        ]._ledger_exchange._closing = True  # it stops, and its last report says that a waits
         await eventually(lambda: sample(gateways[1], "fairhit_sharing_gateways") == 1)
         assert await share(engine, 2) < 2
 

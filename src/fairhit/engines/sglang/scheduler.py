@@ -1,7 +1,7 @@
 """FairSglangScheduler: SGLang's own scheduler with a fair waiting queue. None of its loops is copied.
 
-Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `waiting_queue.py`, `radix/` and
-`identity.py`:
+Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of `waiting_queue.py`,
+`radix/` and `identity.py`:
 
     init_schedule_policy     the stock one makes an fcfs; ours begins each scheduling pass and sorts nothing
     waiting_queue            a property here, so that a new list becomes a SglangWaitingQueue again
