@@ -1,4 +1,4 @@
-"""What counts a simulation and holds it against the theorems that apply to its settings."""
+"""The summary of a simulation, and the fairness bound that the theorems give for its settings."""
 
 from inspect import signature
 from typing import Any
@@ -13,13 +13,13 @@ from fairhit_lab.sim.config import SimConfig
 
 
 def summary_of(config: SimConfig, weights: Weights) -> Summary:
-    """An empty one, to be given the events; it knows the bound, the weights and who shares a queue."""
+    """Return an empty Summary to observe the run, with its fairness bound and the clients' weights."""
     one_queue = config.replicas if config.router in CENTRAL_ROUTERS else 0
     return Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
 
 
 def report_of(cluster: Cluster, counted: Summary) -> dict[str, Any]:
-    """The summary when the run is over (docs/reference/summary.md); its clients are ClientRows."""
+    """Return the report of a finished run (docs/reference/summary.md); `clients` are ClientRows."""
     report = counted.report(interrupted=cluster.kernel.stopped)
     if cluster.unassigned:
         clients = report.pop("clients")
@@ -28,15 +28,15 @@ def report_of(cluster: Cluster, counted: Summary) -> dict[str, Any]:
 
 
 def bound_of(config: SimConfig) -> Bound:
-    """What the theorems promise under these settings (docs/reference/invariants.md)."""
-    # Whoever shares one queue shares all memories.
+    """Return the fairness bound for these settings, or why there is none (docs/reference/invariants.md)."""
+    # Workers behind one central queue count as one server with the memory of all.
     capacity = capacity_of(config) * (config.workers if config.router in CENTRAL_ROUTERS else 1)
     if config.host != "ideal":
         return no_bound("the bounds need reserve admission")
     if config.cost is not None:
         return no_bound("the bounds are for the linear cost")
     if not all(change.up for change in config.changes):
-        # Its requests are computed again, and their next worker charges for that.
+        # The requests of a failed worker are computed again, and their next worker charges for that.
         return no_bound("the bounds need workers that stay")
     if config.scheduler == "dlpm":
         view: View = "client" if config.charge == "input" else "system"
@@ -44,7 +44,7 @@ def bound_of(config: SimConfig) -> Bound:
         return dlpm_bound(quantum=quantum, capacity=capacity, view=view)
     if config.scheduler == "vtc":
         if config.skips_unfitting:
-            return no_bound("VTC's theorems need a look that stops at a misfit")
+            return no_bound("VTC's theorems need a pass that stops at a request that does not fit")
         view = "system" if config.charge == "extend" else "client"
         return vtc_bound(capacity=capacity, view=view)
     return no_bound(f"no theorem bounds the gaps of {config.scheduler}")

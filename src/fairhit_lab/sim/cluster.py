@@ -1,4 +1,4 @@
-"""One simulated run: a router in front of replicas, fed by a trace; every event goes to the observers."""
+"""A simulated cluster: a router in front of replicas, fed by a trace; observers receive every event."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from fairhit_lab.events import Dispatch, Observer, Preempt, WorkerUpOrDown
 from fairhit_lab.sim.config import SimConfig, WorkerChange
 from fairhit_lab.sim.engines.interface import EngineJob
 from fairhit_lab.sim.engines.profiles import Parts, make_engine
-from fairhit_lab.sim.event_bus import Telling
+from fairhit_lab.sim.event_bus import EventBus
 from fairhit_lab.sim.event_order import change_priority
 from fairhit_lab.sim.hardware.step_time import EngineTime, parse_step_time
 from fairhit_lab.sim.intake import OnStart, TraceIntake, TraceTicket
@@ -28,9 +28,9 @@ from fairhit_lab.traces.trace import TraceRow
 
 
 class Cluster:
-    """Built from a SimConfig and the rows of a trace, sorted by arrival; `run` once.
+    """A run of the settings `config` over the rows of a trace, sorted by arrival; call `run` once.
 
-    `weights` are those of the config, for whoever wants to know them too: it learns from the rows.
+    `weights`, if given, are the config's; they learn those in the rows, so that the caller can read them.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Cluster:
         self.config = config
         self.weights = Weights(config.weights) if weights is None else weights
         self.kernel = Kernel()
-        # Either requests are routed as they come, or whoever has room takes them.
+        # None with a central queue: there a worker with free capacity takes the next request.
         self.router: Router | None = None
         if config.router not in CENTRAL_ROUTERS:
             self.router = router_of(config, self.weights)
         self._timed = _timed(self.router)
-        self._emit = Telling(observers)
-        self._tell_dispatch = self._emit.of[Dispatch]
+        self._emit = EventBus(observers)
+        self._emit_dispatch = self._emit.of[Dispatch]
         self.intake = TraceIntake(
             rows,
             kernel=self.kernel,
@@ -69,12 +69,12 @@ class Cluster:
         )
         self._width = len(str(config.workers - 1))
         self.unassigned = None if self.router else self._unassigned_queue()
-        # What the router knows of the caches. With one worker there is nothing to decide, and the
-        # router is not asked.
+        # The router's view of the caches. With one worker there is nothing to decide, and the router is
+        # not called.
         self.view: FleetView | None = None
         if config.workers > 1 and self.router:
             self.view = FleetView(kernel=self.kernel, delay_us=config.event_delay_us)
-        self._up = 0  # workers that are
+        self._up = 0  # number of workers that are up
         self._stranded: list[TraceTicket] = []  # sent while no worker was up
         self.replicas = [self._replica(number) for number in range(config.workers)]
         for number in range(config.replicas):
@@ -82,32 +82,32 @@ class Cluster:
 
     @property
     def capacity(self) -> int:
-        """M of each replica, in tokens."""
+        """KV capacity M of each replica, in tokens."""
         return self._parts.capacity
 
     @property
     def now_us(self) -> int:
-        """Virtual time."""
+        """The simulation's clock, in microseconds."""
         return self.kernel.now_us
 
     def run(self) -> None:
-        """Until every request that can end has ended, or the kernel is stopped."""
-        for place, change in enumerate(self.config.changes):
-            self.kernel.at(change.time_us, change_priority(place), self._change, change)
+        """Simulate until every request that can end has ended, or the kernel is stopped."""
+        for position, change in enumerate(self.config.changes):
+            self.kernel.at(change.time_us, change_priority(position), self._change, change)
         self.intake.read()
         self.kernel.run()
         if self.kernel.stopped:
             for replica in self.replicas:
-                replica.catch_up()  # what has happened is told, as it is where no pass is skipped
+                replica.catch_up()  # emit the events of the passes that have ended
 
-    # -- what the intake asks ------------------------------------------------------------------
+    # -- called by the intake ------------------------------------------------------------------
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether a worker could run it: all are alike."""
+        """Return whether an empty worker has memory for the request; all workers are alike."""
         return self.replicas[0].host.fits_ever(request)
 
     def send(self, ticket: TraceTicket) -> None:
-        """Route it to a worker, where it waits. O(log workers) and the match."""
+        """Route the request to a worker's queue. O(log workers) and the prefix match."""
         if not self._up:
             self._stranded.append(ticket)
             return
@@ -119,15 +119,15 @@ class Cluster:
         ticket.job = job = ticket.job_at(number)
         replica = self.replicas[number]
         replica.catch_up()
-        self._tell_dispatch(self.kernel.now_us, number, request.id, request.client)
+        self._emit_dispatch(self.kernel.now_us, number, request.id, request.client)
         try:
             replica.enqueue(job)
         except QueueFull:
-            self._settle(job)
+            self._true_up(job)
             self.intake.reject(ticket, "queue-full", worker=number)
 
     def _route(self, request: Request) -> int:
-        """The number of the worker it is sent to."""
+        """Choose a worker for the request and return its number."""
         assert self.view and self.router
         matches = self.view.matches(request)
         worker = self.router.route(request, matches=matches)
@@ -137,7 +137,7 @@ class Cluster:
         return int(worker)
 
     def cancel(self, ticket: TraceTicket) -> None:
-        """Its caller is gone."""
+        """Cancel a request that was sent, unassigned or at its worker."""
         if self.unassigned and self.unassigned.withdraw(ticket):
             self.intake.ended(ticket, finished=False)
             return
@@ -145,24 +145,24 @@ class Cluster:
         assert job is not None
         self.replicas[job.worker].cancel(job)
 
-    # -- what replicas tell --------------------------------------------------------------------
+    # -- called by replicas --------------------------------------------------------------------
 
     def _ended(self, job: EngineJob, finished: bool) -> None:
         if self._timed:
-            self._tell_times(self._timed, job, finished)
-        self._settle(job)
+            self._report_times(self._timed, job, finished)
+        self._true_up(job)
         self.intake.ended(job.ticket, finished=finished)
 
-    def _settle(self, job: EngineJob) -> None:
-        """What it really got replaces what the router assumed, if one was asked."""
+    def _true_up(self, job: EngineJob) -> None:
+        """Replace the service that the router assumed for the job, if it was called, by the true one."""
         if self.view and self.router:
             request, worker = job.request, self._name(job.worker)
             extend_len, output_len = job.extend_len, job.emitted
             self.router.true_up(request, worker, extend_len=extend_len, output_len=output_len)
             self.view.ended(request, worker)
 
-    def _tell_times(self, router: Timed, job: EngineJob, finished: bool) -> None:
-        """How long it took, for a router that wants to know."""
+    def _report_times(self, router: Timed, job: EngineJob, finished: bool) -> None:
+        """Report the times of a finished job to a router that uses measured times."""
         if finished:
             assert job.first_us is not None
             router.served(
@@ -181,7 +181,6 @@ class Cluster:
             kernel=self.kernel,
             emit=self._emit,
             name=self._name,
-            taken=self._taken,
         )
 
     def _offer(self, queue: UnassignedQueue, ticket: TraceTicket) -> None:
@@ -189,9 +188,6 @@ class Cluster:
             queue.offer(ticket)
         except QueueFull:
             self.intake.reject(ticket, "queue-full")
-
-    def _taken(self, ticket: TraceTicket, job: EngineJob) -> None:
-        ticket.job = job
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -204,11 +200,11 @@ class Cluster:
             waiting = self._lose_worker(change.worker)
         for ticket in waiting:
             self.intake.again(ticket)
-        if change.up:  # after them: where a queue is shared, its first look comes after arrivals
+        if change.up:  # after the arrivals, which its first scheduling pass is to see
             self._add_worker(change.worker)
 
     def _lose_worker(self, number: int) -> list[TraceTicket]:
-        """It is gone with its cache and its queue; the requests to be dispatched again."""
+        """Remove a failed worker with its cache and queue; return its requests, to be dispatched again."""
         replica = self.replicas[number]
         jobs = replica.fail()
         name = self._name(number)
@@ -224,16 +220,13 @@ class Cluster:
             self._emit(
                 Preempt(self.kernel.now_us, number, request.id, request.client, replica.steps)
             )
-        return [self._back(job, paid.get(job.request)) for job in jobs]
-
-    def _back(self, job: EngineJob, paid: int | None) -> TraceTicket:
-        """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
-        ticket: TraceTicket = job.ticket
-        ticket.lost(paid)
-        return ticket
+        tickets: list[TraceTicket] = [job.ticket for job in jobs]
+        for ticket, job in zip(tickets, jobs, strict=True):
+            ticket.lost(paid.get(job.request))
+        return tickets
 
     def _add_worker(self, number: int) -> None:
-        """It is up and empty."""
+        """Add a worker that has joined, with an empty queue and cache."""
         parts = (
             replace(self._parts, policy=self.unassigned.policy) if self.unassigned else self._parts
         )
@@ -256,17 +249,17 @@ class Cluster:
             step_time=self.unassigned.step_time(step_time, number)
             if self.unassigned
             else step_time,
-            telling=self._emit,
+            bus=self._emit,
             ended=self._ended,
             skips=self.config.skips,
         )
 
     def _name(self, number: int) -> WorkerId:
-        """So that the order of names is the order of numbers."""
+        """Return the worker's name: its number, padded with zeros so that names sort as numbers do."""
         return str(number).zfill(self._width)
 
     def _learn_weight(self, client: str, weight: int) -> None:
-        """A row says it; a flag said it better."""
+        """Learn a client's weight from a row, unless the settings have one."""
         if client not in self.config.weights:
             self.weights.learn(client, weight)
 
@@ -300,8 +293,8 @@ def _step_time(config: SimConfig, number: int) -> EngineTime:
 
 
 def capacity_of(config: SimConfig) -> int:
-    """M of each replica, in tokens. Raises ConfigError if nothing says."""
+    """KV capacity M of each replica, in tokens. Raises ConfigError if no setting determines it."""
     tokens = config.kv_tokens or _step_time(config, 0).kv_tokens
     if tokens is None:
-        raise ConfigError("kv-tokens: needed, as linear step times say nothing of memory")
+        raise ConfigError("kv-tokens: needed, as linear step times do not determine it")
     return tokens

@@ -1,53 +1,53 @@
-"""Tells observers what happens: by events, or by their fields alone to whoever takes those."""
+"""Publishes simulation events to observers: as event objects, or as bare fields to those that take fields."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, get_args
 
 from fairhit_lab.events import Event, Observer, Taking
 
-# Takes the fields of one kind of event.
-Tell: TypeAlias = Callable[..., None]
+# Publishes one kind of event, given its fields.
+Publish: TypeAlias = Callable[..., None]
 
 
-class Telling:
-    """Tells every event to all observers: `telling(event)`, or `telling.of[kind](*its_fields)`.
+class EventBus:
+    """Publishes every event to all observers: `bus(event)`, or `bus.of[kind](*fields)`.
 
-    The second makes an event only if there is an observer that wants one. Those that take fields
-    (`Taking`) are told before those that want events, wherever they stand; else in the given order.
+    `bus.of` creates an event object only if an observer needs one. Observers that take fields (`Taking`)
+    are called before those that take event objects; within each group the order is the given one.
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._takers = [each for each in observers if isinstance(each, Taking)]
-        self._hearers = [each for each in observers if not isinstance(each, Taking)]
-        self.of: dict[type, Tell] = {kind: self._tell(kind) for kind in get_args(Event)}
+        self._listeners = [each for each in observers if not isinstance(each, Taking)]
+        self.of: dict[type, Publish] = {kind: self._publisher(kind) for kind in get_args(Event)}
 
     def __call__(self, event: Event, /) -> None:
         for taker in self._takers:
             taker.takes[type(event)](*event)
-        for hear in self._hearers:
-            hear(event)
+        for listener in self._listeners:
+            listener(event)
 
-    def _tell(self, kind: type) -> Tell:
-        tells: list[Tell] = [taker.takes[kind] for taker in self._takers]
-        if self._hearers:
-            tells.append(_made(kind, self._hearers))
-        return tells[0] if len(tells) == 1 else _to_all(tells)
+    def _publisher(self, kind: type) -> Publish:
+        publishers: list[Publish] = [taker.takes[kind] for taker in self._takers]
+        if self._listeners:
+            publishers.append(_as_event(kind, self._listeners))
+        return publishers[0] if len(publishers) == 1 else _to_all(publishers)
 
 
-def _made(kind: Callable[..., Event], hearers: Sequence[Observer]) -> Tell:
-    """One event for all of them."""
+def _as_event(kind: Callable[..., Event], listeners: Sequence[Observer]) -> Publish:
+    """Create one event object from the fields and pass it to every listener."""
 
-    def tell(*fields: Any) -> None:
+    def publish(*fields: Any) -> None:
         event = kind(*fields)
-        for hear in hearers:
-            hear(event)
+        for listener in listeners:
+            listener(event)
 
-    return tell
+    return publish
 
 
-def _to_all(tells: Sequence[Tell]) -> Tell:
-    def tell(*fields: Any) -> None:
-        for each in tells:
+def _to_all(publishers: Sequence[Publish]) -> Publish:
+    def publish(*fields: Any) -> None:
+        for each in publishers:
             each(*fields)
 
-    return tell
+    return publish

@@ -1,35 +1,35 @@
-"""What comes first at one instant (DESIGN 6.3): step ends, then arrivals, then step starts.
+"""The order of events at the same instant: pass ends, then arrivals, then pass starts.
 
-News of the caches, workers that fail or join, and callers that leave, in this order, come between the
-ends and the arrivals: a pass that ends as its worker fails has ended, and who arrives then goes
-where there is a worker.
+Between ends and arrivals come, in this order, cache events that reach the router, workers that fail or join,
+and cancellations. So a pass that ends at the instant at which its worker fails has completed, and a request
+that arrives then is routed to a worker that is up.
 """
 
-# Ranks within a phase: replicas by number, requests by their place in the trace.
+# Within a phase: replicas by number, requests by their position in the trace.
 _RANKS = 1 << 48
-_END, NEWS, _CHANGE, _CANCEL, _ARRIVE, _START = (phase * _RANKS for phase in range(6))
+_END, CACHE_EVENTS, _CHANGE, _CANCEL, _ARRIVE, _START = (phase * _RANKS for phase in range(6))
 
 
 def end_priority(replica: int) -> int:
-    """Of the end of a replica's pass."""
+    """Priority of the end of a replica's pass."""
     return _END + replica
 
 
-def change_priority(place: int) -> int:
-    """Of the `place`-th failure or join."""
-    return _CHANGE + place
+def change_priority(position: int) -> int:
+    """Priority of the `position`-th failure or join of a worker."""
+    return _CHANGE + position
 
 
-def cancel_priority(place: int) -> int:
-    """Of the cancellation of the trace's `place`-th request."""
-    return _CANCEL + place
+def cancel_priority(position: int) -> int:
+    """Priority of the cancellation of the trace's `position`-th request."""
+    return _CANCEL + position
 
 
-def arrival_priority(place: int) -> int:
-    """Of the arrival, or the start, of the trace's `place`-th request."""
-    return _ARRIVE + place
+def arrival_priority(position: int) -> int:
+    """Priority of the arrival, or the start, of the trace's `position`-th request."""
+    return _ARRIVE + position
 
 
 def start_priority(replica: int) -> int:
-    """Of the start of a replica's pass."""
+    """Priority of the start of a replica's pass."""
     return _START + replica

@@ -1,7 +1,7 @@
-"""From the rows of a trace to requests that may be routed: programs, rate limits, callers that leave.
+"""Turns the rows of a trace into requests for the cluster: dependencies, rate limits and cancellations.
 
-Rows are read one at a time, as their time comes, and only those are kept that have not ended; so a
-trace may be larger than memory.
+Rows are read one at a time, when they arrive, and kept until their request ends; so a trace may be larger
+than memory.
 """
 
 from collections import deque
@@ -18,27 +18,29 @@ from fairhit_lab.traces.trace import TraceRow
 
 
 class TraceTicket:
-    """One request from its line's time to its end; `place` is its line's in the trace, from 0."""
+    """The state of one request from its arrival to its end; `position` is its row's in the trace, from 0."""
 
     __slots__ = (
-        "admitted", "children", "first_us", "job", "paid", "parents", "place", "request", "row",
+        "admitted", "children", "first_us", "job", "paid", "parents", "position", "request", "row",
     )  # fmt: skip
 
-    request: Request  # since it started; it keeps it wherever it is dispatched
+    request: Request  # set by `start`; the same for every worker that the request is sent to
 
-    def __init__(self, row: TraceRow, place: int) -> None:
+    def __init__(self, row: TraceRow, position: int) -> None:
         self.row = row
-        self.place = place
-        self.job: EngineJob | None = None  # while it is at a worker
-        # What its job was at a worker that failed since, for the next.
+        self.position = position
+        self.job: EngineJob | None = None  # while the request is at a worker
+        # The state of its job at a worker that has failed since, for the job at the next worker.
         self.admitted = False
         self.first_us: int | None = None
-        self.paid: int | None = None  # outputs that it paid for there, where that counts elsewhere
-        self.parents = 0  # that have not finished
+        self.paid: int | None = (
+            None  # outputs already charged to the client, if all workers share one policy
+        )
+        self.parents = 0  # number of parents that have not finished
         self.children: list[TraceTicket] = []
 
     def start(self, order: int, now_us: int) -> None:
-        """For its scheduler it arrives now, as the `order`-th of all."""
+        """Create the Request, which arrives now, as the `order`-th of all."""
         row = self.row
         self.request = Request(
             id=row.id,
@@ -52,14 +54,14 @@ class TraceTicket:
         )
 
     def job_at(self, worker: int) -> EngineJob:
-        """What it would be at that worker."""
+        """Create the job that the request is at that worker."""
         job = EngineJob(self.row, self.request, worker)
         job.admitted, job.first_us = self.admitted, self.first_us
         job.ticket = self
         return job
 
     def lost(self, paid: int | None) -> None:
-        """Its worker is gone, where it `paid` for so many outputs if that counts elsewhere."""
+        """Detach the request from its failed worker; `paid`: outputs charged there, if they share."""
         assert self.job is not None
         self.admitted, self.first_us = self.job.admitted, self.job.first_us
         self.job = None
@@ -67,36 +69,36 @@ class TraceTicket:
 
 
 class OnStart(Protocol):
-    """Hears that a request starts, before any event tells of it."""
+    """Called when a request starts, before any event about it."""
 
     def __call__(
         self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
     ) -> None:
-        """Its latency counts from `t_us` on; it belongs to `program`."""
+        """Record that the latency of `request` counts from `t_us` on, and its program."""
         ...
 
 
 class RateGate(Protocol):
-    """A limit for each client over the whole cluster, asked once for each request."""
+    """A rate limit for each client over the whole cluster, consulted once for each request."""
 
     def start_us(self, client: ClientId, now_us: int) -> int | None:
-        """When the request may start; None if it is rejected."""
+        """Return when the request may start; None if it is rejected."""
         ...
 
 
-class Submitting(Protocol):
-    """Where requests go when they may."""
+class TicketSink(Protocol):
+    """The cluster, as the intake calls it."""
 
     def fits_ever(self, request: Request) -> bool:
-        """Whether any worker could run it."""
+        """Return whether an empty worker has memory for the request."""
         ...
 
     def send(self, ticket: TraceTicket) -> None:
-        """Route it, now."""
+        """Route the request now."""
         ...
 
     def cancel(self, ticket: TraceTicket) -> None:
-        """Its caller is gone; it was sent."""
+        """Cancel a request that was sent."""
         ...
 
 
@@ -108,7 +110,7 @@ class TraceIntake:
         rows: Iterable[TraceRow],
         *,
         kernel: Kernel,
-        cluster: Submitting,
+        cluster: TicketSink,
         emit: Observer,
         gate: RateGate | None = None,
         learn_weight: Callable[[ClientId, int], None],
@@ -123,7 +125,9 @@ class TraceIntake:
         self._learn_weight = learn_weight
         self._on_start = on_start
         self._alive: dict[RequestId, TraceTicket] = {}
-        self._dead = HashSet()  # rejected or cancelled: their children will be rejected, too
+        self._failed = (
+            HashSet()
+        )  # rejected or cancelled requests, whose children will be rejected too
         self._started = 0
 
     def __len__(self) -> int:
@@ -131,60 +135,60 @@ class TraceIntake:
         return len(self._alive)
 
     def alive(self) -> Iterator[TraceRow]:
-        """Those, in the order of their lines."""
+        """Iterate over the rows of requests that have arrived and not ended, in the order of the trace."""
         return (ticket.row for ticket in self._alive.values())
 
     def output_len(self, request: Request) -> int:
-        """The truth about a request that has not ended. O(1)."""
+        """Return the true output length of a request that has not ended. O(1)."""
         return self._alive[request.id].row.output_len
 
     def read(self) -> None:
-        """Foresee the next row's arrival."""
+        """Read the next row and schedule its arrival."""
         row = next(self._rows, None)
         if row is not None:
             priority = arrival_priority(self.rows_read)
             self._kernel.at(row.arrival_us, priority, self._arrive, row)
 
     def ended(self, ticket: TraceTicket, *, finished: bool) -> None:
-        """The request is gone: its children may begin, or never will. O(those)."""
-        ticket.job = None  # which knows it: nobody collects cycles
+        """End a request: start its children if it finished, else reject them. O(children)."""
+        ticket.job = None  # breaks a reference cycle; the garbage collector is off
         if not finished:
-            self._bury(ticket)
+            self._drop(ticket)
             return
         del self._alive[ticket.row.id]
         now_us = self._kernel.now_us
         for child in ticket.children:
             child.parents -= 1
             if not child.parents and child.row.id in self._alive:
-                self._kernel.at(now_us, arrival_priority(child.place), self._begin, child)
+                self._kernel.at(now_us, arrival_priority(child.position), self._begin, child)
 
-    def _bury(self, ticket: TraceTicket) -> None:
-        """It was not served, so nobody is who waits for it, however long the chain."""
+    def _drop(self, ticket: TraceTicket) -> None:
+        """Remove a request that did not finish; reject all its descendants, breadth first."""
         del self._alive[ticket.row.id]
-        gone = deque([ticket])
-        while gone:
-            ticket = gone.popleft()
-            self._dead.add(ticket.row.id)
+        dropped = deque([ticket])
+        while dropped:
+            ticket = dropped.popleft()
+            self._failed.add(ticket.row.id)
             for child in ticket.children:
                 if self._alive.pop(child.row.id, None):
-                    self._tell_rejected(child, "parent", None)
-                    gone.append(child)
+                    self._emit_reject(child, "parent", None)
+                    dropped.append(child)
 
     def again(self, ticket: TraceTicket) -> None:
-        """Its worker failed, or there was none: it is sent in its turn among this instant's arrivals."""
-        self._kernel.at(self._kernel.now_us, arrival_priority(ticket.place), self._send, ticket)
+        """Send again a request whose worker failed, or that had none, in trace order at this instant."""
+        self._kernel.at(self._kernel.now_us, arrival_priority(ticket.position), self._send, ticket)
 
     def reject(self, ticket: TraceTicket, reason: Reason, worker: int | None = None) -> None:
-        """It will not be served, and nobody who waits for it."""
+        """Reject a request, and its descendants."""
         ticket.job = None
-        self._tell_rejected(ticket, reason, worker)
-        self._bury(ticket)
+        self._emit_reject(ticket, reason, worker)
+        self._drop(ticket)
 
-    def _tell_rejected(self, ticket: TraceTicket, reason: Reason, worker: int | None) -> None:
+    def _emit_reject(self, ticket: TraceTicket, reason: Reason, worker: int | None) -> None:
         self._emit(Reject(self._kernel.now_us, worker, ticket.row.id, ticket.row.client, reason))
 
     def _arrive(self, row: TraceRow) -> None:
-        """The row's time has come."""
+        """Create a ticket for an arriving row; start it, let it wait for its parents, or reject it."""
         ticket = TraceTicket(row, self.rows_read)
         self.rows_read += 1
         self.read()
@@ -193,16 +197,16 @@ class TraceIntake:
         self._alive[row.id] = ticket
         if row.cancel_us is not None:
             when_us = max(row.cancel_us, self._kernel.now_us)
-            self._kernel.at(when_us, cancel_priority(ticket.place), self._cancel, ticket)
+            self._kernel.at(when_us, cancel_priority(ticket.position), self._cancel, ticket)
         if not row.after:
             self._begin(ticket)
-        elif any(parent in self._dead for parent in row.after):
+        elif any(parent in self._failed for parent in row.after):
             self.reject(ticket, "parent")
         else:
             self._wait_for_parents(ticket)
 
     def _wait_for_parents(self, ticket: TraceTicket) -> None:
-        """Who is neither alive nor dead has finished."""
+        """Start the request when its last parent finishes; a parent neither alive nor failed has finished."""
         for parent in ticket.row.after:
             if parent in self._alive:
                 self._alive[parent].children.append(ticket)
@@ -211,7 +215,7 @@ class TraceIntake:
             self._begin(ticket)
 
     def _begin(self, ticket: TraceTicket) -> None:
-        """It starts, unless it cannot or may not."""
+        """Start a request, unless it is too large or the rate limit delays or rejects it."""
         now_us = self._kernel.now_us
         if ticket.row.id not in self._alive:  # cancelled at this instant
             return
@@ -229,17 +233,17 @@ class TraceIntake:
         if start_us is None:
             self.reject(ticket, "rpm")
         elif start_us > now_us:
-            self._kernel.at(start_us, arrival_priority(ticket.place), self._send, ticket)
+            self._kernel.at(start_us, arrival_priority(ticket.position), self._send, ticket)
         else:
             self._cluster.send(ticket)
 
     def _send(self, ticket: TraceTicket) -> None:
-        """The rate limit lets it through, if it is still there."""
+        """Send a delayed request, if it was not cancelled meanwhile."""
         if ticket.row.id in self._alive:
             self._cluster.send(ticket)
 
     def _cancel(self, ticket: TraceTicket) -> None:
-        """Its caller leaves."""
+        """Cancel a request, at a worker or before."""
         if ticket.row.id not in self._alive:
             return
         if ticket.job is not None:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
-# (when, which of those at one instant comes first, in the order of entry, what to do, with what)
+# (time in microseconds, priority within that instant, sequence number, action, its argument)
 _Entry: TypeAlias = tuple[int, int, int, Callable[[Any], None], Any]
 
 
 class Kernel:
-    """Calls actions in order of time, then of priority (smaller first), then of entry."""
+    """Calls actions in order of time, then of priority (smaller first), then of scheduling."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -17,22 +17,22 @@ class Kernel:
         self._heap: list[_Entry] = []
         self._sequence = 0
 
-    def at(self, time_us: int, priority: int, action: Callable[[Any], None], what: Any) -> None:
-        """Call `action(what)` at `time_us`, which is not in the past. O(log entries)."""
+    def at(self, time_us: int, priority: int, action: Callable[[Any], None], argument: Any) -> None:
+        """Call `action(argument)` at `time_us`, which is not in the past. O(log entries)."""
         assert time_us >= self.now_us, (time_us, self.now_us)
         self._sequence += 1
-        heappush(self._heap, (time_us, priority, self._sequence, action, what))
+        heappush(self._heap, (time_us, priority, self._sequence, action, argument))
 
     def comes_before(self, priority: int) -> bool:
-        """Whether something else is still to come at this instant, before `priority`. Pure. O(1)."""
+        """Return whether an action with a smaller priority is scheduled at this instant. Pure. O(1)."""
         if not self._heap:
             return False
         first = self._heap[0]
         return first[0] == self.now_us and first[1] < priority
 
     def run(self) -> None:
-        """Until nothing is left to do, or `stopped`."""
+        """Call the scheduled actions until none is left, or `stopped` is set."""
         heap = self._heap
         while heap and not self.stopped:
-            self.now_us, _, _, action, what = heappop(heap)
-            action(what)
+            self.now_us, _, _, action, argument = heappop(heap)
+            action(argument)

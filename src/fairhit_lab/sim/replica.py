@@ -25,7 +25,7 @@ from fairhit_lab.events import (
     after,
 )
 from fairhit_lab.sim.engines.interface import EngineJob, Pass, SimulatedEngine, StepTime
-from fairhit_lab.sim.event_bus import Telling
+from fairhit_lab.sim.event_bus import EventBus
 from fairhit_lab.sim.event_order import end_priority, start_priority
 from fairhit_lab.sim.kernel import Kernel
 
@@ -97,7 +97,7 @@ class Replica:
         kernel: Kernel,
         host: SimulatedEngine,
         step_time: StepTime,
-        telling: Telling,
+        bus: EventBus,
         ended: Ended,
         skips: bool = True,
     ) -> None:
@@ -107,11 +107,11 @@ class Replica:
         self._end_priority, self._start_priority = end_priority(number), start_priority(number)
         self._kernel = kernel
         self._step_time = step_time
-        self._emit = telling
-        self._emit_admit, self._emit_decode = telling.of[Admit], telling.of[Decode]
-        self._emit_enqueue, self._emit_finish = telling.of[Enqueue], telling.of[Finish]
-        self._emit_first = telling.of[FirstToken]
-        self._emit_refill, self._emit_evict = telling.of[Refill], telling.of[Evict]
+        self._emit = bus
+        self._emit_admit, self._emit_decode = bus.of[Admit], bus.of[Decode]
+        self._emit_enqueue, self._emit_finish = bus.of[Enqueue], bus.of[Finish]
+        self._emit_first = bus.of[FirstToken]
+        self._emit_refill, self._emit_evict = bus.of[Refill], bus.of[Evict]
         self._ended = ended
         self._skips = skips and step_time.alike
         self._jobs: dict[EngineJob, bool] = {}  # all jobs here, and whether they run

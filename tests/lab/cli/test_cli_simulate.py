@@ -63,7 +63,10 @@ def test_skipping_or_not_the_summary_is_the_same(trace, tmp_path):
     ("flags", "reason"),
     [
         (["--scheduler", "vtc"], None),
-        (["--scheduler", "vtc", "--misfit", "skip"], "a look that stops at a misfit"),
+        (
+            ["--scheduler", "vtc", "--misfit", "skip"],
+            "a pass that stops at a request that does not fit",
+        ),
         (["--scheduler", "dlpm", "--misfit", "skip"], None),
         (["--cost", "linear:1,1"], "linear cost"),
         (["--fail", "0@1", "--join", "0@2"], "workers that stay"),

@@ -1,4 +1,4 @@
-"""Models and GPUs as the step-time model sees them: shapes, speeds, and the KV tokens that fit.
+"""Models and GPUs for the step-time model: shapes, speeds, and the KV tokens that fit.
 
 Sizes are of fp16 weights and KV. The constants of a GPU are fitted to measured passes, or estimated
 where that is said: docs/reference/step-time.md has the data, the quality and the sources.
@@ -47,18 +47,18 @@ class TransformerModel:
 
     @property
     def weight_bytes(self) -> int:
-        """All of it in memory: the embedding too, unless it is the head."""
+        """Bytes of all weights in memory, with the embedding unless it is tied to the head."""
         return BYTES * (self.body_weights + self.head_weights * (1 if self.tied_head else 2))
 
     @property
     def kv_bytes(self) -> int:
-        """Keys and values of one token."""
+        """Bytes of the keys and values of one token."""
         return 2 * self.layers * self.kv_heads * self.head_dim * BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gpu:
-    """What a GPU can do, and how much of that an engine's kernels reach on it.
+    """A GPU's memory and peak rates, and the shares of them that an engine's kernels reach.
 
     `e_w`, `e_f`, `e_kv`, `e_a` are shares of bandwidth (weights, KV) and of compute (weights,
     attention); `t0_ms` per pass and `g_us` per sequence are launches and sampling; `p` is the knee.
@@ -139,7 +139,7 @@ GPUS = {
 
 
 def kv_tokens(gpu: Gpu, model: TransformerModel, *, where: str) -> int:
-    """How many tokens of KV fit beside the weights. Raises ConfigError if the weights do not fit."""
+    """Return how many tokens of KV fit beside the weights. Raises ConfigError if the weights do not fit."""
     free = STATIC_FRACTION * gpu.memory_gib * GIB - model.weight_bytes
     tokens = int(free // model.kv_bytes)
     if tokens < 1:

@@ -1,4 +1,4 @@
-"""How long a forward pass lasts: a straight line for tests, a roofline with a knee for GPUs.
+"""The duration of a forward pass: a linear model for tests, a roofline with a knee for GPUs.
 
 Matrix products are cut into tiles, and a GPU computes as many at a time as it has multiprocessors:
 one token more may cost a whole wave. Where that matters it is modelled (docs/reference/step-time.md).
@@ -30,11 +30,11 @@ HOST_MS = {"ideal": 0.3, "artifact": 3.5, "vllm": 0.5, "sglang": 0.3}
 
 
 class EngineTime(StepTime, Protocol):
-    """A StepTime that knows how much memory goes with it."""
+    """A StepTime that also determines the KV capacity."""
 
     @property
     def kv_tokens(self) -> int | None:
-        """M, the KV capacity in tokens; None where time is all that is modelled."""
+        """M, the KV capacity in tokens; None if only time is modelled."""
         ...
 
 
@@ -55,12 +55,12 @@ class Linear:
         return self.pass_base_ps + self.extend_ps * work.extend_len + self.running_ps * running
 
     def growth_ps(self, work: Pass) -> int:
-        """Nothing: context costs nothing."""
+        """Return 0: in the linear model a longer context costs no time."""
         return 0
 
 
 class Roofline:
-    """One GPU, one model (docs/reference/step-time.md).
+    """The roofline of one model on one GPU (docs/reference/step-time.md).
 
     t_mem = bytes of the weights / (BW e_w)
     t_cmp = 2 (P_body n + P_head s) / (F e_f)          n tokens computed, s sequences
@@ -104,18 +104,18 @@ class Roofline:
         return fixed
 
     def growth_ps(self, work: Pass) -> int:
-        """The KV of one more token in each sequence that decodes. O(1)."""
+        """Return the growth from one decode pass to the next: each sequence reads one more token. O(1)."""
         return self._context_ps * work.decodes
 
     def _fixed_ps(self, tokens: int, sequences: int) -> int:
-        """All that does not depend on what is in memory already."""
+        """Return the part of the duration that does not depend on the length of the context."""
         compute = self._body_s(tokens) + self._sequence_s * sequences
         bound = (self._weights_s**self._knee + compute**self._knee) ** (1 / self._knee)
         seconds: float = bound + self._constant_s + self._per_sequence_s * sequences
         return round(seconds * PS_PER_S)
 
     def _body_s(self, tokens: int) -> float:
-        """The products with all weights but the head's."""
+        """Return the seconds of the matrix products with all weights but the head's."""
         if self._sms is None:
             return 2 * self._model.body_weights * tokens / self._flops
         rows = FEW_ROWS if tokens <= FEW_TOKENS else TILE_ROWS
@@ -128,10 +128,10 @@ class Roofline:
 
 
 class Jittered:
-    """Each pass of another StepTime made longer or shorter by a normal factor of mean 1.
+    """A StepTime that multiplies each pass of `exact` by a normal random factor of mean 1.
 
-    The spread is cut at three `share`s. No two passes are alike then, so none are skipped: a run
-    costs as much as stepping.
+    `share` is the factor's standard deviation, cut at three of them. No two passes are alike, so the
+    simulator computes each of them.
     """
 
     alike = False
@@ -144,12 +144,12 @@ class Jittered:
         self._rng = rng
 
     def pass_ps(self, work: Pass) -> int:
-        """The duration of the pass; another one at every call."""
+        """Return the duration of the pass, with a new random factor at every call."""
         spread = min(max(self._rng.gauss(0.0, 1.0), -3.0), 3.0)
         return round(self._exact.pass_ps(work) * (1 + self._share * spread))
 
     def growth_ps(self, work: Pass) -> int:
-        """Nothing that could be relied on: see `alike`."""
+        """Return 0; unused, since no two passes are alike."""
         return 0
 
 
@@ -174,12 +174,12 @@ def parse_step_time(
         raise ConfigError(f"jitter: expected a share from 0 to 0.33, got {jitter!r}")
     if not jitter:
         return exact
-    assert rng is not None, "jitter is drawn from a generator that is passed in"
+    assert rng is not None, "jitter needs a random generator"
     return Jittered(exact, share=jitter, rng=rng)
 
 
 def _linear(text: str) -> EngineTime:
-    """Three times in seconds."""
+    """Parse BASE,PER_EXTEND,PER_RUNNING, in seconds."""
     wrong = ConfigError(
         f"step-time: expected linear:BASE,PER_EXTEND,PER_RUNNING in seconds, got 'linear:{text}'"
     )
@@ -199,7 +199,7 @@ def _linear(text: str) -> EngineTime:
 
 
 def _roofline(gpu: str, model: str, constants: Constants, engine: str) -> EngineTime:
-    """A row of each table."""
+    """Look up the GPU and the model."""
     for kind, name, table in (("GPU", gpu, constants.gpus), ("model", model, constants.models)):
         if name not in table:
             known = ", ".join(sorted(table))

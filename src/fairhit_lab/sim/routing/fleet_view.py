@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.request import Request, Unit, WorkerId
-from fairhit_lab.sim.event_order import NEWS
+from fairhit_lab.sim.event_order import CACHE_EVENTS
 from fairhit_lab.sim.kernel import Kernel
 from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
@@ -91,7 +91,7 @@ class _CacheFollower:
         due_us = self._kernel.now_us + self._delay_us
         if self._due_us != due_us:
             self._pending, self._due_us = [], due_us
-            self._kernel.at(due_us, NEWS, self._deliver, self._pending)
+            self._kernel.at(due_us, CACHE_EVENTS, self._deliver, self._pending)
         self._pending.append((method, arguments))
 
     def _deliver(self, changes: list[_Change]) -> None:

@@ -21,7 +21,7 @@ from fairhit_lab.sim.replica import Replica
 
 
 class UnassignedQueue:
-    """Offers each ticket to all replicas that are up; calls `taken` with the job that admits it."""
+    """Offers each ticket to all replicas that are up; the replica that admits it first keeps it."""
 
     def __init__(
         self,
@@ -30,14 +30,12 @@ class UnassignedQueue:
         kernel: Kernel,
         emit: Observer,
         name: Callable[[int], WorkerId],
-        taken: Callable[[TraceTicket, EngineJob], None],
     ) -> None:
         self.central = central
         central.claimed = self._claimed
         self._kernel = kernel
         self._emit = emit
         self._name = name
-        self._taken = taken
         self._up: dict[int, Replica] = {}
         self._offers: dict[Request, tuple[TraceTicket, dict[int, EngineJob]]] = {}
 
@@ -107,13 +105,13 @@ class UnassignedQueue:
         for number, job in jobs.items():
             if number != taker:
                 self._up[number].host.cancel(job)
-        self._taken(ticket, jobs[taker])
-        self._up[taker].take(jobs[taker])
+        ticket.job = jobs[taker]
+        self._up[taker].take(ticket.job)
         return ticket.paid
 
 
 class _Blocked:
-    """Implements StepTime."""
+    """A StepTime that adds to each pass the wait for the central policy's answer."""
 
     def __init__(self, inner: StepTime, queue: UnassignedQueue, number: int) -> None:
         self._inner = inner
@@ -122,7 +120,7 @@ class _Blocked:
 
     @property
     def alike(self) -> bool:
-        """False: the worker waits before each step with a scheduling pass."""
+        """False: the wait differs from pass to pass."""
         return False
 
     def pass_ps(self, work: Pass) -> int:
