@@ -1,6 +1,6 @@
-"""What each folder of the package adds to the time that an installation compiles: CPU seconds, by folder.
+"""The CPU time of compiling both wheels, by folder of the packages.
 
-Caveat first: CPU time of one compiler after another, so that a busy machine matters less; an installation
+Caveat first: CPU time with one compiler at a time, so that a busy machine matters less; an installation
 runs as many as there are processors. The gains: gateway_path_compiled.json and simulator_compiled.json.
 """
 
@@ -23,14 +23,15 @@ MAKE_C = """
 import sys
 sys.path.insert(0, {scripts!r})
 from pathlib import Path
-from compiled_wheel import FLAGS, hot_files
+from compiled_wheel import FLAGS, groups_of, hot_files
 from mypyc.build import mypycify
-mypycify([*FLAGS, *hot_files(Path({root!r}))], opt_level="1", debug_level="0", multi_file=True)
+files = hot_files(Path({root!r}))
+mypycify([*FLAGS, *files], opt_level="1", debug_level="0", multi_file=True, separate=groups_of(files))
 """
 
 
 def cpu_s(command: list[str], folder: Path) -> float:
-    """CPU seconds of a command and its children."""
+    """Run a command; return the CPU seconds of it and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -38,7 +39,7 @@ def cpu_s(command: list[str], folder: Path) -> float:
 
 
 def measure(folder: Path) -> list[dict[str, object]]:
-    """A row for mypyc itself, then one for each folder of the package."""
+    """Compile in `folder`; return a row for mypyc itself, then one for each folder of the packages."""
     (folder / "src").symlink_to(ROOT / "src")
     code = MAKE_C.format(scripts=str(ROOT / "scripts"), root=str(ROOT))
     rows: list[dict[str, object]] = [
@@ -53,8 +54,8 @@ def measure(folder: Path) -> list[dict[str, object]]:
     includes = [f"-I{path}" for path in (sysconfig.get_path("include"), runtime, "build")]
     spent: Counter[str] = Counter()
     modules: Counter[str] = Counter()
-    for file in sorted((folder / "build").glob("__native_fairhit___*.c")):
-        part = file.name.split("___")[1]
+    for file in sorted((folder / "build").glob("__native_fairhit*___*.c")):
+        part = "/".join(file.name.removeprefix("__native_").split("___")[:2])
         command = [
             *compiler,
             "-c",

@@ -1,6 +1,6 @@
-"""The compiled wheels of the sources as they stand, for what is measured beside plain Python.
+"""The compiled wheels of the current sources, for measurements beside pure Python.
 
-`python -m benchmarks.compiled` prints the folder it is installed in, which PYTHONPATH is to begin with.
+`python -m benchmarks.compiled` prints the folder that they are installed in, to be put first in PYTHONPATH.
 """
 
 import os
@@ -22,7 +22,7 @@ _MADE_OF = (
 
 
 def installed() -> Path:
-    """The folder; the wheel is built first, in some minutes, unless it is that of these sources."""
+    """Return the folder of the wheels, which are first built, in some minutes, if the sources changed."""
     target, mark = _HOME / "installed", _HOME / "made_of"
     made_of = _digest()
     if not mark.exists() or mark.read_text() != made_of:
@@ -39,7 +39,7 @@ def installed() -> Path:
 
 
 def _digest() -> str:
-    """Of all that the wheel is made of, and of this Python."""
+    """Digest the sources of the wheels and the version of Python."""
     made_of = sha256(sys.version.encode())
     for pattern in _MADE_OF:
         for path in sorted(ROOT.glob(pattern)):

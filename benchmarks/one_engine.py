@@ -13,7 +13,8 @@ server, each round with its own seed.
 
 Seconds are those of a machine that may be busy with something else in one run and not in the next. So each
 wait is also given in answers: how many requests, of any tenant, the engine answered meanwhile. As many
-callers ask under each policy, so that the mean over all of them is the same; what differs is who waits.
+callers ask under each policy, so that the mean over all of them is the same; its distribution over
+tenants differs.
 """
 
 import asyncio

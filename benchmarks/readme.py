@@ -1,6 +1,6 @@
 """The numbers on pages, from the runs in results/: `python -m benchmarks.readme` writes them there.
 
-A test compares the pages with what this gives, so that no number in them is anybody's memory.
+A test compares the pages with what this gives, so that every number in them comes from a run.
 """
 
 import csv
@@ -20,7 +20,7 @@ MEASUREMENTS = ROOT / "docs" / "reference" / "measurements.md"
 
 
 def effect() -> str:
-    """What the README's figure shows, in words."""
+    """Describe the README's figure."""
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
     return (
         f"Two tenants on two vLLM engines, 4 running requests each; median of {len(runs)} seeds, "
@@ -30,7 +30,7 @@ def effect() -> str:
 
 
 def demo() -> str:
-    """The two-tenant flood: a row for each policy, over all runs of it."""
+    """Tabulate the two-tenant flood: a row for each policy, over all its runs."""
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
     table = zip(*(run["rows"] for run in runs), strict=True)
     last = runs[0]["rows"][-1]
@@ -44,7 +44,7 @@ reservation is {last["bound_per_engine"]:,}. {provenance(runs[0])}."""
 
 
 def demo_row(rows: tuple[dict[str, Any], ...]) -> str:
-    """One policy, over the seeds."""
+    """Format one policy's row, over the seeds."""
     tenants = [row["tenants"] for row in rows]
     served = {
         name: [each[name]["service_both_backlogged"] for each in tenants]
@@ -135,7 +135,7 @@ def gateways(run: dict[str, Any]) -> list[str]:
     return [f"| gateway | {' | '.join(names)} |", "|---" * (len(targets) + 1) + "|", *lines]
 
 
-# How rows name ours; it has fair sharing, keys and metrics on.
+# The names of this gateway in the rows; it has fair sharing, keys and metrics on.
 _GATEWAY_NAMES = {
     "d2lpm": "fairhit, D2LPM",
     "fairhit": "fairhit, D2LPM",
@@ -146,7 +146,7 @@ _GATEWAY_NAMES = {
 
 
 def sim() -> str:
-    """How far the simulator is from measured runs, and how fast it is."""
+    """Describe the simulator's error against measured runs, and its speed."""
     run, speed, compiled = load("vtc_calibration"), load("simulator"), load("simulator_compiled")
     errors = run["errors_percent"]
     mean, worst = errors["tokens_per_s_mean"], errors["tokens_per_s_worst"]
@@ -167,7 +167,7 @@ def requests_per_s(run: dict[str, Any]) -> dict[int, float]:
 
 
 def curve() -> str:
-    """What a simulated request costs as clients and the queue grow."""
+    """Tabulate the CPU time of a simulated request as clients and the queue grow."""
     speed = load("simulator")
     lines = ["| at 1 replica | us a request |", "|---|---|"]
     for row in speed["rows"]:
@@ -189,7 +189,7 @@ def verdicts(study: str) -> list[dict[str, str]]:
 
 
 def claims(study: str) -> str:
-    """What a study's full run says of its claims."""
+    """Tabulate the claims of a study with the results of its full run."""
     rows = verdicts(study)
     if not rows:
         return f"No full run of `fairhit experiment {study}` is committed."
@@ -198,7 +198,7 @@ def claims(study: str) -> str:
 
 
 def soak() -> str:
-    """What became of the requests of the committed soak, and of the gateway's memory."""
+    """Tabulate the outcomes of the requests in the committed soak, and the gateway's memory."""
     if not (RESULTS / "soak.json").exists():
         return "No soak is committed: `make soak ARGS=--write`."
     run = load("soak")
@@ -238,7 +238,7 @@ HEADLINES = (
 
 
 def headline(study: str, claim: str) -> str:
-    """The line of a claim, found by how it begins; why it fails is in the results."""
+    """Format the row of the claim that begins with `claim`."""
     (row,) = [row for row in verdicts(study) if row["claim"].startswith(claim)]
     where = f"[{study}](../../benchmarks/results/experiments/{study}/verdicts.csv)"
     return f"| {where} | {row['claim']} | {row['paper']} | {row['ours']} | {row['holds']} |"

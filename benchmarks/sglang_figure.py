@@ -11,7 +11,7 @@ from fairhit_lab.report.figures.plot import STYLE
 
 FIGURE = ROOT / "docs" / "reference" / "figures" / "sglang_schedule.png"
 # Lane: its name in the legend, colour, line, marker.
-LOOKS = {
+LANES = {
     "lpm, tree in Python": ("lpm, tree in Python", "#7fcbb0", "-", "s"),
     "lpm, tree in Rust": ("lpm, tree in Rust", POLICIES["lpm"], "-", "o"),
     "dlpm, tree in Python": ("dlpm, tree in Python", "#f0b48a", "-", "s"),
@@ -21,7 +21,7 @@ LOOKS = {
 
 
 def made_of() -> str:
-    """What the figure says in its metadata: of which run it was drawn."""
+    """Return the digest of the run that the figure shows, for the figure's metadata."""
     run = (RESULTS / "sglang_schedule.json").read_bytes()
     return hashlib.sha256(run).hexdigest()
 
@@ -44,7 +44,7 @@ def draw(path: Path) -> None:
                     axes, [row for row in rows if (row["prompt"], row["cache"]) == (prompt, cache)]
                 )
                 axes.set_title(f"{prompt:,} tokens, {cache}")
-            axes_row[0].set_ylabel("CPU of a look, ms")
+            axes_row[0].set_ylabel("CPU of a scheduling pass, ms")
         for axes in grid[-1]:
             axes.set_xlabel("requests waiting")
         handles, names = grid[0][0].get_legend_handles_labels()
@@ -54,7 +54,7 @@ def draw(path: Path) -> None:
 
 def panel(axes: Any, rows: list[dict[str, Any]]) -> None:
     """The lanes of one prompt and cache: medians over the seeds, with the range they lie in."""
-    for lane, (name, colour, line, marker) in LOOKS.items():
+    for lane, (name, colour, line, marker) in LANES.items():
         of = [row for row in rows if row["lane"] == lane]
         xs = [row["waiting"] for row in of]
         ys = [[us / 1000 for us in row["look_us"]] for row in of]

@@ -1,4 +1,4 @@
-"""The numbers on SGLang's page: the floods on its real server, and what a decision costs there."""
+"""The tables on SGLang's page: the floods on its real server, and the CPU time of a decision."""
 
 import textwrap
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from typing import Any
 from benchmarks.committed import RESULTS, load, provenance, spread
 
 Row = dict[str, Any]
-Lanes = dict[str, Row]  # of one cell of the cost's table, by name
+Lanes = dict[str, Row]  # rows of one cell of the cost table, by lane
 NAMES = {"sglang": "SGLang", "vllm": "vLLM"}
 STOCK, OURS = "lpm, tree in Rust", "dlpm, tree in Rust"
 
 
 def flood() -> str:
-    """The two-tenant flood: a row for each engine and policy, over the rounds."""
+    """Tabulate the two-tenant flood: a row for each engine and policy, over the rounds."""
     if not (RESULTS / "one_engine.json").exists():
         return "No run is committed: `python -m benchmarks.one_engine`."
     run = load("one_engine")
@@ -44,8 +44,8 @@ def flood() -> str:
 
 
 def _table(head: str, lines: list[str], note: str) -> str:
-    told = textwrap.fill(note, 118, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *lines, "", told])
+    filled = textwrap.fill(note, 118, break_long_words=False, break_on_hyphens=False)
+    return "\n".join([head, "|---" * (head.count("|") - 1) + "|", *lines, "", filled])
 
 
 def _rows(run: Row, load_name: str, **wanted: object) -> list[Row]:
@@ -78,7 +78,7 @@ def _flood_row(engine: str, policy: str, rows: list[Row]) -> str:
 
 
 def _heavy_to_light(rows: list[Row]) -> str:
-    """Of rounds in which light got nothing while it waited there is no ratio."""
+    """Format the ratio of services; rounds in which light got nothing while it waited have none."""
     ratios = []
     for row in rows:
         heavy, light = (
@@ -92,7 +92,7 @@ def _heavy_to_light(rows: list[Row]) -> str:
 
 
 def one_flag() -> str:
-    """The same in few words: both engines side by side."""
+    """Tabulate the two-tenant flood briefly, both engines side by side."""
     run = load("one_engine")
     shown = {
         (engine, policy): _rows(run, "two tenants", engine=engine, policy=policy)
@@ -123,7 +123,7 @@ def _answers(shown: dict[tuple[str, str], list[Row]], what: str) -> list[str]:
 
 
 def _compared(groups: dict[tuple[str, str], list[Row]]) -> str:
-    """Light's waits and the cached share under `dlpm`, beside `lpm` in the round of the same seed."""
+    """Compare light's waits and the cached share under `dlpm` with `lpm` in the round of the same seed."""
     said = []
     for engine, name in NAMES.items():
         pairs = list(zip(groups[engine, "lpm"], groups[engine, "dlpm"], strict=True))
@@ -146,15 +146,15 @@ def _light(row: Row, what: str) -> float:
 
 
 def ageing() -> str:
-    """One tenant's cold requests behind its hot ones."""
+    """Tabulate the waits of one tenant's requests with a cached prefix (hot) and without (cold)."""
     if not (RESULTS / "one_engine.json").exists():
         return "No run is committed: `python -m benchmarks.one_engine`."
     run = load("one_engine")
     rows = _rows(run, "one tenant", engine="sglang")
     by_name: dict[str, list[Row]] = {}
     for row in rows:
-        told = "".join(f", {name}={value}" for name, value in row["settings"].items())
-        by_name.setdefault(f"`{row['policy']}{told}`", []).append(row)
+        settings = "".join(f", {name}={value}" for name, value in row["settings"].items())
+        by_name.setdefault(f"`{row['policy']}{settings}`", []).append(row)
     head = (
         "| SGLang | cold answered | cold mean, s | cold longest, s | hot mean, s | hot answered |"
     )
@@ -185,7 +185,7 @@ def _ageing_row(name: str, rows: list[Row]) -> str:
 
 
 def cost() -> str:
-    """What a look costs, for each queue, prompt and cache; and what comes beside it."""
+    """Tabulate the CPU time of a scheduling pass and a step, by queue length, prompt length and cache."""
     if not (RESULTS / "sglang_schedule.json").exists():
         return "No run is committed: `python -m benchmarks.micro.sglang_schedule`."
     run = load("sglang_schedule")
@@ -196,12 +196,12 @@ def cost() -> str:
         "| waiting | prompt | cache | `lpm`, ms | tree in Python | with its limit | `dlpm`, ms "
         "| `lpm` : `dlpm` | whole step | arrival, us |"
     )
-    looks = _least(cells, lambda lanes: lanes[STOCK]["look_over_dlpm"][0])
+    passes = _least(cells, lambda lanes: lanes[STOCK]["look_over_dlpm"][0])
     steps = _least(cells, lambda lanes: lanes[STOCK]["step_over_dlpm"][0])
     said = " ".join(
-        f"At {waiting:,} waiting `lpm`'s look costs {looks[waiting]:,.1f} times `dlpm`'s or more, "
+        f"At {waiting:,} waiting `lpm`'s pass costs {passes[waiting]:,.1f} times `dlpm`'s or more, "
         f"its whole step {steps[waiting]:,.1f} times."
-        for waiting in looks
+        for waiting in passes
     )
     note = (
         f"Medians of {len({each['seed'] for each in run['runs']})} seeds, CPU time; the ratios with their "
@@ -214,7 +214,7 @@ def cost() -> str:
 def _least(
     cells: dict[tuple[int, int, str], Lanes], of: Callable[[Lanes], float]
 ) -> dict[int, float]:
-    """By waiting, of all cells and seeds."""
+    """Return the minimum over all cells and seeds, by queue length."""
     found: dict[int, float] = {}
     for (waiting, _, _), lanes in cells.items():
         found[waiting] = min(of(lanes), found.get(waiting, float("inf")))

@@ -1,8 +1,8 @@
-"""How near the bounds adversarial traffic gets: the theorems of the tests, searched for long.
+"""The worst ratio to each fairness bound that a long search over adversarial traffic finds.
 
 Caveat first: a worst ratio is the worst that was found, not the worst there is. Memories are small
-(60 tokens), prompts at most 24 tokens, so that a search of seconds covers what matters: who is
-admitted last, and with how long an output.
+(60 tokens), prompts at most 24 tokens, so that a search of seconds covers what matters: which
+client is admitted last, and with how long an output.
 """
 
 import sys
@@ -19,7 +19,7 @@ EXAMPLES = 150
 
 
 def search(theorem: Theorem, number: int, examples: int) -> float:
-    """The worst ratio that one seed finds. Raises AssertionError for a violation."""
+    """Return the worst ratio that one seed finds. Raises AssertionError for a violation."""
     worst = 0.0
 
     @seed(number)
@@ -44,7 +44,7 @@ def search(theorem: Theorem, number: int, examples: int) -> float:
 
 
 def row(theorem: Theorem, examples: int) -> dict[str, object]:
-    """The worst of all seeds, and which one found it."""
+    """Search with all seeds; return the row with the worst ratio and its seed."""
     begun = time.monotonic()
     found = {number: search(theorem, number, examples) for number in SEEDS}
     best = max(found, key=lambda number: found[number])

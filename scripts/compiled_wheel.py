@@ -192,10 +192,7 @@ def compile_into(work: Path, root: Path, package: str) -> str | None:
     """Compile the hot modules of `package` into `work`/built. The reason if that fails."""
     (work / "src").symlink_to(root / "src")
     files = hot_files(root)
-    groups = [
-        (of, name) for name in PACKAGES if (of := [f for f in files if f.split("/")[1] == name])
-    ]
-    setup = SETUP.format(arguments=[*FLAGS, *files], groups=groups, package=package)
+    setup = SETUP.format(arguments=[*FLAGS, *files], groups=groups_of(files), package=package)
     (work / "setup.py").write_text(setup, encoding="utf-8")
     tell(f"compiling {package} to C, about a minute; {SETTING}=0 leaves it out")
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", "built"]
@@ -207,6 +204,12 @@ def compile_into(work: Path, root: Path, package: str) -> str | None:
     if done.returncode == 0:
         return None
     return f"compiling failed: {in_a_line(said, first='error') or f'status {done.returncode}'}"
+
+
+def groups_of(files: list[str]) -> list[tuple[list[str], str]]:
+    """The files of each package and its name: mypyc makes one shared library a group."""
+    groups = [([file for file in files if file.split("/")[1] == name], name) for name in PACKAGES]
+    return [group for group in groups if group[0]]
 
 
 def in_a_line(said: str, *, first: str) -> str:

@@ -1,8 +1,8 @@
-"""What the gateway costs beside the routers on PyPI: CPU a request and a streamed event, latency, memory.
+"""Costs of the gateway beside the routers on PyPI: CPU a request and a streamed event, latency, memory.
 
 Caveats first. The engines are mocks on the same machine, and so is the load. CPU is that of the
-measured process alone, all its threads (/proc/PID/task/*/schedstat), so that it depends on neither
-but through caches and clock rates, which others on the machine change from second to second. All
+measured process alone, all its threads (/proc/PID/task/*/schedstat), so that mocks and load
+matter only through caches and clock rates, which other processes change from second to second. All
 servers run side by side and take turns of about a second: compare within a round, by the ratios. What
 one core can serve is a million over that CPU time: neither load nor engines could keep up with it.
 Tails of latency are noise of the machine's scheduler; delays of events say how long after the engine
@@ -31,7 +31,7 @@ Measured = dict[str, float]
 
 
 async def cpu_per_request(server: Server, size: str, seed: int) -> float:
-    """CPU microseconds a request, as fast as they are answered."""
+    """Return CPU microseconds per request, with a closed loop of requests."""
     source = requests(SIZES[size], seed=seed, clients=CLIENTS)
     load = await Load(server.port, source).connect(CONNECTIONS)
     await load.closed_loop(100)
@@ -43,7 +43,7 @@ async def cpu_per_request(server: Server, size: str, seed: int) -> float:
 
 
 async def streams(server: Server, seed: int) -> Measured:
-    """CPU microseconds a streamed event, and how late events are, with many streams side by side."""
+    """Measure CPU microseconds per streamed event and the delay of events, with many concurrent streams."""
     source = requests(2_048, seed=seed, clients=CLIENTS, stream=True)
     load = await Load(server.port, source).connect(STREAMS)
     before = server.cpu_us()
@@ -60,15 +60,15 @@ async def streams(server: Server, seed: int) -> Measured:
 
 
 async def median_latency_us(port: int, size: str, seed: int) -> float:
-    """Median microseconds at a fixed rate."""
+    """Return the median latency in microseconds at a fixed request rate."""
     load = await Load(port, requests(SIZES[size], seed=seed, clients=CLIENTS)).connect(64)
     latencies = await load.open_loop(RATE, int(RATE * SECONDS))
     load.close()
     return statistics.median(latencies) * 1e6
 
 
-async def one_turn(engine: int, server: Server, seed: int) -> Measured:
-    """Everything about one server."""
+async def measure(engine: int, server: Server, seed: int) -> Measured:
+    """Take all measurements of one server."""
     measured: Measured = {}
     for size in SIZES:
         cpu = await cpu_per_request(server, size, seed)
@@ -84,7 +84,7 @@ async def one_turn(engine: int, server: Server, seed: int) -> Measured:
 
 
 async def memory_after(server: Server, count: int) -> float:
-    """RSS after so many requests of 2 KB."""
+    """Return the RSS in MB after `count` requests of 2 KB."""
     source = requests(SIZES["2 KB"], seed=1, clients=CLIENTS)
     load = await Load(server.port, source).connect(CONNECTIONS)
     for _ in range(count // SOAK_BATCH):
@@ -95,13 +95,13 @@ async def memory_after(server: Server, count: int) -> float:
 
 
 def spread(values: list[float], digits: int = 1) -> dict[str, float]:
-    """Least, median and greatest."""
+    """Return the minimum, median and maximum."""
     low, middle, high = min(values), statistics.median(values), max(values)
     return {"min": round(low, digits), "median": round(middle, digits), "max": round(high, digits)}
 
 
 def summary(rounds: list[dict[str, Measured]]) -> list[dict[str, object]]:
-    """Each number over the rounds, and beside it, round by round, as a multiple of ours."""
+    """Summarize each number over the rounds, also as a multiple of this gateway's in the same round."""
     rows: list[dict[str, object]] = []
     for name in rounds[0]:
         for what in rounds[0][name]:
@@ -130,7 +130,7 @@ def main() -> None:
         rounds = []
         for number in range(options.rounds):
             turns = servers[number % len(servers) :] + servers[: number % len(servers)]
-            made = {s.name: uvloop.run(one_turn(engine, s, number)) for s in turns}
+            made = {s.name: uvloop.run(measure(engine, s, number)) for s in turns}
             rounds.append({name: made[name] for name in options.only})
             print(f"round {number + 1} of {options.rounds} done", flush=True)
         rows = summary(rounds)

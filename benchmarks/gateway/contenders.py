@@ -1,4 +1,4 @@
-"""Who is measured side by side: this gateway, also compiled, and PyPI's routers, each routing by cache.
+"""The servers that are compared: this gateway, also compiled, and PyPI's routers, each routing by cache.
 
 The routers are installed into a virtual environment of their own, and the compiled wheel is built,
 once, as `python -m benchmarks.gateway` begins; both can be deleted at any time.
@@ -32,14 +32,14 @@ _READY_S = 60
 
 @dataclass(frozen=True)
 class Server:
-    """One that is running."""
+    """A server that is running."""
 
     name: str
     port: int
     pid: int
 
     def cpu_us(self) -> float:
-        """CPU time of all threads of it."""
+        """Return the CPU time of all threads of the process."""
         spent = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(path.read_text().split()[0]) for path in spent) / 1_000
 
@@ -49,19 +49,19 @@ class Server:
 
 
 def ours(queue: str, port: int, _metrics: int, engines: list[int]) -> list[str]:
-    """D2LPM, keys and metrics on."""
+    """Return the command of this gateway with D2LPM, API keys and metrics on."""
     ports = [str(number) for number in (port, *engines)]
     return [sys.executable, "-m", "benchmarks.gateway.under_test", queue, *ports]
 
 
 def ours_compiled(queue: str, port: int, metrics: int, engines: list[int]) -> list[str]:
-    """The same from the compiled wheel."""
+    """Return the command of this gateway from the compiled wheel."""
     found_first = f"PYTHONPATH={compiled.installed()}"
     return ["env", found_first, *ours(queue, port, metrics, engines)]
 
 
 def router(module: str, port: int, metrics: int, engines: list[int]) -> list[str]:
-    """One of the others, as its own launcher starts it."""
+    """Return the command of a router from PyPI, by its own launcher."""
     urls = [f"http://127.0.0.1:{engine}" for engine in engines]
     launch = [str(_HOME / "bin" / "python"), "-m", f"{module}.launch_router"]
     where = ["--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(metrics)]
@@ -78,7 +78,7 @@ COMMANDS: dict[str, Callable[[int, int, list[int]], list[str]]] = {
 
 
 def install(names: list[str]) -> None:
-    """Those of `names` that are on PyPI or compiled, unless they are there."""
+    """Install the PyPI routers among `names`, and the compiled wheel if a name needs it."""
     if any(name.endswith("compiled") for name in names):
         compiled.installed()
     wanted = [ROUTERS[name][0] for name in names if name in ROUTERS]
@@ -102,9 +102,9 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def running(names: list[str]) -> Iterator[tuple[int, list[Server]]]:
-    """Mock engines, and each of `names` in front of them: the port of an engine, and the servers.
+    """Start mock engines and each of `names` in front of them; yield an engine's port and the servers.
 
-    They run side by side and take turns: one that is not asked costs no more than its probes.
+    All servers run at once; one that gets no load costs no more than its probes.
     """
     engines = free_ports(ENGINES)
     with ExitStack() as stack:
@@ -129,7 +129,7 @@ def _start(stack: ExitStack, command: list[str]) -> int:
 
 
 def _await_ready(server: Server) -> None:
-    """Until a completion is answered: some routers listen long before they serve."""
+    """Wait until a completion is answered: some routers listen long before they serve."""
     url = f"http://127.0.0.1:{server.port}/v1/chat/completions"
     body = next(requests(256, seed=0)).partition(b"\r\n\r\n")[2]
     headers = {"content-type": "application/json", "authorization": "Bearer key-0"}

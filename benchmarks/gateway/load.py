@@ -1,4 +1,4 @@
-"""Load on a completions server: so many requests as fast as they are answered, or at a fixed rate."""
+"""Load on a completions server: closed-loop, or at a fixed rate."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from benchmarks.gateway.mock_engine import MODEL
 
 PREFIXES, SHARED = 32, 0.75
-# What the mock engine says in each event: when it wrote it.
+# The mock engine writes into each event when it sent it.
 _WRITTEN = re.compile(rb'"content":" ([0-9]+)"')
 # Each five digits once in 65,536 words.
 _TEXT = b" ".join(b"%05d" % (number * 40_503 % 65_536) for number in range(65_536))
@@ -36,13 +36,13 @@ def requests(size: int, *, seed: int, clients: int = 8, stream: bool = False) ->
 
 
 def _text(rng: random.Random, size: int) -> bytes:
-    """So much out of the middle of a long text: quickly made, and no two begin alike."""
+    """Cut `size` bytes from a long text at a random offset: fast, and two texts rarely share a prefix."""
     at = rng.randrange(len(_TEXT) - size)
     return _TEXT[at : at + size]
 
 
 class Caller(asyncio.Protocol):
-    """One connection: a request, its answer, and `load` hears how long it took."""
+    """A client connection: sends one request at a time and reports each answer's latency to `load`."""
 
     def __init__(self, load: "Load") -> None:
         self.load = load
@@ -85,7 +85,7 @@ class Caller(asyncio.Protocol):
 
 
 class Load:
-    """Drives one server over connections that are kept."""
+    """Sends requests to one server over keep-alive connections."""
 
     def __init__(self, port: int, source: Iterator[bytes]) -> None:
         self.port = port
@@ -108,7 +108,7 @@ class Load:
         return self
 
     async def closed_loop(self, count: int) -> float:
-        """`count` requests, one after the other on each connection; the seconds it took."""
+        """Send `count` requests, one after the other on each connection; return the seconds it took."""
         self.pending = iter([next(self.source) for _ in range(count)])
         self.left = count
         self.done = asyncio.get_running_loop().create_future()
@@ -120,7 +120,7 @@ class Load:
         return time.perf_counter() - begun
 
     async def open_loop(self, rate: float, count: int) -> list[float]:
-        """`count` requests at `rate` per second; seconds from when each was due, sorted."""
+        """Send `count` requests at `rate` per second; return their latencies since the due time, sorted."""
         bodies = [next(self.source) for _ in range(count)]
         self.left = count
         self.done = asyncio.get_running_loop().create_future()

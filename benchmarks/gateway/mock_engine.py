@@ -40,7 +40,7 @@ def _chunk(data: bytes) -> bytes:
 
 
 def token() -> bytes:
-    """One event, now."""
+    """Format one streamed event that carries the current time."""
     return _chunk(_EVENT % time.monotonic_ns())
 
 

@@ -1,8 +1,8 @@
-"""How long a health check waits while callers and engines send the worst that they can; and the memory.
+"""Latency of the health check, and memory, while callers and engines send the most expensive inputs.
 
 Caveat first: gateway, engine, callers and this process share the machine's cores, so that a part of
-each delay is the operating system's; the row `nothing` has what there is of that at rest. What the
-gateway reads in a turn of its loop is held by `tests/e2e/gateway/test_worst_inputs.py`, which counts it.
+each delay is the operating system's; the row `nothing` shows that part at rest. The number of bytes that the
+gateway reads in an iteration of its event loop is bounded by `tests/e2e/gateway/test_worst_inputs.py`.
 
     python -m benchmarks.gateway.worst_inputs [--dry]
 """
@@ -23,13 +23,13 @@ from benchmarks.gateway import mock_engine
 from benchmarks.record import write_rows
 from fairhit.local.engine_process import free_ports
 
-_PATIENCE_S = 60.0
+_READY_TIMEOUT_S = 60.0
 _PAUSE_S = 0.005
 _MIB = 1 << 20
 
 
 def chat(events: int, length: int) -> bytes:
-    """What the engine is to answer stands in the prompt."""
+    """Make a chat request whose prompt tells the mock engine the number and length of its events."""
     return b'{"model":"mock","stream":true,"messages":[{"role":"user","content":"%d %d"}]}' % (
         events, length,
     )  # fmt: skip
@@ -40,7 +40,7 @@ def prompt(unit: bytes, length: int, *, quoted: bool) -> bytes:
     return b'{"model":"mock","prompt":%b}' % (b'"%b"' % text if quoted else b"[%b1]" % text)
 
 
-# What is sent, over how many connections at once.
+# The request, and the number of connections that send it at once.
 INPUTS: dict[str, tuple[bytes, int]] = {
     "nothing": (b"", 0),
     "an event of 16 MiB": (chat(1, 16 * _MIB), 1),
@@ -121,7 +121,7 @@ async def running(*command: str) -> AsyncIterator[int]:
 
 
 async def ask(port: int, path: bytes, reply: bytes) -> tuple[float, bool]:
-    """Seconds until an answer, and whether it was the expected one."""
+    """Return the seconds until an answer, and whether it was the expected one."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -133,7 +133,7 @@ async def ask(port: int, path: bytes, reply: bytes) -> tuple[float, bool]:
 
 
 async def until_ready(port: int) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(_READY_TIMEOUT_S):
         while True:
             with contextlib.suppress(OSError):
                 if (await ask(port, b"/readiness", b"200"))[1]:
@@ -149,7 +149,7 @@ def rss_mb(pid: int) -> float:
 
 
 async def measure(name: str) -> dict[str, object]:
-    """One input, before a gateway of its own."""
+    """Measure one input on a fresh gateway; return its row."""
     engine_port, port = free_ports(2)
     module = "benchmarks.gateway.worst_inputs"
     async with running(module, "--engine", str(engine_port)):
@@ -177,7 +177,7 @@ async def measure(name: str) -> dict[str, object]:
 
 
 def _runs(pid: int) -> bool:
-    """Whether it has not ended; it is a child that nobody has waited for."""
+    """Return whether a child process still runs; one that has ended stays a zombie until waited for."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split(") ")[1][0] != "Z"
 
 

@@ -1,1 +1,1 @@
-"""What the core and the plug-ins cost, in process."""
+"""CPU costs of the core and the plug-ins, measured in process."""

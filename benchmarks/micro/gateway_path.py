@@ -1,8 +1,8 @@
-"""What the gateway's own code costs per request and per streamed event, without sockets.
+"""CPU cost of the gateway's own code per request and per streamed event, without sockets.
 
-Caveat first: the connections end in transports that throw away what they are given, so neither the
-kernel nor uvloop is in these numbers; `benchmarks.gateway` has both. What is left is the same to a
-few per cent on every run, which is what one needs to see where the time goes (`make compiled` runs it on
+Caveat first: the connections end in transports that discard what is written, so neither the
+kernel nor uvloop is in these numbers; `benchmarks.gateway` has both. The rest varies by a few per cent
+between runs, which is little enough to see where the time goes (`make compiled` runs it on
 the compiled wheel):
 
     python -m benchmarks.micro.gateway_path [--shares]     # by function, from cProfile

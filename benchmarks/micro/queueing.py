@@ -1,8 +1,8 @@
-"""CPU that a request costs the dispatcher, sent at once or queued at the gateway, by engines and by waiting.
+"""CPU time of the dispatcher per request, sent at once or queued, by engines and waiting requests.
 
 Caveat first: this is the dispatcher alone, in CPU time of one thread; HTTP, JSON and hashing the prompt
-are not in it. A request arrives (8 chunks of 2 KB, half of them shared by its client's), begins, emits 64
-outputs told in four parts, and ends; so many requests wait all the time that some always do, or none.
+are not in it. A request arrives (8 chunks of 2 KB, half of them shared by its client's), starts, emits 64
+tokens reported in four parts, and finishes; the number of waiting requests is constant.
 """
 
 import statistics
@@ -24,7 +24,7 @@ OUTPUTS = 64
 
 
 class Bench:
-    """A dispatcher, and engines that answer when told to."""
+    """A dispatcher, and engines that answer when `answer` is called."""
 
     def __init__(self, rules: QueueRules | None, engines: int, waiting: int) -> None:
         self.sent: deque[Ticket] = deque()
@@ -39,7 +39,7 @@ class Bench:
             self.dispatcher.engine_up(f"w{number}")
         self.prompts = [self._prompt(number) for number in range(REQUESTS)]
         self.number = 0
-        # Those in the engines, and those that wait for them.
+        # Running requests in the engines, and waiting ones.
         for _ in range(SLOTS * engines + waiting):
             self.arrive()
 
@@ -63,16 +63,16 @@ class Bench:
             self.sent.append(ticket)
 
     def answer(self) -> None:
-        """The oldest that was sent begins, emits and ends."""
+        """Start, emit and finish the oldest request that was sent."""
         ticket, dispatcher = self.sent.popleft(), self.dispatcher
         dispatcher.started(ticket)
-        for told in (16, 32, 48):
-            dispatcher.emitted(ticket, told)
+        for outputs in (16, 32, 48):
+            dispatcher.emitted(ticket, outputs)
         dispatcher.finished(ticket, Usage(512, OUTPUTS, 200), ran_us=1)
 
 
 def cost_us(rules: QueueRules | None, engines: int, waiting: int) -> float:
-    """Microseconds of CPU for one request, from its arrival to its end."""
+    """Return microseconds of CPU for one request, from its arrival to its end."""
     bench = Bench(rules, engines, waiting)
     begun = time.thread_time_ns()
     for _ in range(REQUESTS):

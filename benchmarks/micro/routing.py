@@ -122,7 +122,7 @@ class Fleet:
 
 
 def routed_us(name: str, workers: int, clients: int, seed: int) -> dict[str, float]:
-    """Mean microseconds of CPU for each part, once all caches that anybody looks at are full."""
+    """Return the mean microseconds of CPU of each part, once all caches are full."""
     fleet = Fleet(name, workers, clients, seed)
     filled = CACHE_TOKENS // 600 if name in INDEXED or name == "preble" else 1
     for _ in range(workers * (filled + IN_FLIGHT)):

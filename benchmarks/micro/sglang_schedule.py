@@ -1,4 +1,4 @@
-"""What a decision costs in SGLang: its own lpm, which matches and sorts the whole queue, beside our line.
+"""CPU cost of a scheduling decision in SGLang: its own lpm, which matches and sorts the queue, and ours.
 
     .venvs/sglang/bin/python -m benchmarks.micro.sglang_schedule
 
@@ -8,11 +8,11 @@ prefixes, the rest is its own; 20 clients. Warm: the prefixes are cached. Cold: 
 leaves in the cache is evicted before the next one. A step admits four requests, which end and are replaced,
 so that the queue keeps its length; all lanes have the same queue and take their steps in turns.
 
-    look      who is next, four times: lpm's `calc_priority`, or our `begin` and four choices and charges
+    look      the choice of four requests: lpm's `calc_priority`, or our `begin` and four choices and charges
     arrival   of one request
-    after     the four end, and their prompts come into the tree (and, cold, leave it again)
+    after     the four finish and their prompts are inserted in the tree (and, cold, evicted again)
 
-lpm is measured without its limit of 128 waiting, or there would be nothing to compare, and as it stands
+lpm is measured without its limit of 128 waiting requests, above which it does not sort, and with it
 (`capped`). SGLang's own walk, its match of the four that are admitted, the memory check, making the list
 anew and the forward pass are left out of all lanes. CPU time of the process, one thread of which computes.
 """
@@ -57,16 +57,16 @@ from fairhit.policies.dlpm import DLPM
 PREFIXES, SHARED = 50, 0.8
 CLIENTS, ADMITTED, OUTPUTS = 20, 4, 16
 VOCABULARY = 128_000
-UNMEASURED = 2  # first steps: they meet a queue that nobody has looked at
-CAPPED_LOOKS = 64  # the refresh of waiting prefixes is in every 32nd
-LANE_S = 4.0  # after so many seconds of its looks a lane takes no more than LEAST
+UNMEASURED = 2  # first steps, at which no prompt of the queue has been matched yet
+CAPPED_PASSES = 64  # every 32nd refreshes the waiting prefixes
+LANE_S = 4.0  # a lane whose choices took so many seconds takes only LEAST steps
 LEAST = 3
 
-Tokens = array  # "array[int]" where it could be said
+Tokens = array  # "array[int]" in annotations
 
 
 class Prompts:
-    """One sequence of prompts and clients, the same for all lanes."""
+    """A sequence of prompts and clients, the same for all lanes."""
 
     def __init__(self, length: int, seed: int) -> None:
         self._rng, self._names = np.random.default_rng(seed), random.Random(seed)
@@ -88,13 +88,13 @@ class Prompts:
 
 
 class Lane:
-    """A queue, a cache, and what is done with them; the two kinds are below."""
+    """A scheduler under test with its queue and cache: SGLang's own (Stock) or this project's (Ours)."""
 
     name: str
 
     def __init__(self, core: str, prompts: Prompts, *, is_warm: bool, tokens: int) -> None:
         self.cache = RealCache("unified", core=core, tokens=tokens)
-        # The numbers of slots are never used again: to give back some of so many copies all of them.
+        # Slots are never reused: freeing some of many would copy the list of all of them.
         self.cache.tree.token_to_kv_pool_allocator.free = lambda _: None
         self.prompts, self.is_warm, self.number = prompts, is_warm, 0
         self.seconds: dict[str, list[float]] = {"look": [], "arrival": [], "after": [], "step": []}
@@ -104,7 +104,7 @@ class Lane:
                 self.cache.insert(prefix)
 
     def begin(self) -> None:
-        """Before anything is cached."""
+        """Create the policy and the queue, while the cache is empty."""
         raise NotImplementedError
 
     @property
@@ -112,7 +112,7 @@ class Lane:
         return "Rust" if is_rust(self.cache.tree.tree_core) else "Python"
 
     def fill(self, waiting: int) -> None:
-        """As many arrive as are missing."""
+        """Add requests until `waiting` are in the queue."""
         for _ in range(waiting - len(self.queue)):
             client, tokens = self.prompts[self.number]
             sampling = SamplingParams(max_new_tokens=OUTPUTS)
@@ -122,19 +122,19 @@ class Lane:
 
     def step(self, waiting: int) -> None:
         self.fill(waiting)
-        added = self._timed("look", self.look)
+        added = self._timed("look", self.choose)
         assert len(added) == ADMITTED
         for req in added:
             req.output_ids, req.finished_reason = array("q", range(OUTPUTS)), FINISH_LENGTH(OUTPUTS)
-        gone = set(added)
-        kept = [req for req in self.queue if req not in gone]
+        finished = set(added)
+        kept = [req for req in self.queue if req not in finished]
         self._timed("after", partial(self._after, added, kept))
         taken = self.seconds
         arrivals = sum(taken["arrival"][-ADMITTED:])
         taken["step"].append(taken["look"][-1] + taken["after"][-1] + arrivals)
 
     def _after(self, added: list[Any], kept: list[Any]) -> None:
-        self.over(added, kept)
+        self.finish(added, kept)
         for req in added:
             self.cache.insert(req.origin_input_ids)
         if not self.is_warm:
@@ -147,13 +147,13 @@ class Lane:
         return result
 
     def us(self, what: str) -> float:
-        """The median of what was measured of it."""
+        """Return the median of the measured times of one part, in microseconds."""
         skipped = 0 if what == "arrival" else UNMEASURED
         return 1e6 * statistics.median(self.seconds[what][skipped:])
 
 
 class Stock(Lane):
-    """SGLang's lpm."""
+    """SGLang's own lpm policy."""
 
     def begin(self) -> None:
         self.name = f"lpm, tree in {self.core}"
@@ -163,35 +163,35 @@ class Stock(Lane):
     def arrive(self, req: Req) -> None:
         self.queue.append(req)
 
-    def look(self) -> list[Any]:
+    def choose(self) -> list[Any]:
         self.policy.calc_priority(self.queue)
         return self.queue[:ADMITTED]
 
-    def over(self, added: list[Any], kept: list[Any]) -> None:
+    def finish(self, added: list[Any], kept: list[Any]) -> None:
         self.queue = kept
 
     def capped_us(self) -> float:
-        """The mean of a look with SGLang's limit."""
+        """Return the mean time of a scheduling pass with SGLang's limit, in microseconds."""
         schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = LIMIT
         begun = time.process_time()
-        for _ in range(CAPPED_LOOKS):
+        for _ in range(CAPPED_PASSES):
             self.policy.calc_priority(self.queue)
         took_s = time.process_time() - begun
         schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = UNLIMITED
-        return 1e6 * took_s / CAPPED_LOOKS
+        return 1e6 * took_s / CAPPED_PASSES
 
 
 class Ours(Lane):
-    """DLPM by our line."""
+    """DLPM in this project's queue adapter."""
 
     def begin(self) -> None:
         self.name = f"dlpm, tree in {self.core}"
         tree = SglangTreeView(
-            self.cache.tree, is_wanted=lambda: len(self.line) > 0, on_clear=lambda: None
+            self.cache.tree, is_wanted=lambda: len(self.adapter) > 0, on_clear=lambda: None
         )
         policy = DLPM(cache=tree)  # type: ignore[arg-type]
-        self.line = SglangQueueAdapter(FairQueue(policy), tree, self)
-        self.queue = SglangWaitingQueue([], self.line)
+        self.adapter = SglangQueueAdapter(FairQueue(policy), tree, self)
+        self.queue = SglangWaitingQueue([], self.adapter)
         self.left = 0
 
     def client_of(self, req: Req) -> str:
@@ -206,22 +206,22 @@ class Ours(Lane):
     def arrive(self, req: Req) -> None:
         self.queue.append(req)
 
-    def look(self) -> list[Any]:
+    def choose(self) -> list[Any]:
         self.left = ADMITTED
-        self.line.begin_pass(self.queue)
-        self.line.expect_iteration(self)
+        self.adapter.begin_pass(self.queue)
+        self.adapter.expect_iteration(self)
         added = []
         cached = round(len(self.prompts[0][1]) * SHARED) if self.is_warm else 0
         for req in self.queue:
             self.left -= 1
             req.full_untruncated_fill_ids, req.prefix_len = req.origin_input_ids, cached
-            self.line.on_admit(req)
+            self.adapter.on_admit(req)
             added.append(req)
         return added
 
-    def over(self, added: list[Any], kept: list[Any]) -> None:
-        self.queue = SglangWaitingQueue(kept, self.line)
-        self.line.on_output(added)
+    def finish(self, added: list[Any], kept: list[Any]) -> None:
+        self.queue = SglangWaitingQueue(kept, self.adapter)
+        self.adapter.on_output(added)
 
 
 LIMIT = schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX
@@ -229,7 +229,7 @@ UNLIMITED = 1 << 30
 
 
 def measure(waiting: int, length: int, seed: int, passes: int, *, is_warm: bool) -> dict[str, Any]:
-    """One cell: all lanes in turns, step by step, so that they share the machine's moods."""
+    """Measure one cell; lanes alternate step by step, so that changes of the machine's speed affect all."""
     prompts = Prompts(length, seed)
     tokens = (2 * PREFIXES + ADMITTED * (passes + UNMEASURED)) * length
     make = {"is_warm": is_warm, "tokens": tokens}
@@ -259,14 +259,14 @@ def measure(waiting: int, length: int, seed: int, passes: int, *, is_warm: bool)
 
 
 def plug_in_core() -> str:
-    """What the plug-in has SGLang choose its tree core by: Rust, where it can be followed."""
+    """Return the tree core that the plug-in makes SGLang use: Rust if the plug-in supports it."""
     chosen: dict[str, str] = {}
     choose_core(chosen, has_host_cache=False)
     return chosen.get(CORE_VARIABLE, RUST)
 
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Least, median and greatest over the seeds, a row for each cell and lane."""
+    """Return the minimum, median and maximum over the seeds, a row for each cell and lane."""
     made = []
     keys = ("waiting", "prompt", "cache")
     for cell, found in itertools.groupby(runs, lambda run: tuple(run[key] for key in keys)):
@@ -289,7 +289,7 @@ def show(run: dict[str, Any]) -> None:
 
 
 def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Each cell's seeds one after the other."""
+    """Measure every seed of every cell; yield each run."""
     for waiting, length in itertools.product(options.waiting, options.prompts):
         for cache, seed in itertools.product(options.cache, range(options.seeds)):
             run = measure(waiting, length, seed, options.passes, is_warm=cache == "warm")
@@ -309,7 +309,7 @@ def main() -> None:
     os.environ.pop(CORE_VARIABLE, None)
     torch.set_num_threads(1)
     schedule_policy.WAITING_QUEUE_PREFIX_MATCH_MAX = UNLIMITED
-    # What SGLang publishes to the scheduler's process, as far as `calc_priority` reads it.
+    # What SGLang publishes to the scheduler's process, so far as `calc_priority` reads it.
     schedule_policy.get_disagg = lambda: SimpleNamespace(disaggregation_mode="null")
     schedule_policy.get_memory = lambda: SimpleNamespace(radix_eviction_policy="lru")
     about = {"sglang": version("sglang"), "load_at_start": round(os.getloadavg()[0], 2)}

@@ -1,12 +1,12 @@
-"""What the plug-in costs: vLLM's `schedule()` with FairScheduler beside the stock FCFS queue, in one run.
+"""CPU cost of the plug-in: vLLM's `schedule()` with FairScheduler beside the stock FCFS queue, in one run.
 
 Caveat first: DLPM and LPM share more blocks, so that with scarce memory more requests run at once,
 and `schedule()` spends its time on those. So each row also says how many ran, and there are two
 settings: `scarce` (4,096 blocks of 16 tokens, where memory decides how many run) and `ample` (four
 times that, where all 128 slots are full under every policy).
 
-1,152-token prompts on 50 shared prefixes of 1,024 tokens from 20 clients, 16 to 64 outputs; who
-finishes is replaced, so that the queue keeps its length. A bare Scheduler: no model, no workers.
+1,152-token prompts on 50 shared prefixes of 1,024 tokens from 20 clients, 16 to 64 outputs; a
+finished request is replaced, so that the queue keeps its length. A bare Scheduler: no model, no workers.
 CPU time of the thread, by step; the schedulers take their steps in turns.
 """
 
@@ -33,7 +33,7 @@ CLIENTS = 20
 
 
 def requests(seed: int) -> Any:
-    """An endless stream: a random prefix, a random client, a prompt of its own, 16 to 64 outputs."""
+    """Yield requests without end: a random prefix, a random client, a prompt of its own, 16 to 64 outputs."""
     rng = random.Random(seed)
     for number in itertools.count():
         prefix = rng.randrange(PREFIXES)
@@ -47,7 +47,7 @@ def requests(seed: int) -> Any:
 
 
 class Lane:
-    """One scheduler with `waiting` requests in its queue, and the CPU time of its parts by step."""
+    """A scheduler with `waiting` requests in its queue, and the CPU time of its parts by step."""
 
     def __init__(self, name: str, memory: str, waiting: int, seed: int) -> None:
         kind, policy = (
@@ -105,7 +105,7 @@ class Lane:
 
 
 def measure(names: Sequence[str], memory: str, waiting: int, seed: int) -> list[dict[str, Any]]:
-    """All schedulers in turns, step by step, so that they share the machine's moods."""
+    """Run all schedulers, alternating step by step, so that changes of the machine's speed affect all."""
     lanes = [Lane(name, memory, waiting, seed) for name in names]
     gc.collect()
     gc.freeze()
@@ -117,7 +117,7 @@ def measure(names: Sequence[str], memory: str, waiting: int, seed: int) -> list[
 
 
 def beside_stock(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row with what it costs relative to stock in the same run."""
+    """Add to each row its cost relative to stock vLLM in the same run."""
     stock = rows[0]
     for row in rows:
         row["mean_beside_stock"] = round(row["schedule_ms_mean"] / stock["schedule_ms_mean"], 3)
@@ -137,7 +137,7 @@ def beside_stock(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Minimum, median and maximum over the seeds."""
+    """Return the minimum, median and maximum over the seeds."""
     made = []
     key = itemgetter("scheduler", "memory", "waiting")
     for which, runs in itertools.groupby(sorted(rows, key=key), key):

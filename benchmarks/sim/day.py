@@ -1,6 +1,6 @@
 """A day in a large fleet: 1,000,000 requests of 100,000 clients on 1,000 replicas, in time and memory.
 
-Also what a client costs that is known and idle: bytes in scheduler, router and summary together.
+Also the memory of an idle client: bytes in scheduler, router and summary together.
 """
 
 import resource
@@ -22,7 +22,7 @@ DAY_S = 86_400
 
 
 def shown(rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
-    """The same rows; every twentieth part of them is told."""
+    """Yield the rows unchanged; print the progress at every twentieth of them."""
     for number, row in enumerate(rows):
         if number % (REQUESTS // 20) == 0:
             print(f"{number} of {REQUESTS} requests", flush=True)
@@ -30,7 +30,7 @@ def shown(rows: Iterable[TraceRow]) -> Iterator[TraceRow]:
 
 
 def day() -> dict[str, object]:
-    """The day as it is simulated: rows are made as they are read."""
+    """Simulate the day, making rows as they are read; return its row."""
     summary = Summary()
     rows = shown(steady(REQUESTS, rate=REQUESTS / DAY_S, clients=CLIENTS, seed=0))
     cluster = Cluster(SimConfig(replicas=REPLICAS), rows, [summary], on_start=summary.start)

@@ -31,7 +31,7 @@ GROWTH = (10, 100, 1_000, 10_000, 100_000)
 
 
 class Case(NamedTuple):
-    """One line of the first table."""
+    """A row of the first table."""
 
     what: str
     replicas: int
@@ -59,7 +59,7 @@ def no_collections():
 
 
 def simulate(rows: Iterable[TraceRow], **settings: Any) -> tuple[float, Cluster]:
-    """Seconds of CPU for the run, and what is left of it."""
+    """Simulate the rows; return the seconds of CPU and the cluster."""
     summary = Summary()
     cluster = Cluster(SimConfig(**settings), rows, [summary], on_start=summary.start)
     with no_collections():
@@ -77,9 +77,9 @@ def requests_per_s(case: Case, seed: int) -> float:
 
 
 def us_by_clients(clients: int, seed: int) -> float:
-    """Microseconds a request of ten clients on one replica that has served `clients` before.
+    """Return microseconds per request of ten clients on one replica that has served `clients` before.
 
-    So that rate and cache hits are those of every other point of the curve.
+    Ten at every point of the curve, so that rate and cache hits are the same.
     """
     known = list(steady(clients, rate=COLD_RATE, clients=clients, seed=seed))
     rows = list(steady(5_000, rate=RATE, clients=10, seed=seed + 1))
@@ -100,14 +100,14 @@ def us_by_clients(clients: int, seed: int) -> float:
 
 
 def us_by_waiting(waiting: int, seed: int) -> float:
-    """Microseconds for each of 2,000 requests served while `waiting` more wait."""
+    """Return microseconds per request of 2,000 that are served while `waiting` more wait."""
     served = 2_000
     rows = burst(waiting + served, clients=50, seed=seed)
     clock: list[float] = []
     finished = 0
     cluster: Cluster
 
-    def hear(event: object) -> None:
+    def observe(event: object) -> None:
         nonlocal finished
         if type(event).__name__ == "Finish":
             finished += 1
@@ -115,13 +115,13 @@ def us_by_waiting(waiting: int, seed: int) -> float:
                 clock.append(time.process_time())
                 cluster.kernel.stopped = len(clock) == 2
 
-    cluster = Cluster(SimConfig(max_misfits=32), rows, [hear])
+    cluster = Cluster(SimConfig(max_misfits=32), rows, [observe])
     with no_collections():
         cluster.run()
     return (clock[1] - clock[0]) / (served - 512) * 1e6
 
 
-def told(what: str, values: list[float], unit: str, **more: object) -> dict[str, object]:
+def row_of(what: str, values: list[float], unit: str, **more: object) -> dict[str, object]:
     row = {
         "what": what,
         **more,
@@ -139,13 +139,13 @@ def main() -> None:
     for case in CASES:
         values = [requests_per_s(case, seed) for seed in range(RUNS)]
         more = {"replicas": case.replicas, "clients": case.clients}
-        rows.append(told("requests a second", values, "per_s", **more))
+        rows.append(row_of("requests a second", values, "per_s", **more))
     for clients in GROWTH:
         values = [us_by_clients(clients, seed) for seed in range(2)]
-        rows.append(told("a request, by clients seen", values, "us", clients=clients))
+        rows.append(row_of("a request, by clients seen", values, "us", clients=clients))
     for waiting in GROWTH:
         values = [us_by_waiting(waiting, seed) for seed in range(2)]
-        rows.append(told("a request, by requests waiting", values, "us", waiting=waiting))
+        rows.append(row_of("a request, by requests waiting", values, "us", waiting=waiting))
     write_rows("simulator", rows, seeds=list(range(RUNS)))
 
 

@@ -1,6 +1,6 @@
 """Traffic for the simulator's benches: prompts of 1,000 tokens in four runs, three quarters of them shared.
 
-Rows are made as they are read, so that what is measured holds only what the simulator keeps.
+Rows are made as they are read, so that measured memory is the simulator's alone.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ MEAN_OUTPUT = 100
 
 
 def steady(count: int, *, rate: float, clients: int, seed: int) -> Iterator[TraceRow]:
-    """Poisson arrivals, `rate` a second, of clients that are all alike."""
+    """Yield Poisson arrivals, `rate` a second, of clients that are all alike."""
     rng = Random(seed)
     at = 0.0
     for number in range(count):
@@ -26,7 +26,7 @@ def steady(count: int, *, rate: float, clients: int, seed: int) -> Iterator[Trac
 
 
 def burst(count: int, *, clients: int, seed: int) -> Iterator[TraceRow]:
-    """All at once: whoever does not run, waits."""
+    """Yield requests that all arrive at time 0."""
     rng = Random(seed)
     for number in range(count):
         yield _row(number, rng, clients, 0)
