@@ -16,7 +16,7 @@ from fairhit.policies.shared_deficits import SharedDeficits
 
 
 class DLPMShared(DLPM):
-    """Implements `Sharing`: reports its own charges, and adopts the deficits of all hosts."""
+    """Implements `SharingDeficits`: reports its own charges, and adopts the deficits of all hosts."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class PrebleGroups:
     def __init__(self, *, cache: Cache) -> None:
         # Always empty between calls: used only to match an arriving prompt.
         self._index = waiting_index(cache)
-        self._lines = [ArrivalQueue() for _ in range(GROUPS)]
+        self._queues = [ArrivalQueue() for _ in range(GROUPS)]
         self._groups: dict[RequestId, int] = {}
         self._cursor = 0  # the group served last
         self._serving: int | None = None
@@ -35,16 +35,16 @@ class PrebleGroups:
         matched = self._index.match_len(request)
         self._index.remove(request)
         group = self._groups[request.id] = max(0, -(-GROUPS * matched // request.input_len) - 1)
-        self._lines[group].add(request)
+        self._queues[group].add(request)
 
     def remove(self, request: Request) -> None:
         """See `Policy.remove`."""
-        self._lines[self._groups.pop(request.id)].remove(request)
+        self._queues[self._groups.pop(request.id)].remove(request)
 
     def begin_pass(self) -> None:
         """Begin a pass, which serves the next group."""
         if self._serving is not None:
-            self._lines[self._serving].show_all()
+            self._queues[self._serving].show_all()
         self._serving = None
 
     def next(self) -> Request | None:
@@ -53,11 +53,11 @@ class PrebleGroups:
             self._next_group()
         if self._serving is None or not self._left:
             return None
-        return self._lines[self._serving].first()
+        return self._queues[self._serving].first()
 
     def skip(self, request: Request) -> None:
         """Skip the request; later ones of the group may still fit."""
-        self._lines[self._groups[request.id]].hide(request)
+        self._queues[self._groups[request.id]].hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
         """Use one admission of the group's share."""
@@ -75,7 +75,7 @@ class PrebleGroups:
         """Move the cursor down, from 0 back to 9, to the next group with requests. O(1)."""
         for step in range(1, GROUPS + 1):
             group = (self._cursor - step) % GROUPS
-            if self._lines[group]:
+            if self._queues[group]:
                 self._cursor = self._serving = group
                 self._left = SHARE * (group + 1)
                 return

@@ -120,7 +120,8 @@ class Admission:
     ) -> None:
         self._read_budget = read_budget
         self._services = services
-        # Random, or a client could make prompts whose hashes are those of another's (`core.chunk_index`).
+        # Random, or a client could make prompts whose hashes are those of another's
+        # (`prefix_index.approximate`).
         self._seed = secrets.randbits(64)
         self._dispatcher = dispatcher
         self._identity = identity

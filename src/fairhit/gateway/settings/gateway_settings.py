@@ -270,8 +270,8 @@ class LimitSettings:
     max_client_requests: int = setting(
         1024, "requests in flight for one client, then 429", "N", live=True, ge=1
     )
-    # Four million tokens are more than any prompt. Long bodies are read in steps (`gateway.long_bodies`), and
-    # their memory is bounded for all requests together (`gateway.incoming`).
+    # Four million tokens are more than any prompt. Long bodies are read in steps (`api.long_body`), and
+    # their memory is bounded for all requests together (`proxy.incoming_request`).
     max_payload_size: int = setting(
         16 << 20, "largest body, then 413", "BYTES", live=True, ge=1, shown="16 MiB"
     )
