@@ -3,15 +3,9 @@
 import pytest
 from tests.lab.studies.synthetic import rows_of
 
-from fairhit_lab.studies.ours import (
-    pareto,
-    pareto_fleet,
-    sensitivity_min_match,
-    sensitivity_quantum,
-    sensitivity_worker_quantum,
-    variants,
-)
-from fairhit_lab.studies.ours.comparing import in_words, on_all
+from fairhit_lab.studies import study_of
+from fairhit_lab.studies.ours import frontiers
+from fairhit_lab.studies.ours.comparing import in_words, no_worse, on_all
 from fairhit_lab.studies.ours.contention import (
     LOADS,
     contended,
@@ -167,11 +161,11 @@ def answer(at_default, at_most, loads=tuple(LOADS)):
         for row in (
             policy_row(load, "vtc", 0, 100),
             policy_row(load, "lpm", 0, 100),
-            policy_row(load, "dlpm", pareto.DEFAULT, at_default),
-            policy_row(load, "dlpm", max(pareto.QUANTA), at_most),
+            policy_row(load, "dlpm", frontiers.DEFAULT, at_default),
+            policy_row(load, "dlpm", max(frontiers.QUANTA), at_most),
         )
     ]
-    return pareto.judge(Results(rows))[0]
+    return study_of("pareto").judge(Results(rows))[0]
 
 
 def test_a_claim_that_only_another_quantum_keeps_holds_only_if():
@@ -188,44 +182,44 @@ def test_a_default_without_numbers_is_not_called_good():
 
 
 OVER_ALL = (
-    pareto,
-    pareto_fleet,
-    sensitivity_quantum,
-    sensitivity_worker_quantum,
-    sensitivity_min_match,
-    variants,
+    "pareto",
+    "pareto-fleet",
+    "sensitivity-quantum",
+    "sensitivity-worker-quantum",
+    "sensitivity-min-match",
+    "variants",
 )
 
 
-@pytest.mark.parametrize("module", OVER_ALL, ids=lambda module: module.__name__.split(".")[-1])
-def test_claims_say_on_how_many_workloads_and_quick_runs_make_none_about_all(module):
-    quick = module.judge(rows_of(module.STUDY, quick=True, seeds=1))
-    full = module.judge(rows_of(module.STUDY, quick=False, seeds=2))
+@pytest.mark.parametrize("name", OVER_ALL)
+def test_claims_say_on_how_many_workloads_and_quick_runs_make_none_about_all(name):
+    study, over_texts = study_of(name), name == "sensitivity-min-match"
+    quick = study.judge(rows_of(study, quick=True, seeds=1))
+    full = study.judge(rows_of(study, quick=False, seeds=2))
 
     assert not any("every workload" in verdict.claim for verdict in full)
-    assert any(" all " in verdict.claim for verdict in full) or module is sensitivity_min_match
+    assert any(" all " in verdict.claim for verdict in full) or over_texts
     assert quick and not any(" all " in verdict.claim for verdict in quick)
-    rests_on = "shared tokens" if module is sensitivity_min_match else " workload"
+    rests_on = "shared tokens" if over_texts else " workload"
     assert all(rests_on in verdict.claim for verdict in [*quick, *full])
 
 
-@pytest.mark.parametrize("module", OVER_ALL, ids=lambda module: module.__name__.split(".")[-1])
+@pytest.mark.parametrize("name", OVER_ALL)
 @pytest.mark.parametrize("lost", ["one workload", "all"])
-def test_rows_without_values_are_judged_too(module, lost):
+def test_rows_without_values_are_judged_too(name, lost):
     """
     Without served requests no claim holds, and no text shows a number.
     """
-    results = rows_of(module.STUDY, quick=False, seeds=2)
-    place = "shared" if module is sensitivity_min_match else "workload"
+    study = study_of(name)
+    results = rows_of(study, quick=False, seeds=2)
+    place = "shared" if name == "sensitivity-min-match" else "workload"
     first = results.labels(place)[0]
     rows = [
-        {**row, **dict.fromkeys(module.STUDY.measures)}
-        if lost == "all" or row[place] == first
-        else row
+        {**row, **dict.fromkeys(study.measures)} if lost == "all" or row[place] == first else row
         for row in results.rows
     ]
 
-    for verdict in module.judge(Results(rows)):
+    for verdict in study.judge(Results(rows)):
         assert "nan" not in verdict.ours + verdict.why
         if lost == "all":
             assert verdict.holds != "holds" or "no other policy dominates" in verdict.claim
@@ -243,9 +237,14 @@ def test_ratios_in_words_leave_out_what_has_no_value():
 
 def test_a_claim_about_all_needs_a_value_on_each():
     def verdict(**ratios):
-        found = {name: interval_of(values) for name, values in ratios.items()}
+        rows = [
+            {"workload": load, "policy": policy, "seed": 0, "wait": wait}
+            for load, ratio in ratios.items()
+            for policy, wait in (("ours", next(iter(ratio), None)), ("theirs", 1.0))
+        ]
         goal = Goal(metric="wait", more=False, noise=0.1)
-        return on_all(claim="it waits no longer", paper="", found=found, goal=goal, seeds=1)
+        pair = {"policy": "ours"}, {"policy": "theirs"}
+        return on_all(Results(rows), "wait", *pair, no_worse(goal), claim="it waits no longer")
 
     assert verdict(a=[0.5], b=[1.05]).holds == "holds"
     assert verdict(a=[0.5], b=[1.2]).holds == "holds only if"

@@ -1,16 +1,16 @@
-"""Goals, ratios, dominance and panels of the studies over many workloads."""
+"""Goals, ratios over workloads and their verdicts: what the studies over many workloads share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from fairhit_lab.studies.ours.contention import gap_over_bound, heavy_p99_s, light_p99_s, worst_gap
-from fairhit_lab.studies.shared.dominance import Goal, dominations
+from fairhit_lab.studies.shared.dominance import Goal, Labels, better, worse
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Holds, Verdict
 
 BEYOND = "beyond the papers"
-X_LABEL = "throughput, share of the best policy's"
 GOALS = (
     Goal(metric="throughput"),
     Goal(metric="jain_system"),
@@ -48,9 +48,7 @@ def seeds_of(results: Results) -> int:
     return len({row["seed"] for row in results.rows})
 
 
-def ratios(
-    results: Results, metric: str, over: Mapping[str, Label], under: Mapping[str, Label]
-) -> dict[str, Interval]:
+def ratios(results: Results, metric: str, over: Labels, under: Labels) -> dict[str, Interval]:
     """Ratios of two cases' metric by workload; without a value where either has none in any seed."""
     return {
         str(load): results.ratio(metric, {"workload": load, **over}, {"workload": load, **under})
@@ -104,104 +102,69 @@ def failed_on(how: str, bad: Sequence[str], none: Sequence[str]) -> str:
 
 
 def on_all(
-    *, claim: str, paper: str, found: Mapping[str, Interval], goal: Goal, seeds: int
+    results: Results,
+    metric: str,
+    over: Labels,
+    under: Labels,
+    rule: Callable[[float], bool],
+    *,
+    claim: str,
+    paper: str = BEYOND,
 ) -> Verdict:
-    """The verdict on a ratio that must be at least 1 within noise (at most, where less is better) everywhere.
+    """The verdict on a ratio of two cases that must keep the rule on every workload.
 
     `claim` ends before "on all 13 workloads". A workload without a value makes the claim not
     comparable, unless another fails.
     """
-    good, bad, none = kept_on(found, lambda ratio: not is_worse(ratio, goal))
-    holds: Holds = "holds"
+    found = ratios(results, metric, over, under)
+    good, bad, none = kept_on(found, rule)
+    holds: Holds = "not comparable" if none else "holds"
     if bad:
         holds = "holds only if" if good else "does not hold"
-    elif none:
-        holds = "not comparable"
     return Verdict(
         claim=f"{claim} on all {len(found)} workloads",
         paper=paper,
-        ours=in_words(found, seeds),
+        ours=in_words(found, seeds_of(results)),
         holds=holds,
         why=failed_on("not", bad, none),
     )
 
 
-def is_worse(ratio: float, goal: Goal) -> bool:
-    """True if a ratio is beyond noise on the wrong side of 1."""
-    return ratio < 1 - goal.noise if goal.more else ratio > 1 + goal.noise
+def no_worse(goal: Goal) -> Callable[[float], bool]:
+    """The rule that a ratio is not beyond noise on the wrong side of 1."""
+    if goal.more:
+        return lambda ratio: ratio >= 1 - goal.noise
+    return lambda ratio: ratio <= 1 + goal.noise
 
 
-def policies(results: Results) -> list[dict[str, Label]]:
-    """The labels of each policy, in the order of the rows."""
-    pairs = dict.fromkeys((row["policy"], row["quantum"]) for row in results.rows)
-    return [
-        {"policy": policy, "quantum": quantum}
-        for policy, quantum in pairs
-        if policy is not None and quantum is not None
-    ]
+def changes(
+    results: Results, goals: Sequence[Goal], one: Labels, other: Labels
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The workloads on which one case is better than the other, and worse, by metric."""
+    good: dict[str, list[str]] = {}
+    bad: dict[str, list[str]] = {}
+    for load in map(str, results.labels("workload")):
+        for goal in goals:
+            ours = results.values(goal.metric, workload=load, **one)
+            theirs = results.values(goal.metric, workload=load, **other)
+            if theirs.keys() - ours.keys() or worse(ours, theirs, goal):
+                bad.setdefault(goal.metric, []).append(load)
+            elif better(ours, theirs, goal):
+                good.setdefault(goal.metric, []).append(load)
+    return good, bad
 
 
-def name_of(labels: Mapping[str, Label]) -> str:
-    """The name of a policy with its quantum: dlpm 4096, vtc."""
-    return " ".join(str(label) for label in labels.values() if label)
-
-
-def undominated(results: Results, goals: Sequence[Goal]) -> list[Verdict]:
-    """A verdict per policy, with the policies that dominate it and the number of workloads."""
-    among = policies(results)
-    found = dominations(results, goals, "workload", among)
-    loads = [str(load) for load in results.labels("workload")]
-    verdicts = []
-    for place, one in enumerate(among):
-        by = {other: on for (other, of), on in found.items() if of == place}
-        most = sorted(by, key=lambda other: -len(by[other]))
-        where = [load for load in loads if any(load in on for on in by.values())]
-        shown = "; ".join(f"{name_of(among[other])} on {len(by[other])}" for other in most)
-        verdicts.append(
-            Verdict(
-                claim=f"no other policy dominates {name_of(one)} on any of {so_many(results)}",
-                paper=BEYOND,
-                ours=f"by {shown}" if by else "by none",
-                holds="does not hold" if by else "holds",
-                why=f"dominated on {len(where)} of {len(loads)}: {', '.join(where)}" if by else "",
-            )
-        )
-    return verdicts
-
-
-def frontiers() -> list[Panel]:
-    """Panels of throughput against fairness, against light clients' waits, and of dominance."""
-    return [
-        Panel(
-            title="Fairness (medians over the workloads)",
-            form="path",
-            x="throughput",
-            y="jain_system",
-            hue="policy",
-            over="workload",
-            best={"throughput": "most", "jain_system": "most"},
-            x_label=X_LABEL,
-            y_label="Jain's index of service, share of the best",
-            zero=False,
-        ),
-        Panel(
-            title="Light clients' waits (medians over the workloads)",
-            form="path",
-            x="throughput",
-            y="light_p99_s",
-            hue="policy",
-            over="workload",
-            best={"throughput": "most", "light_p99_s": "least"},
-            x_label=X_LABEL,
-            y_label="p99 wait of light clients, times the shortest",
-            log_y=True,
-        ),
-        Panel(
-            title="Who dominates whom: on how many workloads the line's policy dominates the column's",
-            form="table",
-            hue="policy",
-            over="workload",
-            columns=[goal.metric for goal in GOALS],
-            goals=GOALS,
-        ),
-    ]
+def merged_path(title: str, y: str, y_label: str, **more: Any) -> Panel:
+    """A panel of each policy's path between throughput and `y`, the workloads merged."""
+    best: dict[str, Literal["most", "least"]] = {"throughput": "most", "jain_system": "most"}
+    shown = {"best": best, "x_label": "throughput, share of the best value's", "zero": False}
+    return Panel(
+        title=title,
+        form="path",
+        x="throughput",
+        y=y,
+        hue="policy",
+        over="workload",
+        y_label=y_label,
+        **{**shown, **more},
+    )

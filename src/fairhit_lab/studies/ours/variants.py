@@ -7,17 +7,13 @@ from fairhit_lab.studies.ours.comparing import (
     BEYOND,
     GOALS,
     MEASURES,
-    failed_on,
-    in_words,
-    kept_on,
+    changes,
+    on_all,
     only,
     ran_all,
-    ratios,
-    seeds_of,
     so_many,
 )
 from fairhit_lab.studies.ours.contention import contended
-from fairhit_lab.studies.shared.dominance import better, worse
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Case, Holds, Outcome, Study, Verdict
@@ -87,7 +83,19 @@ def cases(quick: bool) -> Sequence[Case]:
 
 def judge(results: Results) -> Sequence[Verdict]:
     """Verdicts on each variant against the plain form."""
-    verdicts = [_smaller_gaps(only(results, engines=1))] if ran_all(results, LOADS) else []
+    verdicts = []
+    if ran_all(results, LOADS):  # a pre-charge shrinks the term w_q * M of the bound
+        verdicts.append(
+            on_all(
+                only(results, engines=1),
+                "gap",
+                {"variant": "predicted outputs"},
+                {"variant": "dlpm"},
+                lambda ratio: ratio < 1,
+                claim="charging predicted outputs at admission shrinks the largest gap between clients",
+                paper="beyond the papers; VTC's Tables 2, 5 and 6 for VTC",
+            )
+        )
     for variants, plain, engines in ((ALONE, "dlpm", 1), (FLEET, "d2lpm", ENGINES)):
         here = only(results, engines=engines)
         verdicts += [
@@ -96,34 +104,9 @@ def judge(results: Results) -> Sequence[Verdict]:
     return verdicts
 
 
-def _smaller_gaps(results: Results) -> Verdict:
-    """The verdict on predicted outputs: a pre-charge shrinks the term w_q * M of the bound."""
-    found = ratios(results, "gap", {"variant": "predicted outputs"}, {"variant": "dlpm"})
-    smaller, larger, none = kept_on(found, lambda ratio: ratio < 1)
-    holds: Holds = "holds" if not larger + none else "holds only if" if smaller else "does not hold"
-    return Verdict(
-        claim="charging predicted outputs at admission shrinks the largest gap between clients "
-        f"on all {len(found)} workloads",
-        paper="beyond the papers; VTC's Tables 2, 5 and 6 for VTC",
-        ours=in_words(found, seeds_of(results)),
-        holds=holds,
-        why=failed_on("not", larger, none),
-    )
-
-
 def _against(results: Results, name: str, plain: str) -> Verdict:
     """The verdict on a variant: better in one goal on some workload, and worse in none on any."""
-    good: dict[str, list[str]] = {}
-    bad: dict[str, list[str]] = {}
-    loads = results.labels("workload")
-    for load in loads:
-        for goal in GOALS:
-            ours = results.values(goal.metric, workload=load, variant=name)
-            theirs = results.values(goal.metric, workload=load, variant=plain)
-            if better(ours, theirs, goal):
-                good.setdefault(goal.metric, []).append(str(load))
-            elif theirs.keys() - ours.keys() or worse(ours, theirs, goal):
-                bad.setdefault(goal.metric, []).append(str(load))
+    good, bad = changes(results, GOALS, {"variant": name}, {"variant": plain})
     holds: Holds = "does not hold" if not good else "holds only if" if bad else "holds"
     return Verdict(
         claim=f"on {so_many(results)} {name} is better than plain {plain} in something, "
