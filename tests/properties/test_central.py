@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.policies.dlpm import DLPM
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
-from fairhit_lab.metrics.fairness import BackloggedGaps
 from fairhit_lab.sim.routing.fleet_tree import FleetTree
 from tests.properties.traffic import CAPACITY, arrivals
 from tests.reference.engine import IdealEngine
+from tests.reference.gaps import BackloggedGaps
 
 W_E, W_Q = 1, 2
 

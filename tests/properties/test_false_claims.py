@@ -11,7 +11,6 @@ import pytest
 from fairhit.core.service import TokenCost
 from fairhit.routers.d2lpm import D2LPM
 from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
-from fairhit_lab.metrics.fairness import BackloggedGaps
 from tests.properties.theorems import (
     MAX_INPUT,
     U_VTC,
@@ -25,6 +24,7 @@ from tests.properties.theorems import (
 from tests.properties.traffic import requests_of, unlike
 from tests.reference.cluster import AtWorkers, run_cluster
 from tests.reference.drr import PrintedDRR
+from tests.reference.gaps import BackloggedGaps
 from tests.reference.waits import Waits
 
 Q = 5

@@ -21,7 +21,6 @@ from fairhit.policies import IN_ENGINES, make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.vtc import VTC
 from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
-from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import (
     CAPACITY,
     CLIENTS,
@@ -33,6 +32,7 @@ from tests.properties.traffic import (
 )
 from tests.reference.dlpm import PrintedDLPM
 from tests.reference.engine import IdealEngine
+from tests.reference.gaps import BackloggedGaps, StarvationGaps
 
 W_E, W_Q = 1, 2
 U = W_E * MAX_INPUT + W_Q * CAPACITY

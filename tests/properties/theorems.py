@@ -20,10 +20,10 @@ from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.policies import make_policy
 from fairhit.routers.d2lpm import D2LPM
 from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
-from fairhit_lab.metrics.fairness import BackloggedGaps, StarvationGaps
 from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals, duels, floods
 from tests.reference.cluster import AtWorkers, run_cluster
 from tests.reference.engine import IdealEngine
+from tests.reference.gaps import BackloggedGaps, StarvationGaps
 from tests.reference.waits import Waits
 
 W_E, W_Q = 1, 2

@@ -25,7 +25,7 @@ class Arrival:
 class IdealEngine:
     """Runs arrivals to their end and writes down every admission and every service, in order.
 
-    `observers` (metrics.fairness) hear who is backlogged and who is served how much: by `price`, or
+    `observers` (reference/gaps.py) hear who is backlogged and who is served how much: by `price`, or
     in units by `cost`. The scheduler hears of outputs and ends `delay` steps late.
     """
 

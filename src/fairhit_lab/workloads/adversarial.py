@@ -7,7 +7,7 @@ from fairhit_lab.traces import arrivals
 from fairhit_lab.traces.parameters import Count, Natural, Positive
 from fairhit_lab.traces.rows import Piece, merged, row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.workload import preset
 
 
 def _rows(
@@ -115,27 +115,15 @@ def split(
 
 
 ADVERSARIAL = {
-    "flood": Workload(
-        summary="one client sends all at once, the other a little all the time",
-        source="two-tenant flood",
-        make=flood,
+    "flood": preset(
+        flood, "one client sends all at once, the other a little all the time", "two-tenant flood"
     ),
-    "alternate": Workload(
-        summary="long and short in turns against their mean", source="DLPM A.6", make=alternate
+    "alternate": preset(alternate, "long and short in turns against their mean", "DLPM A.6"),
+    "bursts": preset(
+        bursts, "bursts of one prefix against the same tokens spread out", "DLPM A.5, Theorem 5.1"
     ),
-    "bursts": Workload(
-        summary="bursts of one prefix against the same tokens spread out",
-        source="DLPM A.5, Theorem 5.1",
-        make=bursts,
-    ),
-    "overtake": Workload(
-        summary="a request that its own client's later ones overtake",
-        source="DLPM A.2",
-        make=overtake,
-    ),
-    "split": Workload(
-        summary="cached and fresh prompts in turns against fresh ones",
-        source="DLPM Theorem 5.1",
-        make=split,
+    "overtake": preset(overtake, "a request that its own client's later ones overtake", "DLPM A.2"),
+    "split": preset(
+        split, "cached and fresh prompts in turns against fresh ones", "DLPM Theorem 5.1"
     ),
 }

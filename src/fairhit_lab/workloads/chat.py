@@ -1,7 +1,7 @@
 """Conversations: each turn's prompt is all that was said before, and the answers stay cached."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from typing import Annotated
@@ -19,8 +19,8 @@ from fairhit_lab.traces.parameters import (
 )
 from fairhit_lab.traces.rows import Piece, row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.programs import programs, starts
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.programs import programs, steady
+from fairhit_lab.workloads.workload import preset
 
 Answers = Annotated[str, one_of("short", "long")]
 Lengths = Callable[[Random], tuple[int, int]]
@@ -107,12 +107,10 @@ def chat(
         conversation,
         turns=turns, system=system, think=think, lengths=partial(sglang_lengths, answers=answers),
     )  # fmt: skip
-
-    def times(number: int, own: Random) -> Iterable[float]:
-        rate = of(rates, number)
-        return starts(own, per_s=rate, cv=cv, duration_s=duration, count=programs_each)
-
-    return programs(rng, build, clients=clients, times=times)
+    return steady(
+        rng, build,
+        clients=clients, rates=rates, duration=duration, programs_each=programs_each, cv=cv,
+    )  # fmt: skip
 
 
 def arena(
@@ -159,22 +157,19 @@ def arena(
 
 
 CHAT = {
-    "chat": Workload(
-        summary="four-turn conversations, short or long answers", source="DLPM section 5", make=chat
+    "chat": preset(chat, "four-turn conversations, short or long answers", "DLPM section 5"),
+    "arena": preset(arena, "short chats with the lengths of Chatbot Arena", "DLPM section 5"),
+    "arena-surge": preset(
+        arena,
+        "clients 2 and 3 send five times as much until half-time",
+        "DLPM Fig. 8",
+        surging=(2, 3),
     ),
-    "arena": Workload(
-        summary="short chats with the lengths of Chatbot Arena", source="DLPM section 5", make=arena
-    ),
-    "arena-surge": Workload(
-        summary="clients 2 and 3 send five times as much until half-time",
-        source="DLPM Fig. 8",
-        make=arena,
-        defaults={"surging": (2, 3)},
-    ),
-    "arena-surge-one": Workload(
-        summary="as arena-surge, client 2 alone returns to normal",
-        source="DLPM Fig. 8 (arXiv text)",
-        make=arena,
-        defaults={"surging": (2,), "rates": (0.3, 0.3, 0.3, 1.5)},
+    "arena-surge-one": preset(
+        arena,
+        "as arena-surge, client 2 alone returns to normal",
+        "DLPM Fig. 8 (arXiv text)",
+        surging=(2,),
+        rates=(0.3, 0.3, 0.3, 1.5),
     ),
 }

@@ -9,7 +9,7 @@ from fairhit_lab.traces import arrivals
 from fairhit_lab.traces.parameters import Amount, Count, Positive
 from fairhit_lab.traces.rows import row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.workload import preset
 
 
 def fleet(
@@ -50,9 +50,5 @@ def fleet(
 
 
 FLEET = {
-    "fleet": Workload(
-        summary="many clients of unequal rates, many prefixes; for benches",
-        source="bench",
-        make=fleet,
-    )
+    "fleet": preset(fleet, "many clients of unequal rates, many prefixes; for benches", "bench")
 }

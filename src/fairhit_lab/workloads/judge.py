@@ -4,7 +4,7 @@ Lengths are those of SGLang's `llm_judge`: 34 tokens of system prompt, 91 of que
 articles of 2,650 tokens give the prefix of 2,701 that the DLPM paper prints.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -20,8 +20,8 @@ from fairhit_lab.traces.parameters import (
 )
 from fairhit_lab.traces.rows import Piece, row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.programs import programs, starts
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.programs import steady
+from fairhit_lab.workloads.workload import preset
 
 SYSTEM = 34
 OPENING, DIMENSION = 17, 74  # of the 91 tokens of a question: the same in all, and its own
@@ -95,30 +95,21 @@ def judge(
         judgement,
         branches=branches, article=article, preface=preface, output=output, merge=merge,
     )  # fmt: skip
-
-    def times(number: int, own: Random) -> Iterable[float]:
-        rate = of(rates, number)
-        return starts(own, per_s=rate, cv=cv, duration_s=duration, count=programs_each)
-
-    return programs(rng, build, clients=clients, times=times)
+    return steady(
+        rng, build,
+        clients=clients, rates=rates, duration=duration, programs_each=programs_each, cv=cv,
+    )  # fmt: skip
 
 
 JUDGE = {
-    "judge": Workload(
-        summary="articles judged in several respects, then merged",
-        source="DLPM section 5",
-        make=judge,
+    "judge": preset(judge, "articles judged in several respects, then merged", "DLPM section 5"),
+    "judge-s1": preset(
+        judge,
+        "client 0 judges in 16 respects, the others in 2",
+        "DLPM Fig. 7 (S1)",
+        branches=(16, 2),
     ),
-    "judge-s1": Workload(
-        summary="client 0 judges in 16 respects, the others in 2",
-        source="DLPM Fig. 7 (S1)",
-        make=judge,
-        defaults={"branches": (16, 2)},
-    ),
-    "judge-s2": Workload(
-        summary="client 0 puts 600 tokens before each article",
-        source="DLPM Fig. 7 (S2)",
-        make=judge,
-        defaults={"preface": (600, 0)},
+    "judge-s2": preset(
+        judge, "client 0 puts 600 tokens before each article", "DLPM Fig. 7 (S2)", preface=(600, 0)
     ),
 }

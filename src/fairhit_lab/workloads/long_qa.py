@@ -1,6 +1,6 @@
 """Questions about long documents, as LooGLE has them: one document, a dozen questions, short answers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -15,8 +15,8 @@ from fairhit_lab.traces.parameters import (
 )
 from fairhit_lab.traces.rows import row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.programs import programs, starts
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.programs import steady
+from fairhit_lab.workloads.workload import preset
 
 BEFORE, AFTER = 14, 4  # the fixed words around document and question: 18 tokens
 MEAN, SHORTEST, LONGEST = 21_400, 10_000, 34_000  # of the documents of LooGLE's sample
@@ -87,28 +87,21 @@ def long_qa(
     build = partial(
         document, mean=mean, spread=spread, questions=questions, question=question, gap=gap
     )
-
-    def times(number: int, own: Random) -> Iterable[float]:
-        rate = of(rates, number)
-        return starts(own, per_s=rate, cv=cv, duration_s=duration, count=programs_each)
-
-    return programs(rng, build, clients=clients, times=times)
+    return steady(
+        rng, build,
+        clients=clients, rates=rates, duration=duration, programs_each=programs_each, cv=cv,
+    )  # fmt: skip
 
 
 LONG_QA = {
-    "long-qa": Workload(
-        summary="a dozen questions about each long document", source="DLPM section 5", make=long_qa
+    "long-qa": preset(long_qa, "a dozen questions about each long document", "DLPM section 5"),
+    "long-qa-s1": preset(
+        long_qa,
+        "client 0 sends four times as many documents",
+        "DLPM Fig. 7 (S1)",
+        rates=(0.08, 0.02),
     ),
-    "long-qa-s1": Workload(
-        summary="client 0 sends four times as many documents",
-        source="DLPM Fig. 7 (S1)",
-        make=long_qa,
-        defaults={"rates": (0.08, 0.02)},
-    ),
-    "long-qa-s2": Workload(
-        summary="client 0's documents are twice as long",
-        source="DLPM Fig. 7 (S2)",
-        make=long_qa,
-        defaults={"mean": (2 * MEAN, MEAN)},
+    "long-qa-s2": preset(
+        long_qa, "client 0's documents are twice as long", "DLPM Fig. 7 (S2)", mean=(2 * MEAN, MEAN)
     ),
 }

@@ -1,16 +1,16 @@
 """Four clients with four programs: two chats, trees of thought, an LLM as a judge (DLPM, Fig. 12)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
-from fairhit_lab.traces.parameters import Positive, Positives, of
+from fairhit_lab.traces.parameters import Positive, Positives
 from fairhit_lab.traces.trace import TraceRow
 from fairhit_lab.workloads.chat import conversation, sglang_lengths
 from fairhit_lab.workloads.judge import judgement
-from fairhit_lab.workloads.programs import Builder, programs, starts
+from fairhit_lab.workloads.programs import Builder, steady
 from fairhit_lab.workloads.tree_of_thoughts import tree
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.workload import preset
 
 CHATTERS = [
     partial(
@@ -37,14 +37,7 @@ def mixed(
     def build(number: int, program: int, start_s: float, own: Random) -> list[TraceRow]:
         return list(BUILDERS[number](number, program, start_s, own))
 
-    def times(number: int, own: Random) -> Iterable[float]:
-        return starts(own, per_s=of(rates, number), cv=cv, duration_s=duration, count=0)
-
-    return programs(rng, build, clients=len(BUILDERS), times=times)
+    return steady(rng, build, clients=len(BUILDERS), rates=rates, duration=duration, cv=cv)
 
 
-MIXED = {
-    "mixed": Workload(
-        summary="two chats, a tree of thoughts and a judge", source="DLPM Fig. 12", make=mixed
-    )
-}
+MIXED = {"mixed": preset(mixed, "two chats, a tree of thoughts and a judge", "DLPM Fig. 12")}

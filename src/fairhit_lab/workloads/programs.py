@@ -5,6 +5,7 @@ from itertools import islice
 from random import Random
 
 from fairhit_lab.traces import arrivals
+from fairhit_lab.traces.parameters import Positives, of
 from fairhit_lab.traces.rows import in_order, merged, streams_of
 from fairhit_lab.traces.trace import TraceRow
 
@@ -18,6 +19,25 @@ def starts(
     """When a client's programs start: the first `count`, or with 0 those within the duration."""
     times = arrivals.gamma(rng, per_s=per_s, cv=cv)
     return islice(times, count) if count else arrivals.until(times, duration_s)
+
+
+def steady(
+    rng: Random,
+    build: Builder,
+    *,
+    clients: int,
+    rates: Positives,
+    duration: float,
+    programs_each: int = 0,
+    cv: float = 1,
+) -> Iterator[TraceRow]:
+    """Programs of every client at a mean rate of its own, a second; `starts` says how many."""
+
+    def times(number: int, own: Random) -> Iterable[float]:
+        rate = of(rates, number)
+        return starts(own, per_s=rate, cv=cv, duration_s=duration, count=programs_each)
+
+    return programs(rng, build, clients=clients, times=times)
 
 
 def programs(

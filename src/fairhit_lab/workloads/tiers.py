@@ -1,6 +1,6 @@
 """Clients of unequal weight, programs of two steps, and callers who give up: all that a row can say."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -9,8 +9,8 @@ from fairhit_lab.traces.fields import MICROSECONDS
 from fairhit_lab.traces.parameters import Counts, Natural, Positive, Share
 from fairhit_lab.traces.trace import TraceRow
 from fairhit_lab.workloads.chat import arena_lengths, conversation
-from fairhit_lab.workloads.programs import programs, starts
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.programs import steady
+from fairhit_lab.workloads.workload import preset
 
 
 def _program(
@@ -62,17 +62,9 @@ def tiers(
 ) -> Iterator[TraceRow]:
     """A client a weight; `give_up` of the programs are cancelled after `timeout` seconds on average."""
     build = partial(_program, weights=weights, margin=margin, give_up=give_up, timeout=timeout)
-
-    def times(_: int, own: Random) -> Iterable[float]:
-        return starts(own, per_s=rate, cv=1, duration_s=duration, count=0)
-
-    return programs(rng, build, clients=len(weights), times=times)
+    return steady(rng, build, clients=len(weights), rates=(rate,), duration=duration)
 
 
 TIERS = {
-    "tiers": Workload(
-        summary="weights 4:2:1, two-step programs, callers who give up",
-        source="trace format",
-        make=tiers,
-    )
+    "tiers": preset(tiers, "weights 4:2:1, two-step programs, callers who give up", "trace format")
 }

@@ -5,7 +5,7 @@ of chat template a turn, 40, 31 and 22 tokens of further instructions; with outp
 prompts have 130, 435, 731 and 1,018 tokens.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 
@@ -21,8 +21,8 @@ from fairhit_lab.traces.parameters import (
 )
 from fairhit_lab.traces.rows import Piece, row
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.programs import programs, starts
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.programs import steady
+from fairhit_lab.workloads.workload import preset
 
 TEMPLATE = 62
 TURN = 9  # of the chat template, before each answer
@@ -99,12 +99,10 @@ def tree_of_thoughts(
         tree,
         branches=branches, question=question, preface=preface, output=output, collapse=collapse,
     )  # fmt: skip
-
-    def times(number: int, own: Random) -> Iterable[float]:
-        rate = of(rates, number)
-        return starts(own, per_s=rate, cv=cv, duration_s=duration, count=programs_each)
-
-    return programs(rng, build, clients=clients, times=times)
+    return steady(
+        rng, build,
+        clients=clients, rates=rates, duration=duration, programs_each=programs_each, cv=cv,
+    )  # fmt: skip
 
 
 def tree_of_thoughts_many(
@@ -118,11 +116,12 @@ def tree_of_thoughts_many(
     cv: Positive = 1,
 ) -> Iterator[TraceRow]:
     """A constant rate of trees, spread over however many clients."""
+    rates = (rate / clients,)
     return tree_of_thoughts(
         rng,
         clients=clients,
         branches=branches,
-        rates=(rate / clients,),
+        rates=rates,
         output=output,
         duration=duration,
         cv=cv,
@@ -130,32 +129,26 @@ def tree_of_thoughts_many(
 
 
 TREE_OF_THOUGHTS = {
-    "tot": Workload(
-        summary="trees of thought, one fan-out and rate a client",
-        source="DLPM section 5",
-        make=tree_of_thoughts,
+    "tot": preset(
+        tree_of_thoughts, "trees of thought, one fan-out and rate a client", "DLPM section 5"
     ),
-    "tot-s1": Workload(
-        summary="client 0 grows trees of fan-out 4, the others of 2",
-        source="DLPM Fig. 1, 7 (S1)",
-        make=tree_of_thoughts,
-        defaults={"branches": (4, 2)},
+    "tot-s1": preset(
+        tree_of_thoughts,
+        "client 0 grows trees of fan-out 4, the others of 2",
+        "DLPM Fig. 1, 7 (S1)",
+        branches=(4, 2),
     ),
-    "tot-s2": Workload(
-        summary="client 0 asks questions ten times as long; fan-out 3",
-        source="DLPM Fig. 7 (S2), 9, 10a",
-        make=tree_of_thoughts,
-        defaults={"branches": (3,), "question": (590, 59)},
+    "tot-s2": preset(
+        tree_of_thoughts,
+        "client 0 asks questions ten times as long; fan-out 3",
+        "DLPM Fig. 7 (S2), 9, 10a",
+        branches=(3,),
+        question=(590, 59),
     ),
-    "tot-even": Workload(
-        summary="three equal clients; fan-out 3",
-        source="DLPM Fig. 10b",
-        make=tree_of_thoughts,
-        defaults={"branches": (3,)},
+    "tot-even": preset(
+        tree_of_thoughts, "three equal clients; fan-out 3", "DLPM Fig. 10b", branches=(3,)
     ),
-    "tot-many": Workload(
-        summary="a constant rate of trees over 5 to 50 clients",
-        source="DLPM Fig. 11",
-        make=tree_of_thoughts_many,
+    "tot-many": preset(
+        tree_of_thoughts_many, "a constant rate of trees over 5 to 50 clients", "DLPM Fig. 11"
     ),
 }

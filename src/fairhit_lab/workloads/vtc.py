@@ -11,7 +11,7 @@ from fairhit_lab.traces import arrivals
 from fairhit_lab.traces.parameters import Amount, Count, Counts, Positive, Positives, of
 from fairhit_lab.traces.rows import merged, row, streams_of
 from fairhit_lab.traces.trace import TraceRow
-from fairhit_lab.workloads.workload import Workload
+from fairhit_lab.workloads.workload import Workload, preset
 
 MINUTE_S = 60
 
@@ -126,7 +126,7 @@ def dist_shift(
 
 
 def _suite(summary: str, source: str, **defaults: object) -> Workload:
-    return Workload(summary=summary, source=f"VTC {source}", make=uniform, defaults=defaults)
+    return preset(uniform, summary, f"VTC {source}", **defaults)
 
 
 def _thirteen_b(figure: str, pool: str, tokens: int, rates: tuple[int, int]) -> Workload:
@@ -145,23 +145,14 @@ VTC = {
     "proportional": _suite("two clients below their share, one above", "Fig. 4", rates=(15, 30, 90)),
     "on_off_less": _suite("client 0 on and off, below its share", "Fig. 5", rates=(30, 120), on_off=60),
     "on_off_overload": _suite("client 0 on and off, above its share", "Fig. 6", rates=(120, 180), on_off=60),
-    "poisson": Workload(
-        summary="one Poisson stream, clients drawn by their rates", source="VTC section 5.2", make=poisson
+    "poisson": preset(poisson, "one Poisson stream, clients drawn by their rates", "VTC section 5.2"),
+    "poisson_short_long": preset(poisson, "many short requests against few long ones", "VTC Fig. 7"),
+    # The figure's caption has 64 where the artifact and its shipped rows have 32.
+    "poisson_short_long_2": preset(
+        poisson, "long inputs against long outputs", "VTC Fig. 8", input_len=(512, 32), output_len=(32, 512)
     ),
-    "poisson_short_long": Workload(
-        summary="many short requests against few long ones", source="VTC Fig. 7", make=poisson
-    ),
-    "poisson_short_long_2": Workload(
-        # The figure's caption has 64 where the artifact and its shipped rows have 32.
-        summary="long inputs against long outputs",
-        source="VTC Fig. 8",
-        make=poisson,
-        defaults={"input_len": (512, 32), "output_len": (32, 512)},
-    ),
-    "increase": Workload(summary="client 1 rises past its share", source="VTC Fig. 9", make=increase),
-    "dist_shift": Workload(
-        summary="the load changes its shape twice", source="VTC Fig. 10", make=dist_shift
-    ),
+    "increase": preset(increase, "client 1 rises past its share", "VTC Fig. 9"),
+    "dist_shift": preset(dist_shift, "the load changes its shape twice", "VTC Fig. 10"),
     "overload-s4-35000-256": _thirteen_b("Fig. 15", "35,000", 256, (180, 360)),
     "overload-s4-35000-512": _thirteen_b("Fig. 15b", "35,000", 512, (90, 180)),
     "overload-s4-35000-768": _thirteen_b("Fig. 15b", "35,000", 768, (60, 120)),

@@ -34,3 +34,10 @@ class Workload:
     def rows(self, rng: Random, **settings: Any) -> Iterator[TraceRow]:
         """Requests by arrival: the same generator state and settings give the same rows."""
         return self.make(rng, **{**self.defaults, **settings})
+
+
+def preset(
+    make: Callable[..., Iterator[TraceRow]], summary: str, source: str, **defaults: Any
+) -> Workload:
+    """A row of a table of workloads."""
+    return Workload(summary=summary, source=source, make=make, defaults=defaults)

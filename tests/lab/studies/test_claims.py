@@ -5,8 +5,7 @@ from tests.lab.studies.synthetic import rows_of
 
 from fairhit_lab.metrics.series import SeriesPoint
 from fairhit_lab.studies import study_of
-from fairhit_lab.studies.dlpm.fig7_claims import judge
-from fairhit_lab.studies.dlpm.fig7_table import FEWEST, Fig7Point, Fig7Table
+from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, Fig7Point, Fig7Table, judge
 from fairhit_lab.studies.dlpm.shared import STATED
 from fairhit_lab.studies.shared.claims import (
     Claim,
@@ -171,7 +170,7 @@ def test_what_was_not_varied_stands_as_stated():
     )
 
     def ratios(variant, over, under):
-        return table.ratios(variant, lambda _: "throughput", over, under)
+        return table.ratios(variant, "throughput", over, under)
 
     assert ratios(STATED, "d2lpm", "vtc") == {0: {Fig7Point(STATED, "tot", "s1", 4): 2}}
     assert ratios("Q^w", "d2lpm", "vtc") == {0: {Fig7Point("Q^w", "tot", "s1", 4): 3}}
@@ -197,7 +196,7 @@ def test_a_point_of_few_programs_is_left_out_and_counted():
         [row("d2lpm", 0, 20, 3), row("vtc", 0, 20, 2), row("d2lpm", 1, 19, 8), row("vtc", 1, 19, 1)]
     )
 
-    found = table.ratios(STATED, lambda _: "throughput", "d2lpm", "vtc")
+    found = table.ratios(STATED, "throughput", "d2lpm", "vtc")
     assert found == {0: {Fig7Point(STATED, "tot", "s1", 4): 1.5}}
     assert table.scope == "1 of 2 points and seeds"
 

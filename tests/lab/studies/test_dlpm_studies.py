@@ -3,7 +3,7 @@
 import pytest
 
 from fairhit_lab.studies.dlpm import fig8, fig9, fig10
-from fairhit_lab.studies.dlpm.fig7_table import Fig7Point, by_workload
+from fairhit_lab.studies.dlpm.fig7_claims import Fig7Point, by_workload
 from fairhit_lab.studies.dlpm.shared import STATED, ratios, spelled
 from fairhit_lab.studies.shared.measures import longest_ttft
 from fairhit_lab.studies.shared.results import Results

@@ -1,7 +1,7 @@
 """The counts of a Summary as the JSON object that docs/reference/summary.md describes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from textwrap import indent
@@ -10,7 +10,6 @@ from typing import Any
 from fairhit.core.request import ClientId
 from fairhit.core.service import Service
 from fairhit_lab.metrics.distribution import Distribution
-from fairhit_lab.metrics.fairness import jain
 from fairhit_lab.metrics.gaps import MAX_TRACKED, Bound, PairGaps, worst
 from fairhit_lab.metrics.summary.latency import Programs, in_seconds, latency
 from fairhit_lab.metrics.summary.locality import Locality, together
@@ -185,8 +184,8 @@ def _jain(everyone: Iterable[Tally], epoch: int, all_active_us: int) -> dict[str
     return {
         "clients": len(seen),
         "all_active_s": in_seconds(all_active_us),
-        "system": jain([share["system"] for share in shares]),
-        "client": jain([share["client"] for share in shares]),
+        "system": _jain_index([share["system"] for share in shares]),
+        "client": _jain_index([share["client"] for share in shares]),
     }
 
 
@@ -212,3 +211,9 @@ def _gaps(
         "worst": rows[0] if rows else None,
         "pairs": rows,
     }
+
+
+def _jain_index(rates: Sequence[float]) -> float | None:
+    """(sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has all; None if all are 0."""
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else None

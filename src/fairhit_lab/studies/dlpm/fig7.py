@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.fig7_claims import SCARCE, judge
-from fairhit_lab.studies.dlpm.fig7_table import FEWEST
+from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, SCARCE, column_of, judge
 from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD, STATED
 from fairhit_lab.studies.shared.measures import fewest_programs, in_summary, program_wait, wait
 from fairhit_lab.studies.shared.panel import Panel
@@ -142,13 +141,12 @@ SHOWN = (
 
 
 def _panel(workload: str, kind: str, metric: str, title: str, label: str) -> Panel:
-    """A panel of the figure; latencies are of programs, or of first tokens for long QA (section 6.1)."""
-    unit = "wait_s" if workload == "long-qa" else "program_s"
+    """A panel of the figure."""
     return Panel(
         title=f"{title}: {kind.upper()}@{workload}",
         form="bars",
         x="replicas",
-        y=f"{metric}_{unit}" if metric in {"p50", "p99"} else metric,
+        y=column_of(metric, workload),
         hue="system",
         where={"workload": workload, "misbehaviour": kind, "variant": STATED},
         x_label="GPUs (D)",

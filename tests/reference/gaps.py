@@ -4,7 +4,7 @@ Feed it what happens, in order: who begins and ceases to be backlogged, and who 
 The amounts may be any service: system view or client view, divided by weights or not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 
 from fairhit.core.request import ClientId
@@ -90,12 +90,6 @@ class StarvationGaps:
                     self._lowest[pair] = min(self._lowest[pair], ahead)
                     rise = ahead - self._lowest[pair]
                     self.largest[pair] = max(self.largest.get(pair, 0), rise)
-
-
-def jain(rates: Sequence[float]) -> float | None:
-    """(sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has all; None if all are 0."""
-    squares = sum(rate * rate for rate in rates)
-    return sum(rates) ** 2 / (len(rates) * squares) if squares else None
 
 
 def _pair(first: ClientId, second: ClientId) -> tuple[ClientId, ClientId]:
