@@ -59,7 +59,7 @@ class Admit(NamedTuple):
 
 
 class Decode(NamedTuple):
-    """`passes` like forward passes ended, each of which emitted `counts` tokens per client.
+    """`passes` equal forward passes ended, each of which emitted `counts` tokens per client.
 
     `step` is the first of them and `t_us` the end of the last. Pass j (from 0) ended at `end_us(j)`:
     they are contiguous, and each lasts `growth_ps` longer than the one before it.

@@ -82,7 +82,7 @@ def find_model(text: str) -> ServedModel:
 
 
 def require_vllm() -> None:
-    """Raises ConfigError if vLLM is not installed."""
+    """Raise ConfigError if vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError("vLLM is not installed here; `make serve` installs it for CPU")
 

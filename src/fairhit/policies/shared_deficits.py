@@ -15,7 +15,7 @@ from fairhit.errors import QueueFull
 
 
 class SharedDeficits(Deficits):
-    """`Deficits` of clients that wait here, elsewhere or both: all of them count in a refill."""
+    """`Deficits` of clients that wait in this process, in others or in both; a refill considers them all."""
 
     def __init__(
         self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000

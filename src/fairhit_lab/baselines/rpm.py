@@ -19,7 +19,7 @@ _SWEEP = 2
 
 
 class RPM(FCFS):
-    """The oldest request first, among those that the cluster's `RateLimit` accepted."""
+    """FCFS over the requests that the cluster's `RateLimit` accepted."""
 
 
 class RateLimit:

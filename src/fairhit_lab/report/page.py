@@ -32,7 +32,7 @@ PAPERS, OURS = "Claims of the papers", "Claims of our own, beyond the papers"
 
 
 def page_of(found: Sequence[Finished | MissingStudy]) -> str:
-    """The whole page. The same results give the same bytes. Takes seconds for 35 studies."""
+    """Render the whole page. The same results give the same bytes. Takes seconds for 35 studies."""
     body = together(
         tag("a", "Skip to the studies", class_="skip", href="#studies"),
         _head(found),

@@ -4,7 +4,7 @@ A replica owns time and emits the events. The batch and the memory belong to its
 in picoseconds within a busy period, so that a run of like passes in closed form ends at the same
 microsecond as the passes one by one.
 
-Computing runs in closed form is worth its code: without it a day of light traffic takes four times the
+The closed form is worth its code: without it a day of light traffic takes four times the
 CPU, a loaded replica 8 to 25 % more, with equal events and summaries.
 """
 

@@ -113,7 +113,7 @@ def parse_json(line: bytes) -> Any:
 
 
 def _require_text(value: object, field: str = "") -> None:
-    """Half of a surrogate pair, which only an escape can write, is no text that a file can hold."""
+    """Refuse text with half of a surrogate pair: an escape can write it, but a UTF-8 file cannot hold it."""
     if isinstance(value, str) and not isinstance(value, Number):
         try:
             value.encode()
@@ -199,7 +199,7 @@ def weight(value: object, field: str = "weight") -> int:
 
 
 def tokens(value: object, field: str) -> Runs:
-    """[token ids] or [[segment, length], ...], not empty, not mixed. O(its items)."""
+    """Parse a prompt, [token ids] or [[segment, length], ...], not empty, not mixed. O(items)."""
     if type(value) is not list or not value:
         raise WrongField(field, "token ids or [segment, length] pairs, at least one", value)
     return Runs([_ids(value, field)] if type(value[0]) is int else _pairs(value, field))

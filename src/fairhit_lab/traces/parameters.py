@@ -89,7 +89,7 @@ def settings_of(function: Callable[..., Any]) -> dict[str, WorkloadSetting]:
 
 
 def read_settings(settings: Mapping[str, WorkloadSetting], words: Iterable[str]) -> dict[str, Any]:
-    """`key=value` words as arguments. Raises ConfigError that names the key and what it may be."""
+    """Parse `key=value` words into arguments. Raises ConfigError with the key and its possible values."""
     given: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")

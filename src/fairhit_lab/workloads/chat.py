@@ -1,4 +1,4 @@
-"""Conversations: each turn's prompt is all that was said before, and the answers stay cached."""
+"""Conversations: the prompt of each turn begins with all earlier turns and answers, which may be cached."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ Lengths = Callable[[Random], tuple[int, int]]
 
 
 def _lognormal(rng: Random, median: float, mean: float, most: int) -> int:
-    """A length with this median and, before it is clipped to 2..most, this mean."""
+    """Draw a length with this median and, before it is clipped to 2..most, this mean."""
     sigma = math.sqrt(2 * math.log(mean / median))
     return min(max(round(rng.lognormvariate(math.log(median), sigma)), 2), most)
 

@@ -52,7 +52,7 @@ class ClientLedger:
         self._reserved[client] = self._reserved.get(client, 0) + 1
 
     def release(self, client: ClientId) -> None:
-        """Count a reserved request no longer: it arrives now, or never. O(1)."""
+        """Remove the reservation of a request that arrives now or never will. O(1)."""
         left = self._reserved.pop(client) - 1
         assert left >= 0, client
         if left:

@@ -104,7 +104,7 @@ def _require(*owners: type) -> None:
 
 
 def _refuse_others(server_args: Any) -> None:
-    """Raises ConfigError for settings by which something else decides about the queue."""
+    """Raise ConfigError for SGLang settings under which another component orders the queue."""
     for name, harmless in (
         ("disaggregation_mode", "null"),
         ("dllm_algorithm", None),

@@ -418,7 +418,7 @@ class VllmWaitingQueue(RequestQueue):  # type: ignore[misc]  # vLLM is untyped h
             self._blocked[name] = request
 
     def prepend_requests(self, requests: Iterable[Any]) -> None:
-        """Take back all requests skipped in this step."""
+        """Make all requests skipped in this step waiting again."""
         for request in list(requests):
             self.prepend_request(request)
 

@@ -147,7 +147,7 @@ class _Scan:
                 raise _not_json(f"a value is missing at byte {begin}")
 
     def _container(self) -> Steps[None]:
-        """Skip a list or an object: in each round one bracket, and what is before it."""
+        """Skip a list or an object, up to the next bracket in each round."""
         body, flat_end, depth = self._body, _FLAT.match, 0
         while True:
             byte = body[self.at]

@@ -97,7 +97,7 @@ class HeaderOptions:
         request.echo = line + request.echo
 
     def preflight(self, request: IncomingRequest) -> tuple[bytes, ...] | None:
-        """CORS headers of the response to a preflight request; None if `request` is none."""
+        """CORS headers of the response to a preflight request; None if `request` is not a preflight."""
         if request.head.method != b"OPTIONS" or b"access-control-allow-origin" not in request.echo:
             return None
         requested = self._requested.search(request.head.lines)

@@ -92,7 +92,7 @@ class EngineConnection(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close without a call of the listener."""
+        """Close the connection without notifying its listener."""
         self._response.listener = None
         if self._transport is not None:
             self._transport.abort()

@@ -34,7 +34,7 @@ class Settled:
         return True
 
     def was_read(self, stamp: Stamp) -> None:
-        """Note that the files were read for another reason."""
+        """Record that the files were read, as of `stamp`, without a change being noticed first."""
         self._read = self._seen = stamp
 
 

@@ -363,9 +363,10 @@ class Exchange:
             self._services.on_finished(self, status)
 
     def _true_up_dropped(self, status: int, length: int) -> None:
-        """Charge a response of at least `length` bytes that was dropped: its engine has worked for it.
+        """Charge a response of at least `length` bytes that was dropped although its engine computed it.
 
-        A path with outputs is charged for as many as text of that length has, up to the limit asked for.
+        If the endpoint generates text, the charge is for the output tokens of a text of that length, at most
+        max_tokens.
         """
         dispatcher, ticket = self._services.dispatcher, self.ticket
         if status != 200 or not self.endpoint.charged:

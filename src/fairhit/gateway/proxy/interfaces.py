@@ -23,7 +23,7 @@ class ResponseWriter(Protocol):
         ...
 
     def write_error(self, error: Exception, *, status: int | None = None) -> None:
-        """Write an error of the gateway's own; an event where a stream has begun."""
+        """Write an error response of the gateway; within a stream, as an event."""
         ...
 
 

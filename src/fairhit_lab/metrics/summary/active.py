@@ -14,11 +14,11 @@ LONG = 4096
 
 
 class AllActive:
-    """Counts passes inside that time, though a run of passes is reported only when it is over.
+    """Counts the passes and admissions while all clients are active.
 
-    A pass counts if everybody was active just before it ended: at one instant passes end before
-    anybody arrives or leaves for another reason (DESIGN 6.3). An admission counts if everybody is
-    active just after that instant's arrivals.
+    A pass counts if all clients were active just before it ended; at one instant, passes end before requests
+    arrive or are cancelled (DESIGN 6.3). An admission counts if all clients are active just after the
+    arrivals of its instant. A run of passes is reported at its end, so changes are kept until then.
     """
 
     __slots__ = (

@@ -48,7 +48,7 @@ class AtWorker:
             self.idle_since_us = None
 
     def book(self, tallies: Mapping[ClientId, Tally], epoch: int) -> None:
-        """Give the outputs of the passes to whom they belong. O(clients that ran)."""
+        """Add the outputs of the passes to the clients that they belong to. O(clients that ran)."""
         passes, counts = self.passes, self.counts
         for client, tokens in counts.items():
             tallies[client].output_len += tokens * passes
@@ -110,7 +110,7 @@ class SharedQueue:
 
 
 class WorkerTable(dict[int, AtWorker]):
-    """Workers by number, and the queue they share, if they do: `sharing` of them from the start."""
+    """Workers by number, and the queue that they share, if any; `sharing` workers exist from the start."""
 
     def __init__(self, pairs: PairGaps, *, sharing: int) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ class BlockPool:
         return found
 
     def unused(self, blocks: Iterable[int]) -> int:
-        """Return how many of the blocks are free now, and count as free until they are shared."""
+        """Return how many of the blocks are free; sharing them makes them used."""
         return sum(not self._users[block] for block in blocks)
 
     def share(self, blocks: Iterable[int]) -> None:

@@ -101,7 +101,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _runs(*systems: str) -> dict[str, dict[str, Label]]:
-    """The runs as stated, by the names of the systems."""
+    """Return the runs of the figure, by the names of the systems."""
     return {
         NAMES[system]: {"reading": ALONE, "system": system, "variant": STATED} for system in systems
     }

@@ -38,7 +38,7 @@ def _run(system: str, variant: str = STATED) -> dict[str, Label]:
 
 
 def _runs(*systems: str) -> dict[str, dict[str, Label]]:
-    """The runs as stated, by the names of the systems."""
+    """Return the runs of the figure, by the names of the systems."""
     return {NAMES[system]: _run(system) for system in systems}
 
 

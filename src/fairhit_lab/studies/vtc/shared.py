@@ -92,7 +92,7 @@ def simulated(
     pieces: int = 30,
     shown: tuple[str, ...] | None = None,
 ) -> Replayed:
-    """A scheduler on the paper's A10G; with the profiled worth VTC charges by it, too."""
+    """A scheduler on the paper's A10G; with the profiled cost, VTC charges by that cost as well."""
     costs = {"cost": PROFILED} if worth == "profiled" and name.startswith("vtc") else {}
     return Replayed(
         labels={"scheduler": name, **(labels or {}), "origin": SIMULATED},

@@ -57,7 +57,7 @@ def _rows(path: str, file: int) -> Iterator[tuple[Cells, TraceRow]]:
 
 
 def plain_csv(paths: Sequence[str], _: Random, *, sort: Switch = False) -> Iterator[TraceRow]:
-    """Any number of files on one clock; `sort` takes lines in any order, at the price of holding them."""
+    """Read files whose times share one clock; `sort` accepts lines in any order but keeps all in memory."""
     if sort:
         found = [row for n, path in enumerate(paths) for _, row in _rows(path, n)]
         return iter(sorted(found, key=lambda row: row.arrival_us))

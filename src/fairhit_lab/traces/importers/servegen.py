@@ -38,7 +38,7 @@ class _Window:
     shape: float
 
     def overlap(self, start_s: float, end_s: float) -> float:
-        """Seconds of it in this time."""
+        """Return how many seconds of the window lie between `start_s` and `end_s`."""
         return min(self.start_s + WINDOW_S, end_s) - max(self.start_s, start_s)
 
     def gap(self, rng: Random) -> float:

@@ -1,6 +1,6 @@
 """/v1/embeddings: texts or their tokens in, vectors out.
 
-vLLM takes no identity with these requests, so only the gateway's own queue is fair for them; and engines
+vLLM accepts no client identity with these requests, so only the gateway's queue is fair for them; and engines
 report no cached tokens, so prompts are charged in full.
 """
 

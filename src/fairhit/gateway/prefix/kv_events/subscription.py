@@ -179,7 +179,7 @@ class Subscription:
 
 
 class _Replay:
-    """Request for the batches from a number on, and its response."""
+    """A request to replay the batches from a sequence number on, and its response."""
 
     def __init__(
         self,
