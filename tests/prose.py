@@ -14,7 +14,7 @@ from pathlib import Path
 # The word, and what to write; docs/glossary.md has the words of the project. Code in `backticks` is exempt.
 BANNED: dict[str, str] = {
     r"(?:a|the|each|every|one|this|that|next|last|same|per|whole|first|another) looks?": "scheduling pass",
-    r"misfits?(?! stop| skip)": "request that does not fit",
+    r"(?<!-)misfits?(?! stop| skip)": "request that does not fit",
     r"pass(?:ed|es|ing)? over": "skip",
     r"owed|owes": "credit, debt, deficit",
     r"told": "notified, given",

@@ -1,4 +1,4 @@
-"""Where fuzzing begins: the corpora of requests and answers, some streams and bodies."""
+"""Seeds of the fuzzers: the corpora of requests and answers, some streams and bodies."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: each target takes bytes and fails if something is said of them that must not be.
+"""Targets of the fuzzers: each takes bytes and raises AssertionError if the code under test breaks a rule.
 
 A target is deterministic: how its bytes are cut into pieces is in the first four of them.
 """
@@ -64,14 +64,14 @@ def _requests_of(kind: type[RequestParser], pieces: list[bytes]) -> list[object]
             check_forwarded(one)
         reader.release()
     reader.drop()
-    assert body_budget.length == 0, "bytes of bodies are counted that nobody has"
+    assert body_budget.length == 0, "bytes of freed bodies are still counted"
     refusals = [one for one in seen[2:] if isinstance(one, tuple) and one[-1] != "None"]
     assert len(refusals) <= 1 and seen[-len(refusals) :][: len(refusals)] == refusals
     return seen
 
 
 def check_forwarded(request: IncomingRequest) -> None:
-    """What would be written to an engine is one request, whoever reads it."""
+    """Assert that the bytes sent to an engine are exactly one request for every HTTP parser."""
     assert len(request.body) <= MAX_BODY
     assert re.fullmatch(rb"[!-~]+", request.head.target), request.head.target
     lines = request.head.lines
@@ -112,7 +112,7 @@ def answers(data: bytes) -> None:
 
 
 def streams(data: bytes) -> None:
-    """What passes of a stream is what came, in order; only whole events are ever left out, or a greeting
+    """A forwarded stream equals the engine's, in order, but for whole events left out or a preamble event
     that nothing follows.
     """
     pieces = cut(data)
@@ -124,7 +124,7 @@ def streams(data: bytes) -> None:
             is_preamble = endpoint.stream_format.is_preamble
             if (
                 said or is_preamble is None or not is_preamble(whole)
-            ):  # a greeting alone is no answer
+            ):  # a preamble event alone is no answer
                 assert said == whole if not hide else is_within(said, whole)
             assert answer.output_len >= 0
             answer.text()
@@ -132,7 +132,7 @@ def streams(data: bytes) -> None:
 
 
 def is_within(part: bytes, whole: bytes) -> bool:
-    """Whether `part` is `whole` without some of its events."""
+    """Return whether `part` is `whole` without some of its events."""
     for end in _CUT_EVENTS:
         events = iter(re.split(end, whole))
         if all(event in events for event in re.split(end, part)):
@@ -156,7 +156,7 @@ def bodies(data: bytes) -> None:
 
 
 def check_sent(sent: dict[str, object], call: ParsedBody) -> None:
-    """Ours is in it, and the rest is theirs, but for a claim to be somebody to an engine of another make."""
+    """The body has our fields and the caller's, but for an identity claimed for another kind of engine."""
     ours = {"vllm_xargs", "cache_salt", "stream_options"}
     claim = call.document.get("custom_params")
     if isinstance(claim, dict):

@@ -103,7 +103,7 @@ class Central:
                 self.arrive(todo.pop(0).request)
             for name, engine in self.engines.items():
                 before = self.copies[name].number
-                engine.look()
+                engine.admit_waiting()
                 assert self.copies[name].number == before + 1
             for engine in self.engines.values():
                 engine.decode()
@@ -153,7 +153,7 @@ def test_the_deltas_say_all_there_is_to_know(traffic, workers):
     central = Central(workers=workers, quantum=17).run(traffic)
 
     for name, engine in central.engines.items():
-        engine.look()  # a last delta
+        engine.admit_waiting()  # a last delta
         central.copies[name].tree.check()
         for arrival in traffic:
             prompt = arrival.request.prompt
@@ -178,7 +178,7 @@ def test_workers_come_and_go_and_nothing_is_lost(traffic, lose, gain):
         if place == gain:
             central.come("w9")
         for engine in central.engines.values():
-            engine.look()
+            engine.admit_waiting()
             engine.decode()
     central.run([])
 

@@ -1,4 +1,4 @@
-"""Several ideal engines behind D2LPM, and what to hear of clients that wait at all of them."""
+"""Several ideal engines behind D2LPM, and the service of clients that wait at all of them."""
 
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.radix_tree import RadixTree

@@ -4,7 +4,7 @@ from fairhit.core.request import Request
 
 
 class PrintedDLPM:
-    """What `fairhit.policies.dlpm.DLPM` must agree with, decision by decision."""
+    """DLPM as printed in its paper; `fairhit.policies.dlpm.DLPM` must make the same decisions."""
 
     def __init__(self, *, cache, quantum, cost, weights=None):
         self.cache, self.cost = cache, cost

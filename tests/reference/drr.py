@@ -4,7 +4,7 @@ from fairhit.core.request import Request
 
 
 class PrintedDRR:
-    """What `fairhit.policies.drr.DRR` must agree with; `gated` off is Appendix C.2 as printed."""
+    """Reference for the decisions of `fairhit.policies.drr.DRR`; `gated` off is Appendix C.2 as printed."""
 
     def __init__(self, *, quantum, cost, gated=True):
         self.quantum, self.cost, self.gated = quantum * 10**8, cost, gated

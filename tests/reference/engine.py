@@ -25,8 +25,8 @@ class Arrival:
 class IdealEngine:
     """Runs arrivals to their end and writes down every admission and every service, in order.
 
-    `observers` (reference/gaps.py) hear who is backlogged and who is served how much: by `price`, or
-    in units by `cost`. The scheduler hears of outputs and ends `delay` steps late.
+    `observers` (reference/gaps.py) receive the backlogged clients and the service of each: by `price`, or in
+    units by `cost`. The scheduler receives outputs and ends `delay` steps late.
     """
 
     policy: Policy
@@ -67,9 +67,9 @@ class IdealEngine:
         return self
 
     def advance(self):
-        """One step: admit, then every running request emits a token."""
-        self.tell_scheduler()
-        self.look()
+        """Run a step: admit, then every running request emits a token."""
+        self.notify_scheduler()
+        self.admit_waiting()
         idle = not self.running and len(self.scheduler)
         assert not idle, f"step {self.step}: idle while {list(self.scheduler)} wait"
         self.decode()
@@ -88,7 +88,7 @@ class IdealEngine:
         if self.on_arrive:
             self.on_arrive(request)
 
-    def look(self):
+    def admit_waiting(self):
         self.scheduler.begin_pass()
         while len(self.running) < self.max_running and (request := self.scheduler.propose()):
             grant = self.memory.admit(request, self.step)
@@ -113,7 +113,7 @@ class IdealEngine:
         for request, (grant, left) in list(self.running.items()):
             self.untold.append((self.step + self.delay, request, left == 1))
             if not self.delay:
-                self.tell_scheduler()
+                self.notify_scheduler()
             emitted = self.outputs.get(request, request.max_tokens) - left
             output = self.cost.decode(request.input_len, emitted, 1) if self.cost else self.price[1]
             self.serve(request.client, output)
@@ -125,8 +125,8 @@ class IdealEngine:
                 if self.on_finish:
                     self.on_finish(request, grant.extend_len)
 
-    def tell_scheduler(self):
-        """What it is to know by this step."""
+    def notify_scheduler(self):
+        """Report to the scheduler the outputs and ends that are due by this step."""
         while self.untold and self.untold[0][0] <= self.step:
             _, request, is_last = self.untold.popleft()
             self.scheduler.decode(request, 1)

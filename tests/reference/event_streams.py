@@ -20,7 +20,7 @@ from fairhit_lab.events import (
 
 
 class _Engine:
-    """One worker: passes whose length grows while the same requests run."""
+    """A worker: passes whose length grows while the same requests run."""
 
     def __init__(self, number, rng):
         self.number = number
@@ -163,21 +163,21 @@ class Stream:
 
 def run_together(events):
     """The same, each worker's like passes as one event that comes when the last of them ends."""
-    told = []
-    last = {}  # worker -> place in `told` of a run that may go on
+    given = []
+    last = {}  # worker -> place in `given` of a run that may go on
     for event in events:
         place = last.get(event.worker) if isinstance(event, Decode) else None
-        joined = None if place is None else _joined(told[place], event)
+        joined = None if place is None else _joined(given[place], event)
         if joined is not None:
-            told[place] = None
-            told.append(joined)
+            given[place] = None
+            given.append(joined)
         else:
-            told.append(event)
+            given.append(event)
         if isinstance(event, Decode):
-            last[event.worker] = len(told) - 1
+            last[event.worker] = len(given) - 1
         else:
             last.pop(getattr(event, "worker", None), None)
-    return [event for event in told if event is not None]
+    return [event for event in given if event is not None]
 
 
 def _joined(run, event):

@@ -1,4 +1,4 @@
-"""What a summary must say, computed in the plainest way from a list of all events, pass by pass.
+"""The expected summary, computed in the plainest way from a list of all events, pass by pass.
 
 Everything is worked out from intervals and sums over the whole list; nothing is carried along.
 """
@@ -55,7 +55,7 @@ def latencies(events, kind, client=None):
 
 
 def requests(events, client):
-    """Ids of all that was heard of, in whatever way."""
+    """Ids of all requests of the client that any event names."""
     known = (Dispatch, *ENDS)
     return {event.request for event in of(events, known) if event.client == client}
 
@@ -134,7 +134,7 @@ def gaps(events, number, weights, view):
     points = defaultdict(list)  # pair -> values of W_f - W_g in the interval under way
     largest = {}
 
-    def look():
+    def sample():
         for f, g in combinations(sorted(weights), 2):
             if waiting[f] and waiting[g]:
                 points[f, g].append(total[f] - total[g])
@@ -145,10 +145,10 @@ def gaps(events, number, weights, view):
 
     for event in at_worker(events, number):
         change_waiting(waiting, event, events)
-        look()  # before it is served, too: it is backlogged up to its admission
+        sample()  # before it is served, too: it is backlogged up to its admission
         for client, tokens_served in served(event, view):
             total[client] += tokens_served / weights[client]
-        look()
+        sample()
     return largest
 
 
@@ -162,7 +162,7 @@ def served(event, view):
 
 
 def change_waiting(waiting, event, events):
-    """Who waits at the event's worker from then on."""
+    """Update the set of requests that wait at the event's worker."""
     if isinstance(event, WorkerUpOrDown) and not event.up:
         waiting.clear()
     elif isinstance(event, Enqueue) or (isinstance(event, Preempt) and not is_lost(events, event)):
@@ -172,7 +172,7 @@ def change_waiting(waiting, event, events):
 
 
 def is_lost(events, preempt):
-    """Its worker failed at this instant: it does not wait there."""
+    """Return whether the request's worker failed at this instant, so that it does not wait there."""
     return any(
         isinstance(event, WorkerUpOrDown) and not event.up
         for event in at_worker(events, preempt.worker)
@@ -181,7 +181,7 @@ def is_lost(events, preempt):
 
 
 def idle_us(events, number, end_us):
-    """How long something waited at the worker while nothing ran there."""
+    """Return how long requests waited at the worker while none ran there."""
     waiting, running, idle, since = set(), set(), 0, 0
     for event in [*at_worker(events, number), None]:
         now = end_us if event is None else event.t_us

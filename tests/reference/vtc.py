@@ -4,7 +4,7 @@ from fairhit.core.request import Request
 
 
 class PrintedVTC:
-    """What VTC, LCF and the VTCs with prediction must agree with, decision by decision.
+    """The reference whose decisions VTC, LCF and the VTCs with prediction must make.
 
     `lift` off is LCF; `predict(request, last_five)` is Alg. 3's predictor, None is Alg. 2.
     """

@@ -1,4 +1,4 @@
-"""What other clients receive while a request waits: the left-hand side of the latency bounds."""
+"""Service of other clients while a request waits: the left-hand side of the latency bounds."""
 
 
 class Waits:

@@ -1,1 +1,1 @@
-"""What may come over a wire and should not: raw requests and answers, and what becomes of each."""
+"""Malformed and hostile bytes on a connection: raw requests and answers, each with its outcome."""

@@ -13,7 +13,7 @@ SMUGGLED = OK + b"content-length: 9\r\n\r\n" + b'"another"'
 
 
 class Row(NamedTuple):
-    """What an engine writes, in these pieces with a pause between, and then perhaps closes."""
+    """Bytes that an engine writes, in pieces with a pause between, and whether it closes after them."""
 
     name: str
     pieces: tuple[bytes, ...]

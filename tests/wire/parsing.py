@@ -1,4 +1,4 @@
-"""What httptools is given to read, which is little: heads come again, and then it is not asked."""
+"""Counts the bytes that httptools parses: few, since repeated heads come from the head cache."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ class Wire(asyncio.Transport):
         self.paused = False
 
     def write(self, data: object) -> None:
-        """Nobody reads it."""
+        """Discard the data."""
 
     def can_write_eof(self) -> bool:
         return self.half_closes

@@ -1,6 +1,6 @@
-"""Raw requests and what becomes of each: the corpus of request smuggling.
+"""Raw requests and the outcome of each: the corpus of request smuggling.
 
-In each request `@@@` stands for a number of its own, so that what an engine gets can be told apart.
+In each request `@@@` stands for a number of its own, so that the requests at an engine can be distinguished.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ UPGRADE = b"connection: upgrade\r\nupgrade: h2c"
 
 
 class Row(NamedTuple):
-    """One thing that is sent over a connection."""
+    """A piece of input sent over a connection, with its expected outcome."""
 
     name: str
     data: bytes
@@ -43,22 +43,22 @@ def chunked(chunks: bytes) -> bytes:
 
 
 def refused(name: str, data: bytes, *, status: int = 400) -> Row:
-    """No engine hears of it, and nothing after it is read."""
+    """The gateway answers with an error and closes; no engine receives the request."""
     return Row(name, data, (status,), 0, stays=False)
 
 
 def passed(name: str, data: bytes, *, lines: bytes = b"", stays: bool = True) -> Row:
-    """It is one request."""
+    """The gateway forwards the input as one request."""
     return Row(name, data, (200,), 1, stays=stays, lines=lines)
 
 
 def answered(name: str, data: bytes, *statuses: int) -> Row:
-    """No engine hears of it, but the connection goes on."""
+    """The gateway answers by itself: no engine receives the request, and the connection stays open."""
     return Row(name, data, statuses, 0, stays=True)
 
 
 def held(name: str, data: bytes) -> Row:
-    """It is not complete, and nothing happens until it is."""
+    """The input is incomplete: nothing happens until the rest arrives."""
     return Row(name, data, (), 0, stays=False)
 
 
@@ -91,7 +91,7 @@ _BAD_BODIES = {
 _BAD_LINES = {
     "an obsolete fold": b"x: a\r\n b",
     "a fold by tab": b"x: a\r\n\tb",
-    "a fold that looks like a header": b"x: a\r\n content-length: 3",
+    "a fold like a header": b"x: a\r\n content-length: 3",
     "a fold first": b" x: a",
     "a blank before the colon": b"x : 1",
     "a tab before the colon": b"x\t: 1",
@@ -214,7 +214,7 @@ ROWS = [
     passed("after HTTP/1.0", request(LENGTH, start=START[:-1] + b"0") + _SMUGGLED, stays=False),
     Row("a request in a body", request(b"content-length: %d" % len(_SMUGGLED), body=_SMUGGLED),
         (400,), 0, stays=True),
-    answered("a body that nobody reads", request(
+    answered("a body that is not read", request(
         b"content-length: %d" % len(_SMUGGLED), body=_SMUGGLED, start=b"GET /health HTTP/1.1"
     ), 200),
     # Other protocols.

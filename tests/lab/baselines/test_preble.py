@@ -153,7 +153,7 @@ def test_the_fit_of_its_code() -> None:
 
 
 def test_a_worker_keeps_no_more_than_its_capacity_once_its_requests_end() -> None:
-    """What runs is never evicted, even beyond the capacity; it is as soon as it no longer runs."""
+    """Prefixes of running requests exceed the capacity if they must; finished ones are evicted at once."""
     fleet = Fleet("u", capacity=30)
     requests = [fleet.request(letter * 20) for letter in "ab"]
     for request in requests:

@@ -62,7 +62,7 @@ def test_clients_that_left_are_forgotten(mode):
     mode=st.sampled_from(["reject", "delay"]),
 )
 def test_no_window_holds_more_than_the_limit(times, clients, limit, mode):
-    """Against counting all of them again: nobody above the limit, nobody turned away below it."""
+    """Compared with a full recount: no client exceeds the limit, and no client below it is rejected."""
     rate, begun = RateLimit(limit=limit, window_us=10, mode=mode), {"a": [], "b": []}
     for now, client in zip(times, clients, strict=False):
         mine = begun[client]

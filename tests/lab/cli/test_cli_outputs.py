@@ -1,4 +1,4 @@
-"""What a command writes never lands on what it reads, and a failed run leaves nothing behind."""
+"""A command never overwrites its own input, and a failed run leaves no output behind."""
 
 import errno
 import os
@@ -68,10 +68,10 @@ def test_a_failed_run_leaves_no_summary_and_an_older_one_as_it_was(trace):
     assert sorted(os.listdir()) == ["hard.jsonl", "old.json", "soft.jsonl", "t.jsonl"]
 
 
-def test_a_full_disk_is_told_with_the_name_that_was_asked_for(trace):
-    with pytest.raises(OSError, match="No space left") as told, written("out.jsonl"):
+def test_the_error_of_a_full_disk_names_the_requested_file(trace):
+    with pytest.raises(OSError, match="No space left") as raised, written("out.jsonl"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    assert told.value.filename == "out.jsonl"
+    assert raised.value.filename == "out.jsonl"
 
 
 def test_a_folder_that_is_not_there_is_named_as_it_was_typed(trace, capsys):
@@ -83,7 +83,7 @@ def test_a_folder_that_is_not_there_is_named_as_it_was_typed(trace, capsys):
     "command",
     [["simulate", "t.jsonl"], ["trace", "describe", "t.jsonl"], ["trace", "generate", "list"]],
 )
-def test_whoever_reads_no_further_ends_it_silently(command, trace):
+def test_a_closed_pipe_ends_the_command_silently(command, trace):
     """As `| head` does; the pipe's other end is closed before anything is written."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -34,14 +34,14 @@ def test_events_and_a_summary_are_written(trace, tmp_path, capsys):
     status = main(["simulate", trace, *SMALL, "--events", str(events), "--summary", str(summary)])
 
     assert status == 0
-    told = [json.loads(line) for line in events.read_text().splitlines()]
-    assert [(each["ev"], each["t"]) for each in told if each["ev"] in {"admit", "finish"}] == [
+    emitted = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [(each["ev"], each["t"]) for each in emitted if each["ev"] in {"admit", "finish"}] == [
         ("admit", 0.0),
         ("admit", 1.0),
         ("finish", 3.0),
         ("finish", 3.0),
     ]
-    assert told[4]["ev"] == "dispatch" and told[5]["ev"] == "enqueue"
+    assert emitted[4]["ev"] == "dispatch" and emitted[5]["ev"] == "enqueue"
     report = json.loads(summary.read_text())
     assert report["interrupted"] is False
     assert report["requests"]["finished"] == 2
@@ -108,7 +108,9 @@ def test_what_a_central_answer_takes_is_a_setting_of_that_router_only(flag, trac
     assert f"{flag[2:]}: router d2lpm has no such setting" in capsys.readouterr().err
 
 
-def test_who_waits_for_a_worker_that_never_comes_is_counted_and_told(tmp_path, capsys):
+def test_requests_that_wait_for_a_worker_that_never_joins_are_counted_and_reported(
+    tmp_path, capsys
+):
     """
     The worker fails before 2 comes; 3 waits for 2; 1 had begun.
     """
@@ -163,7 +165,7 @@ def test_the_page_s_example_shows_what_fairness_changes(tmp_path):
     assert first_s["fcfs"] > 4 * first_s["dlpm"]
 
 
-def test_memory_that_nobody_uses_costs_nothing(trace):
+def test_unused_kv_memory_costs_nothing(trace):
     """A billion tokens are 62.5 million blocks; a list of them would be gigabytes."""
     tracemalloc.start()
     assert main(["simulate", trace, "--host", "vllm", "--kv-tokens", "1000000000"]) == 0

@@ -1,4 +1,4 @@
-"""What `fairhit simulate` prints: every number whole, in a window of any width."""
+"""The table that `fairhit simulate` prints: every number whole, in a window of any width."""
 
 import io
 import json

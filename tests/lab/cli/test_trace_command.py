@@ -150,11 +150,11 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("patience_s", "shown"), [(0.0, True), (3600.0, False)])
-def test_progress_is_shown_once_it_takes_a_while(patience_s, shown, monkeypatch):
+@pytest.mark.parametrize(("shown_after_s", "shown"), [(0.0, True), (3600.0, False)])
+def test_progress_is_shown_once_it_takes_a_while(shown_after_s, shown, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(row_count, "SHOWN_AFTER_S", patience_s)
+    monkeypatch.setattr(row_count, "SHOWN_AFTER_S", shown_after_s)
 
     assert list(row_count.counted(range(2000), "reading")) == list(range(2000))
     assert ("1,536 rows" in terminal.getvalue()) == shown

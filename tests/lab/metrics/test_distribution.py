@@ -37,7 +37,7 @@ def test_few_samples_are_exact(samples):
 
 
 def test_the_median_of_four_is_the_second():
-    """Nearest rank: half of them do not exceed it. No value is shown that nobody had."""
+    """Nearest rank: half of them do not exceed it. Every value shown was observed."""
     assert of([4, 1, 3, 2]).percentiles([50, 51]) == [2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Service over time: windows of bins, whichever way passes are told."""
+"""Service over time: windows of bins, however passes are reported."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""One run in one object: small stories whose numbers are known, its schema, its memory."""
+"""The summary of a run: small runs whose numbers are known, its schema, its memory."""
 
 import json
 import tracemalloc
@@ -35,7 +35,7 @@ def summarised(events):
 
 
 def test_the_summary_keeps_its_schema_and_is_json():
-    """The schema is shipped beside the code: whoever reads summaries may rely on it."""
+    """The schema is shipped beside the code, so that readers of summaries may rely on it."""
     checks = jsonschema.Draft202012Validator(schema_of_summary())
     for seed in range(30):
         got = summarised(Stream(Random(seed), clients="abc", requests=seed).events)
@@ -44,7 +44,7 @@ def test_the_summary_keeps_its_schema_and_is_json():
         checks.validate({**got, "more": 1})
 
 
-def test_a_run_that_told_nothing_has_a_summary():
+def test_a_run_without_events_has_a_summary():
     assert summarised([])["requests"]["total"] == 0
 
 
@@ -223,8 +223,8 @@ def test_who_is_dispatched_again_waits_in_the_one_queue():
 
 def test_what_waits_in_the_one_queue_is_work_for_every_worker_that_is_up():
     """
-    Two are up and x waits until 0 takes it at 4; y waits from 5 on, for 1, which fails at 7, and for 2,
-    which comes at 10 and takes it at 11. 0 runs x until 12; nobody waits then.
+    Workers 0 and 1 are up. Request x waits until 0 admits it at 4. Request y waits from 5 on: for 1, which
+    fails at 7, and for 2, which joins at 10 and admits y at 11. Worker 0 runs x until 12, with none waiting.
     """
     summary = Summary(one_queue=2)
     summary(Dispatch(0, None, "x", "a"))
@@ -305,4 +305,4 @@ def test_what_a_failed_worker_saw_still_counts():
 
     assert got["idle_with_work_s"] == {"total": 5, "workers": {"0": 3, "1": 2}}
     assert got["gaps"]["worst"]["gap"] == 5 + 2
-    assert got["requests"]["preemptions"] == 0  # nobody was running
+    assert got["requests"]["preemptions"] == 0  # no request was running

@@ -4,9 +4,9 @@ from fairhit_lab.events import Cancel, Finish, FirstToken, Reject
 from fairhit_lab.metrics.summary.waits import Waits
 
 
-def test_who_starves_has_waited_until_the_end():
+def test_a_client_that_starves_has_waited_until_the_end():
     """
-    One request of c is served after a second, another never: without it c would look well served.
+    Client c has a request served after a second and one never: without the latter c would seem well served.
     """
     waits = Waits()
     for request in ("c1", "c2"):
@@ -32,7 +32,7 @@ def test_who_left_or_was_turned_away_does_not_wait():
 
 def test_a_program_that_is_not_done_has_taken_the_time_until_the_end():
     """
-    One of two is done at its second request's finish; the other's child has begun and not finished.
+    Of two programs, the first is done when its second request finishes; the other's child has not finished.
     """
     waits = Waits()
     for request, program, start_s in (

@@ -1,4 +1,4 @@
-"""Where the public data lies; tests that need it are skipped where it does not, which CI refuses."""
+"""The folder of the public data; tests that need it are skipped where it is missing, except in CI."""
 
 import os
 from pathlib import Path

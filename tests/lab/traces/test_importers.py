@@ -85,7 +85,7 @@ def test_the_artifacts_own_pickle_is_read(tmp_path, monkeypatch):
 
 
 def test_a_pickle_runs_nothing(tmp_path):
-    """A pickle can name any function to call; here it only learns that nobody does."""
+    """A pickle can name any function to call; the importer calls none."""
 
     class Harm:
         def __reduce__(self):
@@ -260,7 +260,7 @@ def test_a_gap_may_reach_over_several_windows(tmp_path):
     assert gaps == pytest.approx([1800e6] * 9, rel=0.1)
 
 
-def test_servegen_starts_where_it_is_told(tmp_path):
+def test_servegen_begins_at_the_given_start(tmp_path):
     files = servegen_files(tmp_path, "m,1,0,3,1,Gamma,1,0.33", "m,1,600,3,1,Gamma,1,0.33")
     rows = imported("servegen", *files, model="m", start=300.0, duration=600.0, rate=5.0)
 

@@ -249,7 +249,7 @@ def test_packed_files_are_unpacked_by_their_suffix(tmp_path, name, pack):
 
 
 @pytest.mark.parametrize(("name", "pack"), PACKED)
-def test_a_packed_file_without_its_suffix_is_told_of_it(tmp_path, name, pack):
+def test_the_error_for_a_packed_file_names_the_missing_suffix(tmp_path, name, pack):
     path = tmp_path / "t.jsonl"
     path.write_bytes(pack(json.dumps(LINE).encode()))
     suffix = name[name.rindex(".") :]
