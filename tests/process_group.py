@@ -7,7 +7,7 @@ import subprocess
 
 
 def end(process: subprocess.Popen[bytes], *, within_s: float) -> None:
-    """All of the group: told to end, then made to; the first of it is gone when this returns."""
+    """Terminate the process group, then kill it; its leader has ended when this returns."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, sign)

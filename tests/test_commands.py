@@ -68,13 +68,13 @@ def test_a_flag_that_was_renamed_is_found(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_nobody_is_told_to_install_what_an_index_has_by_our_name(page: Path):
-    """Nothing is released: that is somebody else's software."""
-    told = re.findall(
+def test_no_page_says_to_install_the_name_from_an_index(page: Path):
+    """Nothing is released: a package of that name on an index would be other software."""
+    found = re.findall(
         r"pip install [^`#\n]*[ \"']fairhit\b[^`#\n]*", page.read_text(encoding="utf-8")
     )
 
-    assert told == []
+    assert found == []
 
 
 def test_the_how_tos_have_commands():

@@ -35,7 +35,7 @@ def admit(scheduler: FairQueue, asked: Request, *, extend_len: int) -> None:
 def test_a_corrected_charge_is_what_the_truth_would_have_cost(
     name: str, input_len: int, extend_len: int
 ) -> None:
-    """Who was charged 50 of 100 and took something else owes as if it had been known."""
+    """A client charged 50 of 100 that took another amount has the credit as if that had been known."""
     scheduler, asked = scheduler_of(name), request(1)
     admit(scheduler, asked, extend_len=50)
     before = scheduler.credit("a")

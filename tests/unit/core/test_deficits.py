@@ -29,7 +29,7 @@ def test_a_new_client_has_no_credit_and_one_refill_gives_it_a_quantum():
 
 def test_a_refill_runs_as_many_rounds_as_the_least_indebted_waiting_client_needs():
     """
-    a owes 25 and b owes 95, at 10 a round: a turns positive after 3, b then owes 65.
+    Deficits are -25 for a and -95 for b, the quantum 10: a turns positive after 3 rounds, b is then at -65.
     """
     deficits = Deficits(quantum=10)
     for client, debt in (("a", 25), ("b", 95)):
@@ -42,9 +42,9 @@ def test_a_refill_runs_as_many_rounds_as_the_least_indebted_waiting_client_needs
     assert deficits.value("b") == -65 * TOKEN
 
 
-def test_nobody_is_refilled_while_a_waiting_client_has_credit():
+def test_no_client_is_refilled_while_a_waiting_client_has_credit():
     """
-    Alg. 1, lines 4-5: else who is out of deficit would be served past who is not.
+    Alg. 1, lines 4-5: else a client out of deficit would be served before one with credit.
     """
     deficits = Deficits(quantum=10)
     deficits.join("rich")

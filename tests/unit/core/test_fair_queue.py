@@ -1,4 +1,4 @@
-"""What every policy gets from its host side: preemption, holding, misfits, victims, the ledger."""
+"""FairQueue under every policy: preemption, blocking, requests that do not fit, victims, the ledger."""
 
 import pytest
 
@@ -41,13 +41,13 @@ def test_preempted_requests_come_back_first_and_pay_nothing_again(name):
     running = [admit_next(scheduler), admit_next(scheduler)]
     for victim in reversed(running):
         scheduler.preempt(victim)
-    owed = {client: scheduler.credit(client) for client in "ab"}
+    credit = {client: scheduler.credit(client) for client in "ab"}
 
     scheduler.begin_pass()
     back = [admit_next(scheduler), admit_next(scheduler)]
 
     assert back == sorted(running, key=lambda request: request.order)
-    assert {client: scheduler.credit(client) for client in "ab"} == owed
+    assert {client: scheduler.credit(client) for client in "ab"} == credit
     assert scheduler.recomputed_len == 8
 
 
@@ -62,12 +62,12 @@ def test_a_prompt_that_grows_while_it_runs_is_paid_for(name):
     scheduler.begin_pass()
     admit_next(scheduler)
     scheduler.decode(session, 2)
-    owed = scheduler.credit("a")
+    credit = scheduler.credit("a")
 
     scheduler.extend(session, 10)
 
     assert scheduler.service("a") == Service(extend_len=14, cached_len=0, output_len=2)
-    assert scheduler.credit("a") in {owed, owed - 10 * UNITS_PER_TOKEN}
+    assert scheduler.credit("a") in {credit, credit - 10 * UNITS_PER_TOKEN}
     assert len(scheduler) == 0
 
 
@@ -87,7 +87,7 @@ def test_a_turn_of_a_forgotten_client_is_paid_by_the_shared_account():
     assert scheduler.service("other").extend_len == 10
 
 
-def test_a_preempted_request_that_does_not_fit_ends_the_look():
+def test_a_preempted_request_that_does_not_fit_ends_the_pass():
     """
     Else newer requests would take the memory it waits for.
     """
@@ -137,7 +137,7 @@ def test_a_released_request_keeps_its_place():
     assert scheduler.propose() is old
 
 
-def test_a_look_passes_over_a_bounded_number_of_misfits_and_says_so():
+def test_a_pass_skips_a_bounded_number_of_requests_and_reports_it():
     """
     Finding what fits may not cost the whole queue (DESIGN 3.2).
     """
@@ -169,7 +169,7 @@ def test_a_misfit_with_credit_keeps_the_others_waiting():
     assert scheduler.propose() is None
 
 
-def test_the_victim_is_the_newest_request_of_the_client_owed_least():
+def test_the_victim_is_the_newest_request_of_the_client_with_the_least_credit():
     """
     Under memory pressure the client that took most gives way, with its latest.
     """
@@ -185,7 +185,7 @@ def test_the_victim_is_the_newest_request_of_the_client_owed_least():
     assert scheduler.victim(running) is greedy[-1]
 
 
-def test_nobody_is_preempted_twice_in_a_row():
+def test_no_request_is_preempted_twice_in_a_row():
     """
     A victim that comes back at once and goes again would be recomputed for ever.
     """
@@ -275,7 +275,7 @@ def test_ageing_lets_the_oldest_of_a_client_go_before_its_better_matches():
 
 
 class Listening(FCFS):
-    """Hears of every end."""
+    """A policy that records the end of every request."""
 
     def __init__(self):
         super().__init__()
@@ -285,7 +285,7 @@ class Listening(FCFS):
         self.ends.append((request.id, output_len, finished))
 
 
-def test_a_policy_that_wants_to_hears_of_the_end_of_what_it_admitted():
+def test_a_policy_may_be_notified_of_the_end_of_requests_that_it_admitted():
     """
     One finishes after two outputs, one is cancelled after one, and one before it was admitted.
     """

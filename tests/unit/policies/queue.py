@@ -1,4 +1,4 @@
-"""A scheduler under one policy, told in letters: "aab" are requests of clients a, a and b."""
+"""A scheduler under one policy; requests are letters: "aab" are those of clients a, a and b."""
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.fair_queue import FairQueue
@@ -9,7 +9,7 @@ from fairhit_lab.baselines import ALL_SCHEDULERS
 
 
 class Queue:
-    """Ten input tokens and at most ten outputs a request unless told otherwise; nothing is cached."""
+    """Ten input tokens and at most ten outputs a request by default; nothing is cached."""
 
     def __init__(self, name, **settings):
         self.tree = RadixTree()
@@ -31,8 +31,8 @@ class Queue:
             self.requests.append(request)
             self.scheduler.add(request)
 
-    def look(self, number=1_000, *, too_large=()):
-        """Admit up to `number` in one look; who was admitted, in order.
+    def admit(self, number=1_000, *, too_large=()):
+        """Admit up to `number` in a scheduling pass; return the admitted clients, in order.
 
         The clients, or the requests by number, in `too_large` do not fit.
         """

@@ -37,7 +37,7 @@ class Engine:
             )
 
     def admit_all(self):
-        """The clients in the order of admission, in one look."""
+        """Run a scheduling pass; return the clients in the order of admission."""
         self.scheduler.begin_pass()
         order = ""
         while request := self.scheduler.propose():
@@ -69,7 +69,7 @@ def test_cached_tokens_are_free_and_computed_ones_are_not():
     assert engine.policy.credit("b") == (20 - 10) * UNITS_PER_TOKEN
 
 
-def test_after_a_refill_the_look_starts_again_from_the_longest_match():
+def test_after_a_refill_the_pass_starts_again_from_the_longest_match():
     """
     [13] a has 0 and the longer match, b has 5. The printed pass goes a (no credit), b, and at the
     next b refills both and goes on with b; starting again, a comes first.
@@ -85,7 +85,7 @@ def test_after_a_refill_the_look_starts_again_from_the_longest_match():
 
 def test_one_refill_is_enough_however_deep_the_debt():
     """
-    The printed refill adds one quantum a look; with a debt of 10,000 quanta the engine would idle.
+    The printed refill adds one quantum a pass; with a debt of 10,000 quanta the engine would idle.
     """
     engine = Engine(quantum=1)
     engine.wait("a", length=10_000)
@@ -103,7 +103,7 @@ def test_debt_survives_leaving_and_rejoining():
     """
     engine = Engine(quantum=4)
     engine.wait("f", length=100)
-    engine.admit_all()  # f owes 96 and has nothing left waiting
+    engine.admit_all()  # f is at -96 and has nothing left waiting
     engine.wait("f" + "g" * 9)
 
     assert engine.admit_all() == "g" * 9 + "f"
@@ -135,8 +135,8 @@ def test_what_is_due_and_does_not_fit_is_not_overtaken_any_further():
     queue.wait("aaaaa", prompt=hot)
     queue.wait("b")
 
-    assert queue.look(3) == "aaa"
-    assert queue.look(too_large="0") == "b"
-    assert queue.look(1) == "a"
+    assert queue.admit(3) == "aaa"
+    assert queue.admit(too_large="0") == "b"
+    assert queue.admit(1) == "a"
     assert queue.scheduler.state(queue.requests[0]) is RequestState.RUNNING
-    assert queue.look() == "aa"
+    assert queue.admit() == "aa"

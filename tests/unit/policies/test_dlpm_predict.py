@@ -16,7 +16,7 @@ def test_the_mean_of_the_last_five_is_charged_at_admission():
     for number, outputs in enumerate([2, 4, 5]):
         queue.wait("a")
         before = queue.credit("a") or 1_000
-        queue.look()
+        queue.admit()
         charged.append(spent(queue, "a", before))
         queue.end(number, outputs=outputs)
 
@@ -33,7 +33,7 @@ def test_all_in_all_a_request_costs_what_it_had():
         queue = Queue(name, quantum=1_000)
         for number, outputs in enumerate([4, 6, 0]):
             queue.wait("a")
-            queue.look()
+            queue.admit()
             queue.end(number, outputs=outputs)
         left[name] = queue.credit("a")
 
@@ -46,11 +46,11 @@ def test_no_more_is_charged_than_max_tokens():
     """
     queue = Queue("dlpm-predict", quantum=1_000)
     queue.wait("a")
-    queue.look()
+    queue.admit()
     extend = spent(queue, "a", 1_000)
     queue.end(0, outputs=8)
     before = queue.credit("a")
     queue.wait("a", max_tokens=5)
-    queue.look()
+    queue.admit()
 
     assert spent(queue, "a", before) - extend == 2 * 5

@@ -17,16 +17,16 @@ def with_hot_prompt(name, **settings):
 @pytest.mark.parametrize(("fallback", "order"), [(None, "hca"), (3, "hca"), (2, "cah")])
 def test_above_the_fallback_the_oldest_goes_first(fallback, order):
     """
-    Three wait: with a fallback above 2 waiting the hit is worth nothing for this look.
+    Three wait: with a fallback above 2 waiting the hit is worth nothing in this pass.
     """
     queue = with_hot_prompt("lpm", fallback=fallback)
     queue.wait("ca")
     queue.wait("h", prompt=HOT)
 
-    assert queue.look() == order
+    assert queue.admit() == order
 
 
-def test_the_fallback_is_decided_look_by_look():
+def test_the_fallback_is_decided_pass_by_pass():
     """
     Four wait and the oldest goes; then three, and the best match goes, past one that does not fit.
     """
@@ -34,10 +34,10 @@ def test_the_fallback_is_decided_look_by_look():
     queue.wait("xca")
     queue.wait("h", prompt=HOT)
 
-    assert queue.look(1) == "x"
-    assert queue.look(1, too_large="c") == "h"
+    assert queue.admit(1) == "x"
+    assert queue.admit(1, too_large="c") == "h"
     queue.wait("yz")
-    assert queue.look(too_large="c") == "ayz"
+    assert queue.admit(too_large="c") == "ayz"
 
 
 def test_a_fallback_is_a_number_of_requests():
@@ -45,16 +45,16 @@ def test_a_fallback_is_a_number_of_requests():
         Queue("lpm", fallback=-1)
 
 
-def test_each_look_serves_one_group_with_a_share_by_its_rank():
+def test_each_pass_serves_one_group_with_a_share_by_its_rank():
     """
-    Ninety percent cached is group 8, for 90 admissions a look; cold is group 0, for 10. The cursor
+    Ninety percent cached is group 8, for 90 admissions a pass; cold is group 0, for 10. The cursor
     goes down and round.
     """
     queue = with_hot_prompt("preble-groups")
     queue.wait("c" * 25)
     queue.wait("h" * 100, prompt=HOT)
 
-    assert [queue.look() for _ in range(5)] == ["h" * 90, "c" * 10, "h" * 10, "c" * 10, "c" * 5]
+    assert [queue.admit() for _ in range(5)] == ["h" * 90, "c" * 10, "h" * 10, "c" * 10, "c" * 5]
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ def test_a_group_is_a_tenth_of_the_hit_ratio(input_len, share):
     own = tuple(("own", at) for at in range(input_len - 10))
     queue.wait("h" * 101, input_len=input_len, prompt=HOT + own)
 
-    assert len(queue.look()) == share
+    assert len(queue.admit()) == share
 
 
 def test_a_request_that_does_not_fit_is_skipped_and_its_group_goes_on():
     queue = with_hot_prompt("preble-groups")
     queue.wait("hgh", prompt=HOT)
 
-    assert queue.look(too_large="g") == "hh"
-    assert queue.look() == "g"
+    assert queue.admit(too_large="g") == "hh"
+    assert queue.admit() == "g"
 
 
 def test_a_request_never_changes_group():
@@ -88,4 +88,4 @@ def test_a_request_never_changes_group():
     queue.tree.release(queue.tree.insert(queue.tree.acquire((), 0), HOT, 0))
     queue.wait("h", prompt=HOT)
 
-    assert [queue.look(), queue.look()] == ["h", "c"]
+    assert [queue.admit(), queue.admit()] == ["h", "c"]

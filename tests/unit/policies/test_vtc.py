@@ -8,7 +8,7 @@ from fairhit.policies import make_policy
 
 
 class Engine:
-    """A scheduler under VTC; requests of ten input tokens unless told otherwise."""
+    """A scheduler under VTC; requests of ten input tokens by default."""
 
     def __init__(self, **settings):
         self.policy = make_policy("vtc", cache=RadixTree(), **settings)
@@ -80,7 +80,7 @@ def test_being_away_earns_nothing():
 
 def test_into_an_empty_queue_a_client_is_lifted_to_the_last_that_left():
     """
-    Alg. 2, lines 8-10: with nobody waiting the level is that of the last client who did.
+    Alg. 2, lines 8-10: with no client waiting the level is that of the last client who did.
     """
     engine = Engine()
     engine.wait("a" * 3)
@@ -102,7 +102,7 @@ def test_a_client_of_weight_two_is_charged_half():
 
 def test_a_full_table_forgets_a_client_only_when_its_return_would_lift_it_anyway():
     """
-    Two places: the client that was served least goes; the level stays, so nobody gains.
+    Two places: the client that was served least goes; the level stays, so no client gains.
     """
     engine = Engine(max_clients=2)
     engine.wait("a")

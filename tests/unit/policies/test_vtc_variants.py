@@ -21,9 +21,9 @@ def test_lcf_lets_who_was_away_catch_up():
     for name in ("lcf", "vtc"):
         queue = Queue(name)
         queue.wait("aaaaaa")
-        queue.look(3)
+        queue.admit(3)
         queue.wait("bbbb")
-        served[name] = queue.look(4)
+        served[name] = queue.admit(4)
 
     assert served == {"lcf": "bbba", "vtc": "abab"}
 
@@ -37,7 +37,7 @@ def test_prediction_starts_at_nothing_and_follows_the_last_five_that_finished():
     for number, outputs in enumerate([2, 4, 5, 6, 8, 8, 0]):
         queue.wait("a")
         before = received(queue, "a")
-        queue.look()
+        queue.admit()
         charged.append((received(queue, "a") - before - 10) / 2)
         queue.end(number, outputs=outputs)
 
@@ -50,7 +50,7 @@ def test_outputs_up_to_the_prediction_cost_nothing_more_and_those_beyond_cost_as
     """
     queue = Queue("vtc-oracle", output_len=always(4))
     queue.wait("a")
-    queue.look()
+    queue.admit()
     seen = []
     for _ in range(6):
         queue.scheduler.decode(queue.requests[0], 1)
@@ -66,7 +66,7 @@ def test_what_did_not_come_is_given_back_at_a_finish_and_at_an_abort():
     for how in ("finish", "cancel"):
         queue = Queue("vtc-oracle")
         queue.wait("a")
-        queue.look()
+        queue.admit()
         assert received(queue, "a") == 30
         queue.end(0, outputs=3, how=how)
         assert received(queue, "a") == 16
@@ -78,10 +78,10 @@ def test_a_refund_may_put_its_client_first_again():
     """
     queue = Queue("vtc-oracle", output_len=lambda r: 10 if r.client == "a" else 0)
     queue.wait("aa" + "bbb")
-    assert queue.look(3) == "abb"
+    assert queue.admit(3) == "abb"
     queue.end(0, outputs=1)
 
-    assert queue.look() == "ab"
+    assert queue.admit() == "ab"
 
 
 def test_an_abort_says_nothing_of_the_length_of_others():
@@ -90,23 +90,23 @@ def test_an_abort_says_nothing_of_the_length_of_others():
     """
     queue = Queue("vtc-predict")
     queue.wait("aaa")
-    queue.look(1)
+    queue.admit(1)
     queue.end(0, outputs=8)
-    queue.look(1)
+    queue.admit(1)
     queue.end(1, outputs=1, how="cancel")
     before = received(queue, "a")
-    queue.look(1)
+    queue.admit(1)
 
     assert received(queue, "a") - before == 10 + 2 * 8
 
 
 def test_a_prediction_above_max_tokens_counts_as_max_tokens():
     """
-    Nobody is kept waiting for outputs that can never come.
+    No client waits for outputs that can never come.
     """
     queue = Queue("vtc-oracle", output_len=always(1_000_000))
     queue.wait("a", max_tokens=5)
-    queue.look()
+    queue.admit()
 
     assert received(queue, "a") == 10 + 2 * 5
 
@@ -121,7 +121,7 @@ def test_oracle_batches_are_even_where_plain_vtc_is_surprised():
         queue = Queue(name)
         queue.wait("a" * 8, max_tokens=10)
         queue.wait("b" * 8, max_tokens=1)
-        batches[name] = queue.look(8)
+        batches[name] = queue.admit(8)
 
     assert batches == {"vtc": "abababab", "vtc-oracle": "abbbabba"}
 
@@ -133,7 +133,7 @@ def test_noise_is_within_half_and_repeats_with_its_seed():
         for _ in range(50):
             queue.wait("a", max_tokens=1_000)
             before = received(queue, "a")
-            queue.look()
+            queue.admit()
             taken.append((received(queue, "a") - before - 10) / 2)
         return taken
 
@@ -150,7 +150,7 @@ def test_any_cost_is_charged_in_advance_by_differences():
     cost = parse_cost("piecewise:1/2,4@2")
     queue = Queue("vtc-oracle", cost=cost, weights=Weights({"g": 2}), output_len=always(3))
     queue.wait("g")
-    queue.look()
+    queue.admit()
     assert received(queue, "g") == (10 + 8) / 2
     queue.end(0, outputs=4)
     assert received(queue, "g") == (10 + 12) / 2
@@ -163,4 +163,4 @@ def test_the_whole_batch_is_charged_at_selection_under_any_cost():
     queue = Queue("vtc", cost=parse_cost("profiled"))
     queue.wait("aaaa" + "bbbb")
 
-    assert queue.look(4) == "abab"
+    assert queue.admit(4) == "abab"

@@ -126,9 +126,9 @@ def test_requests_that_come_and_go_past_an_old_one_leave_nothing_behind(cached):
     assert entries(index) < 500
 
 
-def test_a_misfit_hidden_and_shown_at_every_look_is_entered_once_in_a_while():
+def test_a_request_hidden_and_shown_in_every_pass_leaves_few_entries():
     """
-    Each look enters it anew; only some of the entries may remain.
+    Each scheduling pass pushes a new entry; only some of the entries may remain.
     """
     index = waiting_index(BlockCache(block_size=1))
     misfit, younger = (request(order, ["same"], input_len=2) for order in (0, 1))
@@ -167,9 +167,9 @@ def test_who_waits_alone_hangs_nowhere_until_a_second_one_comes():
     assert index.best() is better
 
 
-def test_a_look_that_goes_on_admitting_sorts_those_who_are_left_a_few_times_at_most(monkeypatch):
+def test_a_pass_that_keeps_admitting_sorts_the_remaining_requests_a_few_times_at_most(monkeypatch):
     """
-    Of 200 requests of eight clients every second one is passed over and every other one is admitted:
+    Of 200 requests of eight clients every second one is skipped and every other one is admitted:
     the oldest first, as all match as little. Each that is admitted was the best of its client.
     """
     sorts = []
