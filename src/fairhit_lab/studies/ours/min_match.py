@@ -1,6 +1,6 @@
 """The shortest match that counts for D2LPM, where all clients share a text of some length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from fairhit_lab.studies.dlpm.shared import ON_A10G_8B
@@ -25,36 +25,20 @@ LONGER, ENOUGH = 1.5, 0.95
 def cases(quick: bool) -> Sequence[Case]:
     """Conversations of equal clients after a system prompt that all of them share."""
     duration_s = QUICK_S if quick else FULL_S
-
-    def case(shared: int, labels: Mapping[str, Label], **settings: object) -> Case:
-        return Simulated(
-            labels={"shared": shared, **labels},
-            source=Generated(
-                workload="chat",
-                settings={
-                    "clients": CLIENTS,
-                    "rates": (RATE,),
-                    "duration": duration_s,
-                    "system": shared,
-                },
-            ),
-            settings={**ON_A10G_8B, "replicas": ENGINES, "max_misfits": MAX_SKIPPED, **settings},
+    texts, matches = (QUICK_SHARED, QUICK_MATCHES) if quick else (SHARED, MATCHES)
+    points = [(shared, "d2lpm", least) for shared in texts for least in matches]
+    points += [(shared, "least-loaded", 0) for shared in texts]
+    fixed = {**ON_A10G_8B, "replicas": ENGINES, "max_misfits": MAX_SKIPPED}
+    chat = {"clients": CLIENTS, "rates": (RATE,), "duration": duration_s}
+    return [
+        Simulated(
+            labels={"shared": shared, "policy": router, "min_match": least},
+            source=Generated(workload="chat", settings={**chat, "system": shared}),
+            settings={**fixed, "router": router, **({"min_match": least} if least else {})},
             until_s=duration_s,
             stop_s=duration_s,
         )
-
-    return [
-        case(
-            shared,
-            {"policy": "d2lpm", "min_match": least},
-            router="d2lpm",
-            min_match=least,
-        )
-        for shared in (QUICK_SHARED if quick else SHARED)
-        for least in (QUICK_MATCHES if quick else MATCHES)
-    ] + [
-        case(shared, {"policy": "least-loaded", "min_match": 0}, router="least-loaded")
-        for shared in (QUICK_SHARED if quick else SHARED)
+        for shared, router, least in points
     ]
 
 

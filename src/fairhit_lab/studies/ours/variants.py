@@ -37,7 +37,6 @@ FLEET: Mapping[str, Mapping[str, Any]] = {
 LOADS = ("tot-s1", "judge-s1", "chat", "mixed", "arena", "agentic", "azure")
 FLEET_LOADS = ("judge-s1", "chat", "agentic")
 QUICK_LOADS: Sequence[str] = ("judge-s1", "chat")
-QUICK_FLEET_LOADS: Sequence[str] = ()
 # The default of `pareto-fleet`, so that these are the same runs.
 WORKER_QUANTUM = 16_384
 QUICK_S = 60
@@ -52,33 +51,27 @@ def longest_wait_s(outcome: Outcome) -> float | None:
 
 def cases(quick: bool) -> Sequence[Case]:
     """The variants on some workloads, with the plain form first."""
-    alone = [
-        contended(
-            load,
-            {"engines": 1, "variant": name},
-            settings,
-            duration_s=QUICK_S if quick else None,
-        )
+    d2lpm = {"scheduler": "dlpm", "router": "d2lpm", "worker_quantum": WORKER_QUANTUM}
+    points = [
+        (1, load, name, settings, QUICK_S if quick else None)
         for load in (QUICK_LOADS if quick else LOADS)
         for name, settings in ALONE.items()
     ]
-    fleet = [
-        contended(
-            load,
-            {"engines": ENGINES, "variant": name},
-            {
-                "scheduler": "dlpm",
-                "router": "d2lpm",
-                "worker_quantum": WORKER_QUANTUM,
-                **settings,
-            },
-            engines=ENGINES,
-            duration_s=FULL_S,
-        )
-        for load in (QUICK_FLEET_LOADS if quick else FLEET_LOADS)
+    points += [
+        (ENGINES, load, name, {**d2lpm, **settings}, FULL_S)
+        for load in (() if quick else FLEET_LOADS)
         for name, settings in FLEET.items()
     ]
-    return [*alone, *fleet]
+    return [
+        contended(
+            load,
+            {"engines": engines, "variant": name},
+            settings,
+            engines=engines,
+            duration_s=duration_s,
+        )
+        for engines, load, name, settings, duration_s in points
+    ]
 
 
 def judge(results: Results) -> Sequence[Verdict]:
