@@ -41,8 +41,8 @@ LONGEST_REASON = 200
 # What schedules, routes, queues and simulates: folders below src.
 SERVING, LAB = PACKAGES = ("fairhit", "fairhit_lab")
 HOT = (
-    "fairhit/core", "fairhit/core/cache", "fairhit/core/waiting", "fairhit/policies", "fairhit/routers",
-    "fairhit/routers/prefix_index", "fairhit/dispatch", "fairhit/dispatch/accounting",
+    "fairhit/core", "fairhit/core/cache", "fairhit/core/ledgers", "fairhit/core/waiting", "fairhit/policies",
+    "fairhit/routers", "fairhit/routers/prefix_index", "fairhit/dispatch", "fairhit/dispatch/accounting",
     "fairhit_lab/baselines", "fairhit_lab/sim", "fairhit_lab/sim/engines", "fairhit_lab/sim/hardware",
     "fairhit_lab/sim/memory", "fairhit_lab/sim/routing", "fairhit_lab/metrics", "fairhit_lab/metrics/summary",
 )  # fmt: skip

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.core.cache.radix_tree import RadixTree
-from fairhit.core.service import TokenCost, Weights
+from fairhit.core.costs import ContextCost
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost, Weights
 from fairhit.policies import IN_ENGINES, make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.vtc import VTC
@@ -26,12 +27,15 @@ from tests.properties.traffic import (
     CLIENTS,
     MAX_INPUT,
     arrivals,
+    duels,
+    floods,
     late,
     unlike,
     visits,
 )
 from tests.reference.dlpm import PrintedDLPM
 from tests.reference.engine import IdealEngine
+from tests.reference.fair import PrintedFair
 from tests.reference.gaps import BackloggedGaps, StarvationGaps
 
 W_E, W_Q = 1, 2
@@ -130,6 +134,40 @@ def test_dlpm_decides_as_the_printed_algorithm_does(traffic, quantum, skip_misfi
     tree = RadixTree()
     slow = IdealEngine(
         policy=PrintedDLPM(cache=tree, quantum=quantum, cost=TokenCost(), weights=weights),
+        tree=tree,
+        capacity=CAPACITY,
+        skip_misfits=skip_misfits,
+    ).run(traffic)
+
+    assert fast.admitted == slow.admitted
+    assert [fast.policy.credit(c) for c in CLIENTS] == [slow.policy.credit(c) for c in CLIENTS]
+
+
+@many
+@given(
+    traffic=arrivals() | floods() | duels(early_ends=True),
+    settings=st.fixed_dictionaries(
+        {
+            "quantum": st.sampled_from([3, 17, 60, 400]),
+            "overdraft": st.sampled_from([0, 1, 3]),
+            "near": st.sampled_from([1, 3, 8]),
+            "prepay": st.sampled_from(["expected", "none"]),
+            "eviction": st.sampled_from(["wanted-last", "lru"]),
+        }
+    ),
+    skip_misfits=st.booleans(),
+    weighted=st.booleans(),
+)
+def test_fair_decides_as_its_algorithm_written_out_does(traffic, settings, skip_misfits, weighted):
+    """[6] The heaps, the overdraft's schedule and the places change the cost, not one decision."""
+    weights = {"a": 1, "b": 2, "d": 3} if weighted else {}
+    settings["cost"] = ContextCost(context=UNITS_PER_TOKEN // 10, attention=UNITS_PER_TOKEN // 100)
+    fast = engine("fair", skip_misfits=skip_misfits, weights=Weights(weights), **settings).run(
+        traffic
+    )
+    tree = RadixTree()
+    slow = IdealEngine(
+        policy=PrintedFair(cache=tree, weights=weights, **settings),
         tree=tree,
         capacity=CAPACITY,
         skip_misfits=skip_misfits,

@@ -25,7 +25,7 @@ class QuadraticCost:
     square: int
     constant: int
 
-    def prefill(self, tokens: int) -> int:
+    def prefill(self, tokens: int, context: int = 0) -> int:
         """h(tokens, 0)."""
         return self.input * tokens + self.constant
 
@@ -33,6 +33,40 @@ class QuadraticCost:
         """h(input_len, before + tokens) - h(input_len, before)."""
         per_output = self.output + self.product * input_len + self.square * (2 * before + tokens)
         return per_output * tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextCost:
+    """What a request adds to the time of the forward passes it is in, in units of one extend token.
+
+    A prompt token costs `extend`, and `attention` for each token before it; an output token costs
+    `output`, and `context` for each token before it, cached or not, as all of them are read from
+    memory. Integer units of 10^-8 token. Sums of charges are exact, however they were cut. A `fitted`
+    cost is where an engine starts; it follows the measured passes (core/engine_time.py).
+    """
+
+    extend: int = UNITS_PER_TOKEN
+    output: int = 2 * UNITS_PER_TOKEN
+    attention: int = 0
+    context: int = 0
+    fitted: bool = False
+
+    def prefill(self, tokens: int, context: int = 0) -> int:
+        """Units for computing `tokens` prompt tokens behind `context` others."""
+        return self.extend * tokens + self.attention * _pairs(context, tokens)
+
+    def decode(self, input_len: int, before: int, tokens: int) -> int:
+        """Units for `tokens` outputs behind a prompt of `input_len` tokens and `before` outputs."""
+        return self.output * tokens + self.context * _pairs(input_len + before, tokens)
+
+
+# Until the engine has measured its own passes: a 3B model on an A10G.
+ENGINE = ContextCost(context=270_000, fitted=True)
+
+
+def _pairs(context: int, tokens: int) -> int:
+    """Return how many (token, earlier token) pairs `tokens` tokens behind `context` others make."""
+    return tokens * context + tokens * (tokens - 1) // 2
 
 
 # Fitted to an A10G with Llama-2-7b, whole batches: the code of VTC. Its appendix B.2 prints ten times
@@ -55,7 +89,7 @@ class FlopsCost:
     layers: int
     width: int
 
-    def prefill(self, tokens: int) -> int:
+    def prefill(self, tokens: int, context: int = 0) -> int:
         """F(tokens)."""
         return self._total(tokens)
 
@@ -88,7 +122,7 @@ class PiecewiseCost:
     input: Pieces
     output: Pieces
 
-    def prefill(self, tokens: int) -> int:
+    def prefill(self, tokens: int, context: int = 0) -> int:
         """f(tokens)."""
         return _sum(self.input, tokens)
 
@@ -105,7 +139,10 @@ def _sum(pieces: Pieces, tokens: int) -> int:
     return total
 
 
-FORMS = "linear:INPUT,OUTPUT | profiled | flops:MODEL | piecewise:PRICE,PRICE@FROM,.../PRICE,PRICE@FROM,..."
+FORMS = (
+    "linear:INPUT,OUTPUT | profiled | flops:MODEL | piecewise:PRICE,PRICE@FROM,.../PRICE,PRICE@FROM,..."
+    " | context:OUTPUT,CONTEXT[,ATTENTION] | engine"
+)
 
 
 def parse_cost(text: str, *, where: str = "cost") -> Cost:
@@ -134,6 +171,22 @@ def _linear(rest: str, where: str) -> Cost:
     extend, output = (_price(price, where) for price in prices)
     _check_some(extend + output, where)
     return TokenCost(extend=extend, output=output)
+
+
+def _context(rest: str, where: str) -> Cost:
+    prices = rest.split(",")
+    if len(prices) not in {2, 3}:
+        raise ConfigError(
+            f"{where}: expected context:OUTPUT,CONTEXT or context:OUTPUT,CONTEXT,ATTENTION"
+        )
+    output, context, attention = (_price(price, where) for price in (*prices, "0")[:3])
+    return ContextCost(output=output, context=context, attention=attention)
+
+
+def _engine(rest: str, where: str) -> Cost:
+    if rest:
+        raise ConfigError(f"{where}: expected engine without anything after it")
+    return ENGINE
 
 
 def _flops(rest: str, where: str) -> Cost:
@@ -188,6 +241,8 @@ def _check_some(units: int, where: str) -> None:
 
 _READERS: dict[str, Callable[[str, str], Cost]] = {
     "linear": _linear,
+    "context": _context,
+    "engine": _engine,
     "profiled": _profiled,
     "flops": _flops,
     "piecewise": _piecewise,

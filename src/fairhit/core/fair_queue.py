@@ -9,7 +9,9 @@ from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.costs import ContextCost
+from fairhit.core.engine_time import PassTimeFit
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.policy import Charging, KeepsLedger, Policy, Refunding
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.request_record import (
@@ -47,8 +49,14 @@ class FairQueue:
         self._charging = policy if isinstance(policy, Charging) else None
         self._refunding = policy if isinstance(policy, Refunding) else None
         self._accounts = policy if isinstance(policy, KeepsLedger) else None
+        # The host reports its passes here, if the policy's cost follows them.
+        self.fit: PassTimeFit | None = None
         if self._accounts:
             self._accounts.ledger.sync = self.sync_charges
+            cost = self._accounts.cost
+            if isinstance(cost.current, ContextCost) and cost.current.fitted:
+                self.fit = PassTimeFit()
+                cost.source = self.fit.cost
         # Without a ledger that asks for them, pending outputs are charged before each pass.
         self._syncs_first = self._charging is not None and self._accounts is None
         self._max_skips = max_skips

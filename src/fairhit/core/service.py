@@ -3,7 +3,7 @@
 Service is counted in units of 10^-8 token (DESIGN 3.1), so that every replay agrees to the bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Protocol
@@ -19,8 +19,11 @@ WEIGHT_SCALE = 10**6
 class Cost(Protocol):
     """h(input, output) of VTC section 4.2, charged in the two parts a scheduler can see."""
 
-    def prefill(self, tokens: int) -> int:
-        """Units for computing `tokens` prompt tokens: h(tokens, 0)."""
+    def prefill(self, tokens: int, context: int = 0) -> int:
+        """Units for computing `tokens` prompt tokens behind `context` cached ones: h(tokens, 0).
+
+        Only a cost that counts the context uses `context`.
+        """
         ...
 
     def decode(self, input_len: int, before: int, tokens: int) -> int:
@@ -35,8 +38,8 @@ class TokenCost:
     extend: int = 1 * UNITS_PER_TOKEN
     output: int = 2 * UNITS_PER_TOKEN
 
-    def prefill(self, tokens: int) -> int:
-        """Units for computing `tokens` prompt tokens."""
+    def prefill(self, tokens: int, context: int = 0) -> int:
+        """Units for computing `tokens` prompt tokens; the same behind any context."""
         return self.extend * tokens
 
     def decode(self, input_len: int, before: int, tokens: int) -> int:
@@ -88,17 +91,24 @@ class ServiceCost:
     """
 
     def __init__(self, cost: Cost | None = None, *, charge: str) -> None:
-        self._cost = cost or TokenCost()
+        self.current = cost or TokenCost()
+        # Where the cost follows the engine's measured passes: from the current cost to the next.
+        self.source: Callable[[Cost], Cost] | None = None
         self._charges_extend = parse_charge(charge) == "extend"
 
     def prompt(self, input_len: int, extend_len: int) -> int:
         """Return the cost of a prompt of `input_len` tokens of which `extend_len` are computed."""
         tokens = extend_len if self._charges_extend else input_len
-        return self._cost.prefill(tokens) if tokens else 0
+        return self.current.prefill(tokens, input_len - tokens) if tokens else 0
 
     def outputs(self, input_len: int, before: int, tokens: int) -> int:
         """Return the cost of `tokens` outputs after the first `before`, behind such a prompt."""
-        return self._cost.decode(input_len, before, tokens)
+        return self.current.decode(input_len, before, tokens)
+
+    def refresh(self) -> None:
+        """Take the cost that the source gives now; a policy calls it after a refill and at no other time."""
+        if self.source is not None:
+            self.current = self.source(self.current)
 
 
 class Weights:

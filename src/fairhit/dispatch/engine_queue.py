@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fairhit.core.cache.block_set import BlockCache
-from fairhit.core.client_table import OTHER
 from fairhit.core.fair_queue import FairQueue
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import Request, RequestId, Unit
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.ticket import Ticket, TicketState

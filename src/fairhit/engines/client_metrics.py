@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId
 from fairhit.core.service import Service
 

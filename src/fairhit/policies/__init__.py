@@ -10,6 +10,7 @@ from fairhit.errors import ConfigError
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.dlpm_predict import DLPMPredict
 from fairhit.policies.drr import DRR
+from fairhit.policies.fair import Fair
 from fairhit.policies.fcfs import FCFS
 from fairhit.policies.lcf import LCF
 from fairhit.policies.lpm import LPM
@@ -26,6 +27,7 @@ SCHEDULERS: dict[str, type[Policy]] = {
     "lpm": LPM,
     "dlpm": DLPM,
     "dlpm-predict": DLPMPredict,
+    "fair": Fair,
     "preble-groups": PrebleGroups,
 }
 
@@ -40,6 +42,7 @@ ON_UNFIT = {
     "lpm": "stop",
     "dlpm": "skip",
     "dlpm-predict": "skip",
+    "fair": "stop",
     "preble-groups": "skip",
 }
 

@@ -2,7 +2,7 @@
 
 Each line of the printed box, and each repair of it: docs/explanation/paper-map.md.
 
-    q_i   deficit of client i: service it may still receive before the next refill (core/deficits.py)
+    q_i   deficit of client i: service it may still receive before the next refill (core/ledgers/deficits.py)
     Q_i   quantum of client i, w_i * Q^u
     w_e   cost of an extend token, charged at admission; w_q of an output token, charged when emitted
 
@@ -12,7 +12,7 @@ requests sorted instead, and only clients with q_i > 0 are open in it, so each s
 """
 
 from fairhit.core.cache.cache_view import Cache
-from fairhit.core.deficits import Deficits
+from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.aging import PrefixOrder

@@ -9,10 +9,10 @@ service then lags behind its charges, so no bound is shown.
 """
 
 from fairhit.core.cache.cache_view import Cache
+from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs
 from fairhit.core.request import Request
 from fairhit.core.service import Cost, Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit.policies.expected_outputs import ExpectedOutputs, PrepaidOutputs
 
 
 class DLPMPredict(DLPM):

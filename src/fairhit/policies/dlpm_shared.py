@@ -1,6 +1,7 @@
 """DLPM whose clients other hosts serve, too: arXiv:2501.14312v1, Algorithm 1, with one shared ledger of q_i.
 
-    q_i, Q_i   as in dlpm.py; q_i over all hosts, as of the last synchronisation (policies/shared_deficits.py)
+    q_i, Q_i   as in dlpm.py; q_i over all hosts, as of the last synchronisation
+               (core/ledgers/shared_deficits.py)
 
 A request that waits elsewhere counts in CheckRefill like one that waits here. While a client with
 q_i > 0 waits elsewhere, clients without credit wait here, even beside free capacity.
@@ -9,10 +10,10 @@ q_i > 0 waits elsewhere, clients without credit wait here, even beside free capa
 from collections.abc import Collection, Mapping
 
 from fairhit.core.cache.cache_view import Cache
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId
 from fairhit.core.service import Cost, Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit.policies.shared_deficits import SharedDeficits
 
 
 class DLPMShared(DLPM):

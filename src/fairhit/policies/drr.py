@@ -1,6 +1,6 @@
 """Deficit round robin for LLM serving: Sheng et al., OSDI 2024, Appendix C.2, with a gated refill.
 
-    C_i   deficit of client i: service it may still receive before the next refill (core/deficits.py)
+    C_i   deficit of client i: service it may still receive before the next refill (core/ledgers/deficits.py)
     Q     the quantum; Q_i = w_i * Q
     P     cost of the prompts scheduled in a visit; outputs are charged when they are emitted
 
@@ -10,8 +10,8 @@ memory is full is left open: if rounds go on, they forgive every debt and the fi
 is served for ever. So a refill runs only when no client in the ring has C_i > 0, as in DLPM.
 """
 
-from fairhit.core.deficits import Deficits
 from fairhit.core.lazy_heap import LazyHeap
+from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.arrival_queue import ArrivalQueue

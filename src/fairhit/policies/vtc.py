@@ -9,8 +9,8 @@ away earns no credit.
 
 from collections.abc import Callable
 
-from fairhit.core.client_table import ClientTable
 from fairhit.core.lazy_heap import LazyHeap
+from fairhit.core.ledgers.client_table import ClientTable
 from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import WEIGHT_SCALE, Cost, ServiceCost, Weights, divide_half_up

@@ -8,9 +8,9 @@ first of them has cost anything. What was predicted too high is given back at th
 
 from collections.abc import Callable
 
+from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs
 from fairhit.core.request import Request
 from fairhit.core.service import Cost, Weights
-from fairhit.policies.expected_outputs import ExpectedOutputs, PrepaidOutputs
 from fairhit.policies.vtc import VTC
 
 

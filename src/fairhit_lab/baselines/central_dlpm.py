@@ -22,7 +22,7 @@ from typing import NamedTuple
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
-from fairhit.core.deficits import Deficits
+from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId, Request, Unit, WorkerId
 from fairhit.core.service import Cost, ServiceCost, Weights

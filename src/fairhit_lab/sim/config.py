@@ -119,7 +119,7 @@ class SimConfig:
         of="policy", choices=tuple(ALL_SCHEDULERS),
     )  # fmt: skip
     quantum: int | None = setting(
-        None, "Q^u of dlpm and drr", "TOKENS", of="scheduler", ge=1, shown="4096"
+        None, "Q^u of dlpm, drr and fair", "TOKENS", of="scheduler", ge=1, shown="4096; fair 1024"
     )
     weights: Annotated[Mapping[ClientId, object], WEIGHTS] = setting(
         {}, "shares of clients, before those that the trace gives", "a=2,b=1", of="policy", shown="1 each"
@@ -129,12 +129,28 @@ class SimConfig:
         of="scheduler", choices=("extend", "input"), shown="the policy's",
     )  # fmt: skip
     cost: Annotated[Cost, COST] | None = setting(
-        None, "cost of a request, h(input, output): profiled, flops:MODEL, linear:P,Q, ...", "COST",
-        of="policy", shown="linear:1,2",
+        None, "cost of a request: linear:P,Q, context:OUTPUT,CONTEXT, engine, profiled, flops:MODEL, ...",
+        "COST", of="policy", shown="linear:1,2; fair engine",
     )  # fmt: skip
     max_overtake: int | None = setting(
         None, "prompt tokens that may be computed for a client's later requests before its oldest, for dlpm",
         "TOKENS", of="scheduler", ge=0, shown="no limit",
+    )  # fmt: skip
+    overdraft: int | None = setting(
+        None, "debt beyond its last admission up to which a client's cached prompts are admitted, for fair",
+        "TOKENS", of="scheduler", ge=0, shown="1024, at most the quantum",
+    )  # fmt: skip
+    near: int | None = setting(
+        None, "steps of matched tokens within which the client with the most credit is first, for fair",
+        "TOKENS", of="scheduler", ge=1, shown="256",
+    )  # fmt: skip
+    eviction: str | None = setting(
+        None, "order of eviction under fair: what waiting prompts want last, or least recently used",
+        of="scheduler", choices=("wanted-last", "lru"), shown="wanted-last",
+    )  # fmt: skip
+    prepay: str | None = setting(
+        None, "outputs that fair charges at admission: the expected ones, or none",
+        of="scheduler", choices=("expected", "none"), shown="expected",
     )  # fmt: skip
     fallback: int | None = setting(
         None, "waiting requests above which lpm orders by arrival", "N", of="scheduler", ge=0, shown="none"

@@ -11,6 +11,7 @@ CPU, a loaded replica 8 to 25 % more, with equal events and summaries.
 from collections.abc import Callable
 from typing import TypeAlias
 
+from fairhit.core.engine_time import PassTimeFit, PassWork
 from fairhit_lab.events import (
     PS_PER_US,
     Admit,
@@ -31,6 +32,11 @@ from fairhit_lab.sim.kernel import Kernel
 
 # Called when a job has ended here: True if it finished, False if it was cancelled.
 Ended: TypeAlias = Callable[[EngineJob, bool], None]
+
+
+PS_PER_S = 10**12
+# The host's fair queue learns the duration of one step in so many.
+SAMPLED = 8
 
 
 class _PassRun:
@@ -119,6 +125,7 @@ class Replica:
         self._run: _PassRun | None = None
         self._free_ps = 0  # when the last pass ended
         self._starting = False
+        self._observed = PassWork()
         self._epoch = 0  # an end scheduled in an earlier epoch is void
 
     # -- calls from outside ---------------------------------------------------------------
@@ -274,6 +281,8 @@ class Replica:
         start_ps, pass_ps, growth_ps = run.start_ps, run.pass_ps, run.growth_ps
         end_us = run.advance(passes) // PS_PER_US
         work, number = run.work, self.number
+        if (fit := self.host.scheduler.fit) is not None:
+            self._observe(fit, work, passes, pass_ps, growth_ps)
         self._emit_decode(
             end_us, number, self.steps, work.counts, passes, start_ps, pass_ps, growth_ps
         )
@@ -284,6 +293,16 @@ class Replica:
                 request = job.request
                 self._emit_first(end_us, number, request.id, request.client)
         return passes
+
+    def _observe(
+        self, fit: PassTimeFit, work: Pass, passes: int, pass_ps: int, growth_ps: int
+    ) -> None:
+        """Report every SAMPLEDth step, so that a run in closed form gives what its passes give."""
+        done = self._observed
+        for at in range(-self.steps % SAMPLED, passes, SAMPLED):
+            done.extend, done.attention = work.extend_len, work.attention // 2
+            done.decodes, done.context = work.decodes, work.context + at * work.decodes
+            fit.observe(done, (pass_ps + at * growth_ps) / PS_PER_S)
 
     def _emit_decisions(self, work: Pass, now_us: int) -> None:
         """Emit the events of the scheduling pass before the forward pass that begins now."""

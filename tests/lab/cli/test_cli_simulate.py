@@ -212,7 +212,7 @@ def test_unused_kv_memory_costs_nothing(trace):
             ["--kv-tokens", "1000000001"],
             "kv-tokens: expected a whole number from 1 to 1,000,000,000, got '1000000001'",
         ),
-        (["--scheduler", "fair"], "--scheduler: invalid choice: 'fair'"),
+        (["--scheduler", "just"], "--scheduler: invalid choice: 'just'"),
         (["--router", "best"], "--router: invalid choice: 'best'"),
         (["--scheduler", "fcfs", "--quantum", "5"], "quantum: scheduler fcfs has no such setting"),
         (

@@ -308,7 +308,7 @@ def test_a_policy_may_be_notified_of_the_end_of_requests_that_it_admitted():
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("fair", {}, f"scheduler: expected one of {', '.join(SCHEDULERS)}, got 'fair'"),
+        ("just", {}, f"scheduler: expected one of {', '.join(SCHEDULERS)}, got 'just'"),
         ("fcfs", {"quantum": 5}, "scheduler fcfs has no setting 'quantum'"),
         ("dlpm", {"quantum": 0}, "quantum: expected a whole number of tokens >= 1, got 0"),
         (

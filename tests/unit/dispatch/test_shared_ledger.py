@@ -5,10 +5,10 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.dispatch import LedgerReport, SharedLedger
 from fairhit.dispatch.accounting.shared_ledger import refill
-from fairhit.policies.shared_deficits import SharedDeficits
 
 Q = 100
 

@@ -44,7 +44,7 @@ def test_a_switch_is_a_number_or_a_word_of_json(text, means):
         ("LORA_CLIENTS", "1.0", "expected true or false, got 1.0"),
         ("LORA_CLIENTS", "[]", r"expected true or false, got \[\]"),
         ("LORA_CLIENTS", "{}", "expected true or false, got {}"),
-        ("SCHEDULER", "fair", "expected one of .*dlpm.*, got 'fair'"),
+        ("SCHEDULER", "just", "expected one of .*dlpm.*, got 'just'"),
         ("WEIGHTS", "[]", r"expected CLIENT=WEIGHT,..., got '\[\]'"),
         ("WEIGHTS", "gold=2,gold=3", "client 'gold' is there twice"),
         ("WEIGHTS", "gold", "expected CLIENT=WEIGHT,..., got 'gold'"),

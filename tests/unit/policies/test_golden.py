@@ -19,7 +19,7 @@ import pytest
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
-from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
 from fairhit.policies import SCHEDULERS, make_policy
 from fairhit_lab.baselines import ALL_SCHEDULERS
 
@@ -55,12 +55,20 @@ ORDERS = {
     # Refill: a 2, b -2, c 1.                   3: a -2
     "dlpm": "215463",
     "dlpm-predict": "215463",
+    # With the papers' cost; 9 outputs are expected of a client's first request, 1 of the next ones.
+    # Refill: a 2, b 2.                         2 (match 4): a 2 - 1 - 18 + 16 = -1
+    # 5 is cached to 80 %, so a has no overdraft.   1: b 2 - 3 - 18 + 16 = -3
+    # Refill: a 1, b -1.                        5 (match 4): a -2
+    # c joins at 0. Refill: a 0, b 1, c 2.      6 (c has more than b): c -1;  4: b -4
+    # Refill: a 2, b -2, c 1.                   3: a -2
+    "fair": "215643",
 }
 CREDITS = {
     "vtc": {"a": -18, "b": -10, "c": -10},
     "lcf": {"a": -18, "b": -10, "c": -3},
     "drr": {"a": -6, "b": 2, "c": 1},
     "dlpm": {"a": -2, "b": -2, "c": 1},
+    "fair": {"a": -2, "b": -2, "c": 1},
 }
 
 
@@ -111,7 +119,9 @@ def test_every_policy_has_a_golden_trace():
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_the_order_of_service(name):
-    settings = {"quantum": 2} if name in {"drr", "dlpm", "dlpm-predict"} else {}
+    settings = {"quantum": 2} if name in {"drr", "dlpm", "dlpm-predict", "fair"} else {}
+    if name == "fair":
+        settings["cost"] = TokenCost()
     run, outputs = Engine(name, **settings), dict.fromkeys("abc", 1)
     run.arrive(FIRST)
     order = [run.serve(outputs) for _ in range(3)]

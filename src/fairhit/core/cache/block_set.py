@@ -4,7 +4,7 @@ A hash identifies its block *and* everything before it, so equal hashes mean equ
 decides which hashes are in the set; `BlockCache` mirrors them and notifies its listeners.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fairhit.core.request import Unit
@@ -31,6 +31,7 @@ class BlockCache:
         # An engine may hold the same content in several blocks; it is evicted with the last of them.
         self._copies: dict[Unit, int] = {}
         self._listeners: list[BlockListener] = []
+        self._is_wanted: Callable[[Unit], bool] | None = None
 
     def listen(self, listener: BlockListener) -> None:
         """Call `listener` for every change from now on."""
@@ -39,6 +40,15 @@ class BlockCache:
     def unlisten(self) -> None:
         """Remove all listeners: another policy takes the cache over."""
         self._listeners.clear()
+        self._is_wanted = None
+
+    def keep(self, is_wanted: Callable[[Unit], bool]) -> None:
+        """Ask `is_wanted`, from now on, whether a waiting prompt wants a block."""
+        self._is_wanted = is_wanted
+
+    def is_wanted(self, block_hash: Unit) -> bool:
+        """Return whether a waiting prompt wants the block, so that others should be evicted first. O(1)."""
+        return self._is_wanted is not None and self._is_wanted(block_hash)
 
     def __contains__(self, block_hash: Unit) -> bool:
         return block_hash in self._copies

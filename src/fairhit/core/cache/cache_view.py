@@ -1,10 +1,10 @@
 """The cache as a policy sees it: a tree of tokens or a set of block hashes, simulated or an engine's."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from fairhit.core.cache.block_set import BlockListener
-from fairhit.core.cache.radix_tree import TreeListener
+from fairhit.core.cache.radix_tree import TreeListener, WantedLen
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Unit
 
@@ -43,6 +43,24 @@ class HashCache(Protocol):
 
     def listen(self, listener: BlockListener) -> None:
         """Notify `listener` of every change from now on."""
+        ...
+
+
+@runtime_checkable
+class KeepsPaths(Protocol):
+    """A tree of tokens that can evict what waiting prompts want after all else."""
+
+    def keep(self, wanted_len: WantedLen) -> None:
+        """Ask `wanted_len`, from now on, which tokens to evict last."""
+        ...
+
+
+@runtime_checkable
+class KeepsBlocks(Protocol):
+    """A set of blocks whose engine can evict what waiting prompts want after all else."""
+
+    def keep(self, is_wanted: Callable[[Unit], bool]) -> None:
+        """Ask `is_wanted`, from now on, which blocks to evict last."""
         ...
 
 

@@ -4,7 +4,7 @@ The tree knows sizes in tokens and recency, nothing of requests or clients. List
 every prefix that grows or shrinks, so that waiting requests can move without being matched again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from fairhit.core.cache.token_runs import Runs
@@ -30,6 +30,13 @@ class TreeListener(Protocol):
     def shrank(self, tokens: Runs, length: int) -> None:
         """Receive an eviction: of `tokens` only `tokens[:length]` is still cached."""
         ...
+
+
+# Returns how many units of tokens[:length] some waiting prompt begins with.
+WantedLen: TypeAlias = Callable[[Runs, int], int]
+
+# Leaves that one eviction skips because a waiting prompt wants all of them.
+MOST_KEPT = 64
 
 
 class Node:
@@ -79,6 +86,7 @@ class RadixTree:
     block_size = 1
 
     def __init__(self) -> None:
+        self._wanted_len: WantedLen | None = None
         self._serial = 0
         self._now_us = 0
         self._root = Node(None, None, Runs(()), 0, 0)
@@ -94,6 +102,10 @@ class RadixTree:
     def listen(self, listener: TreeListener) -> None:
         """Call `listener` for every change from now on."""
         self._listeners.append(listener)
+
+    def keep(self, wanted_len: "WantedLen") -> None:
+        """Evict what waiting prompts want after all else: see `evict`."""
+        self._wanted_len = wanted_len
 
     @property
     def evictable(self) -> int:
@@ -186,9 +198,12 @@ class RadixTree:
     def evict(self, size: int) -> int:
         """Evict up to `size` unpinned tokens from the ends of the least recently used leaves.
 
-        Returns the number of tokens evicted. O(log leaves) for each leaf that shrinks.
+        Tokens that a waiting prompt wants are evicted after those that none wants, as far as the
+        MOST_KEPT least recently used leaves show. Returns the number of tokens evicted. O(log leaves) for
+        each leaf that shrinks, and a walk of the waiting prompts for each leaf that `keep` has examined.
         """
-        dropped, leaves = 0, self._leaves
+        leaves = self._leaves
+        dropped = self._evict_unwanted(size) if self._wanted_len is not None else 0
         while dropped < size and (leaf := leaves.top(_is_evictable)):
             node = leaf[2]
             cut = node.end - node.start
@@ -199,6 +214,29 @@ class RadixTree:
                 leaves.drop()
                 self._remove(node)
             dropped += cut
+        return dropped
+
+    def _evict_unwanted(self, size: int) -> int:
+        """Evict up to `size` tokens that no waiting prompt wants; return how many were evicted."""
+        assert self._wanted_len is not None
+        dropped, leaves = 0, self._leaves
+        kept: list[_Leaf] = []
+        while dropped < size and len(kept) < MOST_KEPT and (leaf := leaves.top(_is_evictable)):
+            node = leaf[2]
+            wanted = max(node.start, self._wanted_len(node.key, node.end))
+            cut = min(node.end - wanted, size - dropped)
+            if not cut:
+                leaves.drop()
+                kept.append(leaf)
+                continue
+            if cut < node.end - node.start:
+                self._trim(node, cut)
+            else:
+                leaves.drop()
+                self._remove(node)
+            dropped += cut
+        for leaf in kept:
+            leaves.push(leaf, _is_evictable)
         return dropped
 
     def check(self) -> None:

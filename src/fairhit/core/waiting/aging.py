@@ -6,12 +6,13 @@ needs a sum. Each waiting request stores what overtook it but not the next young
 removed, that amount passes to the next older request.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fairhit.core.cache.cache_view import Cache
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import UNITS_PER_TOKEN, parse_tokens
 from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.core.waiting.heaps import no_standing
 
 
 class PrefixOrder:
@@ -20,11 +21,20 @@ class PrefixOrder:
     `max_overtake`, in tokens: a client's oldest request is overdue once the client's other requests
     were admitted past it for more than that; None turns ageing off. An overdue request that does not
     fit closes its client until `show_all`, or the client's smaller requests would take the memory it
-    needs in every scheduling pass. Costs are those of `WaitingIndex`.
+    needs in every scheduling pass. `near`, `standing` and `keeps_wanted` as of `waiting_index`. Costs are
+    those of `WaitingIndex`.
     """
 
-    def __init__(self, cache: Cache, *, max_overtake: int | None = None) -> None:
-        self._index = waiting_index(cache)
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        max_overtake: int | None = None,
+        near: int = 1,
+        standing: Callable[[ClientId], int] = no_standing,
+        keeps_wanted: bool = False,
+    ) -> None:
+        self._index = waiting_index(cache, near=near, standing=standing, keeps_wanted=keeps_wanted)
         self._aging = None if max_overtake is None else Aging(limit=max_overtake)
         self._barred: dict[ClientId, None] = {}  # until `show_all`
 
@@ -61,8 +71,14 @@ class PrefixOrder:
                 self._index.open(client)
         self._barred.clear()
 
+    def open_for_hits(self, client: ClientId) -> None:
+        """Let `best` return the client's best request if nine tenths of its prompt are cached."""
+        self._index.open(client, hits_only=True)
+        if self._aging:
+            self._aging.close(client)
+
     def open(self, client: ClientId) -> None:
-        """Let `best` return requests of the client, which has some waiting."""
+        """Let `best` return requests of the client, which has some waiting; read its standing anew."""
         self._index.open(client)
         if self._aging:
             self._aging.open(client)

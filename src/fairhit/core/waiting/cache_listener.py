@@ -4,10 +4,13 @@ A token tree reports whole paths, so the trie is walked along them. A block set 
 so every node is registered under the cached hashes of its edge and under the first one that is missing.
 """
 
-from fairhit.core.cache.cache_view import Cache, HashCache, PathCache
+from collections.abc import Callable
+
+from fairhit.core.cache.cache_view import Cache, HashCache, KeepsBlocks, KeepsPaths, PathCache
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.cache.trie import descend
-from fairhit.core.request import Unit
+from fairhit.core.request import ClientId, Unit
+from fairhit.core.waiting.heaps import no_standing
 from fairhit.core.waiting.index import WaitingIndex
 from fairhit.core.waiting.trie import TrieNode, WaitingTrie
 
@@ -15,17 +18,31 @@ from fairhit.core.waiting.trie import TrieNode, WaitingTrie
 _MOST_CHANGES = 256
 
 
-def waiting_index(cache: Cache) -> WaitingIndex:
-    """Return a new waiting index that follows `cache` from now on."""
-    index = WaitingIndex(block_size=cache.block_size)
+def waiting_index(
+    cache: Cache,
+    *,
+    near: int = 1,
+    standing: Callable[[ClientId], int] = no_standing,
+    keeps_wanted: bool = False,
+) -> WaitingIndex:
+    """Return a new waiting index that follows `cache` from now on.
+
+    `near` and `standing` as of `WaitingIndex`. With `keeps_wanted` a cache that can do so evicts what
+    the waiting prompts want last.
+    """
+    index = WaitingIndex(block_size=cache.block_size, near=near, standing=standing)
     if isinstance(cache, PathCache):
         paths = PathWatch(cache, index.trie)
         index.trie.attach(paths)
         cache.listen(paths)
+        if keeps_wanted and isinstance(cache, KeepsPaths):
+            cache.keep(index.wanted_len)
     else:
         blocks = BlockWatch(cache, index.trie)
         index.trie.attach(blocks)
         cache.listen(blocks)
+        if keeps_wanted and isinstance(cache, KeepsBlocks):
+            cache.keep(blocks.is_wanted)
     return index
 
 
@@ -129,6 +146,10 @@ class BlockWatch:
             self._drop(self._cached, unit, node)
         if depth < node.end:
             self._drop(self._missing, units[depth], node)
+
+    def is_wanted(self, block_hash: Unit) -> bool:
+        """Return whether a waiting prompt has this cached block. O(1)."""
+        return block_hash in self._cached
 
     def inserted(self, block_hash: Unit) -> None:
         """Apply that the block is cached now and was not before. O(blocks that follow)."""

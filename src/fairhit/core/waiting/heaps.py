@@ -4,23 +4,39 @@ No function here reads prompts or caches. Whenever the truth behind a heap's ent
 is pushed beside it; the old one is then stale, and `LazyHeap` drops it when it reaches the top.
 """
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import ClientId, Request
 from fairhit.core.waiting.trie import Source, TrieNode, WaitingEntry
+
+# A client without full credit may have requests admitted of which so many tenths are cached.
+HIT_TENTHS = 9
+
+# (-step of the match, the client's standing, -depth, order, client): smallest first.
+_Front: TypeAlias = tuple[int, int, int, int, ClientId]
+
+
+def no_standing(_: ClientId) -> int:
+    """Rank all clients alike: among equal matches the earliest arrival is first."""
+    return 0
 
 
 class _Client:
     """A client with waiting requests: its anchors, and its best request."""
 
-    __slots__ = ("anchors", "name", "open", "top", "waiting")
+    __slots__ = ("anchors", "front", "hits_only", "name", "open", "top", "waiting")
 
     def __init__(self, name: ClientId) -> None:
         self.name = name
         self.open = False
+        self.hits_only = False  # while open: `best` returns only requests that are cached to 90 %
         self.waiting = 0
         # (-depth, order, serial, node) of the anchors with requests of the client.
         self.anchors: LazyHeap[tuple[int, int, int, TrieNode]] = LazyHeap()
         self.top: tuple[int, int, WaitingEntry] | None = None  # (-depth, order, entry) of its best
+        self.front: _Front | None = None  # its true entry among the open clients, if it has one
 
     def is_true(self, item: tuple[int, int, int, TrieNode]) -> bool:
         """Return whether an entry of `anchors` is up to date."""
@@ -37,12 +53,14 @@ class _Client:
 class WaitingHeaps:
     """Implements `AnchorListener`: each client's oldest visible request at each node, and the best of all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, block_size: int, near: int, standing: Callable[[ClientId], int]) -> None:
+        self._block_size = block_size
+        self._step = max(1, near // block_size)  # in blocks
+        self._standing = standing
         self._clients: dict[ClientId, _Client] = {}
         self._moved: dict[TrieNode, None] = {}  # anchors to be pushed again before the next query
         self._dirty: dict[ClientId, None] = {}  # clients whose top may have changed
-        # (-depth, order, client) of the open clients' best requests.
-        self._front: LazyHeap[tuple[int, int, ClientId]] = LazyHeap()
+        self._front: LazyHeap[_Front] = LazyHeap()  # the open clients' best requests
 
     # -- clients -------------------------------------------------------------------------------
 
@@ -65,15 +83,19 @@ class WaitingHeaps:
             del self._clients[client]
             self._dirty.pop(client, None)
 
-    def open(self, client: ClientId) -> None:
-        """Let `best` return requests of the client. O(1)."""
-        self._clients[client].open = True
+    def open(self, client: ClientId, *, hits_only: bool = False) -> None:
+        """Let `best` return requests of the client, and read its standing anew. O(1).
+
+        With `hits_only`, its best request, and that only if nine tenths of the prompt are cached.
+        """
+        state = self._clients[client]
+        state.open, state.hits_only = True, hits_only
         self._dirty[client] = None
 
     def close(self, client: ClientId) -> None:
         """Leave the client's requests out of `best`. O(1)."""
         if state := self._clients.get(client):
-            state.open = False
+            state.open, state.front = False, None
 
     def is_open(self, client: ClientId) -> bool:
         """Return whether the client has waiting requests and is open. O(1)."""
@@ -91,16 +113,13 @@ class WaitingHeaps:
         front = self._front.top(self._is_front)
         if front is None:
             return None
-        best = self._clients[front[2]].top
+        best = self._clients[front[4]].top
         assert best is not None
         return best[2].request
 
-    def _is_front(self, item: tuple[int, int, ClientId]) -> bool:
-        state = self._clients.get(item[2])
-        if state is None or not state.open or state.top is None:
-            return False
-        depth, order, _ = state.top
-        return order == item[1] and depth == item[0]
+    def _is_front(self, item: _Front) -> bool:
+        state = self._clients.get(item[4])
+        return state is not None and state.front == item
 
     # -- requests at their nodes ---------------------------------------------------------------
 
@@ -236,13 +255,21 @@ class WaitingHeaps:
     def _refresh_top(self, client: ClientId) -> None:
         state = self._clients[client]
         top = state.anchors.top(state.is_true)
+        state.front = None
         if top is None:
             state.top = None
             return
         depth, order, _, anchor = top
-        state.top = (depth, order, anchor.best[client])
-        if state.open:
-            self._front.push((depth, order, client), self._is_front)
+        entry = anchor.best[client]
+        state.top = (depth, order, entry)
+        if state.open and not (state.hits_only and not self._is_hit(entry, -depth)):
+            step = depth if self._step == 1 else -(-depth // self._step)
+            front = (step, self._standing(client), depth, order, client)
+            state.front = front
+            self._front.push(front, self._is_front)
+
+    def _is_hit(self, entry: WaitingEntry, depth: int) -> bool:
+        return 10 * depth * self._block_size >= HIT_TENTHS * entry.request.input_len
 
 
 def _is_true(item: Source, node: TrieNode, client: ClientId) -> bool:

@@ -7,9 +7,12 @@ blocks shared by 10,000 requests of two clients costs 64 moves and two heap entr
 A worked example: docs/explanation/waiting-index.md.
 """
 
+from collections.abc import Callable
+
 from fairhit.core.cache.token_runs import Runs
+from fairhit.core.cache.trie import descend
 from fairhit.core.request import ClientId, Request, RequestId
-from fairhit.core.waiting.heaps import WaitingHeaps
+from fairhit.core.waiting.heaps import WaitingHeaps, no_standing
 from fairhit.core.waiting.sorted_snapshot import SortedSnapshot
 from fairhit.core.waiting.trie import WaitingEntry, WaitingTrie
 
@@ -18,19 +21,31 @@ class WaitingIndex:
     """Waiting requests by matched prefix; the best one of the *open* clients in O(log n).
 
     Best: most matched tokens, then earliest arrival. The last prompt token is always recomputed, so a
-    match is at most input_len - 1. `block_size` is the number of tokens in one element of a prompt. A
-    single waiting request is kept apart and enters the trie when a second one arrives: in light load
+    match is at most input_len - 1. `block_size` is the number of tokens in one element of a prompt.
+
+    With `near`, in tokens, matches in the same step of that length count as equal between clients: the
+    client with the least `standing` comes first, then the longer match, then the earlier arrival. `open`
+    must be called again when a client's standing changed.
+
+    A single waiting request is kept apart and enters the trie when a second one arrives: in light load
     few requests ever do, which saves 16 % of a simulated request.
     """
 
-    def __init__(self, *, block_size: int) -> None:
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        near: int = 1,
+        standing: Callable[[ClientId], int] = no_standing,
+    ) -> None:
         self._block_size = block_size
         self._single: Request | None = None  # the only waiting request, not in the trie
         self._single_open = False  # whether its client is open
         self._entries: dict[RequestId, WaitingEntry] = {}  # requests in the trie
         self._hidden: dict[Request, None] = {}
-        self._heaps = WaitingHeaps()
-        self._snapshot = SortedSnapshot(self._heaps, self._entries)
+        self._heaps = WaitingHeaps(block_size=block_size, near=near, standing=standing)
+        is_static = near == 1 and standing is no_standing
+        self._snapshot = SortedSnapshot(self._heaps, self._entries, enabled=is_static)
         self.trie = WaitingTrie(self._heaps)
 
     def __len__(self) -> int:
@@ -111,13 +126,19 @@ class WaitingIndex:
         """Return whether the request is hidden. O(1)."""
         return request in self._hidden
 
-    def open(self, client: ClientId) -> None:
-        """Let `best` return requests of the client, which must have some waiting. O(1)."""
+    def open(self, client: ClientId, *, hits_only: bool = False) -> None:
+        """Let `best` return requests of the client, which must have some waiting. O(1).
+
+        With `hits_only` it returns the client's best request only if nine tenths of its prompt are
+        cached; a single request enters the trie for that.
+        """
+        if hits_only:
+            self._insert_single()
         if self._single is not None:
             assert self._single.client == client, client
             self._single_open = True
         else:
-            self._heaps.open(client)
+            self._heaps.open(client, hits_only=hits_only)
 
     def close(self, client: ClientId) -> None:
         """Leave the client's requests out of `best` until `open`. O(1)."""
@@ -125,6 +146,11 @@ class WaitingIndex:
             self._heaps.close(client)
         elif self._single.client == client:
             self._single_open = False
+
+    def wanted_len(self, tokens: Runs, length: int) -> int:
+        """Return how many units of tokens[:length] some waiting prompt begins with. Pure. O(match)."""
+        self._insert_single()
+        return descend(self.trie.root, tokens, length)[1]
 
     def best(self) -> Request | None:
         """Return the open clients' visible request with the longest match, the oldest of them.

@@ -30,7 +30,10 @@ class SortedSnapshot:
     no request is hidden to the next.
     """
 
-    def __init__(self, heaps: WaitingHeaps, entries: Mapping[RequestId, WaitingEntry]) -> None:
+    def __init__(
+        self, heaps: WaitingHeaps, entries: Mapping[RequestId, WaitingEntry], *, enabled: bool
+    ) -> None:
+        self._enabled = enabled  # not where clients' standings are part of the order: they change
         self._heaps = heaps
         self._entries = entries
         self._hidden = 0  # here or in the heaps
@@ -53,7 +56,12 @@ class SortedSnapshot:
         self._hidden += 1
         self._most = max(self._most, self._hidden)
         many = max(self._most, self._most_before)
-        if many <= _FEW or many * _SHARE <= len(self._entries) or self._sorts > _MAX_SORTS:
+        if (
+            not self._enabled
+            or many <= _FEW
+            or many * _SHARE <= len(self._entries)
+            or self._sorts > _MAX_SORTS
+        ):
             return False
         entry.in_snapshot = True
         self._here += 1

@@ -6,7 +6,7 @@ Metrics, dashboard and admission read these records; none of them counts request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Service, system_view
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairhit.core.client_table import OTHER
 from fairhit.core.fair_queue import FairQueue, RequestState
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import WEIGHT_SCALE, Service, Weights
 from fairhit.engines.sglang.followers import Followers

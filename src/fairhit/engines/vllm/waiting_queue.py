@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from vllm.v1.core.sched.request_queue import RequestQueue
 from vllm.v1.request import RequestStatus
 
-from fairhit.core.client_table import OTHER
 from fairhit.core.fair_queue import FairQueue, RequestState
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import Service
 from fairhit.engines.lora_slots import LoraSlotRotation, Taker

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import ClientId, Request
 from fairhit_lab.traces.trace import TraceRow
 
@@ -84,6 +85,8 @@ class Pass:
 
 class SimulatedEngine(Protocol):
     """The loop of an engine over its fair queue and its memory."""
+
+    scheduler: FairQueue
 
     def fits_ever(self, request: Request) -> bool:
         """Return whether the request could run alone here; if not, it is rejected on arrival."""

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Sequence
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.request import Unit
 
+# Blocks that a waiting prompt wants, and that one eviction moves to the end of the queue, at most.
+MOST_KEPT = 64
+
 
 class BlockPool:
     """`blocks` blocks of `block_size` tokens; `cache` is the set of cached hashes, for policies."""
@@ -81,11 +84,21 @@ class BlockPool:
             self._hash_of.append(None)
             block = len(self._users) - 1
         else:
-            block, _ = self._named.popitem(last=False)
+            block = self._oldest_free()
             self._forget(block)
         assert not self._users[block] and self._hash_of[block] is None, block
         self._users[block] = 1
         return block
+
+    def _oldest_free(self) -> int:
+        """Take out the free block with a hash that is evicted next; a wanted one goes to the end."""
+        for _ in range(MOST_KEPT):
+            block = next(iter(self._named))
+            name = self._hash_of[block]
+            if name is None or not self.cache.is_wanted(name):
+                break
+            self._named.move_to_end(block)
+        return self._named.popitem(last=False)[0]
 
     def name(self, block: int, block_hash: Unit) -> None:
         """Give the block a hash, by which it can be found: it is full, or will be by the end of the step."""

@@ -3,7 +3,7 @@
 import pytest
 
 from fairhit.core.cache.block_set import BlockCache
-from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.radix_tree import MOST_KEPT, RadixTree
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import Request
 from fairhit.core.waiting.cache_listener import waiting_index
@@ -194,3 +194,99 @@ def test_a_pass_that_keeps_admitting_sorts_the_remaining_requests_a_few_times_at
     for each in passed_over:
         index.show(each)
     assert index.best() is passed_over[0]
+
+
+def cached(tree, prompt):
+    """Cache a prompt without pins."""
+    tree.release(tree.insert(tree.acquire(prompt, 0), tuple(prompt), 0))
+
+
+def test_within_a_step_of_matched_tokens_the_client_with_the_least_standing_is_first():
+    tree, standing = RadixTree(), {"a": 2, "b": 1, "c": 0}
+    index = waiting_index(tree, near=4, standing=standing.get)
+    cached(tree, "aaaaaaaa")
+    cached(tree, "bbbbbb")
+    cached(tree, "ccc")
+    for order, client in enumerate("abc"):
+        index.add(request(order, client * 9, client=client))
+        index.open(client)
+
+    # Steps of 4: a matches 8, the second step; b 6 and c 3 are one and none.
+    assert index.best().client == "a"
+    index.close("a")
+    assert index.best().client == "b"
+
+    cached(tree, "aaaaaaaaa")
+    cached(tree, "bbbbbbbbb")  # the last token is computed in any case: 8 match
+    index.open("a")
+    assert index.best().client == "b"  # one step now, and b stands before a
+    standing["b"] = 3
+    index.open("b")
+    assert index.best().client == "a"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_client_that_is_open_for_hits_offers_its_best_request_if_it_is_cached_to_nine_tenths(
+    alone,
+):
+    tree = RadixTree()
+    index = waiting_index(tree)
+    cached(tree, "x" * 9)
+    index.add(request(1, "x" * 8 + "yy"))
+    if not alone:
+        index.add(request(2, "z" * 10, client="b"))
+    index.open("a", hits_only=True)
+    assert index.best() is None
+
+    cached(tree, "x" * 8 + "y")
+    assert index.best().order == 1
+
+    tree.evict(2)
+    assert index.best() is None
+    index.open("a")
+    assert index.best().order == 1
+
+
+def test_a_cache_evicts_last_what_waiting_prompts_begin_with():
+    tree = RadixTree()
+    index = waiting_index(tree, keeps_wanted=True)
+    cached(tree, "aaaa")
+    cached(tree, "bbbb")
+    index.add(request(1, "aab"))
+    index.add(request(2, "c"))
+
+    tree.evict(2)  # the tail of a, which is oldest
+    assert (tree.match_len("aaaa"), tree.match_len("bbbb")) == (2, 4)
+    tree.evict(4)  # b, though a is older
+    assert (tree.match_len("aaaa"), tree.match_len("bbbb")) == (2, 0)
+    tree.evict(1)  # nothing else is left
+    assert tree.match_len("aaaa") == 1
+    tree.check()
+
+
+def test_an_eviction_examines_a_bounded_number_of_leaves():
+    """The most recent leaf is wanted by none; beyond MOST_KEPT older ones it is not found."""
+    tree = RadixTree()
+    index = waiting_index(tree, keeps_wanted=True)
+    index.add(request(0, "z"))
+    for number in range(MOST_KEPT + 1):
+        cached(tree, [number])
+        index.add(request(number + 1, [number, number]))
+    cached(tree, "q")
+
+    tree.evict(1)
+
+    assert (tree.match_len([0]), tree.match_len("q")) == (0, 1)
+
+
+def test_without_keeping_what_is_wanted_the_oldest_is_evicted():
+    tree = RadixTree()
+    index = waiting_index(tree)
+    cached(tree, "aaaa")
+    cached(tree, "bbbb")
+    index.add(request(1, "aaaa"))
+    index.add(request(2, "c"))
+
+    tree.evict(4)
+
+    assert (tree.match_len("aaaa"), tree.match_len("bbbb")) == (0, 4)

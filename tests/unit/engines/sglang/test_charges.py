@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.engines.sglang.sglang_loop import Engine, Req, clients
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.service import Service
 from fairhit.engines.sglang.waiting_queue import SglangWaitingQueue
 

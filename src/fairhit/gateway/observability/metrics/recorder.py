@@ -6,7 +6,7 @@ Every request passes through here: no string is made, and two labels are looked 
 from collections.abc import Mapping
 from typing import Protocol
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId
 from fairhit.dispatch import Dispatcher, Ticket
 from fairhit.gateway.observability.metrics.histogram import (

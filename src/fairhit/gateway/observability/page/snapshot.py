@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
-from fairhit.core.client_table import OTHER
+from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.policy import SharingDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, system_view

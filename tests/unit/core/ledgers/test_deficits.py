@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhit.core.client_table import OTHER
-from fairhit.core.deficits import Deficits
+from fairhit.core.ledgers.client_table import OTHER
+from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.errors import ConfigError, QueueFull
 

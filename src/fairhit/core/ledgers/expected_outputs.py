@@ -3,22 +3,23 @@
 from collections import deque
 from collections.abc import Callable
 
-from fairhit.core.client_table import ClientTable
+from fairhit.core.ledgers.client_table import ClientTable
 from fairhit.core.policy import Ledger
 from fairhit.core.request import ClientId, Request, RequestId
-from fairhit.core.service import ServiceCost, divide_half_up
+from fairhit.core.service import Cost, ServiceCost, divide_half_up
 
 # "The average output length of the last five requests from each client."
 REMEMBERED = 5
 
 
 class ExpectedOutputs:
-    """The mean of each client's last five finished outputs; 0 before the first.
+    """The mean of each client's last five finished outputs; `first` tokens before the first.
 
     Kept for at most `max_clients` clients; a forgotten client starts again.
     """
 
-    def __init__(self, *, max_clients: int) -> None:
+    def __init__(self, *, max_clients: int, first: int = 0) -> None:
+        self._first = first
         self._recent: ClientTable[deque[int]] = ClientTable(
             limit=max_clients, may_forget=lambda _: True
         )
@@ -26,7 +27,7 @@ class ExpectedOutputs:
     def of(self, request: Request) -> int:
         """Return the expected output length in whole tokens, rounded half up; may exceed max_tokens. O(1)."""
         recent = self._recent.get(request.client)
-        return divide_half_up(sum(recent), len(recent)) if recent else 0
+        return divide_half_up(sum(recent), len(recent)) if recent else self._first
 
     def finished(self, client: ClientId, output_len: int) -> None:
         """Record the output length of a finished request, not of a cancelled one. O(1)."""
@@ -50,32 +51,38 @@ class PrepaidOutputs:
         self._ledger = ledger
         self._cost = cost
         self._predict = predict
-        self._predicted: dict[RequestId, int] = {}  # of the admitted requests
+        # Of the admitted requests: the expected outputs, and the cost at admission.
+        self._predicted: dict[RequestId, tuple[int, Cost]] = {}
 
     def on_admit(self, request: Request) -> None:
         """Alg. 3, line 25: charge the outputs that the request is expected to have."""
+        self._ledger.replace(request.client, charged=0, true=self.expect(request))
+
+    def expect(self, request: Request) -> int:
+        """Note the expected outputs of an admitted request; return their cost, for the caller to charge."""
         if request.id in self._predicted:  # a longer prompt of a session that runs already
-            return
-        predicted = self._predicted[request.id] = min(self._predict(request), request.max_tokens)
-        self._replace(request, 0, predicted)
+            return 0
+        predicted, cost = min(self._predict(request), request.max_tokens), self._cost.current
+        self._predicted[request.id] = predicted, cost
+        return cost.decode(request.input_len, 0, predicted) if predicted else 0
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """Alg. 3, lines 32-35: charge only what exceeds the prediction."""
-        start, end = max(before, self._predicted[request.id]), before + tokens
+        predicted, cost = self._predicted[request.id]
+        start, end = max(before, predicted), before + tokens
         if end > start:
-            self._replace(request, start, end)
+            self._replace(request, cost, start, end)
 
     def on_end(self, request: Request, output_len: int) -> None:
         """Alg. 3, lines 36-37: give back what was not emitted; after an abort, too."""
-        predicted = self._predicted.pop(request.id)
+        predicted, cost = self._predicted.pop(request.id)
         if output_len < predicted:
-            self._replace(request, predicted, output_len)
+            self._replace(request, cost, predicted, output_len)
 
-    def _replace(self, request: Request, charged: int, true: int) -> None:
+    def _replace(self, request: Request, cost: Cost, charged: int, true: int) -> None:
         """Replace the charge for `charged` outputs by that for `true` outputs."""
-        if charged == true:
-            return
-        outputs, input_len = self._cost.outputs, request.input_len
         self._ledger.replace(
-            request.client, charged=outputs(input_len, 0, charged), true=outputs(input_len, 0, true)
+            request.client,
+            charged=cost.decode(request.input_len, 0, charged),
+            true=cost.decode(request.input_len, 0, true),
         )

@@ -8,8 +8,8 @@ min(k, floor(-q_i / Q_i) + 1), because after that many q_i > 0 (DESIGN 3.2).
 
 from collections.abc import Callable
 
-from fairhit.core.client_table import ClientTable
 from fairhit.core.lazy_heap import LazyHeap
+from fairhit.core.ledgers.client_table import ClientTable
 from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, parse_tokens

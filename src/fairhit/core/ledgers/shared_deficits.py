@@ -8,7 +8,7 @@ every waiting client, so it does not change their relative order; the shared led
 
 from collections.abc import Collection, Mapping
 
-from fairhit.core.deficits import Deficits
+from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.request import ClientId
 from fairhit.core.service import Weights
 from fairhit.errors import QueueFull

@@ -1,0 +1,1 @@
+"""What clients have received and may still receive: the counters of the policies."""
