@@ -57,6 +57,12 @@ def _lines(report: Report) -> Iterator[str]:
         f"{locality['recomputed_tokens']:,} recomputed, "
         f"idle with work {report['idle_with_work_s']['total']:,.1f} s"
     )
+    entitlement = report["entitlement"]
+    if entitlement["worst_share"] is not None:
+        yield (
+            f"least share of entitlement {_number(entitlement['worst_share'], 3)}, "
+            f"Jain's index of the shares {_number(entitlement['jain'], 4)}"
+        )
     jain = report["jain"]
     yield (
         f"Jain's index {_number(jain['system'], 4)} in extend + 2 output, "

@@ -72,9 +72,17 @@ class OnStart(Protocol):
     """Called when a request starts, before any event about it."""
 
     def __call__(
-        self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
+        self,
+        request: RequestId,
+        client: ClientId,
+        t_us: int,
+        program: str | None = None,
+        demand: int = 0,
     ) -> None:
-        """Record that the latency of `request` counts from `t_us` on, and its program."""
+        """Record that the latency of `request` counts from `t_us` on, its program, and its demand.
+
+        `demand` is input + 2 * output, in tokens.
+        """
         ...
 
 
@@ -221,7 +229,8 @@ class TraceIntake:
             return
         if self._on_start:
             row = ticket.row
-            self._on_start(row.id, row.client, now_us, row.program)
+            demand = len(row.prompt) + 2 * row.output_len
+            self._on_start(row.id, row.client, now_us, row.program, demand)
         ticket.start(self._started, now_us)
         self._started += 1
         if not self._cluster.fits_ever(ticket.request):

@@ -81,6 +81,38 @@ def test_one_request_by_hand():
     assert got["jain"] == {"clients": 1, "all_active_s": 3, "system": 1, "client": 1}
 
 
+def test_shares_of_entitlement_by_hand():
+    """Of 28 served, a asked for 14 and got them; b asked for 20, got 14, as much as is left: no client is short.
+
+    c asks for 9 and gets nothing: a third of 28 is its due, and a and b had more than they should.
+    """
+    summary = Summary()
+    summary.start("r", "a", 0, demand=14)
+    summary.start("s", "b", 0, demand=20)
+    for event in (*ran("r", "a"), *ran("s", "b", at_us=3_000_000, step=3)):
+        summary(event)
+    before = summary.as_dict()
+    summary.start("t", "c", 0, demand=9)
+    summary.left("t", "c", 9_000_000)
+    after = summary.as_dict()
+
+    assert before["entitlement"] == {"worst_share": 1, "jain": 1}
+    assert [after["clients"][client]["entitlement_share"] for client in "abc"] == [
+        pytest.approx(14 / 9.5),
+        pytest.approx(14 / 9.5),
+        0,
+    ]
+    assert after["entitlement"]["worst_share"] == 0
+    assert after["entitlement"]["jain"] == pytest.approx(2 / 3)
+
+
+def test_without_demands_there_are_no_entitlements():
+    got = summarised(ran())
+
+    assert got["entitlement"] == {"worst_share": None, "jain": None}
+    assert got["clients"]["a"]["entitlement_share"] is None
+
+
 def test_latency_counts_from_the_start_and_programs_to_their_last_finish():
     """r1 is held back two seconds by a rate limit before it is dispatched; r2 follows r1."""
     summary = Summary()

@@ -12,6 +12,7 @@ from fairhit_lab.studies.ours.contention import (
     gap_over_bound,
     heavy_p99_s,
     light_p99_s,
+    light_share,
 )
 from fairhit_lab.studies.ours.sensitivity import each_value
 from fairhit_lab.studies.shared.dominance import Goal
@@ -34,6 +35,16 @@ def test_who_asks_for_too_much_is_not_among_the_light():
 
     assert light_p99_s(found) == 3.0
     assert heavy_p99_s(found) == 90.0
+
+
+def test_the_light_share_is_the_least_of_the_clients_that_are_not_heavy():
+    shares = {"c0": 0.2, "c1": 0.9, "c2": 0.7, "c3": None}
+    found = outcome(
+        heavy=["c0"],
+        clients={client: {"entitlement_share": share} for client, share in shares.items()},
+    )
+
+    assert light_share(found) == 0.7
 
 
 def test_a_gap_without_a_bound_is_no_share_of_one():

@@ -7,6 +7,7 @@ from importlib.resources import files
 from textwrap import indent
 from typing import Any
 
+from fairhit.core.ledgers.entitlement import entitlements
 from fairhit.core.request import ClientId
 from fairhit.core.service import Service
 from fairhit_lab.metrics.distribution import Distribution
@@ -51,6 +52,7 @@ def report(
     end_us: int,
     interrupted: bool,
     tallies: Mapping[ClientId, Tally],
+    demands: Mapping[ClientId, int],
     idle_us: Mapping[int, int],
     epoch: int,
     all_active_us: int,
@@ -65,6 +67,7 @@ def report(
     """
     everyone = tallies.values()
     begin_us = min(totals.begin_us, end_us)
+    shares = entitlement_shares(tallies, demands)
     return {
         "version": VERSION,
         "interrupted": interrupted,
@@ -82,6 +85,10 @@ def report(
         "completion": latency(_merged(tally.completion for tally in everyone)),
         "time_per_output_token": latency(tpot),
         "programs": _programs(programs),
+        "entitlement": {
+            "worst_share": min(shares.values(), default=None),
+            "jain": _jain_index(list(shares.values())),
+        },
         "jain": _jain(everyone, epoch, all_active_us),
         "gaps": _gaps(pairs, bound, totals.longest_input, tallies),
         "refills": {"passes": totals.passes_with_refill, "rounds": totals.refill_rounds},
@@ -89,18 +96,35 @@ def report(
             "total": in_seconds(sum(idle_us.values())),
             "workers": {str(number): in_seconds(idle) for number, idle in idle_us.items()},
         },
-        "clients": ClientRows(tallies),
+        "clients": ClientRows(tallies, shares),
     }
+
+
+def entitlement_shares(
+    tallies: Mapping[ClientId, Tally], demands: Mapping[ClientId, int]
+) -> dict[ClientId, float]:
+    """Return x_i / phi_i of each client with a known demand, in the client view. O(n log n)."""
+    served = {
+        client: tallies[client].service().client_view() for client in demands if client in tallies
+    }
+    # What a failed engine emitted twice was served beyond the demand.
+    asked = {client: max(demands[client], service) for client, service in served.items()}
+    entitled = entitlements(
+        [(client, asked[client], tallies[client].weight) for client in served if demands[client]],
+        sum(served[client] for client in served if demands[client]),
+    )
+    return {client: served[client] / phi for client, phi in entitled.items() if phi}
 
 
 class ClientRows(Mapping[ClientId, dict[str, Any]]):
     """The report's rows of clients, each made when it is read: 100,000 at once would take 250 MB."""
 
-    def __init__(self, tallies: Mapping[ClientId, Tally]) -> None:
+    def __init__(self, tallies: Mapping[ClientId, Tally], shares: Mapping[ClientId, float]) -> None:
         self._tallies = tallies
+        self._shares = shares
 
     def __getitem__(self, client: ClientId) -> dict[str, Any]:
-        return self._tallies[client].as_dict()
+        return self._tallies[client].as_dict() | {"entitlement_share": self._shares.get(client)}
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._tallies)

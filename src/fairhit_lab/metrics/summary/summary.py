@@ -58,6 +58,7 @@ class Summary:
         self._tallies: dict[ClientId, Tally] = {}
         self._flights: dict[RequestId, Flight] = {}
         self._started: dict[RequestId, tuple[int, int | None]] = {}
+        self._demands: dict[ClientId, int] = {}
         self._pairs = PairGaps(weight_of)
         self._workers = WorkerTable(self._pairs, sharing=one_queue)
         self._queue = self._workers.queue
@@ -77,13 +78,20 @@ class Summary:
         self.takes[type(event)](*event)
 
     def start(
-        self, request: RequestId, client: ClientId, t_us: int, program: str | None = None
+        self,
+        request: RequestId,
+        client: ClientId,
+        t_us: int,
+        program: str | None = None,
+        demand: int = 0,
     ) -> None:
         """`request` starts at `t_us`: its latencies count from there, not from its dispatch.
 
         Call it before the request's first event, where it has a program or is dispatched later than it
-        starts; a file of events knows neither. O(1).
+        starts; a file of events knows neither. `demand` is what it asks for, input + 2 * output: without
+        demands there are no entitlements. O(1).
         """
+        self._demands[client] = self._demands.get(client, 0) + demand
         number = None if program is None else self._programs.start(program, client, t_us)
         self._started[request] = (t_us, number)
 
@@ -111,6 +119,7 @@ class Summary:
             end_us=end_us,
             interrupted=interrupted,
             tallies=self._tallies,
+            demands=self._demands,
             idle_us={number: at.idle_by(end_us) for number, at in sorted(self._workers.items())},
             epoch=self._all.epoch,
             all_active_us=self._all.length_us(end_us),

@@ -156,6 +156,17 @@ def light_p99_s(outcome: Outcome) -> float | None:
     return wait("p99_s", without=tuple(outcome.summary["heavy"]))(outcome)
 
 
+def light_share(outcome: Outcome) -> float | None:
+    """The least share of entitlement of a client that is not heavy."""
+    heavy = set(outcome.summary["heavy"])
+    shares = [
+        row["entitlement_share"]
+        for client, row in outcome.summary["clients"].items()
+        if client not in heavy and row["entitlement_share"] is not None
+    ]
+    return min(shares, default=None)
+
+
 def heavy_p99_s(outcome: Outcome) -> float | None:
     """P99 of the wait for the first token: the mean over heavy clients; None where there are none."""
     heavy = set(outcome.summary["heavy"])

@@ -17,6 +17,9 @@ IN_SUMMARY: Mapping[str, Sequence[str]] = {
     "requests_per_s": ("throughput", "requests_per_s"),
     # Jain's index while all clients are active: of client-view service (DLPM, section 5), of computed tokens.
     "jain_client": ("jain", "client"),
+    # Jain's index of service over entitlement (max-min by demand), and the least share of a client.
+    "jain_entitlement": ("entitlement", "jain"),
+    "worst_share": ("entitlement", "worst_share"),
     "jain_system": ("jain", "system"),
     "hit_rate": ("locality", "hit_rate"),
     "makespan_s": ("makespan_s",),

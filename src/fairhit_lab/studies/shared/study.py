@@ -16,7 +16,6 @@ from fairhit.core.request import ClientId, RequestId
 from fairhit.core.service import Weights
 from fairhit_lab.metrics.request_rows import RequestRows
 from fairhit_lab.metrics.series import Series, SeriesPoint
-from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.metrics.summary.waits import Waits
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.sim.bounds import report_of, summary_of
@@ -130,20 +129,25 @@ class Simulated:
         weights = Weights(config.weights)
         summary, series, requests = summary_of(config, weights), Series(), RequestRows()
         waits = Waits()
-        kept: list[Summary | Waits | Series | RequestRows] = [summary, waits]
-        kept += [series] * self.series + [requests] * self.requests
+        others: list[Waits | Series | RequestRows] = [waits]
+        others += [series] * self.series + [requests] * self.requests
 
         def start(
-            request: RequestId, client: ClientId, t_us: int, program: str | None = None
+            request: RequestId,
+            client: ClientId,
+            t_us: int,
+            program: str | None = None,
+            demand: int = 0,
         ) -> None:
-            for each in kept:
+            summary.start(request, client, t_us, program, demand)
+            for each in others:
                 each.start(request, client, t_us, program)
 
         rows = self.source.rows(seed, data)
         if self.until_s is not None:
             end_us = round(self.until_s * US_PER_S)
             rows = takewhile(lambda row: row.arrival_us < end_us, rows)
-        cluster = Cluster(config, rows, kept, weights=weights, on_start=start)
+        cluster = Cluster(config, rows, [summary, *others], weights=weights, on_start=start)
         if self.stop_s is not None:
             _stop(cluster, round(self.stop_s * US_PER_S))
         cluster.run()
