@@ -54,8 +54,12 @@ def test_ranks_with_other_hashes_clocks_and_speeds_run_the_same_batches(tmp_path
 
 
 @pytest.mark.e2e
-def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path):
-    """SGLang's own check compares what the ranks look up, store and evict, and ends them if they part."""
+@pytest.mark.parametrize("policy", ["dlpm", "fair"])
+def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path, policy):
+    """SGLang's own check compares what the ranks look up, store and evict, and ends them if they part.
+
+    Under `fair` each rank measures times of its own, and charges by those of the first.
+    """
     cores = sorted(os.sched_getaffinity(0))
     environment = {
         "FAIRHIT_QUANTUM": "500",
@@ -63,13 +67,13 @@ def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path
         "SGLANG_ENABLE_RANK_CONSENSUS_CHECKER": "1",
     }
 
-    with running(tmp_path, "dlpm", "--tp", "2", environment=environment) as server:
+    with running(tmp_path, policy, "--tp", "2", environment=environment) as server:
         many, few, _ = flood(server, callers=24, waiting=16, turns=2)
         assert server.process.poll() is None
         log = server.log
 
     for rank in ("TP0", "TP1"):
-        assert f"{rank}] fairhit: scheduler dlpm" in log
+        assert f"{rank}] fairhit: scheduler {policy}" in log
     assert "Traceback" not in log.partition("fired up")[2]
     assert len(many) >= 24 and len(few) == 2
     assert {answer.outputs for answer in [*many, *few]} == {MAX_TOKENS}

@@ -74,6 +74,11 @@ class PassTimeFit:
         """Return whether enough passes were seen for a cost."""
         return self._seen >= LEAST_PASSES and self._extend > 0 and self._decodes > 0
 
+    @property
+    def is_due(self) -> bool:
+        """Return whether `cost` fits anew now: by how many passes were seen, not by their times."""
+        return self.ready and self._seen >= self._next_fit
+
     def observe(self, work: PassWork, seconds: float) -> None:
         """Add a pass of such work and duration. O(1)."""
         tokens = work.extend + work.decodes
@@ -108,7 +113,7 @@ class PassTimeFit:
         Returns `before` while no token has a price, and until FIT_EVERY more passes were seen. O(1).
         """
         assert isinstance(before, ContextCost), before
-        if not self.ready or self._seen < self._next_fit:
+        if not self.is_due:
             return before
         self._next_fit = self._seen + FIT_EVERY
         _descend(self._squares, self._products, self.seconds)

@@ -42,6 +42,7 @@ class _Series(NamedTuple):
     extend: Counter
     cached: Counter
     output: Counter
+    seconds: Counter
     waiting: Gauge
     deficit: Gauge
     recomputed: Counter
@@ -60,6 +61,9 @@ def _series() -> _Series:
         extend=Counter("fairhit_extend_tokens", "Prompt tokens computed", label),
         cached=Counter("fairhit_cached_tokens", "Prompt tokens from the prefix cache", label),
         output=Counter("fairhit_output_tokens", "Output tokens", label),
+        seconds=Counter(
+            "fairhit_engine_seconds", "Time of forward passes, divided by the work in each", label
+        ),
         waiting=gauge("fairhit_waiting_requests", "Waiting requests"),
         deficit=gauge("fairhit_deficit_tokens", "Service left to the client before a refill"),
         recomputed=Counter("fairhit_recomputed_tokens", "Tokens recomputed after a preemption"),
@@ -91,6 +95,7 @@ class ClientMetrics:
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
         self._pending: dict[ClientId, Service] = {}
+        self._seconds: dict[ClientId, float] = {}
         self._gauges: dict[ClientId, tuple[int, float]] = {}  # last written, by client with a label
         self._counted = EngineTotals(0, 0, 0)
         self._flushed_s = self._surveyed_s = time.monotonic()
@@ -107,6 +112,10 @@ class ClientMetrics:
             pending = self._pending[client] = Service()
         return pending
 
+    def add_seconds(self, client: ClientId, seconds: float) -> None:
+        """Add a client's part of a forward pass. O(1)."""
+        self._seconds[client] = self._seconds.get(client, 0.0) + seconds
+
     def flush(self, *, is_idle: bool) -> None:
         """Write pending service, once a second and when the engine falls idle. O(clients touched).
 
@@ -119,10 +128,13 @@ class ClientMetrics:
             return
         self._flushed_s = now_s
         pending, self._pending = self._pending, {}
+        seconds, self._seconds = self._seconds, {}
         if not self._is_collected:
             return
         for client, service in pending.items():
             self._write(client, service)
+        for client, each in seconds.items():
+            _series().seconds.labels(self._label(client)).inc(each)
         if now_s - self._surveyed_s >= FLUSH_INTERVAL_S:
             self._surveyed_s = now_s
             for client in self._gauges:

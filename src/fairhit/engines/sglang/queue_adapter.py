@@ -213,6 +213,10 @@ class SglangQueueAdapter:
         """Return whether a request was charged for its prompt and has not ended. O(1)."""
         return (tracked := self._tracked.get(req)) is not None and tracked.extend_len > 0
 
+    def running_client(self, req: Any) -> ClientId:
+        """Return the client that a running request is charged to. O(1)."""
+        return tracked.ours.client if (tracked := self._tracked.get(req)) else OTHER
+
     def _block(self, ours: Request) -> None:
         self._core.block(ours)
         self._blocked.append(ours)

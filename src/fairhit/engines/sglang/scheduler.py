@@ -6,6 +6,7 @@ Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of 
     init_schedule_policy     the stock one makes an fcfs; ours begins each scheduling pass and sorts nothing
     waiting_queue            a property here, so that a new list becomes a SglangWaitingQueue again
     process_batch_result     each request of the batch is charged the growth of `output_ids`; some finished
+    run_batch                its passes are measured: `passes.py`
     send_abort_output        for all requests that end otherwise: waiting, retracted, in mid-chunk
     update_running_batch     retracts by `ScheduleBatch._get_decode_retraction_order`
     _abort_on_queued_limit   refuses a request over --max-queued-requests; ours chooses which
@@ -16,7 +17,8 @@ Integration points (SGLang 0.5.23; older ones: `versions.py`), besides those of 
                              each request it adds, in full or as a first chunk; the later chunks, which
                              `add_chunked_req` adds, were charged with the first
 
-All tensor-parallel ranks decide alike: nothing here depends on a clock, a hash or a set's order.
+All tensor-parallel ranks decide alike: nothing here depends on a hash or a set's order, nor on a clock,
+except for the prices of a fitted cost, which all ranks take from the first one.
 """
 
 import logging
@@ -32,13 +34,16 @@ from sglang.srt.managers.scheduler import Scheduler as StockScheduler
 from sglang.srt.runtime_context import get_parallel
 
 from fairhit.core.fair_queue import FairQueue
+from fairhit.core.policy import KeepsLedger
 from fairhit.core.request import ClientId
-from fairhit.core.service import UNITS_PER_TOKEN, Service, Weights
+from fairhit.core.service import UNITS_PER_TOKEN, Cost, Service, Weights
 from fairhit.engines.client_metrics import ClientMetrics, EngineTotals, is_collected
+from fairhit.engines.pass_meter import PassMeter
 from fairhit.engines.settings import Settings, read_settings
 from fairhit.engines.sglang import versions
 from fairhit.engines.sglang.identity import client_of
 from fairhit.engines.sglang.lora_slots import SglangLoraSlots
+from fairhit.engines.sglang.passes import PassTimes
 from fairhit.engines.sglang.queue_adapter import SglangQueueAdapter
 from fairhit.engines.sglang.radix.rust_nodes import choose_core
 from fairhit.engines.sglang.radix.tree import SglangTreeView
@@ -131,6 +136,11 @@ def _refuse_stages(server_args: Any, settings: Settings) -> None:
         )
 
 
+def measures_passes(server_args: Any, parallel: Any) -> bool:
+    """Return whether a result is that of one pass: not with pipeline stages or split prefills."""
+    return parallel.pp_size == 1 and not getattr(server_args, "enable_pdmux", False)
+
+
 def writes_metrics(parallel: Any) -> bool:
     """Return whether this rank writes metrics: the first of each attention group, in the first stage."""
     ranks = (parallel.attn_tp_rank, parallel.attn_cp_rank, parallel.pp_rank)
@@ -174,6 +184,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
     """SGLang's scheduler after `take_over`."""
 
     fair_settings: Settings
+    _passes: PassTimes | None = None  # where passes are measured
 
     def init_schedule_policy(self) -> None:
         """Set up the fair queue: the cache exists, and no request waits yet."""
@@ -198,6 +209,13 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
         self._fair_metrics = ClientMetrics(
             waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
         )
+        if measures_passes(self.server_args, get_parallel()):
+            self._passes = PassTimes(
+                PassMeter(self._fair.fit), self._queue_adapter.running_client, self._on_seconds
+            )
+        policy = self._fair.policy
+        if isinstance(policy, KeepsLedger) and self._fair.fit and get_parallel().tp_size > 1:
+            policy.cost.source = self._shared_cost
         versions.adapt_requests()
         versions.use_adder(partial(FairAdder, queue_adapter=self._queue_adapter))
         versions.observe_aborts(self, self._queue_adapter.remove)
@@ -215,6 +233,8 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             self._fair_metrics.show()
         if not is_collected():
             logger.info("fairhit: per-client metrics are off; --enable-metrics turns them on")
+        if self._fair_tree.cannot_keep:
+            logger.warning("fairhit: eviction lru: this cache cannot evict wanted prompts last")
         is_exact = self._fair_tree.is_exact
         matching = "matching is exact" if is_exact else "requests are ordered by full attention"
         logger.info("fairhit: %s; %s", settings, matching)
@@ -237,11 +257,18 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
         """Return FairAdder, bound to the queue adapter."""
         return partial(FairAdder, queue_adapter=self._queue_adapter)
 
+    def run_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a pass, whose time begins now. O(batch)."""
+        launch = partial(super().run_batch, batch, *args, **kwargs)
+        return launch() if self._passes is None else self._passes.launched(batch, launch)
+
     def process_batch_result(self, batch: Any, result: Any) -> None:
         """Charge the output of each request, then forget the requests that ended. O(batch)."""
         if batch.forward_mode.is_extend():
             self._require_charged(batch.reqs)
         super().process_batch_result(batch, result)
+        if self._passes is not None:
+            self._passes.ended(result)
         self._queue_adapter.on_output(batch.reqs)
         if self._writes_metrics:
             self._fair_metrics.flush(is_idle=not self._queue_adapter.live)
@@ -392,6 +419,18 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             truncated_passes=adapter.truncated_passes,
             slot_rotations=adapter.slot_rotations,
         )
+
+    def _shared_cost(self, before: Cost) -> Cost:
+        """Return the cost by the passes of the first rank; all ranks ask after equally many passes."""
+        fit = self._fair.fit
+        if fit is None or not fit.is_due:
+            return before
+        cost: Cost = versions.from_first_rank(fit.cost(before))
+        return cost
+
+    def _on_seconds(self, client: ClientId, seconds: float) -> None:
+        if self._writes_metrics:
+            self._fair_metrics.add_seconds(client, seconds)
 
     def _deficit_of(self, client: ClientId) -> float:
         return self._fair.credit(client) / UNITS_PER_TOKEN

@@ -14,6 +14,7 @@ from sglang.srt.managers import scheduler as module
 from sglang.srt.managers.io_struct import AbortReq
 from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.mem_cache.radix_cache import RadixKey
+from sglang.srt.utils import broadcast_pyobj
 
 from fairhit.errors import ConfigError
 
@@ -60,6 +61,16 @@ def free_rows(scheduler: Any, adder: Any) -> int:
         more["num_held_rows"] = sum(req.kv.holds_kv for req in adder.can_run_list)
     batch = adder.running_batch
     return int(scheduler.get_num_allocatable_reqs(len(batch.reqs), running_batch=batch, **more))
+
+
+def from_first_rank(value: Any) -> Any:
+    """Return the first rank's `value` on each rank that schedules the same requests; all must call this."""
+    from sglang.srt.distributed import communication_op
+
+    if (share := getattr(communication_op, "attn_cp_tp_broadcast_pyobj", None)) is not None:
+        return share([value])[0]
+    group = communication_op.get_tp_group()
+    return broadcast_pyobj([value], group.rank, group.cpu_group, src=group.ranks[0])[0]
 
 
 def use_adder(make: Callable[..., Any]) -> None:

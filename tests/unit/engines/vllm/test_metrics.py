@@ -76,6 +76,7 @@ for client in CLIENTS:
     service.extend_len += 10
     service.cached_len += 4
     service.output_len += 1
+    m.add_seconds(client, 0.25)
 m.flush(is_idle=True)
 m.touch("a").output_len += 1
 m.flush(is_idle=False)
@@ -112,6 +113,8 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
         'fairhit_output_tokens_total{client="a"} 2.0',
         'fairhit_service_tokens_total{client="a"} 24.0',
         'fairhit_service_tokens_total{client="other"} 12.0',
+        'fairhit_engine_seconds_total{client="a"} 0.5',
+        'fairhit_engine_seconds_total{client="other"} 0.25',
         'fairhit_waiting_requests{client="a"} 3.0',
         'fairhit_deficit_tokens{client="b"} 1.5',
         "fairhit_recomputed_tokens_total 5.0",

@@ -69,6 +69,13 @@ class PythonNodes:
             node = child
         return at
 
+    def leaf(self, node: Any) -> tuple[Runs, int]:
+        """Return the path to the end of a leaf, given as a node or its number, and where the leaf begins."""
+        if isinstance(node, int):
+            node = self._core.node_by_id(node)
+        path = self._path(node)
+        return path, path.length - len(node.key) // self._tree.page_len
+
     def _hook(self, events: Any) -> None:
         """Wrap the methods of the engine's KV event recorder, which are called with KV events off, too."""
         store, remove, clear = self._stock(events)
@@ -111,8 +118,7 @@ class PythonNodes:
     def _on_removed(self, node: Any) -> None:
         """Report that of the path to `node` only what is before `node` is cached. O(path) if one waits."""
         if self._tree.on_change():
-            path = self._path(node)
-            self._tree.shrank(path, path.length - len(node.key) // self._tree.page_len)
+            self._tree.shrank(*self.leaf(node))
 
     def _path(self, node: Any) -> Runs:
         """Return the path from the root to the end of `node`, which later splits do not change. O(path)."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from fairhit.core.cache.token_runs import Runs
-from fairhit.engines.sglang.radix.prompts import Namespace, to_units
+from fairhit.engines.sglang.radix.prompts import NO_NAMESPACE, Namespace, to_units
 from fairhit.engines.sglang.radix.python_nodes import TreeChanges
 from fairhit.errors import ConfigError
 
@@ -98,6 +98,12 @@ class RustNodes:
         """Return how many tokens of a key are on the device, in whole pages. O(match)."""
         return int(self._core.match_full_device_prefix(key)[0])
 
+    def leaf(self, node_id: int) -> tuple[Runs, int]:
+        """Return the path to the end of a leaf, and where the leaf begins. O(path)."""
+        path = self._core.collect_path_info([node_id])[0]
+        self._record_upper_halves(path)
+        return self._tokens(path)
+
     def _require_observable(self) -> None:
         """Raises ConfigError for a tree that stores and evicts in ways that cannot be observed here."""
         is_known = all(callable(getattr(self._core, name, None)) for name in _USED)
@@ -163,9 +169,11 @@ class RustNodes:
         """
         path = self._core.collect_path_info([node_id])[0]
         self._record_upper_halves(path)
-        if not self._tree.on_change():
-            return None
-        tokens = array("q")
+        return self._tokens(path) if self._tree.on_change() else None
+
+    def _tokens(self, path: Sequence[Any]) -> tuple[Runs, int]:
+        """Return the tokens of a path in units, and where its last node begins. O(path)."""
+        namespace, tokens = NO_NAMESPACE, array("q")
         for node in path:
             start, known, namespace = self._edges[node.node_id]
             tokens += known[node.path_start - start : node.path_end - start]

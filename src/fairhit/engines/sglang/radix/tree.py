@@ -13,9 +13,10 @@ from typing import Any
 
 from sglang.srt.mem_cache.radix_cache import RadixKey
 
-from fairhit.core.cache.radix_tree import TreeListener
+from fairhit.core.cache.radix_tree import TreeListener, WantedLen
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Unit
+from fairhit.engines.sglang.radix.eviction import evict_wanted_last
 from fairhit.engines.sglang.radix.prompts import Namespace, to_tokens, to_units
 from fairhit.engines.sglang.radix.python_nodes import PythonNodes
 from fairhit.engines.sglang.radix.rust_nodes import RustNodes, is_rust
@@ -38,14 +39,30 @@ class SglangTreeView:
         self._last_prompt: Runs | None = None  # with its match, until the tree changes
         self._last_match = 0
         self._nodes: PythonNodes | RustNodes | None = None
+        self._core: Any = getattr(cache, "tree_core", cache)
+        self._wanted_len: WantedLen | None = None
+        self.cannot_keep = False  # `keep` was called in vain
         # A disabled cache never shares a prefix.
         if not getattr(cache, "disable", False):
-            core = getattr(cache, "tree_core", cache)
-            self._nodes = RustNodes(core, self) if is_rust(core) else PythonNodes(core, self)
+            rust = is_rust(self._core)
+            self._nodes = RustNodes(self._core, self) if rust else PythonNodes(self._core, self)
 
     def listen(self, listener: TreeListener) -> None:
         """Report every change to `listener` from now on."""
         self._listeners.append(listener)
+
+    def keep(self, wanted_len: WantedLen) -> None:
+        """Evict what waiting prompts want last, if the cache can."""
+        self._wanted_len = wanted_len
+        if self._nodes is not None:
+            self.cannot_keep = not evict_wanted_last(self._core, self._is_leaf_wanted)
+
+    def _is_leaf_wanted(self, leaf: Any) -> bool:
+        """Return whether a waiting prompt begins with half of a leaf or more. O(path) while one waits."""
+        if self._nodes is None or self._wanted_len is None or not self._is_wanted():
+            return False
+        path, start = self._nodes.leaf(leaf)
+        return 2 * (self._wanted_len(path, path.length) - start) >= path.length - start
 
     @property
     def is_exact(self) -> bool:
