@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fairhit.core.cache.cache_view import Cache
+from fairhit.core.costs import parse_cost
 from fairhit.core.policy import Policy
 from fairhit.core.service import Weights
 from fairhit.engines.lora_slots import LoraSlotRotation
@@ -25,6 +26,20 @@ PREFIX = "FAIRHIT_"
 TURN_LEN = 16_384
 
 
+def _read_cost(value: object) -> str:
+    """Return the text of a cost that can be parsed."""
+    try:
+        parse_cost(str(value))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return str(value)
+
+
+COST = kinds.Kind("a cost", _read_cost)
+# Settings whose value is a text, in the environment, too.
+TEXTS = ("scheduler", "weights", "cost", "eviction", "prepay")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """The settings of one engine's plug-in; None is the policy's default, and all that some policies take."""
@@ -32,7 +47,27 @@ class Settings:
     scheduler: str = setting("dlpm", "policy that orders waiting requests", choices=IN_ENGINES)
     quantum: int | None = setting(
         None, "Q^u in tokens of service; smaller is fairer, larger keeps more of the cache",
-        ge=1, shown="4096",
+        ge=1, shown="4096; fair 1024",
+    )  # fmt: skip
+    cost: Annotated[str, COST] | None = setting(
+        None, "cost of a request: linear:P,Q, context:OUTPUT,CONTEXT, engine, profiled, flops:MODEL, ...",
+        shown="linear:1,2; fair engine",
+    )  # fmt: skip
+    overdraft: int | None = setting(
+        None, "debt beyond its last admission up to which a client's cached prompts are admitted, for fair",
+        ge=0, shown="1024, at most the quantum",
+    )  # fmt: skip
+    near: int | None = setting(
+        None, "steps of matched tokens within which the client with the most credit is first, for fair",
+        ge=1, shown="256",
+    )  # fmt: skip
+    eviction: str | None = setting(
+        None, "order of eviction under fair: what waiting prompts want last, or least recently used",
+        choices=("wanted-last", "lru"), shown="wanted-last",
+    )  # fmt: skip
+    prepay: str | None = setting(
+        None, "outputs that fair charges at admission: the expected ones, or none",
+        choices=("expected", "none"), shown="expected",
     )  # fmt: skip
     weights: Annotated[Mapping[str, object], kinds.WEIGHTS] | None = setting(
         None, 'shares of clients: `{"gold": 2}`, or `gold=2,silver=1.5` in the environment', shown="1 each"
@@ -78,6 +113,11 @@ class Settings:
             weights=Weights(self.weights) if self.weights else None,
             max_overtake=self.max_overtake,
             max_clients=self.max_clients,
+            cost=None if self.cost is None else parse_cost(self.cost),
+            overdraft=self.overdraft,
+            near=self.near,
+            eviction=self.eviction,
+            prepay=self.prepay,
         )
 
     def __str__(self) -> str:
@@ -104,14 +144,14 @@ def read_settings(section: object, environ: Mapping[str, str], *, where: str) ->
 
 def _typed(setting: Setting, value: object, where: str) -> Any:
     """Read a value of JSON, in which a number within quotes is a mistake. Raises ConfigError."""
-    if value is None or (isinstance(value, str) and setting.name not in {"scheduler", "weights"}):
+    if value is None or (isinstance(value, str) and setting.name not in TEXTS):
         raise ConfigError(f"{where}: {refused(setting.kind.words, value)}")
     return setting.read(value, where)
 
 
 def _from_text(key: str, text: str, where: str) -> object:
     """The value of a variable: a name, JSON, or for weights also gold=2,silver=1.5."""
-    if key == "scheduler" or (key == "weights" and not text.lstrip().startswith("{")):
+    if key in TEXTS and not (key == "weights" and text.lstrip().startswith("{")):
         return text
     try:
         return json.loads(text)

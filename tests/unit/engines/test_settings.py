@@ -2,8 +2,12 @@
 
 import pytest
 
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.costs import ContextCost
+from fairhit.core.service import UNITS_PER_TOKEN
 from fairhit.engines.settings import Settings, read_settings
 from fairhit.errors import ConfigError
+from fairhit.policies.fair import Fair
 
 
 def read(section: object = None, **environ: str) -> Settings:
@@ -14,6 +18,38 @@ def test_what_is_configured_goes_before_the_environment():
     read_both = read({"quantum": 7}, FAIRHIT_QUANTUM="9", FAIRHIT_MAX_CLIENTS="3")
 
     assert (read_both.quantum, read_both.max_clients) == (7, 3)
+
+
+def test_each_setting_of_fair_reaches_the_policy():
+    """Each at another value than its default, and each visible in what the policy then is."""
+    section = {
+        "scheduler": "fair", "quantum": 100, "overdraft": 50, "near": 7, "eviction": "lru",
+        "prepay": "none", "cost": "context:3,0.5,0.25",
+    }  # fmt: skip
+    policy = read(section).policy(RadixTree())
+
+    assert isinstance(policy, Fair)
+    assert policy.cost.current == ContextCost(
+        output=3 * UNITS_PER_TOKEN, context=UNITS_PER_TOKEN // 2, attention=UNITS_PER_TOKEN // 4
+    )
+    assert str(read(section)).endswith(
+        "cost context:3,0.5,0.25, overdraft 50, near 7, eviction lru, prepay none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"quantum": 100, "overdraft": 101}, "overdraft"),
+        ({"scheduler": "dlpm", "near": 7}, "scheduler dlpm has no setting 'near'"),
+        ({"scheduler": "fcfs", "cost": "engine"}, "scheduler fcfs has no setting 'cost'"),
+    ],
+)
+def test_what_a_policy_cannot_take_is_one_line(section, says):
+    with pytest.raises(ConfigError, match=says) as caught:
+        read({"scheduler": "fair", **section}).policy(RadixTree())
+
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ['{"gold": 2, "silver": 1.5}', "gold=2, silver=1.5,"])
@@ -45,6 +81,21 @@ def test_a_switch_is_a_number_or_a_word_of_json(text, means):
         ("LORA_CLIENTS", "[]", r"expected true or false, got \[\]"),
         ("LORA_CLIENTS", "{}", "expected true or false, got {}"),
         ("SCHEDULER", "just", "expected one of .*dlpm.*, got 'just'"),
+        ("COST", "context:2", "context:2': expected context:OUTPUT,CONTEXT or context"),
+        (
+            "COST",
+            "context:2,-1",
+            "expected a price of at least 0 with at most eight decimals, got '-1'",
+        ),
+        (
+            "COST",
+            "context:inf,1",
+            "expected a price of at least 0 with at most eight decimals, got 'inf'",
+        ),
+        ("OVERDRAFT", "-1", "expected a whole number from 0, got -1"),
+        ("NEAR", "0", "expected a whole number above 0, got 0"),
+        ("EVICTION", "mru", "expected one of wanted-last, lru, got 'mru'"),
+        ("PREPAY", "1", "expected one of expected, none, got '1'"),
         ("WEIGHTS", "[]", r"expected CLIENT=WEIGHT,..., got '\[\]'"),
         ("WEIGHTS", "gold=2,gold=3", "client 'gold' is there twice"),
         ("WEIGHTS", "gold", "expected CLIENT=WEIGHT,..., got 'gold'"),
