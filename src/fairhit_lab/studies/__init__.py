@@ -17,6 +17,8 @@ STUDIES: dict[str, str] = {
     "dlpm-fig10": "dlpm.fig10",
     "dlpm-fig11": "dlpm.fig11",
     "dlpm-fig12": "dlpm.fig12",
+    "fair": "ours.fair",
+    "fair-cost": "ours.fair_cost",
     "pareto": "ours.frontiers",
     "pareto-fleet": "ours.frontiers",
     "sensitivity-min-match": "ours.min_match",

@@ -114,7 +114,31 @@ def split(
     return merged([_rows("f", f, output_len), _rows("g", g, output_len)])
 
 
+def cached_prefix(
+    _: Random,
+    *,
+    prefix: Natural = 30_000,
+    own: Count = 1,
+    output_len: Count = 200,
+    chat_len: Count = 200,
+    requests: Count = 3000,
+) -> Iterator[TraceRow]:
+    """Two tenants that always wait: `chat`, and one whose requests share a prefix; both have like outputs.
+
+    With `prefix` 0 and `own` as `chat_len` the other is a clone of `chat`.
+    """
+    shared = [("long:prefix", prefix)] if prefix else []
+    chat = ((0.0, [(f"chat:{n}", chat_len)]) for n in range(requests))
+    long = ((0.0, [*shared, (f"long:{n}", own)]) for n in range(requests))
+    return merged([_rows("chat", chat, output_len), _rows("long", long, output_len)])
+
+
 ADVERSARIAL = {
+    "cached-prefix": preset(
+        cached_prefix,
+        "a tenant that chats beside one with a long cached prefix",
+        "what a token costs",
+    ),
     "flood": preset(
         flood, "one client sends all at once, the other a little all the time", "two-tenant flood"
     ),

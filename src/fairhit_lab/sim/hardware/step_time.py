@@ -80,10 +80,10 @@ class Roofline:
         self._model = model
         self._sms = gpu.sms
         self._sequence_s = 2 * model.head_weights / self._flops
-        self._context_ps = round(model.kv_bytes / (bandwidth * gpu.e_kv) * PS_PER_S)
+        self.context_ps = round(model.kv_bytes / (bandwidth * gpu.e_kv) * PS_PER_S)
         # `attention` counts pairs of tokens twice; each pair costs 4 FLOP a head dimension.
         width = model.layers * model.heads * model.head_dim
-        self._attention_ps = 2 * width / (flops * gpu.e_a) * PS_PER_S
+        self.attention_ps = 2 * width / (flops * gpu.e_a) * PS_PER_S
         self._constant_s = (gpu.t0_ms + host_ms) / 1e3
         self._per_sequence_s = (gpu.g_us + gpu.host_us) / 1e6
         self._admit_ps = round(gpu.admit_ms * 1e-3 * PS_PER_S)
@@ -96,16 +96,16 @@ class Roofline:
         fixed = self._weights_ps.get(key)
         if fixed is None:
             fixed = self._weights_ps[key] = self._fixed_ps(*key)
-        fixed += self._context_ps * work.context
+        fixed += self.context_ps * work.context
         if chunks:
-            fixed += round(self._attention_ps * work.attention)
+            fixed += round(self.attention_ps * work.attention)
             if work.admitted:
                 fixed += self._admit_ps
         return fixed
 
     def growth_ps(self, work: Pass) -> int:
         """Return the growth from one decode pass to the next: each sequence reads one more token. O(1)."""
-        return self._context_ps * work.decodes
+        return self.context_ps * work.decodes
 
     def _fixed_ps(self, tokens: int, sequences: int) -> int:
         """Return the part of the duration that does not depend on the length of the context."""

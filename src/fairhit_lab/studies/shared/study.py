@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from fairhit.core.request import ClientId, RequestId
 from fairhit.core.service import Weights
+from fairhit_lab.events import Observer
 from fairhit_lab.metrics.request_rows import RequestRows
 from fairhit_lab.metrics.series import Series, SeriesPoint
 from fairhit_lab.metrics.summary.waits import Waits
@@ -124,6 +125,10 @@ class Simulated:
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
         """Simulate. Deterministic: the same seed gives the same numbers."""
+        return self.simulated(seed, data)
+
+    def simulated(self, seed: int, data: Path | None, *observers: Observer) -> Outcome:
+        """Simulate, with more observers of the events."""
         config = SimConfig(**{"seed": seed, **self.settings})
         # Curves have a point at every half window of whole seconds.
         weights = Weights(config.weights)
@@ -147,7 +152,9 @@ class Simulated:
         if self.until_s is not None:
             end_us = round(self.until_s * US_PER_S)
             rows = takewhile(lambda row: row.arrival_us < end_us, rows)
-        cluster = Cluster(config, rows, [summary, *others], weights=weights, on_start=start)
+        cluster = Cluster(
+            config, rows, [summary, *others, *observers], weights=weights, on_start=start
+        )
         if self.stop_s is not None:
             _stop(cluster, round(self.stop_s * US_PER_S))
         cluster.run()
