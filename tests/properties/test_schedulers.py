@@ -9,6 +9,7 @@ import sys
 from fractions import Fraction
 from inspect import signature
 from pathlib import Path
+from unittest.mock import patch
 from zlib import crc32
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.costs import ContextCost
 from fairhit.core.service import UNITS_PER_TOKEN, TokenCost, Weights
-from fairhit.policies import IN_ENGINES, make_policy
+from fairhit.policies import IN_ENGINES, fair, make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.vtc import VTC
 from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
@@ -155,11 +156,23 @@ def test_dlpm_decides_as_the_printed_algorithm_does(traffic, quantum, skip_misfi
             "eviction": st.sampled_from(["wanted-last", "lru"]),
         }
     ),
+    unpaid=st.sampled_from([0, 15, 65_536]),
     skip_misfits=st.booleans(),
     weighted=st.booleans(),
 )
-def test_fair_decides_as_its_algorithm_written_out_does(traffic, settings, skip_misfits, weighted):
+def test_fair_decides_as_its_algorithm_written_out_does(
+    traffic, settings, unpaid, skip_misfits, weighted
+):
     """[6] The heaps, the overdraft's schedule and the places change the cost, not one decision."""
+    with patch.object(fair, "UNPAID", unpaid):
+        fast, slow = fair_and_written_out(traffic, settings, skip_misfits, weighted)
+
+    assert fast.admitted == slow.admitted
+    assert [fast.policy.credit(c) for c in CLIENTS] == [slow.policy.credit(c) for c in CLIENTS]
+
+
+def fair_and_written_out(traffic, settings, skip_misfits, weighted):
+    """The same traffic under the policy and under its naive model."""
     weights = {"a": 1, "b": 2, "d": 3} if weighted else {}
     settings["cost"] = ContextCost(context=UNITS_PER_TOKEN // 10, attention=UNITS_PER_TOKEN // 100)
     fast = engine("fair", skip_misfits=skip_misfits, weights=Weights(weights), **settings).run(
@@ -172,9 +185,7 @@ def test_fair_decides_as_its_algorithm_written_out_does(traffic, settings, skip_
         capacity=CAPACITY,
         skip_misfits=skip_misfits,
     ).run(traffic)
-
-    assert fast.admitted == slow.admitted
-    assert [fast.policy.credit(c) for c in CLIENTS] == [slow.policy.credit(c) for c in CLIENTS]
+    return fast, slow
 
 
 def gap_of(policy, traffic, *, weights=None, charge_input=False, max_running=4):

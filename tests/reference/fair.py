@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 from fairhit.core.request import Request
+from fairhit.policies import fair
 
 TOKEN = 10**8
 
@@ -30,7 +31,7 @@ class PrintedFair:
         self.q, self.floor, self.outputs = {}, {}, {}
         self.queue: list[Request] = []
         self.passed: set[Request] = set()
-        self.prepaid = {}
+        self.prepaid, self.unpaid = {}, {}
         if eviction == "wanted-last":
             cache.keep(self.wanted_len)
 
@@ -103,7 +104,12 @@ class PrintedFair:
 
     def on_admit(self, request, *, extend_len):
         self.remove(request)
-        expected = self.prepaid[request] = self.expect(request)
+        expected = self.expect(request)
+        owed = sum(units for other, units in self.unpaid.items() if other.client == request.client)
+        dear = self.cost.decode(request.input_len, 0, expected) if expected else 0
+        if owed + dear <= fair.UNPAID * TOKEN:
+            self.unpaid[request], expected = dear, 0
+        self.prepaid[request] = expected
         prompt = self.cost.prefill(extend_len, request.input_len - extend_len)
         self.charge(request.client, prompt + self.cost.decode(request.input_len, 0, expected))
 
@@ -116,6 +122,7 @@ class PrintedFair:
             )
 
     def on_end(self, request, *, output_len, finished):
+        self.unpaid.pop(request, None)
         expected = self.prepaid.pop(request)
         if output_len < expected:
             unused = expected - output_len

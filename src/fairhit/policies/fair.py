@@ -7,17 +7,17 @@
           q_i > d_i - B_i
     h     the cost of a request in engine time (core/costs.py, `ContextCost`)
 
-What differs from Algorithm 1: (a) the expected outputs are charged at admission and corrected as they
-are emitted; (b) the overdraft; (c) among matches that are nearly equal the client with the largest
+What differs from Algorithm 1: (a) expected outputs beyond an allowance are charged at admission and
+corrected at the end; (b) the overdraft; (c) among nearly equal matches the client with the largest
 q_i / Q_i is first; (d) the cache evicts what waiting prompts want last; (e) the small quantum.
 """
 
 from fairhit.core.cache.cache_view import Cache
 from fairhit.core.costs import ENGINE
-from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs
+from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs, UnpaidOutputs
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.request import ClientId, Request
-from fairhit.core.service import Cost, ServiceCost, Weights, parse_tokens
+from fairhit.core.service import UNITS_PER_TOKEN, Cost, ServiceCost, Weights, parse_tokens
 from fairhit.core.waiting.aging import PrefixOrder
 from fairhit.errors import ConfigError
 
@@ -25,14 +25,19 @@ from fairhit.errors import ConfigError
 # long contexts before any of them costs anything.
 FIRST_OUTPUTS = 256
 
+# Tokens of cost that the expected outputs of a client's running requests may add up to before those of the
+# next one are charged at admission. Less makes bursts of light clients wait; with no limit a client with
+# long contexts is served for the length of its outputs before any debt shows.
+UNPAID = 65_536
+
 
 class Fair:
     """Longest cached prefix first among the clients that are due, in engine time.
 
     `quantum`, `overdraft` and `near` are in tokens: Q^u, B^u, and the step within which matches count as
     equal. `eviction` "wanted-last": the cache evicts what waiting prompts want after all else, if it can;
-    "lru": as without. `prepay` "expected": expected outputs are charged at admission; "none": each when
-    it is emitted. `overdraft` 0 and `near` 1 turn those off.
+    "lru": as without. `prepay` "expected": expected outputs beyond UNPAID are charged at admission; "none":
+    each output is charged when it is emitted. `overdraft` 0 and `near` 1 turn those off.
     """
 
     def __init__(
@@ -67,7 +72,9 @@ class Fair:
         )
         self._expected = ExpectedOutputs(max_clients=max_clients, first=FIRST_OUTPUTS)
         prepays = _one_of("prepay", prepay, ("expected", "none")) == "expected"
-        expect = self._expected.of if prepays else _expect_none
+
+        self._unpaid = UnpaidOutputs(self._expected.of, self.cost, limit=UNPAID * UNITS_PER_TOKEN)
+        expect = self._unpaid.to_prepay if prepays else _expect_none
         self._prepaid = PrepaidOutputs(self.ledger, self.cost, expect)
 
     def add(self, request: Request) -> None:
@@ -103,7 +110,7 @@ class Fair:
         self._queue.hide(request)
 
     def on_admit(self, request: Request, *, extend_len: int) -> None:
-        """Charge the computed part of the prompt and the expected outputs, in one sum."""
+        """Charge the computed part of the prompt and what is to be prepaid, in one sum."""
         units = self.cost.prompt(request.input_len, extend_len)
         self._queue.admitted(request, units)
         self.remove(request)
@@ -116,6 +123,7 @@ class Fair:
     def on_end(self, request: Request, *, output_len: int, finished: bool) -> None:
         """Give back what was expected and not emitted."""
         self._prepaid.on_end(request, output_len)
+        self._unpaid.on_end(request)
         if finished:
             self._expected.finished(request.client, output_len)
 

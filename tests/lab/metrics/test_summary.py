@@ -82,7 +82,7 @@ def test_one_request_by_hand():
 
 
 def test_shares_of_entitlement_by_hand():
-    """Of 28 served, a asked for 14 and got them; b asked for 20, got 14, as much as is left: no client is short.
+    """Of 28 served, a asked for 14 and got them; b asked for 20 and got 14, as much as is left.
 
     c asks for 9 and gets nothing: a third of 28 is its due, and a and b had more than they should.
     """

@@ -55,9 +55,8 @@ ORDERS = {
     # Refill: a 2, b -2, c 1.                   3: a -2
     "dlpm": "215463",
     "dlpm-predict": "215463",
-    # With the papers' cost; 9 outputs are expected of a client's first request, 1 of the next ones.
-    # Refill: a 2, b 2.                         2 (match 4): a 2 - 1 - 18 + 16 = -1
-    # 5 is cached to 80 %, so a has no overdraft.   1: b 2 - 3 - 18 + 16 = -3
+    # With the papers' cost. Refill: a 2, b 2.  2 (match 4): a -1
+    # 5 is cached to 80 %, so a has no overdraft.   1: b -3
     # Refill: a 1, b -1.                        5 (match 4): a -2
     # c joins at 0. Refill: a 0, b 1, c 2.      6 (c has more than b): c -1;  4: b -4
     # Refill: a 2, b -2, c 1.                   3: a -2

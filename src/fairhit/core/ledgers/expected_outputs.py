@@ -38,6 +38,47 @@ class ExpectedOutputs:
         recent.append(output_len)
 
 
+class UnpaidOutputs:
+    """Expected outputs of running requests that are charged when they are emitted, up to a limit per client.
+
+    `limit` is in units of cost. Within it a burst of requests is admitted as by plain DLPM; beyond it the
+    outputs are to be charged at admission.
+    """
+
+    def __init__(
+        self, expected: Callable[[Request], int], cost: ServiceCost, *, limit: int
+    ) -> None:
+        self._expected = expected
+        self._cost = cost
+        self._limit = limit
+        self._of_client: dict[ClientId, int] = {}
+        self._of_request: dict[RequestId, int] = {}
+
+    def to_prepay(self, request: Request) -> int:
+        """Return how many outputs of a request that is admitted now are to be charged in advance. O(1)."""
+        outputs = min(self._expected(request), request.max_tokens)
+        if request.id in self._of_request or not outputs:  # a session that runs already
+            return 0
+        units = self._cost.outputs(request.input_len, 0, outputs)
+        unpaid = self._of_client.get(request.client, 0) + units
+        if unpaid > self._limit:
+            return outputs
+        self._of_client[request.client] = unpaid
+        self._of_request[request.id] = units
+        return 0
+
+    def on_end(self, request: Request) -> None:
+        """Forget an admitted request. O(1)."""
+        units = self._of_request.pop(request.id, 0)
+        if not units:
+            return
+        left = self._of_client[request.client] - units
+        if left:
+            self._of_client[request.client] = left
+        else:
+            del self._of_client[request.client]
+
+
 class PrepaidOutputs:
     """Charges `predict(request)` outputs at admission; Alg. 3 of VTC but for its predictor.
 

@@ -6,7 +6,8 @@ taken from the head. So the blocks that are free longest are evicted first, and 
 before its first.
 
 The queue is kept in three parts: free without a hash, never used, free with a hash. Blocks never used are
-only counted.
+only counted. A policy that keeps what waiting prompts want (`BlockCache.keep`) adds a fourth: blocks that
+were wanted at the head of the queue, in its order, taken when no other is left.
 """
 
 from collections import Counter, OrderedDict
@@ -14,9 +15,6 @@ from collections.abc import Iterable, Sequence
 
 from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.request import Unit
-
-# Blocks that a waiting prompt wants, and that one eviction moves to the end of the queue, at most.
-MOST_KEPT = 64
 
 
 class BlockPool:
@@ -32,14 +30,14 @@ class BlockPool:
         self._hash_of: list[Unit | None] = []
         self._blocks_of: dict[Unit, list[int]] = {}  # in the order in which they got the hash
         self._blank: list[int] = []  # free without a hash; the last one is the head of the queue
-        self._named: OrderedDict[int, None] = (
-            OrderedDict()
-        )  # free with a hash: the end of the queue
+        # Free with a hash: the end of the queue; those that a waiting prompt was found to want.
+        self._named: OrderedDict[int, None] = OrderedDict()
+        self._kept: OrderedDict[int, None] = OrderedDict()
 
     @property
     def free(self) -> int:
         """Number of blocks without users, those with a hash included. O(1)."""
-        return len(self._blank) + self._untouched + len(self._named)
+        return len(self._blank) + self._untouched + len(self._named) + len(self._kept)
 
     @property
     def _untouched(self) -> int:
@@ -67,7 +65,7 @@ class BlockPool:
         """Add a user to each of the blocks."""
         for block in blocks:
             if not self._users[block]:
-                del self._named[block]
+                del (self._named if block in self._named else self._kept)[block]
             self._users[block] += 1
 
     def take(self, count: int) -> list[int]:
@@ -91,14 +89,23 @@ class BlockPool:
         return block
 
     def _oldest_free(self) -> int:
-        """Take out the free block with a hash that is evicted next; a wanted one goes to the end."""
-        for _ in range(MOST_KEPT):
-            block = next(iter(self._named))
-            name = self._hash_of[block]
-            if name is None or not self.cache.is_wanted(name):
-                break
-            self._named.move_to_end(block)
-        return self._named.popitem(last=False)[0]
+        """Take out the free block with a hash that is evicted next. O(1) amortised: a block is kept once."""
+        named, kept = self._named, self._kept
+        if kept:  # one that is not wanted any more is next
+            block = next(iter(kept))
+            if not self._is_wanted(block):
+                del kept[block]
+                return block
+        while named:
+            block, _ = named.popitem(last=False)
+            if not self._is_wanted(block):
+                return block
+            kept[block] = None
+        return kept.popitem(last=False)[0]
+
+    def _is_wanted(self, block: int) -> bool:
+        name = self._hash_of[block]
+        return name is not None and self.cache.is_wanted(name)
 
     def name(self, block: int, block_hash: Unit) -> None:
         """Give the block a hash, by which it can be found: it is full, or will be by the end of the step."""
@@ -127,9 +134,10 @@ class BlockPool:
         assert len(blank) == len(self._blank)
         for block in range(len(self._users)):
             assert self._users[block] == users[block], (block, self._users[block], users[block])
-            assert (block in blank or block in self._named) == (not users[block]), block
+            cached = block in self._named or block in self._kept
+            assert (block in blank or cached) == (not users[block]), block
             assert block not in blank or self._hash_of[block] is None, block
-            assert block not in self._named or self._hash_of[block] is not None, block
+            assert not cached or self._hash_of[block] is not None, block
             name = self._hash_of[block]
             assert name is None or block in self._blocks_of[name], (block, name)
         named = [name for name in self._hash_of if name is not None]

@@ -119,6 +119,14 @@ def _targets(results: Results, host: str) -> list[Verdict]:
 
 def _target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], bool]) -> Verdict:
     """The verdict on medians that must keep the rule on every workload."""
+    if not found:
+        return Verdict(
+            claim=claim,
+            paper=BEYOND,
+            ours="no value",
+            holds="not comparable",
+            why="there is no such workload",
+        )
     bad = [load for load, value in found.items() if not rule(value, load)]
     low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
     return Verdict(
