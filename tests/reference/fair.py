@@ -105,9 +105,11 @@ class PrintedFair:
     def on_admit(self, request, *, extend_len):
         self.remove(request)
         expected = self.expect(request)
-        owed = sum(units for other, units in self.unpaid.items() if other.client == request.client)
+        unpaid = sum(
+            units for other, units in self.unpaid.items() if other.client == request.client
+        )
         dear = self.cost.decode(request.input_len, 0, expected) if expected else 0
-        if owed + dear <= fair.UNPAID * TOKEN:
+        if unpaid + dear <= fair.UNPAID * TOKEN:
             self.unpaid[request], expected = dear, 0
         self.prepaid[request] = expected
         prompt = self.cost.prefill(extend_len, request.input_len - extend_len)

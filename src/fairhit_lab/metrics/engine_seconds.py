@@ -9,17 +9,20 @@ from collections.abc import Mapping
 
 from fairhit.core.request import ClientId, RequestId
 from fairhit_lab.events import PS_PER_US, Admit, Cancel, Decode, Event, Finish, Preempt
-from fairhit_lab.sim.engines.interface import StepTime
 
 PS_PER_S = PS_PER_US * 10**6
 
 
 class EngineSeconds:
-    """Observes the events of one ideal engine, whose step time is `step_time`."""
+    """Observes the events of one ideal engine.
 
-    def __init__(self, step_time: StepTime) -> None:
-        self._context_ps = getattr(step_time, "context_ps", 0)  # of a token in memory, in a decode
-        self._attention_ps = getattr(step_time, "attention_ps", 0.0)  # of twice a pair of tokens
+    A token in memory costs each decode `context_ps`, in picoseconds; a prompt token `attention_ps`
+    for each half of a pair with an earlier one, both as in the engine's step time.
+    """
+
+    def __init__(self, *, context_ps: int, attention_ps: float) -> None:
+        self._context_ps = context_ps
+        self._attention_ps = attention_ps
         self._contexts: Counter[ClientId] = Counter()  # tokens in memory of what runs
         self._inputs: dict[RequestId, int] = {}
         self._admitted: list[Admit] = []  # in the pass under way

@@ -15,7 +15,8 @@ GPU = "a10g:llama-3.2-3b"
 def spent(rows, **settings):
     """Engine seconds by client, and the makespan, of an engine that is busy from 0 on."""
     config = SimConfig(step_time=GPU, **settings)
-    seconds = EngineSeconds(parse_step_time(GPU))
+    model = parse_step_time(GPU)
+    seconds = EngineSeconds(context_ps=model.context_ps, attention_ps=model.attention_ps)
     cluster = Cluster(config, iter(rows), [seconds], weights=Weights({}))
     cluster.run()
     return seconds.seconds(), cluster.now_us / 1e6

@@ -8,7 +8,7 @@ from typing import Any
 from fairhit.core.service import TokenCost
 from fairhit_lab.metrics.engine_seconds import EngineSeconds
 from fairhit_lab.sim.config import SimConfig
-from fairhit_lab.sim.hardware.step_time import parse_step_time
+from fairhit_lab.sim.hardware.step_time import Roofline, parse_step_time
 from fairhit_lab.studies.ours.comparing import BEYOND
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results
@@ -31,13 +31,15 @@ LEAST, MOST, SLOWEST = 0.45, 0.55, 1.3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Timed(Simulated):
+class EngineTimed(Simulated):
     """A simulated run on one ideal engine whose summary has `engine_seconds` by client."""
 
     def outcome(self, seed: int, data: Path | None) -> Outcome:
         """Simulate with an observer of engine time."""
         config = SimConfig(**{"seed": seed, **self.settings})
-        spent = EngineSeconds(parse_step_time(config.step_time, engine=config.host))
+        model = parse_step_time(config.step_time, engine=config.host)
+        assert isinstance(model, Roofline), config.step_time
+        spent = EngineSeconds(context_ps=model.context_ps, attention_ps=model.attention_ps)
         outcome = Simulated.simulated(self, seed, data, spent)
         return replace(outcome, summary={**outcome.summary, "engine_seconds": spent.seconds()})
 
@@ -49,7 +51,7 @@ def cases(quick: bool) -> Sequence[Case]:
         for prefix in (CLONE, *PREFIXES):
             shape = {"prefix": 0, "own": 200} if prefix == CLONE else {"prefix": prefix}
             found.append(
-                Timed(
+                EngineTimed(
                     labels={"policy": policy, "prefix": prefix},
                     source=Generated(workload="cached-prefix", settings=shape),
                     settings={**ENGINE, **settings},
