@@ -123,9 +123,9 @@ class PassTimeFit:
             return before
         output = decode + fixed * self._decode_share / self._decodes
         return ContextCost(
-            output=_step("output", before.output, output / unit),
-            context=_step("context", before.context, context / unit),
-            attention=_step("attention", before.attention, attention / unit),
+            output=step_price("output", before.output, output / unit),
+            context=step_price("context", before.context, context / unit),
+            attention=step_price("attention", before.attention, attention / unit),
             fitted=True,
         )
 
@@ -147,7 +147,7 @@ class PassTimeFit:
         return {client: seconds * part / total for client, part in raw.items()}
 
 
-def _step(name: str, before: int, price: float) -> int:
+def step_price(name: str, before: int, price: float) -> int:
     """Return a price in units, within its bounds and at most a factor of STEP from `before`."""
     low, high = BOUNDS[name]
     price = min(max(price, low), high)

@@ -6,7 +6,7 @@ each client is recorded.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from fairhit.core.costs import ContextCost
@@ -20,7 +20,7 @@ from fairhit.core.request_record import (
     RequestRecord,
     RequestState,
 )
-from fairhit.core.service import Service
+from fairhit.core.service import Cost, Service
 from fairhit.core.service_table import ServiceTable
 from fairhit.errors import QueueFull
 
@@ -72,6 +72,12 @@ class FairQueue:
         self._pass_number = 0
         self._skips = 0
         self._ended = False
+
+    def follow(self, prices: Callable[[Cost], Cost]) -> None:
+        """Take the prices of a fitted cost from elsewhere: this host has no passes to report."""
+        if self.fit is not None:
+            assert self._accounts is not None
+            self.fit, self._accounts.cost.source = None, prices
 
     # -- accounting ----------------------------------------------------------------------------
 
@@ -144,10 +150,13 @@ class FairQueue:
         if charged == true:
             return
         if self._accounts:
-            price = self._accounts.cost.prompt
-            self._accounts.ledger.replace(
-                request.client, charged=price(*charged), true=price(*true)
-            )
+            cost = self._accounts.cost
+            price, outputs = cost.prompt(*charged), record.output_len
+            true_price = cost.prompt(*true)
+            if outputs and input_len:  # each was charged behind the estimated prompt
+                price += cost.outputs(charged.input_len, 0, outputs)
+                true_price += cost.outputs(input_len, 0, outputs)
+            self._accounts.ledger.replace(request.client, charged=price, true=true_price)
         if self._services is not None:
             service = self._services.record(request.client)
             service.extend_len += extend_len - charged.extend_len
@@ -276,6 +285,11 @@ class FairQueue:
     def refill_rounds(self) -> int:
         """Return how many rounds of refill the policy has run; 0 for a policy without refills."""
         return int(getattr(self._accounts.ledger, "rounds", 0)) if self._accounts else 0
+
+    @property
+    def cost(self) -> Cost | None:
+        """Return the cost in force; None for a policy without one."""
+        return self._accounts.cost.current if self._accounts else None
 
     def state(self, request: Request) -> RequestState:
         """Return the request's state. O(1)."""

@@ -2,7 +2,8 @@
 
 The view's units are those of the prompts: chunks of text, or blocks of tokens. Chunks differ in size,
 but all texts are cut at the same positions, so more matched chunks mean more matched text: the policies
-see a block size of 1 and order the requests as they would by tokens.
+see a block size of 1 and order the requests as they would by tokens. A policy that compares matches with
+lengths in tokens (`fair`) asks the view how many tokens a match has.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,29 @@ from fairhit.dispatch.ticket import Ticket, TicketState
 from fairhit.dispatch.ticket_queues import TicketQueues
 from fairhit.errors import QueueFull
 
-MakeScheduler = Callable[[BlockCache], FairQueue]
+
+class EngineView(BlockCache):
+    """The units that an engine has cached. They differ in size: their tokens are estimated, or counted."""
+
+    def __init__(self, prefix_len: Callable[[int], int]) -> None:
+        super().__init__(block_size=1)
+        self._tokens = prefix_len
+
+    def prefix_len(self, units: int, /) -> int:
+        """Return the tokens in the first `units` units of a prompt, as estimated now. O(1)."""
+        return self._tokens(units)
+
+
+MakeScheduler = Callable[[EngineView], FairQueue]
 
 
 class EngineQueue:
     """Tickets assigned or sent to one engine, in the order of its scheduler; implements `TicketObserver`."""
 
-    def __init__(self, *, make: MakeScheduler, limit: ConcurrencyLimit) -> None:
-        self.view = BlockCache(block_size=1)
+    def __init__(
+        self, *, make: MakeScheduler, limit: ConcurrencyLimit, prefix_len: Callable[[int], int]
+    ) -> None:
+        self.view = EngineView(prefix_len)
         self.scheduler = make(self.view)
         self.limit = limit
         self.waiting = TicketQueues()

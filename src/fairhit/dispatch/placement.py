@@ -9,6 +9,7 @@ from fairhit.core.request import WorkerId
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.dispatch.ticket import Ticket
 from fairhit.routers.prefix_index.interface import PrefixIndex
+from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 from fairhit.routers.sticky import Sticky
 
 
@@ -19,6 +20,7 @@ class Placement:
         self.router = router
         self.index = index
         self.scale = TokenScale()
+        self._counts = isinstance(index, PrecisePrefixIndex)
         self._is_sticky = isinstance(router, Sticky)
 
     def pins(self, ticket: Ticket) -> bool:
@@ -41,6 +43,11 @@ class Placement:
         length = self.index.covered(depth)
         tokens = self.scale.tokens(length) if ticket.text_len else length // TOKEN_BYTES
         return min(tokens, ticket.request.input_len - 1)
+
+    def prefix_len(self, depth: int) -> int:
+        """Return the tokens in the first `depth` units of a prompt: counted, or estimated. O(1)."""
+        length = self.index.covered(depth)
+        return length // TOKEN_BYTES if self._counts else self.scale.tokens(length)
 
     def choose(
         self,

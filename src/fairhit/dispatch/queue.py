@@ -24,9 +24,11 @@ stay unassigned, so that they are placed by the caches and the free capacity of 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from fairhit.core.costs import ContextCost
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Weights
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
+from fairhit.dispatch.accounting.engine_prices import EnginePrices
 from fairhit.dispatch.engine import Engine, EngineTable
 from fairhit.dispatch.engine_queue import EngineQueue
 from fairhit.dispatch.placement import Placement
@@ -56,7 +58,8 @@ class GatewayQueue:
         self.switches = 0  # changes of policy or weights: all deficits were forgotten
         self.sent = 0  # tickets in flight at all engines together
         self.max_sent = max_sent  # their largest number; None: no limit
-        self._make = rules.maker()
+        self.prices = EnginePrices()
+        self._make = rules.maker(prices=self.prices.cost)
         self._table = engines
         self._engines = engines.engines
         self._placement = placement
@@ -71,6 +74,19 @@ class GatewayQueue:
     def __len__(self) -> int:
         """Return the number of waiting tickets. O(1)."""
         return self._ledger.total_waiting
+
+    @property
+    def follows_prices(self) -> bool:
+        """True if the policy's cost takes its prices from engines that report some. O(engines)."""
+        queues = [engine.queue for engine in self._engines.values() if engine.queue is not None]
+        costs = [queue.scheduler.cost for queue in queues]
+        return any(isinstance(cost, ContextCost) and cost.fitted for cost in costs)
+
+    def cost_source(self) -> str:
+        """Return where the cost is from: `setting`, `engines` or `default`. O(engines)."""
+        if self.follows_prices:
+            return "engines" if self.prices.mean is not None else "default"
+        return "default" if self.rules.cost is None else "setting"
 
     @property
     def is_full(self) -> bool:
@@ -164,7 +180,11 @@ class GatewayQueue:
         """Include the engine `name`, which is up; `queues`: its requests wait here, not in the engine."""
         engine = self._engines[name]
         if queues and engine.queue is None:
-            engine.queue = EngineQueue(make=self._make, limit=self.rules.make_limit())
+            engine.queue = EngineQueue(
+                make=self._make,
+                limit=self.rules.make_limit(),
+                prefix_len=self._placement.prefix_len,
+            )
         elif not queues and engine.queue is not None:
             queue, engine.queue = engine.queue, None
             self._with_capacity.pop(name, None)
@@ -246,7 +266,7 @@ class GatewayQueue:
 
     def switch(self, name: str) -> None:
         """Change the policy; all deficits are forgotten. O(tickets). Raises ConfigError."""
-        self._make, self.scheduler = self.rules.maker(name), name
+        self._make, self.scheduler = self.rules.maker(name, prices=self.prices.cost), name
         self.switches += 1
         for url, engine in self._engines.items():
             if engine.queue is not None:

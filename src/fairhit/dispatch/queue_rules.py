@@ -1,28 +1,32 @@
 """Rules of the gateway's queue: the policy, how many requests may wait, how many may run in one engine."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
-from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.fair_queue import FairQueue
-from fairhit.core.service import Weights
+from fairhit.core.service import Cost, Weights
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
-from fairhit.dispatch.engine_queue import MakeScheduler
+from fairhit.dispatch.engine_queue import EngineView, MakeScheduler
 from fairhit.errors import ConfigError
 from fairhit.policies import IN_ENGINES, SCHEDULERS, make_policy
 from fairhit.policies.dlpm_shared import DLPMShared
 
 # Not preble-groups: its groups are hit ratios in tokens, and a gateway's cache view counts chunks.
 QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
+# Settings of the rules that a policy may have or not.
+POLICY_SETTINGS = ("quantum", "cost", "overdraft", "near", "prepay")
 # Clients with a record in each engine's queue, about 200 bytes each.
 _MAX_CLIENTS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueRules:
-    """Settings of the queue; `quantum` None: the policy's default; `max_engine_requests` None: learnt.
+    """Settings of the queue; `max_engine_requests` None: learnt.
+
+    `quantum`, `cost`, `overdraft`, `near` and `prepay` are the policy's; None: its default. A policy that
+    has no such setting refuses it. What an engine evicts is its own affair: `eviction` is no setting here.
 
     A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
     that would have to wait is refused. At most `max_assigned_per_client` waiting tickets of a client are
@@ -33,6 +37,10 @@ class QueueRules:
 
     scheduler: str = "dlpm"
     quantum: int | None = None
+    cost: Cost | None = None
+    overdraft: int | None = None
+    near: int | None = None
+    prepay: str | None = None
     weights: Weights | None = None
     queue_size: int = 512
     queue_total: int = 65_536
@@ -44,29 +52,37 @@ class QueueRules:
         """Return a new engine's concurrency limit."""
         return ConcurrencyLimit(fixed=self.max_engine_requests)
 
-    def maker(self, name: str | None = None) -> MakeScheduler:
+    def maker(
+        self, name: str | None = None, *, prices: Callable[[Cost], Cost] | None = None
+    ) -> MakeScheduler:
         """Return the factory of the scheduler `name`, by default that of the rules. Raises ConfigError.
 
-        A setting that a policy other than the rules' does not have is left out.
+        A setting that a policy other than the rules' does not have is left out. A cost that follows
+        measured passes takes its prices from `prices`.
         """
         chosen = name or self.scheduler
         if chosen not in QUEUE_SCHEDULERS:
             expected = ", ".join(QUEUE_SCHEDULERS)
             raise ConfigError(f"scheduler: expected one of {expected}, got {chosen!r}")
-        settings: Mapping[str, Any] = {
-            "quantum": self.quantum, "weights": self.weights, "max_clients": _MAX_CLIENTS,
-        }  # fmt: skip
+        own = {key: getattr(self, key) for key in POLICY_SETTINGS}
         accepted = signature(SCHEDULERS[chosen]).parameters
+        for key, value in own.items():
+            if chosen == self.scheduler and value is not None and key not in accepted:
+                raise ConfigError(f"{key}: the scheduler {chosen} has none")
+        settings: Mapping[str, Any] = {
+            **own, "weights": self.weights, "max_clients": _MAX_CLIENTS, "eviction": "lru",
+        }  # fmt: skip
         given = {key: value for key, value in settings.items() if key in accepted}
-        if chosen == self.scheduler and self.quantum is not None and "quantum" not in accepted:
-            raise ConfigError(f"quantum: the scheduler {chosen} has none")
 
-        def make(view: BlockCache) -> FairQueue:
-            if self.shared and chosen == "dlpm":
-                own = {key: value for key, value in given.items() if value is not None}
-                return FairQueue(DLPMShared(cache=view, **own), max_clients=0)
+        def make(view: EngineView) -> FairQueue:
             # The client ledger has the service: the scheduler need not record it, too.
-            return FairQueue(make_policy(chosen, cache=view, **given), max_clients=0)
+            if self.shared and chosen == "dlpm":
+                set_here = {key: value for key, value in given.items() if value is not None}
+                return FairQueue(DLPMShared(cache=view, **set_here), max_clients=0)
+            queue = FairQueue(make_policy(chosen, cache=view, **given), max_clients=0)
+            if prices is not None:
+                queue.follow(prices)
+            return queue
 
-        make(BlockCache(block_size=1))  # report a wrong value now, not at the first request
+        make(EngineView(lambda units: units))  # report a wrong value now, not at the first request
         return make

@@ -26,16 +26,6 @@ PREFIX = "FAIRHIT_"
 TURN_LEN = 16_384
 
 
-def _read_cost(value: object) -> str:
-    """Return the text of a cost that can be parsed."""
-    try:
-        parse_cost(str(value))
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-    return str(value)
-
-
-COST = kinds.Kind("a cost", _read_cost)
 # Settings whose value is a text, in the environment, too.
 TEXTS = ("scheduler", "weights", "cost", "eviction", "prepay")
 
@@ -49,7 +39,7 @@ class Settings:
         None, "Q^u in tokens of service; smaller is fairer, larger keeps more of the cache",
         ge=1, shown="4096; fair 1024",
     )  # fmt: skip
-    cost: Annotated[str, COST] | None = setting(
+    cost: Annotated[str, kinds.COST] | None = setting(
         None, "cost of a request: linear:P,Q, context:OUTPUT,CONTEXT, engine, profiled, flops:MODEL, ...",
         shown="linear:1,2; fair engine",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from fairhit.core.costs import parse_cost
 from fairhit.core.policy import Router
 from fairhit.core.service import Weights
 from fairhit.dispatch import QueueRules
@@ -28,6 +29,10 @@ def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | Non
     return QueueRules(
         scheduler=settings.scheduler,
         quantum=settings.quantum,
+        cost=None if settings.cost is None else parse_cost(settings.cost),
+        overdraft=settings.overdraft,
+        near=settings.near,
+        prepay=settings.prepay,
         weights=weights,
         queue_size=settings.queue_size,
         max_engine_requests=settings.max_engine_requests,

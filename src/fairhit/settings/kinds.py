@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from fairhit.core.costs import parse_cost
 from fairhit.core.service import parse_weight
 from fairhit.errors import ConfigError
 
@@ -107,6 +108,15 @@ _SWITCH_WORDS = {
 }
 
 
+def _read_cost(value: object) -> str:
+    """Return the text of a cost that can be parsed."""
+    try:
+        parse_cost(str(value))
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("cost: ")) from None
+    return str(value)
+
+
 def _read_switch(value: object) -> bool:
     if isinstance(value, int) and value in {0, 1}:
         return bool(value)
@@ -187,4 +197,5 @@ TEXT = Kind("a text", _read_text)
 FILLED = Kind("a text that is not empty", _read_filled)
 PATH = Kind("a path", _read_path)
 MICROSECONDS = Kind("seconds, with at most six decimals", _read_microseconds, reads_text=True)
+COST = Kind("a cost", _read_cost)
 WEIGHTS = Kind("CLIENT=WEIGHT,...", _read_weights)

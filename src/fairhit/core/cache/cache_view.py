@@ -64,5 +64,14 @@ class KeepsBlocks(Protocol):
         ...
 
 
+@runtime_checkable
+class MeasuresPrefixes(Protocol):
+    """A cache whose units differ in size: pieces of a text, whose tokens are estimated."""
+
+    def prefix_len(self, units: int, /) -> int:
+        """Return the tokens in the first `units` units of a prompt, as estimated now. O(1)."""
+        ...
+
+
 # Protocols, as compiled code accepts no other class where a class is named, and engines have their own.
 Cache: TypeAlias = PathCache | HashCache

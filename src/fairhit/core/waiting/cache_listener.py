@@ -6,7 +6,14 @@ so every node is registered under the cached hashes of its edge and under the fi
 
 from collections.abc import Callable
 
-from fairhit.core.cache.cache_view import Cache, HashCache, KeepsBlocks, KeepsPaths, PathCache
+from fairhit.core.cache.cache_view import (
+    Cache,
+    HashCache,
+    KeepsBlocks,
+    KeepsPaths,
+    MeasuresPrefixes,
+    PathCache,
+)
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.cache.trie import descend
 from fairhit.core.request import ClientId, Unit
@@ -30,7 +37,12 @@ def waiting_index(
     `near` and `standing` as of `WaitingIndex`. With `keeps_wanted` a cache that can do so evicts what
     the waiting prompts want last.
     """
-    index = WaitingIndex(block_size=cache.block_size, near=near, standing=standing)
+    index = WaitingIndex(
+        block_size=cache.block_size,
+        near=near,
+        standing=standing,
+        prefix_len=cache.prefix_len if isinstance(cache, MeasuresPrefixes) else None,
+    )
     if isinstance(cache, PathCache):
         paths = PathWatch(cache, index.trie)
         index.trie.attach(paths)

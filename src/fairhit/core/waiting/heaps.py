@@ -53,9 +53,19 @@ class _Client:
 class WaitingHeaps:
     """Implements `AnchorListener`: each client's oldest visible request at each node, and the best of all."""
 
-    def __init__(self, *, block_size: int, near: int, standing: Callable[[ClientId], int]) -> None:
+    def __init__(
+        self,
+        *,
+        block_size: int,
+        near: int,
+        standing: Callable[[ClientId], int],
+        prefix_len: Callable[[int], int] | None,
+    ) -> None:
         self._block_size = block_size
-        self._step = max(1, near // block_size)  # in blocks
+        # Tokens in the first blocks of a prompt, where blocks differ in size.
+        self._prefix_len = prefix_len
+        # In blocks, or in tokens where blocks differ in size.
+        self._step = max(1, near // block_size) if prefix_len is None else near
         self._standing = standing
         self._clients: dict[ClientId, _Client] = {}
         self._moved: dict[TrieNode, None] = {}  # anchors to be pushed again before the next query
@@ -263,13 +273,18 @@ class WaitingHeaps:
         entry = anchor.best[client]
         state.top = (depth, order, entry)
         if state.open and not (state.hits_only and not self._is_hit(entry, -depth)):
-            step = depth if self._step == 1 else -(-depth // self._step)
+            step = depth if self._step == 1 else -(self._steps_len(-depth) // self._step)
             front = (step, self._standing(client), depth, order, client)
             state.front = front
             self._front.push(front, self._is_front)
 
+    def _steps_len(self, depth: int) -> int:
+        """Return the length of a match in the unit of `near`'s steps."""
+        return depth if self._prefix_len is None else self._prefix_len(depth)
+
     def _is_hit(self, entry: WaitingEntry, depth: int) -> bool:
-        return 10 * depth * self._block_size >= HIT_TENTHS * entry.request.input_len
+        tokens = self._prefix_len(depth) if self._prefix_len else depth * self._block_size
+        return 10 * tokens >= HIT_TENTHS * entry.request.input_len
 
 
 def _is_true(item: Source, node: TrieNode, client: ClientId) -> bool:

@@ -25,7 +25,8 @@ class WaitingIndex:
 
     With `near`, in tokens, matches in the same step of that length count as equal between clients: the
     client with the least `standing` comes first, then the longer match, then the earlier arrival. `open`
-    must be called again when a client's standing changed.
+    must be called again when a client's standing changed. Where the elements differ in size, `prefix_len`
+    gives the tokens in the first so many of them.
 
     A single waiting request is kept apart and enters the trie when a second one arrives: in light load
     few requests ever do, which saves 16 % of a simulated request.
@@ -37,13 +38,16 @@ class WaitingIndex:
         block_size: int,
         near: int = 1,
         standing: Callable[[ClientId], int] = no_standing,
+        prefix_len: Callable[[int], int] | None = None,
     ) -> None:
         self._block_size = block_size
         self._single: Request | None = None  # the only waiting request, not in the trie
         self._single_open = False  # whether its client is open
         self._entries: dict[RequestId, WaitingEntry] = {}  # requests in the trie
         self._hidden: dict[Request, None] = {}
-        self._heaps = WaitingHeaps(block_size=block_size, near=near, standing=standing)
+        self._heaps = WaitingHeaps(
+            block_size=block_size, near=near, standing=standing, prefix_len=prefix_len
+        )
         is_static = near == 1 and standing is no_standing
         self._snapshot = SortedSnapshot(self._heaps, self._entries, enabled=is_static)
         self.trie = WaitingTrie(self._heaps)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fairhit.core.request import WorkerId
 from fairhit.dispatch import Dispatcher, Engine
+from fairhit.dispatch.accounting.engine_prices import PARTS, Prices
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
 from fairhit.gateway.observability.log_exceptions import log_exceptions
@@ -42,6 +43,8 @@ _MAX_BLANKS = 64
 _MAX_REQUESTS = 1e9
 # Metrics of the plug-in alone: see `fairhit.engines.client_metrics`.
 _PLUG_IN = (b"fairhit_refill_rounds", b"fairhit_truncated_passes")
+# Prices of its cost, in computed prompt tokens, by part.
+_PRICE = b"fairhit_price_tokens"
 # By `--identity-field`: prefix of the metrics of engines that do not read client names from that field.
 _WITHOUT_NAMES = {"vllm": b"sglang:", "sglang": b"vllm:"}
 
@@ -98,6 +101,27 @@ def _value(body: bytes, end: int, name: bytes) -> list[float]:
     return [value]
 
 
+def read_prices(body: bytes) -> Prices | None:
+    """The prices in force in an engine that runs the plug-in: their mean over its ranks. O(body).
+
+    None if its metrics have none: it runs no plug-in, or under a cost without such prices. Raises ValueError
+    if one of the three is missing, negative or no number.
+    """
+    found: dict[str, list[float]] = {part: [] for part in PARTS}
+    for end in _samples(body, _PRICE):
+        sample = _SAMPLE.match(body, end)
+        labels = b"" if sample is None else body[end : sample.start(1)]
+        for part in PARTS:
+            if b'part="%b"' % part.encode() in labels:
+                found[part] += _value(body, end, _PRICE)
+    if not any(found.values()):
+        return None
+    if missing := [part for part in PARTS if not found[part]]:
+        raise ValueError(f"no {_PRICE.decode()} of {' or '.join(missing)} among its metrics")
+    output, context, attention = (sum(found[part]) / len(found[part]) for part in PARTS)
+    return output, context, attention
+
+
 def has_plug_in(body: bytes) -> bool:
     """True if `body` holds metrics of an engine that runs our scheduler."""
     return any(True for name in _PLUG_IN for _ in _samples(body, name))
@@ -130,6 +154,7 @@ class LoadMonitor:
             set()
         )  # engines with the plug-in but without client names
         self._warned_load: set[WorkerId] = set()  # engines without a readable load
+        self._warned_prices: set[WorkerId] = set()  # engines with unreadable prices
         self._interval_s = interval_s
         self._due: dict[WorkerId, float] = {}
         self._asking: dict[WorkerId, asyncio.Task[None]] = {}
@@ -167,6 +192,8 @@ class LoadMonitor:
         self._due.pop(name, None)
         self._warned_names.discard(name)
         self._warned_load.discard(name)
+        self._warned_prices.discard(name)
+        self._dispatcher.queue.prices.report(name, None)
 
     def _is_due(self, name: WorkerId, worker: Engine, now: float) -> bool:
         if not worker.up:
@@ -216,10 +243,25 @@ class LoadMonitor:
             self._set_unknown(name, worker, problem)
         else:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
+        if body:
+            self._apply_prices(name, body)
         if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
             fair = worker.queue is not None
             _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
             self._dispatcher.set_queueing(name, queues=not fair)
+
+    def _apply_prices(self, name: WorkerId, body: bytes) -> None:
+        """Pass the prices in an engine's metrics to the queue; log where its cost then comes from."""
+        prices = self._dispatcher.queue.prices
+        try:
+            found = read_prices(body)
+        except ValueError as error:
+            found = None
+            if name not in self._warned_prices:
+                self._warned_prices.add(name)
+                _log.warning("engine %s: its prices are not used, %s", name, error)
+        if prices.report(name, found) and self._dispatcher.queue.follows_prices:
+            _log.info("cost of the queue: %s", prices.words())
 
     def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:
         """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""

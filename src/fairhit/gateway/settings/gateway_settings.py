@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from fairhit.core.cache.token_blocks import BLOCK_LEN
 from fairhit.errors import ConfigError
@@ -32,6 +32,7 @@ from fairhit.gateway.settings.types import (
     Paths,
     Policy,
     PolicyName,
+    Prepay,
     QueuePlace,
     RedisUrl,
     SchedulerName,
@@ -43,6 +44,7 @@ from fairhit.gateway.settings.types import (
     router_of,
 )
 from fairhit.routers.d2lpm import WorkerCharge
+from fairhit.settings import kinds
 from fairhit.settings.declaration import dashed, read_fields, setting, settings_of
 
 
@@ -156,8 +158,24 @@ class QueueSettings:
     )
     scheduler: SchedulerName = setting("dlpm", "policy that orders the queue", "NAME")
     quantum: int | None = setting(
-        None, "Q^u of dlpm and drr", "TOKENS", ge=1, shown="the policy's own"
+        None, "Q^u of dlpm, fair and drr", "TOKENS", ge=1, shown="the policy's own"
     )
+    cost: Annotated[str, kinds.COST] | None = setting(
+        None, "cost of a request: linear:P,Q, context:OUTPUT,CONTEXT, engine, profiled, flops:MODEL, ...",
+        "COST", shown="linear:1,2; fair engine",
+    )  # fmt: skip
+    overdraft: int | None = setting(
+        None, "debt beyond its last admission up to which a client's cached prompts are sent, for fair",
+        "TOKENS", ge=0, shown="1024, at most the quantum",
+    )  # fmt: skip
+    near: int | None = setting(
+        None, "steps of matched tokens within which the client with the most credit is first, for fair",
+        "TOKENS", ge=1, shown="256",
+    )  # fmt: skip
+    prepay: Prepay | None = setting(
+        None, "outputs that fair charges when a request is sent: the expected ones, or none",
+        shown="expected",
+    )  # fmt: skip
     queue_size: int = setting(
         512, "requests of one client that may wait here, then 429", "N", ge=0, live=True
     )

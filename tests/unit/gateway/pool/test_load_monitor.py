@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from contextlib import nullcontext, suppress
 
 import pytest
@@ -10,7 +11,13 @@ from fairhit.dispatch import Dispatcher, QueueRules
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
 from fairhit.gateway.pool import health_probe as probe
-from fairhit.gateway.pool.load_monitor import EngineLoad, LoadMonitor, has_plug_in, read_load
+from fairhit.gateway.pool.load_monitor import (
+    EngineLoad,
+    LoadMonitor,
+    has_plug_in,
+    read_load,
+    read_prices,
+)
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
 
@@ -198,6 +205,75 @@ def test_only_an_engine_that_gets_client_names_does_its_own_queueing(
         for one in warned:
             assert one.getMessage().startswith("engine w has the plug-in")
             assert f"--identity-field {identity_field} " in one.getMessage()
+
+
+PRICES = b"""# TYPE fairhit_price_tokens gauge
+fairhit_price_tokens{part="output"} 2.5
+fairhit_price_tokens{part="context"} 0.004
+fairhit_price_tokens{part="attention"} 1e-05
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "prices"),
+    [
+        (VLLM, None),
+        (VLLM + PRICES, (2.5, 0.004, 1e-05)),
+        (PRICES + b'fairhit_price_tokens{rank="1",part="output"} 3.5\n', (3.0, 0.004, 1e-05)),
+    ],
+)
+def test_prices_of_an_engine_with_the_plug_in(body: bytes, prices: object) -> None:
+    """Ranks with prices of their own count alike; an engine without the plug-in has none."""
+    assert read_prices(body) == prices
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (PRICES.replace(b"2.5", b"-2.5"), "fairhit_price_tokens is -2.5"),
+        (PRICES.replace(b"0.004", b"inf"), "fairhit_price_tokens is inf"),
+        (PRICES.replace(b"0.004", b"NaN"), "no fairhit_price_tokens of context among its metrics"),
+        (PRICES.replace(b"0.004", b"dear"), "a sample of fairhit_price_tokens that is no sample"),
+        (PRICES.replace(b"attention", b"other"), "no fairhit_price_tokens of attention among"),
+    ],
+)
+def test_prices_that_are_no_prices_are_refused(body: bytes, problem: str) -> None:
+    """A cost out of them would charge one client for another's requests, or overflow."""
+    with pytest.raises(ValueError, match="^" + re.escape(problem)):
+        read_prices(body)
+
+
+def test_the_log_says_once_where_the_queues_cost_is_from(caplog: pytest.LogCaptureFixture) -> None:
+    """With the first report, with none left, and with wrong ones; the queue has the mean meanwhile."""
+    caplog.set_level(logging.INFO)
+    dispatcher = Dispatcher(
+        router=D2LPM(),
+        index=ApproximatePrefixIndex(),
+        rules=QueueRules(scheduler="fair"),
+        on_ready=lambda _: None,
+    )
+    loads = observing(dispatcher)
+    dispatcher.engine_up("w")
+    for body in (VLLM + PRICES, VLLM + PRICES, VLLM, VLLM):
+        loads._apply("w", body)
+    for _ in range(2):
+        loads._apply("w", VLLM + PRICES.replace(b"2.5", b"-2.5"))
+
+    costs = [one.getMessage() for one in caplog.records if "cost" in one.getMessage()]
+    assert costs == [
+        (
+            "cost of the queue: output 2.5, context 0.004, attention 1e-05 tokens, as measured by"
+            " engines: 1"
+        ),
+        "cost of the queue: no engine reports prices; the last ones are kept",
+    ]
+    warned = [one.getMessage() for one in caplog.records if "prices are not" in one.getMessage()]
+    assert warned == ["engine w: its prices are not used, fairhit_price_tokens is -2.5"]
+    loads._apply("w", VLLM + PRICES)
+    assert dispatcher.queue.prices.mean == (2.5, 0.004, 1e-05)
+    dispatcher.engine_down("w")
+    asyncio.run(one_round(loads))
+    assert dispatcher.queue.prices.mean is None
 
 
 async def one_round(loads: LoadMonitor) -> None:

@@ -16,7 +16,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.core.costs import ContextCost
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
 from fairhit.dispatch import Dispatcher
 from fairhit.gateway.http.accept.connections import Connections
 from fairhit.gateway.http.client_connection import ClientConnection
@@ -30,7 +31,7 @@ from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.in_flight_load import load_of
 
 # Policies with a counter in tokens for each client.
-_COUNTING = frozenset(("dlpm", "dlpm-predict", "drr", "vtc"))
+_COUNTING = frozenset(("dlpm", "dlpm-predict", "drr", "fair", "vtc"))
 _PER_S = 1_000_000  # times are kept in microseconds
 # A client's histogram is formatted at once: line by line, 1,000 clients would delay requests by 50 ms.
 _WAIT, _CLIENT = "fairhit_client_wait_seconds", "\0"
@@ -85,6 +86,7 @@ class GatewayMetrics(Collector):
         yield from self._requests()
         yield from self._lengths_and_times()
         yield from self._workers()
+        yield from self._prices()
         yield from self._circuits()
         yield from self._gaps()
 
@@ -176,6 +178,26 @@ class GatewayMetrics(Collector):
                 queued.add_metric([name], len(worker.queue.waiting))
                 limit.add_metric([name], worker.queue.limit.size)
         yield from (up, exact, tokens, requests, queued, limit)
+
+    def _prices(self) -> Iterator[Metric]:
+        """Prices in force in each engine's queue, for costs that are as simple."""
+        queue = self._dispatcher.queue
+        source = queue.cost_source()
+        price = GaugeMetricFamily(
+            "fairhit_queue_price_tokens",
+            "Price in the gateway's queue for an engine, in computed prompt tokens: of an output; of it, or "
+            "a prompt token, for each token before it. source: default, setting or engines.",
+            labels=["worker", "part", "source"],
+        )
+        for name, worker in self._dispatcher.engines.items():
+            cost = worker.queue.scheduler.cost if worker.queue is not None else None
+            if isinstance(cost, TokenCost | ContextCost) and cost.extend:
+                parts = {"output": cost.output}
+                if isinstance(cost, ContextCost):
+                    parts |= {"context": cost.context, "attention": cost.attention}
+                for part, units in parts.items():
+                    price.add_metric([name, part, source], units / cost.extend)
+        yield price
 
     def _circuits(self) -> Iterator[Metric]:
         circuit = GaugeMetricFamily(

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from fairhit.core.costs import parse_cost
 from fairhit.core.request import Request
-from fairhit.dispatch import Dispatcher
+from fairhit.dispatch import Dispatcher, QueueRules
 from fairhit.gateway.observability.metrics.gateway_metrics import GatewayMetrics
 from fairhit.gateway.observability.metrics.recorder import Recorder
 from fairhit.gateway.observability.page.snapshot import SnapshotTaker
@@ -99,3 +100,22 @@ def test_a_scrape_is_cheap() -> None:
 
     # 6.7 for each line; Prometheus' own client makes 43.
     assert calls(observability.exposition) < 8 * 8000
+
+
+def test_the_prices_in_force_and_their_source_are_shown() -> None:
+    """The pinned ones, of each engine that has its queue here; a cost without such prices has none."""
+    shown = {"output": 3, "context": 0.5, "attention": 0}
+    for cost, expected in (("context:3,0.5", shown), ("profiled", {})):
+        made = Dispatcher(
+            router=D2LPM(),
+            index=ApproximatePrefixIndex(),
+            rules=QueueRules(scheduler="fair", cost=parse_cost(cost)),
+        )
+        made.engine_up("w")
+        read = {
+            labels: value
+            for (name, labels), value in samples(made).items()
+            if name == "fairhit_queue_price_tokens"
+        }
+
+        assert read == {(part, "setting", "w"): price for part, price in expected.items()}
