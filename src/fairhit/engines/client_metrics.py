@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge
 
+from fairhit.core.costs import ContextCost
 from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId
-from fairhit.core.service import Service
+from fairhit.core.service import Cost, Service
 
 MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
 MAX_LABELS = 1000
@@ -49,6 +50,7 @@ class _Series(NamedTuple):
     refills: Counter
     truncated_passes: Counter
     slot_rotations: Counter
+    price: Gauge
 
 
 @cache
@@ -75,6 +77,12 @@ def _series() -> _Series:
         slot_rotations=Counter(
             "fairhit_lora_slot_rotations", "LoRA slots taken from one adapter for another"
         ),
+        price=Gauge(
+            "fairhit_price_tokens",
+            "Price in computed prompt tokens, of an output or for each token before it",
+            ["part"],
+            multiprocess_mode="livemostrecent",
+        ),
     )
 
 
@@ -92,8 +100,11 @@ class ClientMetrics:
         waiting: Callable[[ClientId], int],
         deficit: Callable[[ClientId], float],
         totals: Callable[[], EngineTotals],
+        cost: Callable[[], Cost | None] = lambda: None,
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
+        self._cost = cost
+        self._shown: Cost | None = None  # whose prices were written last
         self._pending: dict[ClientId, Service] = {}
         self._seconds: dict[ClientId, float] = {}
         self._gauges: dict[ClientId, tuple[int, float]] = {}  # last written, by client with a label
@@ -140,6 +151,17 @@ class ClientMetrics:
             for client in self._gauges:
                 self._gauge(client)
         self._count()
+        self._show_prices()
+
+    def _show_prices(self) -> None:
+        """Write the prices in force, if they changed and are prices of engine time."""
+        cost = self._cost()
+        if cost is self._shown or not isinstance(cost, ContextCost):
+            return
+        self._shown = cost
+        prices = {"output": cost.output, "context": cost.context, "attention": cost.attention}
+        for part, units in prices.items():
+            _series().price.labels(part).set(units / cost.extend)
 
     def _write(self, client: ClientId, service: Service) -> None:
         series = _series()

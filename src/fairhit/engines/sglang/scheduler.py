@@ -207,7 +207,10 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             self._fair, self._fair_tree, self, slots=slots, weights=weights
         )
         self._fair_metrics = ClientMetrics(
-            waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._fair_totals
+            waiting=self._fair.waiting,
+            deficit=self._deficit_of,
+            totals=self._fair_totals,
+            cost=lambda: self._fair.cost,
         )
         if measures_passes(self.server_args, get_parallel()):
             self._passes = PassTimes(

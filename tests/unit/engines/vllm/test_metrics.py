@@ -65,11 +65,15 @@ def test_who_a_request_belongs_to():
 SCRIPT = """
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from fairhit.core.costs import ContextCost
 from fairhit.engines import client_metrics as metrics
 metrics.MAX_LABELS = 2
 waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
 totals = metrics.EngineTotals(recomputed_len=5, refill_rounds=2, truncated_passes=1)
-m = metrics.ClientMetrics(waiting=waiting.get, deficit=deficits.get, totals=lambda: totals)
+cost = ContextCost(output=150_000_000, context=250_000)
+m = metrics.ClientMetrics(
+    waiting=waiting.get, deficit=deficits.get, totals=lambda: totals, cost=lambda: cost
+)
 m.show()
 for client in CLIENTS:
     service = m.touch(client)
@@ -82,6 +86,7 @@ m.touch("a").output_len += 1
 m.flush(is_idle=False)
 waiting["b"], deficits["b"] = 7, 4096.0
 totals = totals._replace(recomputed_len=9)
+cost = ContextCost(output=300_000_000, context=250_000)
 if LATER:
     metrics.FLUSH_INTERVAL_S = 0
     m.flush(is_idle=False)
@@ -118,6 +123,9 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
         'fairhit_waiting_requests{client="a"} 3.0',
         'fairhit_deficit_tokens{client="b"} 1.5',
         "fairhit_recomputed_tokens_total 5.0",
+        'fairhit_price_tokens{part="output"} 1.5',
+        'fairhit_price_tokens{part="context"} 0.0025',
+        'fairhit_price_tokens{part="attention"} 0.0',
         "fairhit_refill_rounds_total 2.0",
         "fairhit_truncated_passes_total 1.0",
     } <= lines
@@ -132,6 +140,7 @@ def test_gauges_follow_clients_that_get_nothing(tmp_path):
         'fairhit_deficit_tokens{client="b"} 4096.0',
         'fairhit_output_tokens_total{client="a"} 3.0',
         "fairhit_recomputed_tokens_total 9.0",
+        'fairhit_price_tokens{part="output"} 3.0',
     } <= exposition(tmp_path, later=True)
 
 
