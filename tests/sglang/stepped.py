@@ -95,13 +95,14 @@ def run_on_ranks(
     script: Sequence[Asked],
     *flags: str,
     environment: Mapping[str, str],
+    policy: str = "dlpm",
 ) -> list[Batch]:
-    """Return the batches of each rank, with its own hashes, clock and speed: equal under `dlpm`."""
+    """Return the batches of all ranks, each with its own hashes, clock and speed: they are equal."""
     started = [
         start(
             folder / str(rank),
             script,
-            "dlpm",
+            policy,
             *flags,
             environment={**environment, "PYTHONHASHSEED": str(100 + rank)},
             rank=rank,

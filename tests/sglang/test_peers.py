@@ -12,7 +12,7 @@ import pytest
 from tests.sglang.peer_runs import Found, Order, Script, run
 from tests.sglang.stepped import Asked
 
-STOCK, OURS = "fcfs", ("dlpm", "vtc", "drr")
+STOCK, OURS = "fcfs", ("dlpm", "vtc", "drr", "fair")
 CHUNK, ROWS, MEMORY, QUEUE = 128, 4, 1500, 12
 FLAGS = (
     "--chunked-prefill-size", str(CHUNK), "--max-running-requests", str(ROWS),

@@ -37,6 +37,7 @@ LANES = {
     "lpm": ("lpm", {}),
     "dlpm": ("dlpm", QUANTUM_SET),
     "ageing": ("dlpm", {**QUANTUM_SET, "FAIRHIT_MAX_OVERTAKE": str(MAX_OVERTAKE)}),
+    "fair": ("fair", {**QUANTUM_SET, "FAIRHIT_COST": "linear:1,2"}),
 }
 
 
@@ -76,6 +77,17 @@ def test_another_client_is_not_starved(batches, lane):
     for step in OTHER_STEPS:
         passed = hot_before(batches[lane], f"other{step}", step, 0)
         assert passed <= 2 * QUANTUM / OWN, (step, passed)
+
+
+def test_under_fair_another_client_is_not_starved_by_hits_on_credit(batches):
+    """
+    The flood spends what it has, one refill, and its overdraft of a quantum; of the requests that run their
+    outputs may not be charged yet, or be refunded.
+    """
+    each = OWN + 2 * OUTPUTS
+    for step in OTHER_STEPS:
+        passed = hot_before(batches["fair"], f"other{step}", step, 0)
+        assert passed <= 3 * QUANTUM / each + 2 * SLOTS, (step, passed)
 
 
 def test_without_ageing_a_client_starves_itself(batches):
