@@ -280,6 +280,11 @@ class GatewayMetrics(Collector):
             "Widest service gap to another client that waits at the same engine; absent if none does.",
             ((label("client", name), gap) for name, gap in self._snapshots.client_gaps.items()),
         )  # fmt: skip
+        yield family(
+            "client_entitlement_ratio", "gauge",
+            "Service of the last minute over the entitlement: weighted max-min of the demands.",
+            ((label("client", name), share) for name, share in self._snapshots.entitled.shares.items()),
+        )  # fmt: skip
         yield self._credits()
         yield self._router_deficits()
         yield self._waits()

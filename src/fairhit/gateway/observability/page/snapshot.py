@@ -12,8 +12,9 @@ from itertools import islice
 from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.policy import SharingDeficits
 from fairhit.core.request import ClientId, WorkerId
-from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, system_view
+from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, system_view
 from fairhit.dispatch import Dispatcher, Engine, TicketState
+from fairhit.gateway.observability.metrics.entitlement_shares import EntitlementShares
 from fairhit.gateway.observability.metrics.recorder import Recorder
 from fairhit.gateway.observability.metrics.service_gap import (
     MOST_WAITING,
@@ -90,6 +91,7 @@ class SnapshotTaker:
         self._service = 0  # sum of these
         self._gaps: dict[WorkerId, EngineGaps] = {}
         self._switches = 0
+        self.entitled = EntitlementShares()
         self.gaps: list[WorstGap] = []  # one per engine, the one nearest to its bound first
         self.violations = 0  # gaps found wider than their bound, by snapshot and engine
         self.client_gaps: dict[ClientId, float] = {}  # widest gap of each client, in tokens
@@ -103,12 +105,18 @@ class SnapshotTaker:
             {name: change[0] for name, change in changes.items()},
             {name: change[4] for name, change in changes.items() if change[4]},
         )
+        self._entitle(changes, under_way)
         shown = [name for name in self._ranking.shown if name != OTHER]
         return {
             "t": round(time_s, 3),
             "s": round(took_s, 3),
             "clients": {name: changes.get(name, _IDLE) for name in shown},
             "other": self._rest(changes, shown),
+            "entitled": {
+                name: round(share, 3)
+                for name in shown
+                if (share := self.entitled.shares.get(name)) is not None
+            },
             "gap": self._worst(),
             "waiting": len(self._dispatcher.queue),
             "workers": dict(map(self._worker, self._watches()[:MOST_WORKERS])),
@@ -128,6 +136,23 @@ class SnapshotTaker:
             self._service += now.service - before.service
             changes[name] = now.since(before)
         return changes
+
+    def _entitle(self, changes: Mapping[ClientId, list[int]], under_way: _UnderWay) -> None:
+        """Update the shares of entitlement of the clients with a name. O(clients in the last minute).
+
+        What a request under way has yet to receive is estimated by the mean of the client's finished ones.
+        """
+        weights = self._dispatcher.queue.rules.weights or Weights()
+        outstanding = {}
+        for name, row in changes.items():
+            account = self._dispatcher.ledger.account(name)
+            finished = account.requests - account.in_flight
+            mean = account.service.system_view() / finished if finished else 0.0
+            outstanding[name] = max(0, round(row[5] * mean) - under_way.clients.get(name, 0))
+        served = {name: row[0] for name, row in changes.items()}
+        for rows in (served, outstanding):
+            rows.pop(OTHER, None)  # many clients, of any weights
+        self.entitled.add(served, outstanding, weights.of)
 
     def _totals(self, name: ClientId, under_way: _UnderWay) -> _Totals:
         account = self._dispatcher.ledger.account(name)

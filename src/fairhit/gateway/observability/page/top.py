@@ -20,7 +20,7 @@ _TIMEOUT_S = 3.0
 _AVERAGED_S = 60.0
 _KEPT_S = 120.0
 _MAX_ENGINES = 6
-_BAR = 16
+_BAR = 10
 # Lines that are not rows of a table: two of text, two headings, two blank ones.
 _OTHER_LINES = 6
 SERVICE, EXTEND, CACHED, OUTPUT, WAITING, IN_FLIGHT = range(6)
@@ -134,7 +134,10 @@ class TopScreen:
         return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
 
     def _clients(self, most: int) -> Table:
-        table = _table("client", "share of service", "tokens/s", "waiting", "in flight", "cached")
+        table = _table(
+            "client", "share of service", "tokens/s", "entitled", "waiting", "in flight", "cached"
+        )
+        entitled = self._samples[-1].get("entitled", {})
         recent = list(self._recent())
         seconds = sum(sample["s"] for sample in recent) or 1.0
         names = dict.fromkeys(name for sample in recent for name in _rows(sample))
@@ -149,12 +152,13 @@ class TopScreen:
                 "all others" if name is None else escape(name),
                 _bar(row[SERVICE] / total if total else 0),
                 short(row[SERVICE] / seconds),
+                f"{entitled[name]:.0%}" if name in entitled else "-",
                 str(now[WAITING]),
                 str(now[IN_FLIGHT]),
                 _share(row[CACHED], row[CACHED] + row[EXTEND]),
             )
         if hidden:
-            table.add_row(f"[dim]and {len(hidden)} more[/dim]", "", "", "", "", "")
+            table.add_row(f"[dim]and {len(hidden)} more[/dim]", "", "", "", "", "", "")
         return table
 
     def _recent(self) -> Iterator[Data]:

@@ -131,3 +131,23 @@ def test_the_ranking_equals_one_over_all_clients():
         shown = sorted(best[:4])
 
         assert ranking.shown == shown, step
+
+
+def test_shares_of_entitlement_count_what_waits_as_demand() -> None:
+    """The light client was held back; the estimate of its waiting request is its finished one."""
+    watched = Watched(limit=1)
+    for client in ("flood", "light", "flood", "flood"):
+        watched.arrive(client)
+    for ticket in list(watched.dispatcher.engines[WORKER].tickets):
+        watched.finish(ticket)
+    while watched.sent:
+        watched.finish(watched.sent.pop(0))
+    for client in ("flood", "flood", "light", "light", "light"):
+        watched.arrive(client)
+    sample = watched.snapshots.take(time_s=1.0, took_s=1.0)
+
+    shares = watched.snapshots.entitled.shares
+    assert sample["entitled"] == {name: round(share, 3) for name, share in shares.items()}
+    assert shares["flood"] > 1 > shares["light"] > 0
+    read = watched.read()
+    assert read["fairhit_client_entitlement_ratio", "light"] == pytest.approx(shares["light"])

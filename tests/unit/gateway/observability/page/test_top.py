@@ -22,6 +22,7 @@ def sample(number: int, *, clients: int = 3, workers: int = 2) -> dict[str, obje
         "s": 1.0,
         "clients": {f"client-{n}": [100 * (n + 1), 20, 60, 10, n, n + 1] for n in range(clients)},
         "other": None,
+        "entitled": {"client-2": 0.875, "client-0": 1.5},
         "gap": {"tokens": 250, "bound": 4000, "worker": "http://e0:1", "clients": ["a", "b"]},
         "waiting": 7,
         "workers": {
@@ -54,7 +55,8 @@ def test_a_sample_is_shown_as_it_is():
         "600 tokens/s", "7 waiting", "6 in flight", "75% hits", "gap 250 of 4.0k",
     ]  # fmt: skip
     assert [line.split()[0] for line in shown[4:7]] == ["client-2", "client-1", "client-0"]
-    assert shown[4].split()[-5:] == ["50%", "300", "2", "3", "75%"]
+    assert shown[4].split()[-6:] == ["50%", "300", "88%", "2", "3", "75%"]
+    assert shown[5].split()[-4:] == ["-", "1", "2", "75%"]
     assert shown[9].split() == ["e0:1", "up", "3", "/", "4", "2", "1.5k"]
 
 

@@ -200,7 +200,7 @@ function clientRows(samples, names, folded) {
     return make('tr', { 'data-client': title }, ...cells(
       make('td', { class: 'name', title }, chip(colour), title),
       make('td', { class: 'share' }, bar(all ? sum[SERVICE] / all : 0, percent(all ? sum[SERVICE] / all : 0), colour)),
-      short(seconds ? sum[SERVICE] / seconds : 0), short(now[WAITING]), short(now[IN_FLIGHT]),
+      short(seconds ? sum[SERVICE] / seconds : 0), percent((last.entitled ?? {})[name] ?? null), short(now[WAITING]), short(now[IN_FLIGHT]),
       percent(prompt ? sum[CACHED] / prompt : null),
     ));
   });
