@@ -56,6 +56,21 @@ def test_of_a_mixed_batch_the_last_requests_decode():
     assert works(of) == {"b": PassWork(extend=4, attention=6), "a": PassWork(decodes=1, context=31)}
 
 
+def test_a_step_of_speculation_counts_as_a_decode_and_lengths_of_an_old_prefill_do_not():
+    of = batch(ForwardMode.TARGET_VERIFY, req("a", 10, 3), extend_lens=[9, 9], prefix_lens=[0, 0])
+
+    assert works(of) == {"a": PassWork(decodes=1, context=12)}
+
+
+def test_a_result_that_was_replaced_is_no_measurement(timed):
+    times, _, seconds = timed
+    times.launched(batch(ForwardMode.DECODE, req("a", 5, 1)), GenerationBatchResult)
+
+    times.ended(GenerationBatchResult())
+
+    assert not seconds
+
+
 def test_an_idle_batch_has_no_work():
     assert works(batch(ForwardMode.IDLE)) == {}
 

@@ -29,7 +29,8 @@ def works_of(batch: Any, client_of: Callable[[Any], ClientId]) -> Works:
     Under overlap scheduling a request's last output may not be known yet: its context is one token longer.
     """
     works: Works = {}
-    if batch.forward_mode.is_extend():
+    mode = batch.forward_mode
+    if mode.is_extend() and not mode.is_target_verify():
         decoding = len(batch.reqs) - len(batch.decoding_reqs or ())
         chunks = zip(batch.reqs, batch.extend_lens, batch.prefix_lens, strict=True)
         for at, (req, tokens, before) in enumerate(chunks):
@@ -38,7 +39,7 @@ def works_of(batch: Any, client_of: Callable[[Any], ClientId]) -> Works:
                 work.add_chunk(tokens, before)
             else:
                 work.add_decode(before)
-    elif batch.forward_mode.is_decode():
+    elif mode.is_decode() or mode.is_target_verify():
         for req in batch.reqs:
             work = works.setdefault(client_of(req), PassWork())
             work.add_decode(len(req.origin_input_ids) + len(req.output_ids) - 1)
@@ -66,7 +67,10 @@ class PassTimes:
 
     def ended(self, result: Any) -> None:
         """Divide the duration of a pass whose result is there among its clients. O(clients in it)."""
-        started_s, works = getattr(result, _LAUNCH)
+        launch = getattr(result, _LAUNCH, None)
+        if launch is None:  # SGLang has put another result in its place
+            return
+        started_s, works = launch
         now_s = self._clock()
         seconds, self._ended_s = now_s - max(started_s, self._ended_s), now_s
         for client, part in self._meter.observe(works, seconds).items():
