@@ -5,7 +5,10 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from tests.e2e.gateway.world import eventually
+
 PROMPT, OUTPUT = 40, 10
+SERVICE = PROMPT + 2 * OUTPUT  # of a request, in tokens
 TOKEN_S = 0.004  # between two outputs
 
 
@@ -27,6 +30,14 @@ class SlotEngine:
 
     def stop(self) -> None:
         self._server.close()
+
+    async def serve_requests(self, count: int) -> float:
+        """Wait until so many more requests are served; return the ratio of a's service to b's meanwhile."""
+        before = self.served.copy()
+        total = before.total() + count * SERVICE
+        await eventually(lambda: self.served.total() >= total)
+        served = self.served - before
+        return served["a"] / max(1, served["b"])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,7 +1,6 @@
 """Two gateways with a ledger in a real Redis: shares stay 4:1, and requests are served in an outage."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -21,6 +20,8 @@ pytestmark = [
 
 WEIGHTS = {"a": "4", "b": "1"}
 CALLERS = 24  # of each client: more than an engine and its queue hold
+# Requests that both get while all callers come, and those that are counted: twelve rounds of 1000 tokens.
+WARM, COUNTED = 50, 200
 
 
 async def two_gateways(engine: SlotEngine, **settings: object) -> list[Gateway]:
@@ -67,14 +68,6 @@ def play(story: Callable[[SlotEngine, list[Gateway]], Awaitable[None]], **settin
     uvloop.run(run())
 
 
-async def share(engine: SlotEngine, seconds: float) -> float:
-    """Ratio of the service of a and b over the next `seconds`."""
-    before = Counter(engine.served)
-    await asyncio.sleep(seconds)
-    got = engine.served - before
-    return got["a"] / max(1, got["b"])
-
-
 def sample(gateway: Gateway, name: str) -> float:
     """A metric, as Prometheus reads it."""
     for line in gateway._metrics.exposition().decode().splitlines():
@@ -83,18 +76,25 @@ def sample(gateway: Gateway, name: str) -> float:
     raise AssertionError(f"no {name}")
 
 
+async def both_share(gateways: list[Gateway]) -> None:
+    """Wait until each gateway knows of the other."""
+    for gateway in gateways:
+        await eventually(lambda gateway=gateway: sample(gateway, "fairhit_sharing_gateways") == 2)
+
+
 def test_without_an_account_four_to_one_becomes_one_to_one() -> None:
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
-        await asyncio.sleep(0.5)
-        assert 0.6 < await share(engine, 3) < 1.6
+        await engine.serve_requests(WARM)
+        assert 0.6 < await engine.serve_requests(COUNTED) < 1.6
 
     play(story)
 
 
 def test_with_one_it_stays_four_to_one() -> None:
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
-        await asyncio.sleep(0.5)
-        assert 3 < await share(engine, 4) < 5
+        await both_share(gateways)
+        await engine.serve_requests(WARM)
+        assert 3 < await engine.serve_requests(COUNTED) < 5
         assert [sample(gateway, "fairhit_sharing_gateways") for gateway in gateways] == [2, 2]
 
     with running() as redis:
@@ -105,18 +105,17 @@ def test_requests_are_served_in_an_outage_and_fairness_returns_with_redis() -> N
     redis = Redis()
 
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
-        await asyncio.sleep(0.5)
+        await both_share(gateways)
+        await engine.serve_requests(WARM)
         redis.kill()
         await eventually(
             lambda: not any(sample(gateway, "fairhit_sharing_up") for gateway in gateways)
         )
-        before = engine.served.total()
-        assert 0.5 < await share(engine, 2) < 2  # each by itself
-        assert engine.served.total() > before
+        assert 0.5 < await engine.serve_requests(COUNTED) < 2  # each by itself
         redis.start()
         await eventually(lambda: all(sample(gateway, "fairhit_sharing_up") for gateway in gateways))
-        await asyncio.sleep(0.5)
-        assert 3 < await share(engine, 4) < 5
+        await engine.serve_requests(WARM)
+        assert 3 < await engine.serve_requests(COUNTED) < 5
 
     redis.start()
     try:
@@ -132,13 +131,13 @@ def test_a_gateway_that_dies_delays_the_other_only_briefly() -> None:
     """
 
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
-        await asyncio.sleep(0.5)
+        await both_share(gateways)
+        await engine.serve_requests(WARM)
         assert timeout_s(gateways[0]._ledger_exchange._period_s()) <= 2
-        gateways[
-            0
-        ]._ledger_exchange._closing = True  # it stops, and its last report says that a waits
+        # It stops, and its last report says that a waits.
+        gateways[0]._ledger_exchange._closing = True
         await eventually(lambda: sample(gateways[1], "fairhit_sharing_gateways") == 1)
-        assert await share(engine, 2) < 2
+        assert await engine.serve_requests(COUNTED) < 2
 
     with running() as redis:
         play(story, share_url=redis.url, share_interval_secs=0.05)
