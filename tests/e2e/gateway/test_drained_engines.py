@@ -121,11 +121,10 @@ def test_shutting_down_finishes_what_is_under_way() -> None:
         caller.send(CHAT, chat(stream=True))
         await eventually(lambda: len(world.received()) == 1)
         stopping = asyncio.ensure_future(world.gateway.stop())
-        await asyncio.sleep(0.05)
+        assert await idle.reader.read() == b""
         release.set()
 
         assert (await caller.reply()).body.endswith(b"[DONE]\n\n")
-        assert await idle.reader.read() == b""
         await stopping
         with pytest.raises(ConnectionRefusedError):
             await world.connect()

@@ -198,8 +198,8 @@ def test_a_probe_or_two_may_fail() -> None:
         caller.send(CHAT, chat())
         await eventually(lambda: len(world.received()) == 1)
         engine.sick_probes = 3  # of which two fail
-        await eventually(lambda: not engine.sick_probes)
-        await asyncio.sleep(0.1)
+        ((_, watch, _),) = world.gateway.pool.watches()
+        await eventually(lambda: not engine.sick_probes and watch.successes > 0)
 
         assert world.gateway.dispatcher.engines[engine.url].up
         assert (len(world.received()), world.gateway.dispatcher.retries) == (1, 0)

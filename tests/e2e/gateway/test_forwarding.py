@@ -23,6 +23,7 @@ from tests.e2e.gateway.world import (
     World,
     eventually,
     play,
+    turns,
 )
 
 
@@ -245,7 +246,11 @@ def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
         await eventually(lambda: any(one._paused for one in world.gateway.connections))
         (connection,) = world.gateway.connections
         assert connection._transport is not None
-        await asyncio.sleep(0.2)
+        (exchange,) = world.gateway.exchanges.values()
+        await eventually(
+            lambda: exchange._connection is not None and exchange._connection.is_paused
+        )
+        await turns()
         assert connection._transport.get_write_buffer_size() < 2 << 20
         assert (await world.get("/health")).status == 200
         caller.reset()

@@ -5,7 +5,7 @@ import json
 
 from tests.e2e.gateway.path_scripts import PATHS, STREAMS, named
 from tests.e2e.gateway.scripts import Received, begin_stream, chunk
-from tests.e2e.gateway.world import NO_KEPT_CONNECTION, World, eventually, play
+from tests.e2e.gateway.world import NO_KEPT_CONNECTION, World, eventually, play, turns
 
 PATH = "/v1/responses"
 BODY = json.dumps({"model": "m", "stream": True, **PATHS[PATH]}).encode()
@@ -23,7 +23,7 @@ async def greet(received: Received) -> None:
 
 async def greet_and_hang(received: Received) -> None:
     await greet(received)
-    await asyncio.sleep(30)
+    await asyncio.Event().wait()
 
 
 async def greet_and_go(received: Received) -> None:
@@ -79,6 +79,13 @@ def test_an_engine_that_greets_and_is_gone_is_replaced() -> None:
 
 def test_greetings_make_no_room() -> None:
     """The engine has begun none of them: what it has is its queue, and the others wait here."""
+    greeted = 0
+
+    async def greet_them(received: Received) -> None:
+        nonlocal greeted
+        await greet(received)
+        greeted += 1
+        await asyncio.Event().wait()
 
     async def story(world: World) -> None:
         callers = [await world.connect() for _ in range(30)]
@@ -86,12 +93,12 @@ def test_greetings_make_no_room() -> None:
             caller.send(PATH, BODY)
         dispatcher = world.gateway.dispatcher
         await eventually(lambda: dispatcher.ledger.in_flight("anonymous") == 30)
-        await eventually(lambda: len(world.received()) >= 2)
-        await asyncio.sleep(0.3)
+        await eventually(lambda: greeted >= 2)
+        await turns()
         assert (len(world.received()), len(dispatcher.queue)) == (2, 28)
         for caller in callers:
             caller.reset()
         await eventually(lambda: not world.gateway.exchanges)
         assert 0 < world.spent() <= 3 * len(callers), "prompts that were sent, and no outputs"
 
-    play(story, greet_and_hang)
+    play(story, greet_them)

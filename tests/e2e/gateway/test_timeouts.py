@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-import time
+from collections.abc import Callable
 
+from fairhit.dispatch import Ticket
 from tests.e2e.gateway.scripts import (
     Received,
     begin_stream,
@@ -169,13 +170,28 @@ def test_retries_can_be_limited_and_switched_off() -> None:
     play(off, *[break_off] * 5, disable_retries=True, **NO_KEPT_CONNECTION)
 
 
+def backoffs_of(world: World) -> list[tuple[asyncio.TimerHandle, float]]:
+    """Collect the timer of each retry from now on, and its seconds."""
+    found, later = [], world.gateway.retry_later
+
+    def kept(ticket: Ticket, send: Callable[[], None]) -> asyncio.TimerHandle:
+        timer = later(ticket, send)
+        found.append((timer, timer.when() - asyncio.get_running_loop().time()))
+        return timer
+
+    world.gateway.retry_later = kept  # type: ignore[method-assign]
+    return found
+
+
 def test_retries_wait() -> None:
     """Longer each time: 200 ms and 400 ms, up or down a tenth."""
 
     async def story(world: World) -> None:
-        began = time.monotonic()
+        backoffs = backoffs_of(world)
         assert (await world.ask()).status == 500
-        assert time.monotonic() - began > 0.9 * (0.2 + 0.4)
+        first, second = [seconds for _, seconds in backoffs]
+        assert 0.9 * 0.2 - 0.001 <= first <= 1.1 * 0.2 + 0.001
+        assert 0.9 * 0.4 - 0.001 <= second <= 1.1 * 0.4 + 0.001
 
     play(
         story, broken, broken, broken, retry_initial_backoff_ms=200, retry_backoff_multiplier=2,
@@ -185,15 +201,17 @@ def test_retries_wait() -> None:
 
 def test_a_caller_that_leaves_during_the_wait_is_not_retried() -> None:
     async def story(world: World) -> None:
+        backoffs = backoffs_of(world)
         caller = await world.connect()
         caller.send("/v1/chat/completions", chat())
-        await eventually(lambda: len(world.received()) == 1)
+        await eventually(lambda: len(backoffs) == 1)
         caller.reset()
         await eventually(lambda: not world.gateway.exchanges)
-        await asyncio.sleep(1.2)
+        ((timer, _),) = backoffs
+        assert timer.cancelled()
         assert len(world.received()) == 1
 
     play(
-        story, broken, hang, policy="round-robin", retry_initial_backoff_ms=1000,
+        story, broken, hang, policy="round-robin", retry_initial_backoff_ms=30_000,
         retry_jitter_factor=0,
     )  # fmt: skip

@@ -15,7 +15,16 @@ from fairhit.gateway.http import client_connection as caller
 from tests.deploy.manifests import pod
 from tests.e2e.gateway.process import Process, running
 from tests.e2e.gateway.scripts import Received, chat, good
-from tests.e2e.gateway.world import CHAT, Connection, FakeEngine, Reply, World, eventually, play
+from tests.e2e.gateway.world import (
+    CHAT,
+    Connection,
+    FakeEngine,
+    Reply,
+    World,
+    eventually,
+    play,
+    turns,
+)
 
 HALF_HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost:"
 HALF_BODY = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n{"
@@ -281,16 +290,21 @@ def none_left() -> Iterator[None]:
 
 
 async def cannot_connect(world: World) -> None:
-    """An exchange for which no connection to the engine can be made."""
+    """An exchange and a probe for which no connection to the engine can be made."""
+    ((_, watch, _),) = world.gateway.pool.watches()
     kept = await world.connect()
     kept.send("/health")
     assert (await kept.reply()).status == 200
     world.gateway.pool.close_idle()
-    await asyncio.sleep(0.05)
+    await eventually(lambda: not world.engines[0].open)
+    await turns()
     with none_left():
         kept.send(CHAT, chat())
         reply = await kept.reply()
-        await asyncio.sleep(0.1)  # probes cannot connect either
+        for _ in range(2):  # probes cannot connect either
+            watch.probe_soon.set()
+            await eventually(lambda: not watch.probe_soon.is_set())
+        await turns()
     assert (reply.status, reply.error()["code"]) == (503, "gateway_full")
     kept.reset()
 

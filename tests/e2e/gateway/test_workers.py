@@ -22,7 +22,7 @@ from tests.e2e.gateway.scripts import (
     good,
     hang,
 )
-from tests.e2e.gateway.world import CHAT, FakeEngine, World, eventually, play
+from tests.e2e.gateway.world import CHAT, FakeEngine, World, eventually, play, turns
 
 
 async def states(world: World) -> dict[str, dict[str, object]]:
@@ -64,8 +64,8 @@ def test_an_engine_is_added_drained_and_removed_under_load() -> None:
         drained = await operate(world, "POST", "/workers/drain", {"url": first.url})
         assert (drained.status, json.loads(drained.body)["state"]) == (202, "draining")
         await eventually(lambda: first.url not in world.gateway.dispatcher.engines)
-        so_far = len(first.received)
-        await asyncio.sleep(0.2)
+        so_far, elsewhere = len(first.received), len(second.received)
+        await eventually(lambda: len(second.received) >= elsewhere + 60)  # of each caller, three
         assert len(first.received) == so_far
         done = True
         assert {status for task in callers for status in await task} == {200}
@@ -102,8 +102,12 @@ def test_an_engine_that_drains_can_be_had_back() -> None:
         await operate(world, "POST", "/workers/drain", {"url": url})
         assert (await world.ask()).status == 503
         assert (await operate(world, "POST", "/workers", {"url": url})).status == 200
+        ((_, watch, _),) = world.gateway.pool.watches()
+        removal = watch.tasks[-1]
         caller.reset()
-        await asyncio.sleep(0.2)
+        await eventually(lambda: not world.gateway.exchanges)
+        await eventually(removal.done)
+        await turns()
 
         state = (await states(world))[url]
         assert (state["state"], state["takes_requests"]) == ("up", True)
@@ -345,12 +349,23 @@ def test_an_engine_that_was_down_has_to_be_well_for_a_while(
 def test_without_health_checks_only_who_is_down_is_probed() -> None:
     async def story(world: World) -> None:
         (engine,) = world.engines
+        ((_, watch, _),) = world.gateway.pool.watches()
         engine.healthy = False
-        await asyncio.sleep(0.3)
+        watch.listed_s = float(
+            "-inf"
+        )  # so that the next look, which would be a probe, reads its models
+
+        def looks() -> int:
+            return engine.probes["/health"] + engine.probes["/v1/models"]
+
+        before = looks()
+        await eventually(lambda: looks() > before)
+        await turns()
         assert (await world.ask()).status == 200
 
         world.gateway.pool.mark_down(engine.url)
-        await asyncio.sleep(0.3)
+        before = engine.probes["/health"]
+        await eventually(lambda: engine.probes["/health"] >= before + 3)
         assert not world.gateway.ready()
         engine.healthy = True
         await eventually(world.gateway.ready)

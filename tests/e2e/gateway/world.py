@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ class FakeEngine:
     models: tuple[str, ...] = ("m",)
     healthy: bool = True
     sick_probes: int = 0  # this many more fail
+    probes: Counter[str] = field(default_factory=Counter)  # by path
     models_answer: bytes | None = None  # instead of a list of `models`
     received: list[Received] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the gateway closed a connection
@@ -92,6 +94,7 @@ class FakeEngine:
         models = [{"id": name, "object": "model"} for name in self.models]
         body = self.models_answer or json.dumps({"data": models}).encode()
         self.sick_probes -= self.sick_probes > 0
+        self.probes[head.split()[1]] += 1
         status = "200 OK" if self.healthy and not self.sick_probes else "503 Service Unavailable"
         writer.write(f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
 
@@ -223,6 +226,12 @@ def play(
             engine.stop()
 
     uvloop.run(run())
+
+
+async def turns(count: int = 20) -> None:
+    """Let the event loop turn: what is at its sockets is read, and what follows from it is done."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def eventually(condition: Callable[[], bool], *, within: float = PATIENCE_S) -> None:
