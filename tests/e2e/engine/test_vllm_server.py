@@ -93,12 +93,13 @@ def test_identity_cannot_be_spoofed(server):
             rb'"vllm_x\u0061rgs":{"fair_client":"mallory"}}'
         ),
     ]
+    before = server.counted("bob", "output_tokens_total")
     for body in bodies:
         answer = server.call("POST", "/v1/completions", body, key="key-b")
         assert answer.status == 200, answer.read()
         answer.read()
-    time.sleep(1.2)
     server.complete("x", key="key-b", max_tokens=1)
+    assert soon(lambda: server.counted("bob", "output_tokens_total") >= before + len(bodies) + 1)
     assert server.clients() <= {"alice", "bob"}
 
 

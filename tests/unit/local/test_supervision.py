@@ -21,10 +21,9 @@ from fairhit.local.supervision import Child
 STUBBORN = """
 import pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-sleeper = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-subprocess.Popen([sys.executable, "-c", sleeper])
-time.sleep(0.2)
-pathlib.Path(sys.argv[1]).touch()
+sleeper = "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+sleeper += "pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", sleeper, sys.argv[1]])
 time.sleep(600)
 """
 

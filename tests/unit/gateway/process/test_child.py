@@ -50,7 +50,8 @@ class World:
     async def receive(self, *messages: bytes) -> None:
         for message in messages:
             self.parent.send(message)
-            await asyncio.sleep(0.01)
+            for _ in range(3):  # the loop sees the message, reads it, and applies it
+                await asyncio.sleep(0)
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self.channel)

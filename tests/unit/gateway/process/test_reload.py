@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.e2e.gateway.world import eventually
 
 from fairhit.errors import ConfigError
-from fairhit.gateway.process.reload import Reloader, Settled, stamp_of
+from fairhit.gateway.process.reload import Reloader, Settled, Stamp, stamp_of
 from fairhit.gateway.settings import GatewaySettings, Sources, add_arguments
 
 A, B, C = ((1, 1, 1),), ((2, 1, 1),), ((2, 1, 2),)
@@ -120,19 +121,23 @@ def test_files_are_watched(tmp_path: Path) -> None:
     config.write_text("min-match: 1\n")
     keys.write_text("a:k\n")
     world = World("--config", str(config), more=[keys])
+    looks, stamp = 0, world.reloader._stamp
 
-    async def eventually(count: int) -> None:
-        async with asyncio.timeout(30):
-            while len(world.applied) < count:
-                await asyncio.sleep(0.005)
+    def counted() -> Stamp:
+        nonlocal looks
+        looks += 1
+        return stamp()
+
+    world.reloader._stamp = counted
 
     async def story() -> None:
-        watching = asyncio.ensure_future(world.reloader.watch(0.01))
+        watching = asyncio.ensure_future(world.reloader.watch(0.001))
         config.write_text("min-match: 22\n")
-        await eventually(1)
+        await eventually(lambda: len(world.applied) == 1)
         keys.write_text("a:another\n")
-        await eventually(2)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: len(world.applied) == 2)
+        enough = looks + 5
+        await eventually(lambda: looks >= enough)
         watching.cancel()
 
     asyncio.run(story())

@@ -94,14 +94,25 @@ def hold(memory: SharedMemory, told: Connection) -> None:
     told.recv()
 
 
-async def tries(store: Fails, *, seconds: float) -> int:
-    """How often it is asked in that time."""
+async def pauses(store: Fails, count: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """So many of its first pauses in seconds; each is after one try, and takes no time here."""
+    found: list[float] = []
+    enough = asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        found.append(seconds)
+        assert store.asked == len(found)
+        if len(found) == count:
+            enough.set()
+            await asyncio.Event().wait()
+
     exchanging = LedgerExchange(Skint().dispatcher, store, SETTINGS)
+    monkeypatch.setattr(asyncio, "sleep", pause)
     exchanging.start()
-    await asyncio.sleep(seconds)
-    asked = store.asked
+    async with asyncio.timeout(30):
+        await enough.wait()
     await exchanging.close()
-    return asked
+    return found
 
 
 def sample(exchanging: LedgerExchange, name: str) -> float:
@@ -161,7 +172,8 @@ def test_an_exchange_that_others_were_quicker_than_costs_time_as_well(
     """By this clock it takes two seconds: the next comes after forty."""
     seconds = itertools.count()
     monkeypatch.setattr(time, "thread_time", lambda: float(next(seconds)))
-    assert asyncio.run(tries(Fails(Busy("others were quicker")), seconds=0.3)) == 1
+    busy = Fails(Busy("others were quicker"))
+    assert 0.8 * 40 <= asyncio.run(pauses(busy, 1, monkeypatch))[0] <= 40
 
 
 def test_others_are_told_how_often_it_comes() -> None:
@@ -178,9 +190,15 @@ def test_others_are_told_how_often_it_comes() -> None:
     asyncio.run(run())
 
 
-def test_a_bug_is_told_once_and_met_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_told_once_and_met_ever_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
     with caplog.at_level(logging.ERROR):
-        assert 2 <= asyncio.run(tries(Fails(RuntimeError("a bug")), seconds=0.3)) <= 5
+        found = asyncio.run(pauses(Fails(RuntimeError("a bug")), 5, monkeypatch))
+    for failures, seconds in enumerate(found, start=1):
+        most = SETTINGS.share_interval_secs * 2**failures
+        assert 0.8 * most <= seconds <= most
     assert [record.message for record in caplog.records] == ["sharing: RuntimeError: a bug"]
 
 
