@@ -153,7 +153,8 @@ class FairQueue:
             cost = self._accounts.cost
             price, outputs = cost.prompt(*charged), record.output_len
             true_price = cost.prompt(*true)
-            if outputs and input_len:  # each was charged behind the estimated prompt
+            if outputs and 0 < input_len != charged.input_len:
+                # Each was charged behind the estimated prompt.
                 price += cost.outputs(charged.input_len, 0, outputs)
                 true_price += cost.outputs(input_len, 0, outputs)
             self._accounts.ledger.replace(request.client, charged=price, true=true_price)
