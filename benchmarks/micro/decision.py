@@ -1,4 +1,4 @@
-"""Cost of one DLPM decision (`propose` + `admit`) by queue length, beside re-matching the queue.
+"""Cost of a decision (`propose` + `admit`) of `dlpm` and `fair` by queue length, beside re-matching it all.
 
 Caveat first: the index also works when a request arrives and when the cache changes. That upkeep is
 measured apart: arrivals as `add`, cache changes as the time of the same inserts and evictions with
@@ -88,10 +88,15 @@ class Timer:
         return result
 
 
-def dlpm_us(waiting: int, seed: int) -> dict[str, float]:
+def both_us(waiting: int, seed: int) -> dict[str, float]:
+    """The same traffic under `dlpm` and then under `fair`, so that a busy machine slows both."""
+    return policy_us("dlpm", waiting, seed) | policy_us("fair", waiting, seed)
+
+
+def policy_us(name: str, waiting: int, seed: int) -> dict[str, float]:
     """Mean microseconds of CPU for each part of one admission with `waiting` in the queue."""
     traffic, unheard = Traffic(seed), Traffic(seed)
-    scheduler = FairQueue(make_policy("dlpm", cache=traffic.cache))
+    scheduler = FairQueue(make_policy(name, cache=traffic.cache))
     for _ in range(waiting):
         scheduler.add(traffic.request())
     timer = Timer()
@@ -107,9 +112,9 @@ def dlpm_us(waiting: int, seed: int) -> dict[str, float]:
         timer.time("arrival", partial(scheduler.add, traffic.request()))
     mean_us = {name: spent / DECISIONS / 1_000 for name, spent in timer.spent_ns.items()}
     return {
-        "dlpm decision": mean_us["decision"],
-        "dlpm arrival": mean_us["arrival"],
-        "dlpm cache changes": max(0.0, mean_us["heard"] - mean_us["unheard"]),
+        f"{name} decision": mean_us["decision"],
+        f"{name} arrival": mean_us["arrival"],
+        f"{name} cache changes": max(0.0, mean_us["heard"] - mean_us["unheard"]),
     }
 
 
@@ -145,7 +150,7 @@ def rows(measure: Callable[[int, int], dict[str, float]]) -> list[dict[str, obje
 
 def main() -> None:
     """Measure, print, and write the rows."""
-    measured = rows(dlpm_us) + rows(rematch_us)
+    measured = rows(both_us) + rows(rematch_us)
     write_rows("decision", measured, seeds=list(range(RUNS)))
 
 

@@ -53,7 +53,8 @@ class ContextCost:
 
     def prefill(self, tokens: int, context: int = 0) -> int:
         """Units for computing `tokens` prompt tokens behind `context` others."""
-        return self.extend * tokens + self.attention * _pairs(context, tokens)
+        units = self.extend * tokens
+        return units + self.attention * _pairs(context, tokens) if self.attention else units
 
     def decode(self, input_len: int, before: int, tokens: int) -> int:
         """Units for `tokens` outputs behind a prompt of `input_len` tokens and `before` outputs."""

@@ -84,7 +84,7 @@ class Fair:
             self.ledger.join(request.client)
         self._queue.add(request)
         if joins:
-            self._place(request.client)
+            self._place(request.client, self.ledger.standing(request.client))
 
     def remove(self, request: Request) -> None:
         """Dequeue; a client without schedulable requests has no part in a refill."""
@@ -131,9 +131,8 @@ class Fair:
         """Return q_i in units."""
         return self.ledger.value(client)
 
-    def _place(self, client: ClientId) -> None:
+    def _place(self, client: ClientId, standing: Standing) -> None:
         """Open or close the client's requests by its deficit, and place it among the others."""
-        standing = self.ledger.standing(client)
         if standing is Standing.OPEN:
             self._queue.open(client)
         elif standing is Standing.HITS:

@@ -32,6 +32,7 @@ class Deficits:
     ) -> None:
         self.sync: SyncCharges = nothing_pending  # see `Ledger`
         self._quantum = parse_tokens(quantum, least=1, where="quantum")
+        self._quantum_by_weight = quantum * UNITS_PER_TOKEN // WEIGHT_SCALE
         self._weights = weights or Weights()
         self._round = 0
         self._records: ClientTable[tuple[int, int]] = ClientTable(
@@ -57,7 +58,7 @@ class Deficits:
 
     def quantum_of(self, client: ClientId) -> int:
         """Return Q_i in units. O(1)."""
-        return self._quantum * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
+        return self._quantum_by_weight * self._weights.of(client)
 
     def value(self, client: ClientId) -> int:
         """Return q_i in units, with every missed refill, without pending outputs. O(1)."""

@@ -20,22 +20,26 @@ class ExpectedOutputs:
 
     def __init__(self, *, max_clients: int, first: int = 0) -> None:
         self._first = first
-        self._recent: ClientTable[deque[int]] = ClientTable(
+        # The last outputs and their mean, which each admission reads and each end changes.
+        self._recent: ClientTable[tuple[deque[int], int]] = ClientTable(
             limit=max_clients, may_forget=lambda _: True
         )
 
     def of(self, request: Request) -> int:
         """Return the expected output length in whole tokens, rounded half up; may exceed max_tokens. O(1)."""
         recent = self._recent.get(request.client)
-        return divide_half_up(sum(recent), len(recent)) if recent else self._first
+        return recent[1] if recent else self._first
 
     def finished(self, client: ClientId, output_len: int) -> None:
         """Record the output length of a finished request, not of a cancelled one. O(1)."""
-        recent = self._recent.get(client)
-        if recent is None:
-            recent = deque(maxlen=REMEMBERED)
-            self._recent.admit(client, recent)
+        known = self._recent.get(client)
+        recent = known[0] if known else deque(maxlen=REMEMBERED)
         recent.append(output_len)
+        record = recent, divide_half_up(sum(recent), len(recent))
+        if known:
+            self._recent.update(client, record)
+        else:
+            self._recent.admit(client, record)
 
 
 class UnpaidOutputs:

@@ -33,7 +33,7 @@ class OverdraftDeficits(Deficits):
     """Deficits q_i, and for each client in debt the floor d_i - B_i of its overdraft.
 
     `overdraft` is B^u in tokens of cost, B_i = w_i * B^u, at most the quantum; 0 is none. Whenever the
-    standing or the deficit of a waiting client changes, `on_change` is called with it.
+    standing or the deficit of a waiting client changes, `on_change` is called with both.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class OverdraftDeficits(Deficits):
         *,
         quantum: int,
         overdraft: int,
-        on_change: Callable[[ClientId], None],
+        on_change: Callable[[ClientId, Standing], None],
         weights: Weights | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
@@ -57,7 +57,7 @@ class OverdraftDeficits(Deficits):
         # Waiting and closed: the round in which q_i is above the floor again.
         self._hit_rounds: dict[ClientId, int] = {}
         self._hit_schedule: LazyHeap[tuple[int, ClientId]] = LazyHeap()
-        self.listen(on_positive=on_change, on_exhausted=_ignore)
+        self.listen(on_positive=self._report_open, on_exhausted=_ignore)
 
     def standing(self, client: ClientId) -> Standing:
         """Return which requests of the client may be admitted. O(1)."""
@@ -91,20 +91,34 @@ class OverdraftDeficits(Deficits):
         self._hit_rounds.pop(client, None)
 
     def charge(self, client: ClientId, units: int) -> None:
-        """Subtract `units` from q_i; below 0 the overdraft begins. O(log clients)."""
+        """Subtract `units` from q_i; below 0 the overdraft begins. O(log clients).
+
+        As `Deficits.charge`, but q_i is read once: a tenth of the cost of a decision.
+        """
+        assert units >= 0, units
         before = self.value(client)
-        super().charge(client, units)
-        if before > 0 and before <= units and self._overdraft:
-            floor = (
-                before
-                - units
-                - self._overdraft * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
-            )
-            if client in self._floors:
-                self._floors.update(client, floor)
-            else:
-                self._floors.admit(client, floor)
+        value = before - units
+        self._records.update(client, (value, self._round))
+        if value > 0:
+            if client in self._positive:
+                self._report_open(client)
+            return
+        if before > 0 and self._overdraft:
+            self._set_floor(client, value - self._overdraft_of(client))
+        if client in self._positive:
+            self._positive.remove(client)
+            self._expect(client)
         self._report(client)
+
+    def _overdraft_of(self, client: ClientId) -> int:
+        """Return B_i in units. O(1)."""
+        return self._overdraft * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
+
+    def _set_floor(self, client: ClientId, floor: int) -> None:
+        if client in self._floors:
+            self._floors.update(client, floor)
+        else:
+            self._floors.admit(client, floor)
 
     def give_back(self, client: ClientId, units: int) -> None:
         """See `Deficits.give_back`."""
@@ -119,10 +133,10 @@ class OverdraftDeficits(Deficits):
         if not self.is_dry:
             return []
         self.sync(None)
-        hit, due = self._hit_schedule.top(self._is_expected_hit), self._earliest()
-        assert due is not None  # some client waits
+        hit = self._hit_schedule.top(self._is_expected_hit)
+        due = self._earliest() if hit is not None else None
         ready: list[ClientId] = []
-        if hit is not None and hit[0] < due[0]:
+        if hit is not None and due is not None and hit[0] < due[0]:
             self._round = hit[0]
         else:
             ready += super().check_refill()
@@ -134,9 +148,15 @@ class OverdraftDeficits(Deficits):
 
     def _report(self, client: ClientId) -> None:
         """Call `on_change` for a client that waits."""
-        if client in self._positive or client in self._expected:
+        if client in self._positive:
+            self._hit_rounds.pop(client, None)
+            self._report_open(client)
+        elif client in self._expected:
             self._expect_hits(client)
-            self._on_change(client)
+            self._on_change(client, self.standing(client))
+
+    def _report_open(self, client: ClientId) -> None:
+        self._on_change(client, Standing.OPEN)
 
     def _expect_hits(self, client: ClientId) -> None:
         """Note the round in which a closed client is within its overdraft again."""

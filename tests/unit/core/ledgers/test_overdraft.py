@@ -10,7 +10,10 @@ from fairhit.errors import ConfigError
 def ledger(*, quantum=100, overdraft=50, weights=None):
     changed = []
     made = OverdraftDeficits(
-        quantum=quantum, overdraft=overdraft, on_change=changed.append, weights=Weights(weights)
+        quantum=quantum,
+        overdraft=overdraft,
+        on_change=lambda client, _: changed.append(client),
+        weights=Weights(weights),
     )
     made.changed = changed
     return made
