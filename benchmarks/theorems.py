@@ -16,6 +16,7 @@ from benchmarks.record import write_rows
 
 SEEDS = (0, 1, 2)
 EXAMPLES = 150
+RECORDS = ("theorems", "theorems_fair")  # of the papers' policies, and of `fair`
 
 
 def search(theorem: Theorem, number: int, examples: int) -> float:
@@ -64,10 +65,16 @@ def row(theorem: Theorem, examples: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Search, print, and write the rows. An argument is the number of examples for each seed."""
+    """Search, print, and write the rows.
+
+    Arguments: the number of examples for each seed, and one of the records if not both.
+    """
     examples = int(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLES
-    rows = [row(theorem, examples) for theorem in THEOREMS]
-    write_rows("theorems", rows, seeds=list(SEEDS), examples=examples)
+    for record in sys.argv[2:] or RECORDS:
+        of_fair = record == "theorems_fair"
+        chosen = [each for each in THEOREMS if each.name.startswith("fair,") == of_fair]
+        rows = [row(theorem, examples) for theorem in chosen]
+        write_rows(record, rows, seeds=list(SEEDS), examples=examples)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,17 @@ from itertools import pairwise
 
 import pytest
 
-from fairhit.core.service import TokenCost
+from fairhit.core.costs import parse_cost
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
+from fairhit.policies import fair
 from fairhit.routers.d2lpm import D2LPM
 from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
 from tests.properties.theorems import (
     MAX_INPUT,
     U_VTC,
     W_Q,
+    Deficits,
+    FairTerms,
     U,
     backlogged_gap,
     engine,
@@ -197,3 +201,26 @@ def test_vtc_at_one_worker_is_fair_in_the_same_story(count):
     gaps = backlogged_gap(policy_of("vtc"), requests_of(rows), skips=False, charge_input=True)
 
     assert most(gaps) <= 2 * U_VTC
+
+
+@pytest.mark.parametrize(
+    ("prepay", "cost", "rows"),
+    [
+        # The debt begins with a dear prompt; the last prompt on the overdraft is not free either.
+        ("none", "linear:1,0.01", [("f", 0, 0, 24, 0, 36), ("f", 0, 0, 20, 2, 2), ("f", 21, 0, 20, 1, 40)]),
+        # The outputs expected of one request and, on the overdraft, those of a whole batch.
+        ("expected", "linear:1,2", [("f", 0, 0, 11, 1, 49), ("f", 0, 0, 10, 1, 50)]),
+    ],
+)  # fmt: skip
+def test_the_overdraft_costs_more_than_itself(prepay, cost, rows, monkeypatch):
+    """[39] q_i > -(U + B) is passed by what is admitted on the overdraft; the floor of row 36 is not."""
+    rows += [("g", 0, 1, MAX_INPUT, MAX_INPUT, 1), ("g", 0, 2, MAX_INPUT, MAX_INPUT, 1)]
+    monkeypatch.setattr(fair, "UNPAID", 0)
+    policy = policy_of("fair", cost=parse_cost(cost), prepay=prepay, quantum=1, overdraft=1, near=1)
+    seen = Deficits(policy)
+    engine(policy, observers=[seen]).run(requests_of(rows))
+    terms = FairTerms(parse_cost(cost), prepay)
+    lowest = min(seen.lowest.values())
+
+    assert lowest <= -(terms.prompt + terms.outputs + UNITS_PER_TOKEN)
+    assert lowest > -(terms.below + UNITS_PER_TOKEN)

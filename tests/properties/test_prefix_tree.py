@@ -1,11 +1,13 @@
 """RadixTree over runs, over the same prompts as plain units, and over a set of prefixes: all agree."""
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.cache.radix_tree import MOST_KEPT, RadixTree
 from fairhit.core.cache.token_runs import Runs
+from tests.reference.fair import agree
 
 # Long runs that are cut anywhere, plain tokens between them, and a segment called by a number.
 pieces = st.one_of(
@@ -20,6 +22,7 @@ class PrefixSet:
 
     def __init__(self):
         self.used, self.pins, self.turn = {}, [], 0
+        self.waiting = []
 
     def match(self, prompt):
         return max((n for n in range(1, len(prompt) + 1) if prompt[:n] in self.used), default=0)
@@ -33,14 +36,20 @@ class PrefixSet:
         return {prompt[:n] for prompt in self.pins for n in range(1, len(prompt) + 1)}
 
     def evict(self, size):
-        """Evict one token at a time: the oldest prefix that is no prefix of another and not pinned."""
+        """Evict one token at a time: the oldest prefix that is no prefix of another and not pinned.
+
+        Those that a waiting prompt begins with come after all others.
+        """
         for dropped in range(size):
             inner = {prefix[:-1] for prefix in self.used} | self.pinned()
             ends = {prefix: turn for prefix, turn in self.used.items() if prefix not in inner}
             if not ends:
                 return dropped
-            del self.used[min(ends, key=ends.get)]
+            del self.used[min(ends, key=lambda each: (self.wants(each), ends[each]))]
         return size
+
+    def wants(self, prefix):
+        return any(prompt[: len(prefix)] == prefix for prompt in self.waiting)
 
 
 class Mirror:
@@ -144,8 +153,43 @@ class Trees(RuleBasedStateMachine):
         assert self.mirror.cached == set(self.oracle.used)
 
 
+class KeepingTrees(Trees):
+    """Prompts wait, and what they want is evicted last."""
+
+    def __init__(self):
+        super().__init__()
+        for tree in (self.runs, self.units):
+            tree.keep(self.wanted_len)
+
+    def wanted_len(self, tokens, length):
+        key = tuple(tokens)[:length]
+        return max((agree(key, prompt) for prompt in self.oracle.waiting), default=0)
+
+    @rule(prompt=prompts)
+    def arrive(self, prompt):
+        self.oracle.waiting.append(tuple(prompt))
+
+    @precondition(lambda self: self.oracle.waiting)
+    @rule(data=st.data())
+    def leave(self, data):
+        self.oracle.waiting.remove(data.draw(st.sampled_from(self.oracle.waiting)))
+
+
+@pytest.mark.parametrize(("wanted", "evicted"), [(MOST_KEPT - 1, "idle"), (MOST_KEPT, 0)])
+def test_one_eviction_passes_over_a_limited_number_of_leaves(wanted, evicted):
+    """With so many older leaves that all are wanted, the unwanted one behind them is not looked for."""
+    tree = RadixTree()
+    for leaf in [*range(wanted), "idle"]:
+        tree.release(tree.insert(tree.acquire((leaf,), 0), (leaf,), 0))
+    tree.keep(lambda tokens, length: 0 if tokens.unit(0) == "idle" else length)
+
+    assert tree.evict(1) == 1
+    assert [leaf for leaf in [*range(wanted), "idle"] if not tree.match_len((leaf,))] == [evicted]
+
+
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(
+TestKeepingTrees = KeepingTrees.TestCase
+TestTrees.settings = TestKeepingTrees.settings = settings(
     max_examples=120,
     stateful_step_count=40,
     deadline=None,

@@ -4,11 +4,15 @@ A bound that no mutant breaks might be far too wide to test anything. Those of T
 and of the weights are in test_schedulers.py. Numbers in brackets are rows of the invariants.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
 from fairhit.policies.dlpm import DLPM
+from fairhit.policies.fair import Fair
 from fairhit.policies.vtc import VTC
 from fairhit.policies.vtc_predict import PrepaidVTC
 from tests.properties import theorems
@@ -22,7 +26,7 @@ def made(kind, **settings):
 
     def policy(_, *, tree=None, **given):
         tree = tree or RadixTree()
-        cache = {"cache": tree} if issubclass(kind, DLPM) else {}
+        cache = {"cache": tree} if issubclass(kind, DLPM | Fair) else {}
         chosen = kind(**cache, **given, **settings)
         chosen.tree = tree
         return chosen
@@ -80,6 +84,66 @@ class KeepsThePrepaid(PrepaidVTC):
 class UngatedDRR(PrintedDRR):
     def __init__(self, *, quantum):
         super().__init__(quantum=quantum, cost=TokenCost(), gated=False)
+
+
+class NoFloor(OverdraftDeficits):
+    """Whoever is in debt is within its overdraft."""
+
+    def standing(self, client):
+        return Standing.OPEN if self.value(client) > 0 else Standing.HITS
+
+
+class FloorFollows(OverdraftDeficits):
+    """Each charge in debt sets d_i anew, so that the floor of the overdraft moves down with it."""
+
+    def charge(self, client, units):
+        super().charge(client, units)
+        value = self.value(client)
+        if value <= 0 and client in self._floors:
+            self._floors.update(client, value - self._overdraft * UNITS_PER_TOKEN)
+            self._report(client)
+
+
+class RefillsForHits(OverdraftDeficits):
+    """A client that is not within its overdraft is refilled though others have credit."""
+
+    @property
+    def is_dry(self):
+        return bool(self._expected)
+
+
+class BlindToWeights(OverdraftDeficits):
+    def quantum_of(self, client):
+        return self._quantum * UNITS_PER_TOKEN
+
+
+class FreeHits(Fair):
+    """Requests on the overdraft are free: nothing of them was computed, after all."""
+
+    def on_admit(self, request, *, extend_len):
+        before = self.ledger.value(request.client)
+        super().on_admit(request, extend_len=extend_len)
+        if before <= 0:
+            self.ledger.give_back(request.client, before - self.ledger.value(request.client))
+
+
+class KeepsTheExpected(Fair):
+    """What was expected and not emitted is not given back."""
+
+    def on_end(self, request, *, output_len, finished):
+        predicted, _ = self._prepaid._predicted[request.id]
+        super().on_end(request, output_len=max(output_len, predicted), finished=finished)
+
+
+def with_ledger(ledger):
+    """`fair` over other deficits."""
+
+    class Mutant(Fair):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            self.ledger.__class__ = ledger
+
+    return Mutant
 
 
 def flood(count, *, f, g):
@@ -169,11 +233,54 @@ CASES = [
 ]
 
 
+def against(long, *, short):
+    """a sends hot long answers and receives them whole, b answers that end early; both all the time."""
+    rows = [("a", 0, 0, *long), ("b", 0, 1, *short)] * 60
+    return [
+        replace(each, output_len=-(-each.request.max_tokens // 10))
+        if each.request.client == "b"
+        else each
+        for each in requests_of(rows)
+    ]
+
+
+def all_short(count):
+    """d's and c's prompts are hot, and all their answers end after a tenth; c sends two kinds."""
+    rows = [("d", 0, 0, 20, 0, 36), ("c", 0, 1, 10, 1, 30), ("c", 0, 1, 12, 0, 36)] * count
+    return [
+        replace(each, output_len=-(-each.request.max_tokens // 10)) for each in requests_of(rows)
+    ]
+
+
+PLAIN_CASE = {
+    "traffic": against((MAX_INPUT, 0, 20), short=(20, 1, 36)),
+    "skips": True,
+    "quantum": 17,
+    "overdraft": 1,
+    "near": 8,
+    "text": "context:2,0.1,0.01",
+}
+FAIR_CASE = {**PLAIN_CASE, "prepay": "expected", "unpaid": 0}
+SHORT_CASE = {**FAIR_CASE, "traffic": all_short(120), "overdraft": 5, "text": "linear:1,2"}
+CASES += [
+    ("[36] no floor", theorems.fair_deficits, with_ledger(NoFloor), FAIR_CASE),
+    ("[36] the floor follows", theorems.fair_deficits, with_ledger(FloorFollows), FAIR_CASE),
+    ("[37] no floor", theorems.fair_gap, with_ledger(NoFloor), FAIR_CASE),
+    ("[37] the floor follows", theorems.fair_gap, with_ledger(FloorFollows), SHORT_CASE),
+    ("[37] the expected is kept", theorems.fair_gap, KeepsTheExpected, FAIR_CASE),
+    ("[37] no floor, prepay none", theorems.fair_unpaid, with_ledger(NoFloor), PLAIN_CASE),
+    ("[37] refills too soon", theorems.fair_unpaid, with_ledger(RefillsForHits), PLAIN_CASE),
+    ("[37] all have one weight", theorems.fair_weighted, with_ledger(BlindToWeights), SHORT_CASE),
+    ("[38] hits are free", theorems.fair_past, FreeHits, SHORT_CASE),
+    ("[38] refills too soon", theorems.fair_past, with_ledger(RefillsForHits), FAIR_CASE),
+]
+
+
 @pytest.mark.parametrize(
     ("ratio", "kind", "case"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
 )
 def test_a_mutant_breaks_the_bound_that_the_policy_keeps(ratio, kind, case, monkeypatch):
-    """[15, 20-26] The same traffic: at most 1 with the policy as it is, more with the mutant."""
+    """[15, 20-26, 36-38] The same traffic: at most 1 with the policy as it is, more with the mutant."""
     monkeypatch.setattr(theorems, "STEPS", 2_000)
 
     assert ratio(**case, policy=policy_of) <= 1

@@ -11,11 +11,14 @@ from fairhit.core.cache.radix_tree import Path, RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
 from fairhit.core.waiting.cache_listener import waiting_index
+from tests.reference.fair import agree
 from tests.reference.matching import RematchedQueue
 
 CLIENTS = "abc"
 # Two letters make prompts that share, extend and split one another all the time.
-tokens = st.lists(st.sampled_from("xy"), min_size=1, max_size=9).map(tuple)
+letters = st.lists(st.sampled_from("xy"), min_size=1, max_size=9).map(tuple)
+# Of the long ones nine tenths may be cached.
+tokens = letters | st.builds(lambda own: tuple("xyxxyyxyyx") + own[:3], letters)
 
 
 def chained(prompt: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,9 +32,16 @@ class Waiting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cache = self.make_cache()
-        self.index = waiting_index(self.cache)
-        self.oracle = RematchedQueue(self.cache.match_len, block_size=self.cache.block_size)
+        order = self.order_of_clients()
+        self.index = waiting_index(self.cache, **order)
+        self.oracle = RematchedQueue(
+            self.cache.match_len, block_size=self.cache.block_size, **order
+        )
         self.order = 0
+
+    def order_of_clients(self):
+        """Matches are compared to the token, and no client comes before another."""
+        return {}
 
     def key(self, prompt: tuple[str, ...]) -> tuple[str, ...]:
         return prompt
@@ -53,8 +63,12 @@ class Waiting(RuleBasedStateMachine):
     def add(self, request):
         self.index.add(request)
         self.oracle.requests.append(request)
-        if request.client in self.oracle.open:
-            self.index.open(request.client)
+        self.open(request.client)
+
+    def open(self, client):
+        """Tell the index again how a client stands, if any of its requests wait."""
+        if client in self.oracle.open and self.index.waiting(client):
+            self.index.open(client, hits_only=client in self.oracle.hits_only)
 
     @precondition(lambda self: self.oracle.requests)
     @rule(data=st.data())
@@ -89,8 +103,7 @@ class Waiting(RuleBasedStateMachine):
         self.oracle.open ^= {client}
         if client not in self.oracle.open:
             self.index.close(client)
-        elif self.index.waiting(client):
-            self.index.open(client)
+        self.open(client)
 
     @rule()
     def look(self):
@@ -182,10 +195,49 @@ class WaitingOnBlocks(Waiting):
         self.cache.clear()
 
 
+class ByStanding:
+    """Near matches by the standing of their clients, which changes; some clients are open for hits only."""
+
+    def order_of_clients(self):
+        self.standings = dict.fromkeys(CLIENTS, 0)
+        return {"near": 2 * self.cache.block_size, "standing": self.standings.__getitem__}
+
+    @rule(client=st.sampled_from(CLIENTS), standing=st.integers(-2, 2))
+    def rise_or_fall(self, client, standing):
+        self.standings[client] = standing
+        self.open(client)
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def open_for_hits_or_for_all(self, client):
+        self.oracle.hits_only ^= {client}
+        self.open(client)
+
+
+class WaitingByStandingOnTokens(ByStanding, WaitingOnTokens):
+    """As `fair` asks for it, over the radix tree."""
+
+    @rule(prompt=tokens)
+    def wanted_is_the_longest_beginning_of_a_waiting_prompt(self, prompt):
+        wanted = [agree(prompt, r.prompt[: r.input_len - 1]) for r in self.oracle.requests]
+        assert self.index.wanted_len(Runs.of(prompt), len(prompt)) == max(wanted, default=0)
+
+
+class WaitingByStandingOnBlocks(ByStanding, WaitingOnBlocks):
+    """As `fair` asks for it, over blocks."""
+
+
+TestWaitingByStandingOnTokens = WaitingByStandingOnTokens.TestCase
+TestWaitingByStandingOnBlocks = WaitingByStandingOnBlocks.TestCase
 TestWaitingOnTokens = WaitingOnTokens.TestCase
 TestWaitingOnRuns = WaitingOnRuns.TestCase
 TestWaitingOnBlocks = WaitingOnBlocks.TestCase
-for case in (TestWaitingOnTokens, TestWaitingOnRuns, TestWaitingOnBlocks):
+for case in (
+    TestWaitingOnTokens,
+    TestWaitingOnRuns,
+    TestWaitingOnBlocks,
+    TestWaitingByStandingOnTokens,
+    TestWaitingByStandingOnBlocks,
+):
     # Without shrinking: with it, a failure would take five minutes to show.
     case.settings = settings(
         max_examples=250,

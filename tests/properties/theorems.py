@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.costs import parse_cost
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
-from fairhit.policies import make_policy
+from fairhit.policies import fair, make_policy
 from fairhit.routers.d2lpm import D2LPM
 from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_SCHEDULERS
 from tests.properties.traffic import CAPACITY, CLIENTS, MAX_INPUT, arrivals, duels, floods
@@ -186,6 +187,104 @@ def any_cost(traffic, quantum, name, text, policy=policy_of):
     return most(gaps) / (2 * (dearest_batch(cost) + settings.get("quantum", 0) * UNITS_PER_TOKEN))
 
 
+# -- fair ------------------------------------------------------------------------------------------
+
+# Those of the form of `ContextCost`: outputs dear, prompts dear, the context dear, and all three.
+FAIR_COSTS = ["linear:1,2", "linear:1,0.01", "context:0.1,0.5", "context:2,0.1,0.01"]
+
+
+class FairTerms:
+    """The terms of the bounds of `fair`, in units, each at its dearest under a cost.
+
+    V the outputs of one batch; H a prompt that is cached to nine tenths; C one charge: a prompt with the
+    outputs expected of it, or an output. The prompts of a batch are shared at best, and no output's
+    context is then longer than if one request emitted them all: so V is that of a single request.
+    """
+
+    def __init__(self, cost, prepay):
+        self.hit = max(cost.prefill(n // 10, n - n // 10) for n in range(MAX_INPUT + 1))
+        self.outputs = max(cost.decode(n, 0, CAPACITY - n) for n in range(1, MAX_INPUT + 1))
+        self.refund = self.outputs if prepay == "expected" else 0
+        self.prompt = cost.prefill(MAX_INPUT)
+        self.charge = max(self.prompt + self.refund, cost.decode(1, CAPACITY - 2, 1))
+
+    @property
+    def below(self):
+        """C + H + V: how far below -B_i a deficit may fall."""
+        return self.charge + self.hit + self.outputs
+
+
+class Deficits:
+    """The highest and the lowest deficit of each client, looked at whenever somebody is served."""
+
+    def __init__(self, policy):
+        self._policy = policy
+        self.highest, self.lowest = {}, {}
+
+    def begin(self, client):
+        """Nothing is served yet."""
+
+    def end(self, client):
+        """Its running requests go on."""
+
+    def serve(self, client, amount):
+        for each in {*CLIENTS, client}:
+            q = self._policy.credit(each)
+            self.highest[each] = max(self.highest.get(each, 0), q)
+            self.lowest[each] = min(self.lowest.get(each, 0), q)
+
+
+def fair_of(policy, weights, **drawn):
+    """A policy `fair`, its cost, and its quantum, overdraft and terms in units."""
+    cost = parse_cost(drawn.pop("text"))
+    drawn["overdraft"] = min(drawn["overdraft"], drawn["quantum"])
+    terms = FairTerms(cost, drawn["prepay"])
+    with patch.object(fair, "UNPAID", drawn.pop("unpaid", fair.UNPAID)):
+        chosen = policy("fair", cost=cost, weights=Weights(weights), **drawn)
+    quantum, overdraft = (drawn[each] * UNITS_PER_TOKEN for each in ("quantum", "overdraft"))
+    return chosen, cost, quantum, overdraft, terms
+
+
+def fair_deficits(traffic, skips, policy=policy_of, **drawn):
+    """How far a deficit falls towards its floor; past its cap, which every refill may reach; with weights."""
+    weights = {client: float(weight) for client, weight in WEIGHTS.items()}
+    chosen, cost, quantum, overdraft, terms = fair_of(policy, weights, **drawn)
+    seen = Deficits(chosen)
+    engine(chosen, skips=skips, observers=[seen], cost=cost).run(traffic, steps=STEPS)
+    above = (q / (quantum * WEIGHTS[i] + terms.refund) for i, q in seen.highest.items())
+    below = (-q / (overdraft * WEIGHTS[i] + terms.below) for i, q in seen.lowest.items())
+    return max([*below, *(ratio for ratio in above if ratio > 1)], default=0)
+
+
+def fair_gap(traffic, skips, policy=policy_of, **drawn):
+    chosen, cost, quantum, overdraft, terms = fair_of(policy, {}, **drawn)
+    gap = most(backlogged_gap(chosen, traffic, skips=skips, cost=cost))
+    return gap / (2 * (quantum + overdraft + terms.below + terms.refund))
+
+
+def fair_unpaid(**case):
+    """The same where each output is charged when it is emitted, so that nothing is refunded."""
+    return fair_gap(**case, prepay="none")
+
+
+def fair_past(traffic, skips, policy=policy_of, **drawn):
+    chosen, cost, quantum, overdraft, terms = fair_of(policy, {}, **drawn)
+    gap = gap_past(chosen, traffic, skips=skips, cost=cost)
+    return gap / (2 * (quantum + overdraft + terms.below + terms.refund))
+
+
+def fair_weighted(traffic, skips, policy=policy_of, **drawn):
+    weights = {client: float(weight) for client, weight in WEIGHTS.items()}
+    chosen, cost, quantum, overdraft, terms = fair_of(policy, weights, **drawn)
+    exact = {client: Fraction(weight) for client, weight in WEIGHTS.items()}
+    gaps = backlogged_gap(chosen, traffic, skips=skips, cost=cost, weights=exact)
+    both, each = 2 * (quantum + overdraft), terms.below + terms.refund
+    return max(
+        (gap / (both + each * (1 / exact[f] + 1 / exact[g])) for (f, g), gap in gaps.items()),
+        default=0,
+    )
+
+
 # -- hosts that know late, and several of them -------------------------------------------------------
 
 
@@ -235,6 +334,23 @@ def _cases(**drawn):
 
 
 _dlpm = {"quantum": quanta, "skips": booleans}
+_plain = {
+    "skips": booleans,
+    "quantum": quanta,
+    "overdraft": st.sampled_from([0, 1, 17, 400]),
+    "near": st.sampled_from([1, 8]),
+    "text": st.sampled_from(FAIR_COSTS),
+}
+_fair = {
+    **_plain,
+    "prepay": st.sampled_from(["expected", "none"]),
+    "unpaid": st.sampled_from([0, 15, 65_536]),
+}
+
+
+def _early(**drawn):
+    return st.fixed_dictionaries({"traffic": early_ends, **drawn})
+
 
 THEOREMS = [
     Theorem(
@@ -336,5 +452,40 @@ THEOREMS = [
         bound="2 (U + Q + w_q R d)",
         cases=_cases(quantum=quanta, delay=st.integers(1, 5)),
         ratio=told_late,
+    ),
+    Theorem(
+        row=36,
+        name="fair, the deficits",
+        bound="Q_i + V above, B_i + C + H + V below",
+        cases=_early(**_fair),
+        ratio=fair_deficits,
+    ),
+    Theorem(
+        row=37,
+        name="fair, both backlogged",
+        bound="2 (Q + B + C + H + 2 V)",
+        cases=_early(**_fair),
+        ratio=fair_gap,
+    ),
+    Theorem(
+        row=37,
+        name="fair, prepay none",
+        bound="2 (Q + B + C + H + V)",
+        cases=_early(**_plain),
+        ratio=fair_unpaid,
+    ),
+    Theorem(
+        row=37,
+        name="fair, weighted",
+        bound="2 (Q + B) + (C + H + 2 V) (1/w_f + 1/w_g)",
+        cases=_early(**_fair),
+        ratio=fair_weighted,
+    ),
+    Theorem(
+        row=38,
+        name="fair, past a backlogged client",
+        bound="2 (Q + B + C + H + 2 V)",
+        cases=_early(**_fair),
+        ratio=fair_past,
     ),
 ]

@@ -106,7 +106,8 @@ class IdealEngine:
             self.running[request] = (grant, self.outputs.get(request, request.max_tokens))
             self.admitted.append(request.id)
             computed = request.input_len if self.charge_input else grant.extend_len
-            prefill = self.cost.prefill(computed) if self.cost else self.price[0] * computed
+            cached = request.input_len - computed
+            prefill = self.cost.prefill(computed, cached) if self.cost else self.price[0] * computed
             self.serve(request.client, prefill)
 
     def decode(self):
