@@ -6,7 +6,7 @@ keys; `Request.block_hashes`. A subclass that records changes replaces the map. 
 a stock map again; `VllmBlockView.hook` replaces it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from fairhit.core.cache.block_set import BlockListener
 from fairhit.core.request import Unit
+from fairhit.engines.vllm.free_blocks import keep_wanted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,11 +120,16 @@ class VllmBlockView:
         self._events: list[tuple[bytes, bool]] = []  # pending: key, is cached
         self._keys: dict[bytes, Any] = {}  # the engine's map
         self._listeners: list[BlockListener] = []
+        self.cannot_keep = False  # asked to keep what is wanted, of a pool that cannot
 
     def listen(self, listener: BlockListener) -> None:
         """Notify `listener` of every change from now on; the first listener makes `hook` replace the map."""
         self._listeners.append(listener)
         self.hook()
+
+    def keep(self, is_wanted: Callable[[Unit], bool]) -> None:
+        """Evict blocks of which `is_wanted` is true after all others, from now on."""
+        self.cannot_keep = not keep_wanted(self._pool, is_wanted)
 
     def prompt_units(self, request: Any) -> tuple[Unit, ...]:
         """Return the block keys of a request's prompt; none under a policy that ignores the cache."""

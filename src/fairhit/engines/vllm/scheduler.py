@@ -11,7 +11,9 @@ Integration points (vLLM 0.15 to 0.33), each found by feature, not by version:
     update_from_output            each `EngineCoreOutput.new_token_ids` is charged, after stops are trimmed
     finish_requests               aborts, of running requests too
     reset_prefix_cache            our block map replaces vLLM's again (`block_view.py`)
-    kv_cache_manager.block_pool   its map of cached blocks is observed; `kv_cache_config.kv_cache_groups`
+    schedule, update_from_output  the passes between them are measured (`passes.py`)
+    kv_cache_manager.block_pool   its map of cached blocks is observed; its queue (`free_blocks.py`)
+    kv_cache_config               kv_cache_groups
     vllm_config                   scheduler_config.async_scheduling, .policy; additional_config
 
 Exact for a model with one full-attention KV group. With several groups the index follows the first
@@ -31,10 +33,12 @@ from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import UNITS_PER_TOKEN
 from fairhit.engines.client_metrics import MULTIPROC_DIR, ClientMetrics, EngineTotals, is_collected
 from fairhit.engines.lora_slots import Taker
+from fairhit.engines.pass_meter import PassMeter
 from fairhit.engines.settings import Settings, read_settings
 from fairhit.engines.vllm.audit import audit
 from fairhit.engines.vllm.block_view import KVGroup, VllmBlockView
 from fairhit.engines.vllm.identity import adapter_of
+from fairhit.engines.vllm.passes import StepTimes, works_of
 from fairhit.engines.vllm.preemption import order_victims
 from fairhit.engines.vllm.skipped_queue import SkippedQueue
 from fairhit.engines.vllm.waiting_queue import PROMOTIONS, VllmWaitingQueue
@@ -78,9 +82,17 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._blocks = VllmBlockView(self.kv_cache_manager.block_pool, self._group)
         self._fair = FairQueue(settings.policy(self._blocks))
         self._metrics = ClientMetrics(
-            waiting=self._fair.waiting, deficit=self._deficit_of, totals=self._totals
+            waiting=self._fair.waiting,
+            deficit=self._deficit_of,
+            totals=self._totals,
+            cost=lambda: self._fair.cost,
         )
         self._metrics.show()
+        # With pipeline stages passes overlap for real, and none has a duration of its own.
+        self._passes: StepTimes | None = None
+        if self.vllm_config.parallel_config.pipeline_parallel_size == 1:
+            meter = PassMeter(self._fair.fit)
+            self._passes = StepTimes(meter, self._metrics.add_seconds)
         if not is_collected():
             logger.info(
                 "fairhit: per-client metrics are off; set %s to turn them on", MULTIPROC_DIR
@@ -109,6 +121,10 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._is_aborting = False
         self._is_audited = bool(settings.audit)
         logger.info("fairhit: %s; %s", settings, self._group.accuracy)
+        if self._blocks.cannot_keep:
+            logger.warning(
+                "fairhit: eviction lru: this vLLM's pool cannot evict wanted blocks last"
+            )
         self._check_size()
 
     def _check_size(self) -> None:
@@ -138,11 +154,16 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             order_victims(self, self._fair, self._queue)
         output = super().schedule(*args, **kwargs)
         self._queue.end_step(output.num_scheduled_tokens)
+        if self._passes is not None:
+            planned = output.num_scheduled_tokens
+            self._passes.planned(output, works_of(planned, self.requests, self._queue.live))
         self._audit()
         return output
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Charge the output of each request, then forget the requests that ended. O(outputs)."""
+        if self._passes is not None:
+            self._passes.ended(scheduler_output)
         self._ending = {}
         try:
             outputs = super().update_from_output(scheduler_output, model_runner_output)

@@ -22,6 +22,7 @@ from tests.unit.engines.vllm.bare_vllm import (  # noqa: E402
 )
 
 from fairhit.core.cache.token_runs import Runs  # noqa: E402
+from fairhit.core.costs import parse_cost  # noqa: E402
 from fairhit.core.fair_queue import FairQueue  # noqa: E402
 from fairhit.core.request import Request  # noqa: E402
 from fairhit.core.service import Weights  # noqa: E402
@@ -44,6 +45,9 @@ SCHEDULERS = [
     {"scheduler": "vtc-predict"},
     {"scheduler": "preble-groups"},
     {"scheduler": "dlpm-predict", "quantum": 64},
+    {"scheduler": "fair", "quantum": 64, "cost": "context:2,0.01,0.001", "near": 64},
+    {"scheduler": "fair", "cost": "context:3,0.05", "quantum": 200, "weights": {"c0": 3}},
+    {"scheduler": "fair", "cost": "context:40,1", "quantum": 1000, "overdraft": 500},
 ]
 AMPLE = {"blocks": 1200, "max_num_seqs": 8, "budget": 256}
 TIGHT = {"blocks": 40, "max_num_seqs": 8, "budget": 128}
@@ -120,6 +124,8 @@ def ours(
 ) -> Ours:
     pool = BlockPool(blocks=blocks - 1, block_size=BLOCK)  # vLLM keeps one for itself
     weights = settings.pop("weights", None)
+    if "cost" in settings:
+        settings["cost"] = parse_cost(settings["cost"])
     policy = make_policy(
         scheduler, cache=pool.cache, weights=Weights(weights) if weights else None, **settings
     )
