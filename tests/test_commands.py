@@ -10,16 +10,13 @@ import pytest
 from fairhit.cli import _dashed, make_parser
 
 ROOT = Path(__file__).resolve().parent.parent
-# It says what commands look like, with `N` and `a|b`: nothing to type.
-SHAPES = ROOT / "docs" / "explanation" / "design.md"
 # Up to the end of the line; what ends a command for a shell is cut off after.
 COMMAND = re.compile(r"^(?:\S*/)?fairhit ((?:gateway|serve|demo|simulate|experiment|trace)\b.*)$")
 NOT_ITS_ARGUMENTS = re.compile(r"\s+(?:#|[|&;<>]).*$")
 
 
 def pages() -> list[Path]:
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]
-    return [page for page in found if page != SHAPES]
+    return [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]
 
 
 def commands(text: str) -> Iterator[str]:

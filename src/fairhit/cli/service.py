@@ -22,7 +22,7 @@ def fill_gateway(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_gateway)
     actions = parser.add_subparsers(title="instead of serving", metavar="")
     hashing = actions.add_parser(
-        "hash-key", help="read a key from stdin, print its line for --keys-file"
+        "hash-key", help="read a key from standard input and print its line for --keys-file"
     )
     hashing.add_argument("tenant", metavar="TENANT", help="the client that the key is for")
     hashing.set_defaults(run=run_hash_key)

@@ -177,18 +177,20 @@ def as_yaml(name: str, gpu: Gpu) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `calibrate`."""
-    parser.add_argument("csv", metavar="CSV", help="phase,batch,tokens,context,seconds")
-    parser.add_argument("--model", required=True, metavar="NAME", help="that ran")
+    parser.add_argument(
+        "csv", metavar="CSV", help="measured passes: phase,batch,tokens,context,seconds"
+    )
+    parser.add_argument("--model", required=True, metavar="NAME", help="model that was measured")
     parser.add_argument(
         "--gpu", default="a10g", metavar="NAME",
-        help="whose memory, bandwidth and peak it is, and where to start from (a10g)",
+        help="GPU that gives memory, bandwidth and peak, and the starting point of the fit (a10g)",
     )  # fmt: skip
     parser.add_argument(
         "--sms", type=int, metavar="N",
-        help="multiprocessors, for whole waves of tiles; 0 for a straight line (the GPU's)",
+        help="number of multiprocessors, for whole waves of tiles; 0: a straight line (the GPU's)",
     )  # fmt: skip
-    parser.add_argument("--constants", metavar="YAML", help="more GPUs and models")
-    parser.add_argument("--out", metavar="YAML", help="write the fitted row there")
+    parser.add_argument("--constants", metavar="YAML", help="file with more GPUs and models")
+    parser.add_argument("--out", metavar="YAML", help="file for the fitted row")
 
 
 def run(options: argparse.Namespace, console: Console) -> int:

@@ -55,7 +55,10 @@ def _add_generate(kinds: Any) -> None:
         epilog="workloads:\n" + _listed({name: one.summary for name, one in GENERATORS.items()}),
     )
     parser.add_argument(
-        "workload", metavar="WORKLOAD", choices=(LIST, *GENERATORS), help="one of them, or `list`"
+        "workload",
+        metavar="WORKLOAD",
+        choices=(LIST, *GENERATORS),
+        help="name of a workload below, or `list`",
     )
     _add_making(parser)
     parser.set_defaults(run=run_generate)
@@ -78,9 +81,11 @@ def _add_making(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="a setting; --settings names them",
+        help="a setting of it; --settings lists them",
     )
-    parser.add_argument("--settings", dest="show", action="store_true", help="show what can be set")
+    parser.add_argument(
+        "--settings", dest="show", action="store_true", help="list the settings and defaults"
+    )
     add_flags(parser, settings_of(MakingOptions))
 
 
@@ -89,11 +94,11 @@ def _add_describe(kinds: Any) -> None:
         "describe", help="lengths, rates, clients and prefix share of a trace"
     )
     parser.add_argument("trace", metavar="TRACE", help="JSONL, .gz and .zst unpacked, - for stdin")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument(
         "--no-prefixes",
         action="store_true",
-        help="without the prefix share, for which every prompt is held in memory",
+        help="leave out the prefix share, which needs every prompt in memory",
     )
     parser.set_defaults(run=run_describe)
 

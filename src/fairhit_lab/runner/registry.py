@@ -48,19 +48,19 @@ class Experiment:
 
 OTHERS: dict[str, Experiment] = {
     "calibrate": Experiment(
-        summary="fits a GPU's constants to measured passes",
+        summary="fit the constants of a GPU to measured passes",
         takes="seconds",
         module="calibration.calibrate",
         alone=True,
     ),
     "report": Experiment(
-        summary="one page with the figures and verdicts of all studies that ran",
+        summary="write one page with the figures and verdicts of all studies that ran",
         takes="half a minute",
         module="runner.report_command",
         alone=True,
     ),
     "vtc-calibration": Experiment(
-        summary="the VTC artifact's measured runs beside simulated ones",
+        summary="compare the VTC artifact's measured runs with simulated ones",
         takes="quick a few s; full 4 min",
         source="VTC artifact",
         module="studies.vtc_artifact.calibration",

@@ -56,7 +56,7 @@ class SimConfig:
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"
     )
     worker_charge: str | None = setting(
-        None, "prompt tokens that d2lpm charges at an engine: all, or those to compute (extend)",
+        None, "prompt tokens that d2lpm charges at an engine; input: all; extend: those to compute",
         of="router", choices=("input", "extend"), shown="input",
     )  # fmt: skip
     min_match: int | None = setting(
@@ -125,7 +125,7 @@ class SimConfig:
         {}, "shares of clients, before those that the trace gives", "a=2,b=1", of="policy", shown="1 each"
     )  # fmt: skip
     charge: str | None = setting(
-        None, "prompt tokens that the policy charges: those to compute, or all (input)",
+        None, "prompt tokens that the policy charges; extend: those to compute; input: all",
         of="scheduler", choices=("extend", "input"), shown="the policy's",
     )  # fmt: skip
     cost: Annotated[Cost, COST] | None = setting(

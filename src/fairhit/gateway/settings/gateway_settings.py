@@ -127,7 +127,7 @@ class RoutingSettings:
         64, "shortest cached prefix that counts for the choice of an engine", "TOKENS", ge=1
     )
     worker_charge: WorkerCharge = setting(
-        "extend", "prompt tokens that d2lpm charges: those to compute, or all (input)"
+        "extend", "prompt tokens that d2lpm charges; extend: those to compute; input: all"
     )
     weights: Shares = setting(
         {}, "shares of clients", "CLIENT=WEIGHT,...", live=True, shown="1 each"
