@@ -54,7 +54,12 @@ def waiting_index(
         index.trie.attach(blocks)
         cache.listen(blocks)
         if keeps_wanted and isinstance(cache, KeepsBlocks):
-            cache.keep(blocks.is_wanted)
+
+            def is_wanted(block_hash: Unit) -> bool:
+                index.insert_single()
+                return blocks.is_wanted(block_hash)
+
+            cache.keep(is_wanted)
     return index
 
 

@@ -69,7 +69,7 @@ class WaitingIndex:
 
     def match_len(self, request: Request) -> int:
         """Return the matched tokens of a waiting request. O(depth of the trie)."""
-        self._insert_single()
+        self.insert_single()
         self.trie.catch_up()
         return self._entries[request.id].node.anchor.depth * self._block_size
 
@@ -79,7 +79,7 @@ class WaitingIndex:
         if self._single is None and not self._entries:
             self._single, self._single_open = request, False
         else:
-            self._insert_single()
+            self.insert_single()
             self._insert(request)
 
     def remove(self, request: Request) -> None:
@@ -104,7 +104,7 @@ class WaitingIndex:
 
         A single request enters the trie for that, in O(prompt length).
         """
-        self._insert_single()
+        self.insert_single()
         entry = self._entries[request.id]
         assert entry.visible and not entry.in_snapshot
         self._hidden[request] = None
@@ -137,7 +137,7 @@ class WaitingIndex:
         cached; a single request enters the trie for that.
         """
         if hits_only:
-            self._insert_single()
+            self.insert_single()
         if self._single is not None:
             assert self._single.client == client, client
             self._single_open = True
@@ -153,7 +153,7 @@ class WaitingIndex:
 
     def wanted_len(self, tokens: Runs, length: int) -> int:
         """Return how many units of tokens[:length] some waiting prompt begins with. Pure. O(match)."""
-        self._insert_single()
+        self.insert_single()
         return descend(self.trie.root, tokens, length)[1]
 
     def best(self) -> Request | None:
@@ -166,7 +166,7 @@ class WaitingIndex:
         self.trie.catch_up()
         return self._snapshot.best() if self._snapshot else self._heaps.best()
 
-    def _insert_single(self) -> None:
+    def insert_single(self) -> None:
         """Move the single request into the trie, since its position there is needed now."""
         if (single := self._single) is not None:
             self._single = None

@@ -38,3 +38,14 @@ def test_without_a_policy_that_keeps_them_the_oldest_is_evicted():
     pool.take(1)
 
     assert [name in pool.cache for name in "ab"] == [False, True]
+
+
+def test_what_the_only_waiting_prompt_wants_is_kept_too():
+    """A single waiting request is outside the trie until something asks for its place."""
+    pool = pool_with("a", "b")
+    index = waiting_index(pool.cache, keeps_wanted=True)
+    index.add(Request(id="a", client="x", prompt=("a",), input_len=8, max_tokens=1, order=1))
+
+    pool.take(1)
+
+    assert [name in pool.cache for name in "ab"] == [True, False]

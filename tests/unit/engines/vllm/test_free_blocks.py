@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("vllm")
 pytestmark = pytest.mark.vllm
 
-from tests.unit.engines.vllm.bare_vllm import make_scheduler  # noqa: E402
+from tests.unit.engines.vllm.bare_vllm import make_request, make_scheduler  # noqa: E402
+from tests.unit.engines.vllm.fair_trace import fair  # noqa: E402
 from vllm.v1.core.kv_cache_utils import FreeKVCacheBlockQueue, KVCacheBlock  # noqa: E402
 
 from fairhit.engines.vllm import FairScheduler  # noqa: E402
@@ -83,3 +84,18 @@ def test_only_fair_with_wanted_last_changes_the_queue(settings, keeps):
 
     kind = KeepingBlockQueue if keeps else FreeKVCacheBlockQueue
     assert type(scheduler.kv_cache_manager.block_pool.free_block_queue) is kind
+
+
+@pytest.mark.parametrize(("eviction", "hit"), [("wanted-last", 96), ("lru", 16)])
+def test_what_a_waiting_prompt_begins_with_outlives_what_was_used_later(eviction, hit):
+    """Of 19 blocks 12 are cached, 6 of each prompt; a third one takes 12, while the first one waits again."""
+    trace = fair(scheduler="fair", eviction=eviction, blocks=20, max_num_seqs=1, budget=64)
+    for name, client in (("first", "a"), ("second", "b")):
+        trace.add(make_request(name, [ord(client)] * 100, client=client, max_tokens=1))
+        trace.run()
+    trace.add(make_request("large", [3] * 176, client="c", max_tokens=8))
+    trace.step()
+    trace.add(make_request("again", [ord("a")] * 100, client="a", max_tokens=1))
+    trace.run()
+
+    assert dict(trace.admitted)["again"] == hit
