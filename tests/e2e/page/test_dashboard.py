@@ -19,7 +19,7 @@ CHARTS = ("service", "queues", "fairness", "locality", "in-flight-tokens")
 SHOWN = """return {
   drawn: Number(document.body.dataset.drawn),
   clients: Object.fromEntries([...document.querySelectorAll('#clients tbody tr')].map((row) =>
-    [row.dataset.client, [...row.cells].slice(3, 5).map((cell) => cell.textContent)])),
+    [row.dataset.client, [...row.cells].slice(4, 6).map((cell) => cell.textContent)])),
   workers: Object.fromEntries([...document.querySelectorAll('#workers tbody tr')].map((row) =>
     [row.dataset.worker, [1, 2, 4].map((at) => row.cells[at].textContent)])),
   waiting: document.querySelector('#waiting').textContent,

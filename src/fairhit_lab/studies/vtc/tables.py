@@ -268,7 +268,7 @@ class ChargedLate:
 
     cost: QuadraticCost = PROFILED
 
-    def prefill(self, _: int) -> int:
+    def prefill(self, tokens: int, context: int = 0) -> int:
         """No cost at selection."""
         return 0
 
