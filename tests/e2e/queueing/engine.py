@@ -101,29 +101,38 @@ class Traffic:
         self._answers = 0
         self.outcome = Outcome()
 
-    async def run(self, *, warm: int, answers: int) -> Outcome:
-        """Count from the `warm`-th answer on, until there are `answers` more."""
+    async def run(self, *, warm: int, answers: int, learnt: int | None = None) -> Outcome:
+        """Count from the `warm`-th answer on, until there are `answers` more.
+
+        With `learnt`, count not before the gateway has learnt the engine's capacity: until at most so
+        many requests that it sent have not begun, in five looks in a row.
+        """
         callers = [
             asyncio.create_task(self._call(tenant))
             for tenant, number in self._callers.items()
             for _ in range(number)
         ]
-        while self._answers < warm:
+        looks = 0
+        while self._answers < warm or (learnt is not None and looks < 5):
             await asyncio.sleep(0.02)
             assert not any(caller.done() for caller in callers), self.outcome.statuses
+            looks = looks + 1 if self._sent_and_waiting() <= (learnt or 0) else 0
+        warm = self._answers
         before = {tenant: self._service(tenant) for tenant in CALLERS}
         self.outcome.passed.clear()
         while self._answers < warm + answers:
             await asyncio.sleep(0.05)
-            for worker in self._gateway.dispatcher.engines.values():
-                waiting = [t for t in worker.tickets if t.state.name == "WAITING"]
-                self.outcome.engine_queue.append(len(waiting))
+            self.outcome.engine_queue.append(self._sent_and_waiting())
             self.outcome.queued_here.append(len(self._gateway.dispatcher.queue))
         self.outcome.served = {tenant: self._service(tenant) - before[tenant] for tenant in CALLERS}
         for task in callers:
             task.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
         return self.outcome
+
+    def _sent_and_waiting(self) -> int:
+        engines = self._gateway.dispatcher.engines.values()
+        return sum(t.state.name == "WAITING" for engine in engines for t in engine.tickets)
 
     def _service(self, tenant: str) -> int:
         accounts = dict(self._gateway.dispatcher.ledger.accounts())
@@ -165,7 +174,9 @@ class Traffic:
             connection.writer.close()
 
 
-def flood(url: str, *, warm: int, answers: int, **settings: object) -> Outcome:
+def flood(
+    url: str, *, warm: int, answers: int, learnt: int | None = None, **settings: object
+) -> Outcome:
     """Two tenants before one engine, under a gateway with these settings."""
 
     async def run() -> Outcome:
@@ -174,7 +185,7 @@ def flood(url: str, *, warm: int, answers: int, **settings: object) -> Outcome:
         await gateway.start()
         await eventually(gateway.dispatcher.ready, within=30)
         async with asyncio.timeout(PATIENCE_S):
-            outcome = await Traffic(gateway).run(warm=warm, answers=answers)
+            outcome = await Traffic(gateway).run(warm=warm, answers=answers, learnt=learnt)
         await gateway.stop()
         return outcome
 

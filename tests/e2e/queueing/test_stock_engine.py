@@ -13,6 +13,7 @@ from tests.e2e.queueing.engine import Outcome, flood, stock_engine  # noqa: E402
 
 # Once everybody has had a turn, and for twice as many.
 WARM, ANSWERS = 36, 90
+LEARNT = 6
 # Small, so that these are many quanta: a request costs some 50 tokens.
 QUANTUM = 64
 
@@ -29,7 +30,8 @@ def outcomes(url: str) -> dict[str, Outcome]:
     """The same traffic, waiting at the gateway and in the engine."""
     found = {}
     for queue in ("engine", "auto"):
-        settings = {"quantum": QUANTUM} if queue == "auto" else {}
+        # Before the gateway has learnt how much the engine runs at once, requests wait there.
+        settings = {"quantum": QUANTUM, "learnt": LEARNT} if queue == "auto" else {}
         found[queue] = flood(url, warm=WARM, answers=ANSWERS, queue=queue, **settings)
     return found
 
