@@ -14,7 +14,7 @@ import time
 from collections import deque
 
 from benchmarks.record import write_rows
-from fairhit.core.cache.prefix_matches import NO_MATCHES
+from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.request import Request
@@ -96,7 +96,7 @@ class Fleet:
         matches = (
             self.index.match(request.prompt, request.input_len - 1)
             if self.index is not None
-            else NO_MATCHES
+            else PrefixMatches()
         )
         worker = self.router.route(request, matches=matches)
         extend_len = max(1, request.input_len - matches.of(worker))

@@ -51,9 +51,7 @@ class EngineQueue:
 
     def assign(self, ticket: Ticket) -> None:
         """Add `ticket` to the waiting tickets. O(prompt + log waiting)."""
-        ticket.queue, ticket.evictions = self, self.evictions
-        self._tickets[ticket.request.id] = ticket
-        ticket.scheduled = self._schedule(ticket.request)
+        self._enter(ticket)
         self.waiting.add(ticket)
 
     def unassign(self, ticket: Ticket) -> None:
@@ -82,12 +80,19 @@ class EngineQueue:
 
     def send(self, ticket: Ticket) -> None:
         """Admit `ticket`, charged for the prompt tokens that the view lacks. O(prompt)."""
-        assert ticket.scheduled is not None
         self.waiting.remove(ticket)
-        self.scheduler.admit(ticket.scheduled, extend_len=ticket.extend_len)
-        ticket.number = self.limit.sent(streams=ticket.streams)
-        # No more than the prefix index holds: its evictions are reported, and the view would keep the rest.
-        self.view.learn(ticket.request.prompt[: ticket.indexed])
+        self._admit(ticket)
+
+    def send_only(self, ticket: Ticket, matched_len: int) -> bool:
+        """Do as `assign`, `next` and `send` where no ticket waits; False if it has to wait. O(prompt)."""
+        self._enter(ticket)
+        self.scheduler.begin_pass()
+        if self.scheduler.propose() is None:
+            self.waiting.add(ticket)
+            return False
+        ticket.matched_len = matched_len
+        self._admit(ticket)
+        return True
 
     def started(self, ticket: Ticket) -> None:
         """Record that the engine has begun to answer `ticket`. O(1) amortised."""
@@ -138,6 +143,18 @@ class EngineQueue:
         self.view.clear()
         self.evictions += 1
         self.limit.restart()
+
+    def _enter(self, ticket: Ticket) -> None:
+        ticket.queue, ticket.evictions = self, self.evictions
+        self._tickets[ticket.request.id] = ticket
+        ticket.scheduled = self._schedule(ticket.request)
+
+    def _admit(self, ticket: Ticket) -> None:
+        assert ticket.scheduled is not None
+        self.scheduler.admit(ticket.scheduled, extend_len=ticket.extend_len)
+        ticket.number = self.limit.sent(streams=ticket.streams)
+        # No more than the prefix index holds: its evictions are reported, and the view would keep the rest.
+        self.view.learn(ticket.request.prompt[: ticket.indexed])
 
     def _schedule(self, request: Request) -> Request:
         """Add `request` to the scheduler; if its table of clients is full, as a request of OTHER."""

@@ -11,7 +11,8 @@ in one of five ways:
 |               |                                       | of the client wait there              |            |
 | unassigned    | waits for any engine, charged nowhere | as many of the client wait there      | submit     |
 | sent          | in flight at its engine               | the engine has capacity and its       | _fill      |
-|               |                                       | policy admits the ticket next         |            |
+|               |                                       | policy admits the ticket next; in one | _send_only |
+|               |                                       | step while no other ticket waits      |            |
 | sent directly | in flight at an engine that shares    | at once, when it is assigned to such  | _assign    |
 |               | fairly itself (`SelfFairEngines`)     | an engine                             |            |
 | taken over    | as assigned, or sent directly, at     | that engine has capacity, and nothing | _take_over |
@@ -132,6 +133,9 @@ class GatewayQueue:
                 self._enqueue(ticket)
                 self.unassigned.add(ticket)
                 return
+        if not self._ledger.total_waiting and not is_full and chosen in self._with_capacity:
+            self._send_only(ticket, chosen, matches.of(chosen))
+            return
         self._enqueue(ticket)
         self._assign(ticket, chosen, matches.of(chosen))
         self.run()
@@ -294,6 +298,19 @@ class GatewayQueue:
         engine.queue.assign(ticket)
         if engine.queue.limit.has_capacity:
             self._changed[name] = None
+
+    def _send_only(self, ticket: Ticket, name: WorkerId, matched_len: int) -> None:
+        """Do in one step what `_assign` and `run` do if no ticket waits and the engine has capacity."""
+        self._placement.charge(ticket, name, matched_len)
+        engine = self._engines[name]
+        queue = engine.queue
+        assert queue is not None and not queue.waiting
+        if queue.send_only(ticket, self._placement.tokens(ticket, queue.matched(ticket))):
+            self._send(ticket, engine)
+        else:  # clients that wait at other gateways have precedence
+            self._enqueue(ticket)
+            self.run()
+        self._note_capacity(name, engine, queue)
 
     def _unassign(self, ticket: Ticket) -> None:
         assert isinstance(ticket.queue, EngineQueue), ticket
