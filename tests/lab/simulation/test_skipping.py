@@ -103,7 +103,7 @@ def test_skipping_tells_what_stepping_tells_under_any_setting(scheduler, rows, o
 )
 def test_skipping_tells_what_stepping_tells_while_memory_is_short(rows, cost, weighted, **given):
     """
-    Many requests wait that do not fit, so runs of like passes are short and rare.
+    Many requests wait that do not fit, and how many passes admit none depends on the deficits.
     """
     given["cost"] = parse_cost(cost)
     given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
@@ -113,6 +113,39 @@ def test_skipping_tells_what_stepping_tells_while_memory_is_short(rows, cost, we
 
     assert one_by_one(skipped) == one_by_one(stepped)
     given = {"kv_tokens": CAPACITY, **given}
+    assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
+
+
+@pytest.mark.parametrize(
+    "scheduler", ["fcfs", "lpm", "vtc", "vtc-noisy", "drr", "dlpm-predict", "fair"]
+)
+@settings(some, max_examples=100)
+@given(
+    rows=traces(clients="abc", min_size=20, max_s=8),
+    step_time=step_times,
+    kv_tokens=st.integers(48, 70),
+    quantum=st.sampled_from([1, 17, 60]),
+    misfit=st.sampled_from([None, "stop", "skip"]),
+    max_misfits=st.sampled_from([None, 1, 3]),
+    cost=st.sampled_from(["linear:1,2", "linear:1,0.7", "linear:0,2", "linear:1,0", "profiled"]),
+    weighted=st.booleans(),
+)
+def test_skipping_tells_what_stepping_tells_under_other_policies_while_memory_is_short(
+    scheduler, rows, quantum, cost, weighted, **given
+):
+    """
+    How many passes admit nothing depends on what each policy proposes.
+    """
+    has = signature(ALL_SCHEDULERS[scheduler]).parameters
+    own = {"quantum": quantum, "cost": parse_cost(cost)}
+    given |= {name: value for name, value in own.items() if name in has}
+    given |= {"scheduler": scheduler, "router": "least-loaded"}
+    given["weights"] = {"a": 3, "b": "0.7"} if weighted else {}
+
+    skipped = simulate(rows, **given)
+    stepped = simulate(rows, skips=False, **given)
+
+    assert one_by_one(skipped) == one_by_one(stepped)
     assert summary_of(rows, **given) == summary_of(rows, skips=False, **given)
 
 
@@ -135,6 +168,31 @@ def test_a_run_of_like_passes_is_one_event():
     decodes = of(Decode, simulate([row("a", output_len=50, prompt="A5")]))
 
     assert [event.passes for event in decodes] == [1, 49]
+
+
+@pytest.mark.parametrize("scheduler", ["fcfs", "lpm", "vtc", "drr", "dlpm"])
+def test_passes_that_admit_nothing_are_one_event(scheduler):
+    """
+    b waits for memory until a ends, and its client has no running request.
+    """
+    rows = [row("a", output_len=50, prompt="A5"), row("b", at=1, output_len=40, prompt="B5")]
+
+    decodes = of(Decode, simulate(rows, scheduler=scheduler))
+
+    assert [event.passes for event in decodes] == [1, 49, 1, 39]
+
+
+@pytest.mark.parametrize("scheduler", ["drr", "dlpm"])
+def test_passes_that_admit_nothing_are_one_event_until_a_deficit_is_spent(scheduler):
+    """
+    a's deficit is 25 - 5, then two less for each output: 18 when its second request arrives, 0 nine
+    passes later. Each refill adds 25, which is 13 passes, or 12 where a was one below 0.
+    """
+    rows = [row("a1", output_len=50, prompt="A5"), row("a2", at=1, output_len=40, prompt="B5")]
+
+    decodes = of(Decode, simulate(rows, scheduler=scheduler, quantum=25))
+
+    assert [event.passes for event in decodes] == [1, 9, 13, 12, 13, 2, 1, 39]
 
 
 def test_a_run_ends_early_where_somebody_is_given_back_what_it_paid_in_advance():

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.cache.trie import (
+    LONG_KEY,
     add_leaf,
     checked_nodes,
     descend,
@@ -279,11 +280,6 @@ class RadixTree:
         self._now_us = now_us
         self._serial = node.used = self._serial + 1
 
-    def _offer(self, node: Node) -> None:
-        """Enter `node` in the eviction heap if it is an unpinned leaf."""
-        if not node.children and not node.pins:
-            self._leaves.push((node.used, node.serial, node), _is_evictable)
-
     def _trim(self, node: Node, cut: int) -> None:
         """Evict the last `cut` tokens of an unpinned leaf, which keeps its position in the heap."""
         assert not node.children and node.pins == 0 and 0 < cut < node.end - node.start
@@ -296,14 +292,16 @@ class RadixTree:
         assert node.pins == 0
         parent = remove_leaf(node)
         parent.used = max(parent.used, node.used)  # a node is used with its descendants
-        self._offer(parent)
+        if not (parent.children or parent.pins):
+            self._leaves.push((parent.used, parent.serial, parent), _is_evictable)
         self._lost(parent, node.key, node.end - node.start)
 
     def _lost(self, node: Node, key: Runs, size: int) -> None:
         """Report that `size` tokens of `key` below the end of `node` are no longer cached."""
         self.size -= size
         self._matched = None
-        shorten_keys(node, key)
+        if key.bulk > LONG_KEY:
+            shorten_keys(node, key)
         for listener in self._listeners:
             listener.shrank(key, node.end)
 

@@ -14,7 +14,7 @@ from fairhit.core.cache.token_runs import Runs, agree, common_len
 from fairhit.core.request import Unit
 
 # A key with more runs and plain tokens than this is copied for nodes that need less than half of it.
-_LONG_KEY = 64
+LONG_KEY = 64
 
 
 class PrefixNode(Protocol):
@@ -66,11 +66,12 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
 
 def add_leaf(leaf: PrefixNode) -> None:
     """Enter a new leaf in its parent's children. O(1)."""
-    parent = leaf.parent
-    if parent.children is None:
-        parent.children = {}
-    assert leaf.first not in parent.children and leaf.start == parent.end < leaf.end, leaf.start
-    parent.children[leaf.first] = leaf
+    children, first = leaf.parent.children, leaf.first
+    if children is None:
+        leaf.parent.children = {first: leaf}
+    else:
+        assert first not in children, first
+        children[first] = leaf
 
 
 def insert_above(upper: PrefixNode, node: PrefixNode) -> None:
@@ -111,7 +112,7 @@ def shorten_keys(node: PrefixNode, key: Runs) -> None:
 
     Otherwise a node of a few tokens would keep a prompt of many in memory.
     """
-    if key.bulk <= _LONG_KEY or 2 * node.end >= key.length:
+    if key.bulk <= LONG_KEY or 2 * node.end >= key.length:
         return
     kept = key
     above: PrefixNode | None = node

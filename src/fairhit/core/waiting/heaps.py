@@ -67,6 +67,7 @@ class WaitingHeaps:
         # In blocks, or in tokens where blocks differ in size.
         self._step = max(1, near // block_size) if prefix_len is None else near
         self._standing = standing
+        self._by_depth = self._step == 1 and standing is no_standing
         self._clients: dict[ClientId, _Client] = {}
         self._moved: dict[TrieNode, None] = {}  # anchors to be pushed again before the next query
         self._dirty: dict[ClientId, None] = {}  # clients whose top may have changed
@@ -273,14 +274,17 @@ class WaitingHeaps:
         entry = anchor.best[client]
         state.top = (depth, order, entry)
         if state.open and not (state.hits_only and not self._is_hit(entry, -depth)):
-            step = depth if self._step == 1 else -(self._steps_len(-depth) // self._step)
-            front = (step, self._standing(client), depth, order, client)
-            state.front = front
-            self._front.push(front, self._is_front)
+            state.front = (
+                (depth, 0, 0, order, client) if self._by_depth else self._rank(depth, order, client)
+            )
+            self._front.push(state.front, self._is_front)
 
-    def _steps_len(self, depth: int) -> int:
-        """Return the length of a match in the unit of `near`'s steps."""
-        return depth if self._prefix_len is None else self._prefix_len(depth)
+    def _rank(self, depth: int, order: int, client: ClientId) -> _Front:
+        """Return the client's entry where standings count, or steps of the match; `depth` is negative."""
+        step = depth
+        if self._step != 1:
+            step = -((self._prefix_len(-depth) if self._prefix_len else -depth) // self._step)
+        return step, self._standing(client), depth, order, client
 
     def _is_hit(self, entry: WaitingEntry, depth: int) -> bool:
         tokens = self._prefix_len(depth) if self._prefix_len else depth * self._block_size

@@ -3,16 +3,27 @@
 Prompts are prefilled whole, in the pass that admits them; admission reserves all memory that a request
 may ever need, so no request is preempted. The cost of a simulated pass does not depend on the number
 of running requests: counts are updated when one starts or ends.
+
+While memory is short, most scheduling passes admit nothing. `_futile_passes` computes how many in a row:
+they are one run of passes, with the same events as one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import ClientId, Request, RequestId
+from fairhit.core.service import TokenCost
+from fairhit.policies.dlpm import DLPM
+from fairhit.policies.drr import DRR
+from fairhit.policies.fcfs import FCFS
+from fairhit.policies.lpm import LPM
+from fairhit.policies.vtc import VTC
 from fairhit_lab.sim.engines.interface import AdmittedJob, EngineJob, Pass
 from fairhit_lab.sim.memory.admission import Grant, Reserve
+
+_FOREVER = 1 << 62  # passes
 
 
 class _RunningJob:
@@ -71,8 +82,9 @@ class IdealHost:
         jobs = self._running
         work = Pass.emitting(self._counts)
         work.context = self._context
+        futile = _FOREVER  # scheduling passes, this one included, that admit nothing
         if self._waiting and len(jobs) < self._max_running:
-            self._schedule(work, now_us)
+            futile = self._schedule(work, now_us)
         running = len(jobs)
         if not running:
             assert not self._waiting, "idle while requests wait"
@@ -81,7 +93,7 @@ class IdealHost:
         work.decodes = running - work.chunks
         work.full = running == self._max_running
         if not work.chunks:
-            work.repeats = self._repeats() if work.full or not self._waiting else 1
+            work.repeats = min(self._repeats(), futile)
         elif self.memory.shares and (work.full or not self._waiting):
             work.then = self._behind(work, running)
         return work
@@ -139,9 +151,12 @@ class IdealHost:
         assert self._context == emitted + sum(job.request.input_len for job in self._running)
         assert len(self._waiting) == len(self.scheduler)
 
-    def _schedule(self, work: Pass, now_us: int) -> None:
+    def _schedule(self, work: Pass, now_us: int) -> int:
+        """Admit requests; return `_futile_passes`, 1 if some were admitted."""
         scheduler, memory, waiting = self.scheduler, self.memory, self._waiting
         admitted: list[AdmittedJob] = []
+        refused: dict[ClientId, None] = {}
+        truncated = scheduler.truncated_passes
         evicted, rounds = memory.evicted, scheduler.refill_rounds
         scheduler.begin_pass()
         while waiting and len(self._running) < self._max_running:
@@ -157,10 +172,11 @@ class IdealHost:
                 self._run(job, grant)
                 work.extend_len += extend_len
                 work.attention += extend_len * (2 * request.input_len - extend_len)
-            elif self._skips_unfitting:
-                scheduler.skip(request)
-            else:
+                continue
+            refused[request.client] = None
+            if not self._skips_unfitting:
                 break
+            scheduler.skip(request)
         if admitted:
             work.counts = self._counts
             work.admitted = admitted
@@ -168,6 +184,38 @@ class IdealHost:
             work.chunks = len(admitted)
         work.evicted = memory.evicted - evicted
         work.refills = scheduler.refill_rounds - rounds
+        if admitted or scheduler.truncated_passes > truncated:
+            return 1
+        return self._futile_passes(refused)
+
+    def _futile_passes(self, refused: Collection[ClientId]) -> int:
+        """Return how many passes, the last one included, admit nothing if no request arrives or ends.
+
+        The last pass tried requests of the clients `refused`, and none fitted. An output costs only its
+        own client precedence. So while one of these clients has credit, nothing is refilled and no other
+        client is tried. DRR also remembers which client was tried last: there all of them must have
+        credit. Without skips VTC tries its first client alone. O(clients refused).
+        """
+        policy = self.scheduler.policy
+        if isinstance(policy, FCFS | LPM):
+            return _FOREVER
+        if isinstance(policy, DLPM):
+            return max([self._passes_in_credit(client, policy) for client in refused], default=1)
+        if isinstance(policy, DRR):
+            return min([self._passes_in_credit(client, policy) for client in refused], default=1)
+        if isinstance(policy, VTC) and any(client not in self._counts for client in refused):
+            return _FOREVER
+        return 1
+
+    def _passes_in_credit(self, client: ClientId, policy: DLPM | DRR) -> int:
+        """Return in how many passes, the last one included, the client has q_i > 0."""
+        running = self._counts.get(client, 0)
+        if not running:
+            return _FOREVER
+        if not isinstance(policy.cost.current, TokenCost):
+            return 1
+        spent = running * policy.cost.outputs(1, 0, 1)
+        return -(-policy.ledger.value(client) // spent) if spent else _FOREVER
 
     def _run(self, job: EngineJob, grant: Grant) -> None:
         entry = self._running[job] = _RunningJob(job, grant, self._passes)
