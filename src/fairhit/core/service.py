@@ -91,7 +91,7 @@ class ServiceCost:
     """
 
     def __init__(self, cost: Cost | None = None, *, charge: str) -> None:
-        self.current = cost or TokenCost()
+        self._set(cost or TokenCost())
         # Where the cost follows the engine's measured passes: from the current cost to the next.
         self.source: Callable[[Cost], Cost] | None = None
         self._charges_extend = parse_charge(charge) == "extend"
@@ -101,14 +101,16 @@ class ServiceCost:
         tokens = extend_len if self._charges_extend else input_len
         return self.current.prefill(tokens, input_len - tokens) if tokens else 0
 
-    def outputs(self, input_len: int, before: int, tokens: int) -> int:
-        """Return the cost of `tokens` outputs after the first `before`, behind such a prompt."""
-        return self.current.decode(input_len, before, tokens)
-
     def refresh(self) -> None:
         """Take the cost that the source gives now; a policy calls it after a refill and at no other time."""
         if self.source is not None:
-            self.current = self.source(self.current)
+            self._set(self.source(self.current))
+
+    def _set(self, cost: Cost) -> None:
+        self.current = cost
+        # outputs(input_len, before, tokens): the cost of `tokens` outputs after the first `before`, behind a
+        # prompt of that length. Called for every output, so it is the cost's own method.
+        self.outputs = cost.decode
 
 
 class Weights:

@@ -43,11 +43,11 @@ def descend(node: Node, key: Runs, end: int) -> tuple[Node, int]:
     while at < end and (children := node.children):
         span = spans[index]
         segment, shift, ends = span
-        at_segment = at + shift
+        kind = type(segment)
         child = children.get(
-            segment[at_segment]
-            if type(segment) is tuple or type(segment) is array
-            else (segment, at_segment)
+            segment[at + shift]  # type: ignore[index] # plain tokens; `kind` saves a second call of `type`
+            if kind is tuple or kind is array
+            else (segment, at + shift)
         )
         if child is None:
             break
