@@ -155,6 +155,14 @@ class SimConfig:
     fallback: int | None = setting(
         None, "waiting requests above which lpm orders by arrival", "N", of="scheduler", ge=0, shown="none"
     )  # fmt: skip
+    k: int | None = setting(
+        None, "k-lpm admits the oldest request at every k-th admission", "N",
+        of="scheduler", ge=1, shown="4",
+    )  # fmt: skip
+    half_life_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "time in which las halves what a client has attained", "SECONDS",
+        of="scheduler", flag="half-life", ge=1, shown="60",
+    )  # fmt: skip
     rpm_limit: int | None = setting(
         None, "requests of one client in a window, for rpm, over the whole cluster", "N",
         of="policy", ge=1, shown="30",

@@ -192,6 +192,7 @@ def _arrival(row_, order):
         input_len=len(row_.prompt),
         max_tokens=row_.max_tokens,
         order=order,
+        arrival_us=row_.arrival_us,
     )
     return Arrival(step=row_.arrival_us // SECOND, request=request)
 

@@ -17,7 +17,7 @@ class Queue:
         self.scheduler = FairQueue(self.policy, max_skips=None)
         self.requests = []
 
-    def wait(self, clients, *, input_len=10, max_tokens=10, prompt=None):
+    def wait(self, clients, *, input_len=10, max_tokens=10, prompt=None, routing_key=""):
         for client in clients:
             order = len(self.requests)
             request = Request(
@@ -27,6 +27,7 @@ class Queue:
                 input_len=input_len,
                 max_tokens=max_tokens,
                 order=order,
+                routing_key=routing_key,
             )
             self.requests.append(request)
             self.scheduler.add(request)

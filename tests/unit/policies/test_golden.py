@@ -61,6 +61,16 @@ ORDERS = {
     # c joins at 0. Refill: a 0, b 1, c 2.      6 (c has more than b): c -1;  4: b -4
     # Refill: a 2, b -2, c 1.                   3: a -2
     "fair": "215643",
+    # Every fourth admission, 3, is the oldest; the best match would be 3, too.
+    "k-lpm": "251346",
+    # 1: b 5/21.  2: a 7/23.  4, of the expected 5: b 1 + 5/21.  c is lifted to a's 7/23; the older head is 3,
+    # 4 of the expected 7: a 7/23 + 4/7.  6, then 5.
+    "wsc": "124365",
+    # Charged at the end.  1: b 5.  2: a 7.  4: b 10.  6 (c 0): c 3.  3 and 5 are a's.
+    "las": "124635",
+    # C = 9 * input + 36: 54 for 3, 63 for 1 and 4, 81 for 2 and 5. V is 1 after the outputs of 3, 1 and 4
+    # occupied 2 + 3 + 3 for five agents, so 6 finishes at 1 + 45.
+    "justitia": "314625",
 }
 CREDITS = {
     "vtc": {"a": -18, "b": -10, "c": -10},
