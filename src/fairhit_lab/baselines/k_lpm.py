@@ -1,7 +1,8 @@
 """k-LPM: each k-th admission is the oldest request, the others the longest prefix match (arXiv:2502.04677).
 
 k = 1 is first come, first served; k without end is LPM. Only the abstract was read. Chosen here: admissions
-are counted over passes and for all clients together, the k-th of k is the oldest one, and k is 4 by default.
+are counted over passes and for all clients together, the k-th of k is the oldest one, and k, the setting
+`oldest_every`, is 4 by default.
 """
 
 from fairhit.core.cache.cache_view import Cache
@@ -14,8 +15,8 @@ from fairhit.core.waiting.cache_listener import waiting_index
 class KLPM:
     """The oldest request at each k-th admission, else the longest cached prefix; nothing is charged."""
 
-    def __init__(self, *, cache: Cache, k: int = 4) -> None:
-        self._k = parse_tokens(k, least=1, where="k")
+    def __init__(self, *, cache: Cache, oldest_every: int = 4) -> None:
+        self._k = parse_tokens(oldest_every, least=1, where="oldest-every")
         self._index = waiting_index(cache)
         self._arrivals = ArrivalQueue()
         self._skipped: dict[Request, None] = {}  # hidden in the index

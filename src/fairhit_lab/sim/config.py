@@ -155,9 +155,9 @@ class SimConfig:
     fallback: int | None = setting(
         None, "waiting requests above which lpm orders by arrival", "N", of="scheduler", ge=0, shown="none"
     )  # fmt: skip
-    k: int | None = setting(
-        None, "k-lpm admits the oldest request at every k-th admission", "N",
-        of="scheduler", ge=1, shown="4",
+    oldest_every: int | None = setting(
+        None, "k: k-lpm admits the oldest request at every k-th admission", "N",
+        of="scheduler", flag="oldest-every", ge=1, shown="4",
     )  # fmt: skip
     half_life_us: Annotated[int, MICROSECONDS] | None = setting(
         None, "time in which las halves what a client has attained", "SECONDS",

@@ -47,7 +47,7 @@ def same(name, model, traffic, skip_misfits, **own):
 @some
 @given(traffic=loads, k=st.sampled_from([1, 2, 3, 7]), skip_misfits=st.booleans())
 def test_k_lpm_decides_as_its_rule_written_out(traffic, k, skip_misfits):
-    same("k-lpm", lambda tree: PrintedKLPM(cache=tree, k=k), traffic, skip_misfits, k=k)
+    same("k-lpm", lambda tree: PrintedKLPM(cache=tree, k=k), traffic, skip_misfits, oldest_every=k)
 
 
 @some
@@ -84,7 +84,7 @@ def key(request, agents):
 
 def test_k_lpm_takes_the_oldest_at_every_second_admission():
     """0 is cold and old; 1 to 4 share a cached prompt."""
-    queue = Queue("k-lpm", k=2)
+    queue = Queue("k-lpm", oldest_every=2)
     hot = tuple("0123456789")
     queue.tree.release(queue.tree.insert(queue.tree.acquire(hot, 0), hot, 0))
     queue.wait("c")
@@ -158,7 +158,8 @@ def test_justitia_serves_the_small_agent_whole_before_the_large_one():
 
 
 @pytest.mark.parametrize(
-    ("name", "own", "flag"), [("k-lpm", {"k": 0}, "k"), ("las", {"half_life": 0}, "half-life")]
+    ("name", "own", "flag"),
+    [("k-lpm", {"oldest_every": 0}, "oldest-every"), ("las", {"half_life": 0}, "half-life")],
 )
 def test_a_bad_setting_is_one_clear_line(name, own, flag):
     with pytest.raises(ConfigError, match=rf"^{flag}: expected [^\n]*0$"):
@@ -167,7 +168,7 @@ def test_a_bad_setting_is_one_clear_line(name, own, flag):
 
 @pytest.mark.parametrize(
     "given",
-    [("k-lpm", "--k", "2"), ("wsc",), ("las", "--half-life", "30"), ("justitia",)],
+    [("k-lpm", "--oldest-every", "2"), ("wsc",), ("las", "--half-life", "30"), ("justitia",)],
     ids=lambda given: given[0],
 )
 def test_the_command_line_runs_it(given, tmp_path, capsys):
@@ -183,7 +184,7 @@ def test_the_command_line_runs_it(given, tmp_path, capsys):
     assert "6 requests: 6 finished" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flag", ["--k", "--half-life"])
+@pytest.mark.parametrize("flag", ["--oldest-every", "--half-life"])
 def test_the_command_line_refuses_a_bad_value(flag, tmp_path, capsys):
     (trace := tmp_path / "trace.jsonl").write_text("")
 
