@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import peers_page, sglang_page
+from benchmarks import fair_figure, peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, load_builds, provenance, spread
 
 README = ROOT / "README.md"
@@ -295,6 +295,9 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "flood": sglang_page.flood,
         "ageing": sglang_page.ageing,
         "cost": sglang_page.cost,
+    },
+    ROOT / "docs" / "explanation" / "fair.md": {
+        "engine-time": lambda: f"![{fair_figure.caption()}](../figures/{fair_figure.FIGURE.name})",
     },
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)

@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from benchmarks import effect_figure, readme, sglang_figure
+from benchmarks import effect_figure, fair_figure, readme, sglang_figure
 from scripts import settings_pages
 
 from fairhit.core.cache.radix_tree import RadixTree
@@ -110,6 +110,12 @@ def test_the_curves_are_of_the_committed_run():
     assert sglang_figure.made_of().encode() in drawn, (
         "python -m benchmarks.sglang_figure draws them"
     )
+
+
+def test_the_figure_of_engine_time_is_what_the_record_gives():
+    drawn = fair_figure.FIGURE.read_text(encoding="utf-8")
+
+    assert fair_figure.drawn() == drawn, "python -m benchmarks.fair_figure writes it"
 
 
 def test_the_readmes_figure_is_of_the_committed_runs():

@@ -22,14 +22,19 @@ from fairhit.policies import SCHEDULERS
 from fairhit.settings.declaration import settings_of
 
 # Scheduler in the engines, router in the gateway.
-POLICIES = (("fcfs", "round-robin"), ("lpm", "least-loaded"), ("dlpm", "d2lpm"))
+POLICIES = (
+    ("fcfs", "round-robin"),
+    ("lpm", "least-loaded"),
+    ("dlpm", "d2lpm"),
+    ("fair", "d2lpm"),
+)
 HEAVY, LIGHT = "heavy", "light"
 CALLERS = {HEAVY: 60, LIGHT: 16}
 # Prefixes per tenant; 12 of 384 tokens are more than the 4,096 tokens one engine can hold.
 PREFIXES = {HEAVY: 8, LIGHT: 4}
 PREFIX_WORDS, QUESTION_WORDS, OUTPUT_TOKENS = 384, 40, 16
 KV_TOKENS = 4096  # of the demo engine: 128 blocks of 32
-QUANTUM, WORKER_QUANTUM = 512, 1024
+QUANTUM, WORKER_QUANTUM = 512, 1024  # the first under dlpm; fair has its default
 STREAM_INTERVAL = 8  # tokens per chunk of the stream
 WARM_UP_S = 6
 MIN_INTERVAL_US = 1_000_000

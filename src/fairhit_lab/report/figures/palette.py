@@ -1,6 +1,6 @@
 """Colours of policies, the same in every figure, distinguishable by colour-blind readers.
 
-The hues are those of Okabe and Ito (2008). DLPM has the strongest.
+Most hues are those of Okabe and Ito (2008). DLPM and fair have the strongest.
 """
 
 import re
@@ -11,6 +11,7 @@ from fairhit_lab.studies.shared.results import Label
 POLICIES: dict[str, str] = {
     "dlpm": "#d55e00",
     "d2lpm": "#d55e00",
+    "fair": "#6a3d9a",
     "vtc": "#0072b2",
     "vtc-predict": "#56b4e9",
     "vtc-oracle": "#003f5c",
