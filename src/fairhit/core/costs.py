@@ -140,6 +140,9 @@ def _sum(pieces: Pieces, tokens: int) -> int:
     return total
 
 
+# Of a token, in extend tokens. An engine's own prices are below 4,096 (core/engine_time.py).
+MOST_PRICE = 1_000_000
+
 FORMS = (
     "linear:INPUT,OUTPUT | profiled | flops:MODEL | piecewise:PRICE,PRICE@FROM,.../PRICE,PRICE@FROM,..."
     " | context:OUTPUT,CONTEXT[,ATTENTION] | engine"
@@ -225,12 +228,16 @@ def _pieces(text: str, where: str) -> Pieces:
 def _price(text: str, where: str) -> int:
     """A price of a token, in units."""
     try:
-        units = Decimal(text) * UNITS_PER_TOKEN
-        if not units.is_finite() or units < 0 or units % 1:
+        price = Decimal(text)
+        if not 0 <= price <= MOST_PRICE:
+            raise InvalidOperation
+        units = price * UNITS_PER_TOKEN
+        if units % 1 or bool(price) != bool(units):  # 10^-3000000 is rounded to 0
             raise InvalidOperation
     except InvalidOperation:
         raise ConfigError(
-            f"{where}: expected a price of at least 0 with at most eight decimals, got {text!r}"
+            f"{where}: expected a price from 0 to {MOST_PRICE:,} with at most eight decimals,"
+            f" got {text!r:.99}"
         ) from None
     return int(units)
 

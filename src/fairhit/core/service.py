@@ -14,6 +14,9 @@ from fairhit.errors import ConfigError
 UNITS_PER_TOKEN = 10**8
 # A weight has at most six decimals (DESIGN 3.1); it is held as an integer of millionths.
 WEIGHT_SCALE = 10**6
+# Weights are below this, and a setting in tokens is at most that: more is a slip, and slows every sum.
+WEIGHT_LIMIT = 10**9
+MOST_TOKENS = 10**12
 
 
 class Cost(Protocol):
@@ -54,22 +57,30 @@ def divide_half_up(numerator: int, denominator: int) -> int:
 
 
 def parse_weight(text: object, *, where: str = "weight") -> int:
-    """Return a weight in millionths. Raises ConfigError unless it is > 0 with at most six decimals."""
+    """Return a weight in millionths.
+
+    Raises ConfigError unless it is above 0, below WEIGHT_LIMIT, and has at most six decimals.
+    """
     try:
-        scaled = Decimal(str(text)) * WEIGHT_SCALE
-        if isinstance(text, bool) or not scaled.is_finite() or scaled <= 0 or scaled % 1:
+        weight = Decimal(str(text))
+        if isinstance(text, bool) or not 0 < weight < WEIGHT_LIMIT:
+            raise InvalidOperation
+        scaled = weight * WEIGHT_SCALE
+        if not scaled or scaled % 1:  # 10^-3000000 is rounded to 0
             raise InvalidOperation
     except InvalidOperation:
         raise ConfigError(
-            f"{where}: expected a positive number with at most six decimals, got {text!r}"
+            f"{where}: expected a positive number under 10^9 with at most six decimals, got {text!r:.99}"
         ) from None
     return int(scaled)
 
 
 def parse_tokens(value: object, *, least: int, where: str) -> int:
-    """Return a setting in tokens. Raises ConfigError unless it is a whole number >= `least`."""
+    """Return a setting in tokens. Raises ConfigError unless it is whole, from `least` to MOST_TOKENS."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"{where}: expected a whole number of tokens >= {least}, got {value!r}")
+    if value > MOST_TOKENS:
+        raise ConfigError(f"{where}: expected at most {MOST_TOKENS:,} tokens, got {value!r:.99}")
     return value
 
 

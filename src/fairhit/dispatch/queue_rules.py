@@ -10,7 +10,7 @@ from fairhit.core.service import Cost, Weights
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.engine_queue import EngineView, MakeScheduler
 from fairhit.errors import ConfigError
-from fairhit.policies import IN_ENGINES, SCHEDULERS, make_policy
+from fairhit.policies import IN_ENGINES, SCHEDULERS, lacks, make_policy
 from fairhit.policies.dlpm_shared import DLPMShared
 
 # Not preble-groups: its groups are hit ratios in tokens, and a gateway's cache view counts chunks.
@@ -68,7 +68,7 @@ class QueueRules:
         accepted = signature(SCHEDULERS[chosen]).parameters
         for key, value in own.items():
             if chosen == self.scheduler and value is not None and key not in accepted:
-                raise ConfigError(f"{key}: the scheduler {chosen} has none")
+                raise lacks(key, chosen)
         settings: Mapping[str, Any] = {
             **own, "weights": self.weights, "max_clients": _MAX_CLIENTS, "eviction": "lru",
         }  # fmt: skip

@@ -18,11 +18,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.engines.settings import read_settings
 from fairhit.errors import ConfigError
 from fairhit.local.demo_model import demo_model
 from fairhit.local.guard import CORES_VARIABLE
 from fairhit.local.supervision import Child, Notify
-from fairhit.policies import SCHEDULERS
+from fairhit.policies import SCHEDULERS, lacks
 
 HOST = "127.0.0.1"
 DEMO = "demo"
@@ -195,16 +197,22 @@ def command(options: EngineOptions, model: ServedModel, *, number: int, port: in
 
 
 def scheduling(options: EngineOptions) -> dict[str, object]:
-    """Return the plug-in's settings. Raises ConfigError for a quantum that the policy does not have."""
+    """Return the plug-in's settings.
+
+    Raises ConfigError for a quantum that the policy does not have, and for variables FAIRHIT_* that the
+    plug-in would refuse, half a minute later and in an engine's log.
+    """
     accepted = inspect.signature(SCHEDULERS[options.scheduler]).parameters
     settings: dict[str, object] = {"scheduler": options.scheduler}
     if options.quantum is not None:
         if "quantum" not in accepted:
-            raise ConfigError(f"--quantum: the scheduler {options.scheduler} has none")
+            raise ConfigError(f"--{lacks('quantum', options.scheduler)}")
         settings["quantum"] = options.quantum
     # The gateway may use weights that the engines' policy does not.
     if options.weights and "weights" in accepted:
         settings["weights"] = dict(options.weights)
+    if "--additional-config" not in options.arguments:  # the operator's would replace ours
+        read_settings(settings, os.environ, where="--additional-config").policy(RadixTree())
     return settings
 
 

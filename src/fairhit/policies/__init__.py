@@ -52,6 +52,14 @@ WITHOUT_CREDIT = frozenset({"fcfs", "lpm", "preble-groups"})
 IN_ENGINES = tuple(sorted(SCHEDULERS))
 
 
+def lacks(key: str, name: str, policies: Mapping[str, type[Policy]] = SCHEDULERS) -> ConfigError:
+    """Return the error for a setting that the policy `name` has not; it names the policies that have it."""
+    having = [other for other, made in policies.items() if key in signature(made).parameters]
+    return ConfigError(
+        f"{key}: the scheduler {name} has none; expected with {', '.join(having) or 'no scheduler'}"
+    )
+
+
 def make_policy(
     name: str, *, cache: Cache, policies: Mapping[str, type[Policy]] = SCHEDULERS, **settings: Any
 ) -> Policy:
@@ -67,7 +75,7 @@ def make_policy(
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
         if key not in accepted:
-            raise ConfigError(f"scheduler {name} has no setting {key!r}")
+            raise lacks(key, name, policies)
     try:
         return policy(**({"cache": cache} if "cache" in accepted else {}), **given)
     except TypeError as error:

@@ -216,6 +216,20 @@ def test_unused_kv_memory_costs_nothing(trace):
         (["--router", "best"], "--router: invalid choice: 'best'"),
         (["--scheduler", "fcfs", "--quantum", "5"], "quantum: scheduler fcfs has no such setting"),
         (
+            ["--scheduler", "vtc", "--overdraft", "5"],
+            "overdraft: scheduler vtc has no such setting; expected with fair",
+        ),
+        (
+            ["--scheduler", "fair", "--overdraft", "1025"],
+            "overdraft: expected at most the quantum, 1024, got 1025",
+        ),
+        (
+            ["--scheduler", "fair", "--cost", "context:2,1e300"],
+            "--cost 'context:2,1e300': expected a price from 0 to 1,000,000",
+        ),
+        (["--scheduler", "fair", "--cost", "context:-2,0"], "got '-2'"),
+        (["--scheduler", "fair", "--weights", "a=0"], "weight of client 'a': expected a positive"),
+        (
             ["--router", "round-robin", "--min-match", "5"],
             "min-match: router round-robin has no such setting",
         ),

@@ -14,6 +14,8 @@ from fairhit.gateway.auth.keys import digest_of
 from fairhit.installing import install_command
 from fairhit.local import serve
 
+ONE_ENGINE = ["--worker-urls", "http://127.0.0.1:1"]
+FAIR = [*ONE_ENGINE, "--scheduler", "fair"]
 BAD = [
     ([], "required: COMMAND"),
     (["serv"], "invalid choice: 'serv'"),
@@ -27,9 +29,23 @@ BAD = [
     (["serve", "--engine-args", "--flag 'open"], "--engine-args: no closing quotation"),
     (["serve", "--model", "./no/such/dir"], "--model ./no/such/dir: no such directory"),
     (["serve", "--scheduler", "fcfs", "--quantum", "9"], "--quantum: the scheduler fcfs has none"),
+    (
+        ["serve", "--scheduler", "fair", "--weights", "a=0"],
+        "weight of client 'a': expected a positive number",
+    ),
     (["serve", "--port", "99999"], "--port"),
     (["serve", "--tenant_api_key", "nocolon"], "expected TENANT:KEY"),
     (["gateway", "--policy", "nearest"], "nearest"),
+    (["gateway", *FAIR, "--cost", "context:-1,0"], "--cost: cost 'context:-1,0': expected a price"),
+    (["gateway", *FAIR, "--cost", "context:nan,0"], "expected a price from 0 to 1,000,000"),
+    (["gateway", *FAIR, "--cost", "context:2,1e300"], "got '1e300'"),
+    (["gateway", *FAIR, "--cost", "context:2,1e3000000"], "got '1e3000000'"),
+    (["gateway", *FAIR, "--weights", "a=0"], "weight of client 'a': expected a positive number"),
+    (["gateway", *FAIR, "--overdraft", "1025"], "overdraft: expected at most the quantum, 1024"),
+    (
+        ["gateway", *ONE_ENGINE, "--scheduler", "vtc", "--overdraft", "5"],
+        "overdraft: the scheduler vtc has none; expected with fair",
+    ),
     (["demo", "--seconds", "-1"], "--seconds: expected a whole number above 0, got '-1'"),
     (["demo", "--out", "no/such/dir/file"], "--out no/such/dir/file: No such file or directory"),
     (["demo", "--out", "."], "--out .: Is a directory"),
@@ -48,6 +64,31 @@ def test_a_bad_command_is_one_line_and_status_2(
     said = capsys.readouterr().err
 
     assert status == 2
+    assert said.count("\n") == 1, said
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("COST", "context:-1,0", "FAIRHIT_COST: cost 'context:-1,0': expected a price from 0"),
+        ("COST", "context:2,1e300", "got '1e300'"),
+        ("OVERDRAFT", "1025", "overdraft: expected at most the quantum, 1024, got 1025"),
+        ("EVICTION", "mru", "FAIRHIT_EVICTION: expected one of wanted-last, lru, got 'mru'"),
+    ],
+)
+def test_what_the_engines_plug_in_would_refuse_is_found_before_the_engines_start(
+    variable: str,
+    value: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """The engines take the variables of the plug-in from `serve`."""
+    monkeypatch.setenv(f"FAIRHIT_{variable}", value)
+
+    assert main(["serve", "--scheduler", "fair"]) == 2
+    said = capsys.readouterr().err
     assert said.count("\n") == 1, said
     assert expected in said
 

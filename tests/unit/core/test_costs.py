@@ -87,7 +87,12 @@ def test_a_first_token_costs_about_one_token(model):
         ("cubic", "cost: expected linear:INPUT,OUTPUT | profiled |"),
         ("", "cost: expected linear:INPUT,OUTPUT"),
         ("linear:1", "cost 'linear:1': expected linear:INPUT,OUTPUT"),
-        ("linear:1,-2", "expected a price of at least 0 with at most eight decimals, got '-2'"),
+        (
+            "linear:1,-2",
+            "expected a price from 0 to 1,000,000 with at most eight decimals, got '-2'",
+        ),
+        ("linear:1e300,2", "expected a price from 0 to 1,000,000 with at most eight decimals"),
+        ("linear:1e3000000,2", "got '1e3000000'"),
         ("linear:1,nan", "got 'nan'"),
         ("linear:1,0.000000001", "got '0.000000001'"),
         ("linear:0,0", "expected a price above 0"),

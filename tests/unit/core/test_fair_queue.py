@@ -309,7 +309,11 @@ def test_a_policy_may_be_notified_of_the_end_of_requests_that_it_admitted():
     ("name", "settings", "message"),
     [
         ("just", {}, f"scheduler: expected one of {', '.join(SCHEDULERS)}, got 'just'"),
-        ("fcfs", {"quantum": 5}, "scheduler fcfs has no setting 'quantum'"),
+        (
+            "fcfs",
+            {"quantum": 5},
+            "quantum: the scheduler fcfs has none; expected with drr, dlpm, dlpm-predict, fair",
+        ),
         ("dlpm", {"quantum": 0}, "quantum: expected a whole number of tokens >= 1, got 0"),
         (
             "dlpm",

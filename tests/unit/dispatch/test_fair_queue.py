@@ -68,11 +68,20 @@ class Gate:
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        ({"overdraft": 1}, "overdraft: the scheduler dlpm has none"),
-        ({"near": 1}, "near: the scheduler dlpm has none"),
-        ({"prepay": "none"}, "prepay: the scheduler dlpm has none"),
-        ({"scheduler": "fcfs", "quantum": 1}, "quantum: the scheduler fcfs has none"),
-        ({"scheduler": "lpm", "cost": ENGINE}, "cost: the scheduler lpm has none"),
+        ({"overdraft": 1}, "overdraft: the scheduler dlpm has none; expected with fair"),
+        ({"near": 1}, "near: the scheduler dlpm has none; expected with fair"),
+        ({"prepay": "none"}, "prepay: the scheduler dlpm has none; expected with fair"),
+        (
+            {"scheduler": "fcfs", "quantum": 1},
+            "quantum: the scheduler fcfs has none; expected with drr, dlpm, dlpm-predict, fair",
+        ),
+        (
+            {"scheduler": "lpm", "cost": ENGINE},
+            (
+                "cost: the scheduler lpm has none; expected with lcf, vtc, vtc-predict, drr, dlpm, "
+                "dlpm-predict, fair"
+            ),
+        ),
         (
             {"scheduler": "fair", "quantum": 100, "overdraft": 101},
             "overdraft: expected at most the quantum, 100, got 101",

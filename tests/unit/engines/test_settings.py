@@ -9,6 +9,8 @@ from fairhit.engines.settings import Settings, read_settings
 from fairhit.errors import ConfigError
 from fairhit.policies.fair import Fair
 
+A_PRICE = "expected a price from 0 to 1,000,000 with at most eight decimals"
+
 
 def read(section: object = None, **environ: str) -> Settings:
     return read_settings({} if section is None else section, environ, where="fairhit")
@@ -41,8 +43,13 @@ def test_each_setting_of_fair_reaches_the_policy():
     ("section", "says"),
     [
         ({"quantum": 100, "overdraft": 101}, "overdraft"),
-        ({"scheduler": "dlpm", "near": 7}, "scheduler dlpm has no setting 'near'"),
-        ({"scheduler": "fcfs", "cost": "engine"}, "scheduler fcfs has no setting 'cost'"),
+        (
+            {"scheduler": "dlpm", "near": 7},
+            "^near: the scheduler dlpm has none; expected with fair$",
+        ),
+        ({"scheduler": "vtc", "overdraft": 7}, "^overdraft: the scheduler vtc has none"),
+        ({"scheduler": "fcfs", "cost": "engine"}, "^cost: the scheduler fcfs has none"),
+        ({"quantum": 10**12 + 1}, "^quantum: expected at most 1,000,000,000,000 tokens"),
     ],
 )
 def test_what_a_policy_cannot_take_is_one_line(section, says):
@@ -82,22 +89,24 @@ def test_a_switch_is_a_number_or_a_word_of_json(text, means):
         ("LORA_CLIENTS", "{}", "expected true or false, got {}"),
         ("SCHEDULER", "just", "expected one of .*dlpm.*, got 'just'"),
         ("COST", "context:2", "context:2': expected context:OUTPUT,CONTEXT or context"),
-        (
-            "COST",
-            "context:2,-1",
-            "expected a price of at least 0 with at most eight decimals, got '-1'",
-        ),
-        (
-            "COST",
-            "context:inf,1",
-            "expected a price of at least 0 with at most eight decimals, got 'inf'",
-        ),
+        ("COST", "context:2,-1", f"{A_PRICE}, got '-1'"),
+        ("COST", "context:inf,1", f"{A_PRICE}, got 'inf'"),
+        ("COST", "context:2,nan", f"{A_PRICE}, got 'nan'"),
+        ("COST", "context:2,1e300", f"{A_PRICE}, got '1e300'"),
+        ("COST", "context:2,0,1e3000000", f"{A_PRICE}, got '1e3000000'"),
+        ("COST", "context:2,1e-3000000", f"{A_PRICE}, got '1e-3000000'"),
+        ("COST", "linear:1000000.1,2", f"{A_PRICE}, got '1000000.1'"),
         ("OVERDRAFT", "-1", "expected a whole number from 0, got -1"),
         ("NEAR", "0", "expected a whole number above 0, got 0"),
         ("EVICTION", "mru", "expected one of wanted-last, lru, got 'mru'"),
         ("PREPAY", "1", "expected one of expected, none, got '1'"),
         ("WEIGHTS", "[]", r"expected CLIENT=WEIGHT,..., got '\[\]'"),
         ("WEIGHTS", "gold=2,gold=3", "client 'gold' is there twice"),
+        ("WEIGHTS", "gold=0", "weight of client 'gold': expected a positive number.*, got '0'"),
+        ("WEIGHTS", "gold=nan", "expected a positive number .*, got 'nan'"),
+        ("WEIGHTS", "gold=1e300", "expected a positive number under 10.9 .*, got '1e300'"),
+        ("WEIGHTS", "gold=1e3000000", "expected a positive number .*, got '1e3000000'"),
+        ("WEIGHTS", "gold=1e-3000000", "expected a positive number .*, got '1e-3000000'"),
         ("WEIGHTS", "gold", "expected CLIENT=WEIGHT,..., got 'gold'"),
     ],
 )

@@ -137,6 +137,10 @@ def test_a_pinned_cost_is_not_fitted():
         ({"near": 0}, "near: expected a whole number of tokens >= 1, got 0"),
         ({"eviction": "never"}, "eviction: expected one of wanted-last, lru, got 'never'"),
         ({"prepay": "all"}, "prepay: expected one of expected, none, got 'all'"),
+        (
+            {"quantum": 10**13},
+            "quantum: expected at most 1,000,000,000,000 tokens, got 10000000000000",
+        ),
         ({"overdraft": 2000}, "overdraft: expected at most the quantum, 1024, got 2000"),
     ],
 )
@@ -147,5 +151,7 @@ def test_a_wrong_setting_is_one_clear_line(settings, message):
 
 
 def test_a_policy_without_an_overdraft_says_so():
-    with pytest.raises(ConfigError, match=r"^scheduler vtc has no setting 'overdraft'$"):
+    with pytest.raises(
+        ConfigError, match=r"^overdraft: the scheduler vtc has none; expected with fair$"
+    ):
         make_policy("vtc", cache=RadixTree(), overdraft=5)

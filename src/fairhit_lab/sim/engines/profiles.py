@@ -68,8 +68,9 @@ def scheduler_over(
     if parts.policy is not None:
         return FairQueue(parts.policy(cache, number), max_skips=max_misfits)
     given = given_settings(
-        f"scheduler {config.scheduler}",
-        ALL_SCHEDULERS.get(config.scheduler),
+        "scheduler",
+        config.scheduler,
+        ALL_SCHEDULERS,
         flags=config.of("scheduler"),
         shared={
             "weights": parts.weights,

@@ -8,13 +8,19 @@ from fairhit.errors import ConfigError
 
 
 def given_settings(
-    name: str, made: type | None, *, flags: Mapping[str, Any], shared: Mapping[str, Any]
+    kind: str,
+    name: str,
+    classes: Mapping[str, type],
+    *,
+    flags: Mapping[str, Any],
+    shared: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the `flags` that are not None, and those of `shared` that `made` takes, by its own names.
+    """Return the `flags` that are not None, and those of `shared` that the class takes, by its own names.
 
-    `name` is the name in messages ("router d2lpm"). Raises ConfigError for a flag of which `made` has no
-    setting; a `made` that is None accepts all, for then its name is refused later.
+    The class is that of `name` in `classes`; `kind` is what messages call it ("router"). Raises ConfigError
+    for a flag of which it has no setting; an unknown name accepts all, and is refused later.
     """
+    made = classes.get(name)
     accepted = signature(made).parameters if made else {}
     settings = {key: value for key, value in shared.items() if key in accepted}
     for flag, value in flags.items():
@@ -22,6 +28,8 @@ def given_settings(
         if value is None:
             continue
         if made and key not in accepted:
-            raise ConfigError(f"{flag}: {name} has no such setting")
+            having = [each for each, one in classes.items() if key in signature(one).parameters]
+            expected = f"expected with {', '.join(having)}" if having else "nor has any other"
+            raise ConfigError(f"{flag}: {kind} {name} has no such setting; {expected}")
         settings[key] = value
     return settings

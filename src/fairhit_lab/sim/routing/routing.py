@@ -19,8 +19,9 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
     """Make a router that assigns requests on arrival. Raises ConfigError."""
     _refuse(config.router, config.of("central"))
     given = given_settings(
-        f"router {config.router}",
-        ALL_ROUTERS.get(config.router),
+        "router",
+        config.router,
+        ALL_ROUTERS,
         flags=config.of("router"),
         shared={
             "weights": weights,

@@ -174,7 +174,19 @@ def test_what_came_through_remote_kv_counts_when_memory_runs_short():
         ({"quantum": "4096"}, "additional_config.fairhit.quantum: expected a whole number"),
         ({"weights": {"gold": 0}}, "fairhit.weights: weight of client 'gold': expected a positive"),
         ({"quantm": 1}, "additional_config.fairhit.quantm: unknown; expected one of scheduler"),
-        ({"scheduler": "fcfs", "quantum": 1}, "scheduler fcfs has no setting 'quantum'"),
+        (
+            {"scheduler": "fcfs", "quantum": 1},
+            "quantum: the scheduler fcfs has none; expected with",
+        ),
+        ({"scheduler": "fair", "quantum": 9, "overdraft": 10}, "overdraft: expected at most the"),
+        (
+            {"scheduler": "vtc", "overdraft": 1},
+            "overdraft: the scheduler vtc has none; expected with",
+        ),
+        (
+            {"cost": "context:2,1e300"},
+            "fairhit.cost: cost 'context:2,1e300': expected a price from",
+        ),
     ],
 )
 def test_a_wrong_setting_stops_the_engine_with_one_line(settings, line):

@@ -83,7 +83,7 @@ def test_the_engines_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["--weights", "a=0"], "--weights: weight of client 'a': expected a positive number"),
         (["--weights", "a"], "--weights: expected CLIENT=WEIGHT"),
         (["--worker-quantum", "0"], "--worker-quantum: "),
-        (["--cost", "context:-1,0"], "--cost: cost 'context:-1,0': expected a price of at least 0"),
+        (["--cost", "context:-1,0"], "--cost: cost 'context:-1,0': expected a price from 0"),
         (["--cost", "engines"], "--cost: expected linear:INPUT,OUTPUT | "),
         (["--overdraft", "-1"], "--overdraft: expected a whole number from 0"),
         (["--near", "0"], "--near: expected a whole number above 0"),
