@@ -86,9 +86,12 @@ def test_only_fair_with_wanted_last_changes_the_queue(settings, keeps):
     assert type(scheduler.kv_cache_manager.block_pool.free_block_queue) is kind
 
 
-@pytest.mark.parametrize(("eviction", "hit"), [("wanted-last", 96), ("lru", 16)])
-def test_what_a_waiting_prompt_begins_with_outlives_what_was_used_later(eviction, hit):
-    """Of 19 blocks 12 are cached, 6 of each prompt; a third one takes 12, while the first one waits again."""
+@pytest.mark.parametrize(("eviction", "hits"), [("wanted-last", {96}), ("lru", {0, 16})])
+def test_what_a_waiting_prompt_begins_with_outlives_what_was_used_later(eviction, hits):
+    """Of 19 blocks 12 are cached, 6 of each prompt; a third one takes 12, while the first one waits again.
+
+    Least recently used first leaves one block of the first prompt, and none up to vLLM 0.20.
+    """
     trace = fair(scheduler="fair", eviction=eviction, blocks=20, max_num_seqs=1, budget=64)
     for name, client in (("first", "a"), ("second", "b")):
         trace.add(make_request(name, [ord(client)] * 100, client=client, max_tokens=1))
@@ -98,4 +101,4 @@ def test_what_a_waiting_prompt_begins_with_outlives_what_was_used_later(eviction
     trace.add(make_request("again", [ord("a")] * 100, client="a", max_tokens=1))
     trace.run()
 
-    assert dict(trace.admitted)["again"] == hit
+    assert dict(trace.admitted)["again"] in hits

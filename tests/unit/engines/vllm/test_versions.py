@@ -20,7 +20,8 @@ HERE = Path(__file__).resolve().parent
 NEWEST = "0.33.0"
 VERSIONS = ["0.15.1", "0.20.2", "0.26.0", NEWEST]
 PARTS = [
-    "scheduler", "charges", "blocked", "adapters", "waiting_queue", "block_view", "unseen",
+    "scheduler", "charges", "blocked", "adapters", "waiting_queue", "block_view", "free_blocks",
+    "passes", "unseen",
 ]  # fmt: skip
 
 
