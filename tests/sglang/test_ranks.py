@@ -82,7 +82,7 @@ def test_a_model_split_over_two_processes_is_served_and_they_never_part(tmp_path
         log = server.log
 
     for rank in ("TP0", "TP1"):
-        assert f"{rank}] fairhit: scheduler {policy}" in log
+        assert f"{rank}] fairhit: policy {policy}" in log
     assert "Traceback" not in log.partition("fired up")[2]
     assert len(many) >= 24 and len(few) == 2
     assert {answer.outputs for answer in [*many, *few]} == {MAX_TOKENS}

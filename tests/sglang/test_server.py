@@ -31,7 +31,10 @@ def server(tmp_path_factory):
         "--max-total-tokens", str(MEMORY), "--schedule-conservativeness", "0.1",
     )  # fmt: skip
     with running(folder, "dlpm", *flags, environment={"FAIRHIT_QUANTUM": str(QUANTUM)}) as made:
-        assert "fairhit: scheduler dlpm, quantum 500, audit True; matching is exact" in made.log
+        assert (
+            "fairhit: policy dlpm, cost linear:1,2, quantum 500, audit True; matching is exact"
+            in made.log
+        )
         yield made
         assert "Traceback" not in made.log.partition("fired up")[2], made.log[-4000:]
 

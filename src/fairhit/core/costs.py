@@ -162,6 +162,32 @@ def parse_cost(text: str, *, where: str = "cost") -> Cost:
     return read(rest, f"{where} {text!r}")
 
 
+def cost_words(cost: Cost) -> str:
+    """Return a cost as `parse_cost` reads it, and whether it follows the engine's passes."""
+    if isinstance(cost, TokenCost):
+        return f"linear:{_decimal(cost.extend)},{_decimal(cost.output)}"
+    if isinstance(cost, ContextCost):
+        if cost.fitted:
+            return "engine (fitted)"
+        prices = (cost.output, cost.context, *((cost.attention,) if cost.attention else ()))
+        return f"context:{','.join(map(_decimal, prices))}"
+    if isinstance(cost, PiecewiseCost):
+        halves = (
+            ",".join(_decimal(price) + (f"@{start}" if start else "") for start, price in pieces)
+            for pieces in (cost.input, cost.output)
+        )
+        return f"piecewise:{'/'.join(halves)}"
+    names: dict[Cost, str] = {PROFILED: "profiled"}
+    for model, flops in MODELS.items():
+        names[flops] = f"flops:{model}"
+    return names.get(cost, str(cost))
+
+
+def _decimal(units: int) -> str:
+    """Return a price in tokens, without rounding."""
+    return f"{Decimal(units) / UNITS_PER_TOKEN:f}"
+
+
 def _profiled(rest: str, where: str) -> Cost:
     if rest:
         raise ConfigError(f"{where}: expected profiled without anything after it")

@@ -31,6 +31,13 @@ BOUNDS = {"output": (0.25, 4096.0), "context": (0.0, 4.0), "attention": (0.0, 0.
 # One change moves a price by this factor at most.
 STEP = 2.0
 FEATURES = 5
+# Prices in extend tokens, in the order of BOUNDS: of an output; of it, and of a prompt token, for each
+# token before it.
+Prices = tuple[float, float, float]
+# A price that moved by this factor is logged, at most once in so many seconds. A move below LEAST, in extend
+# tokens, changes nothing noticeable: of the context, a tenth of a token for an output behind 10,000.
+NOTABLE, LOG_EVERY_S = 1.5, 60.0
+LEAST: Prices = (0.1, 1e-5, 1e-5)
 
 
 @dataclass(slots=True)
@@ -145,6 +152,51 @@ class PassTimeFit:
             raw = {client: float(work.extend + work.decodes) for client, work in works.items()}
             total = float(tokens)
         return {client: seconds * part / total for client, part in raw.items()}
+
+
+class PriceChanges:
+    """When to log the prices in force: the first that are fitted, then noticeable changes.
+
+    `start` are the prices before any pass was measured.
+    """
+
+    def __init__(self, start: Prices | None = None) -> None:
+        self._logged = start
+        self._is_first = True
+        self._next_s = 0.0
+
+    def is_notable(self, prices: Prices, now_s: float) -> bool:
+        """Return whether to log `prices` now; they then count as logged. `now_s`: of any one clock. O(1)."""
+        if prices == self._logged:
+            return False
+        if not self._is_first:
+            if now_s < self._next_s or (
+                self._logged is not None and _are_near(self._logged, prices)
+            ):
+                return False
+        self._logged, self._is_first, self._next_s = prices, False, now_s + LOG_EVERY_S
+        return True
+
+
+def _are_near(logged: Prices, prices: Prices) -> bool:
+    """Return whether no price differs by a factor of NOTABLE, and by more than its LEAST."""
+    for before, now, least in zip(logged, prices, LEAST, strict=True):
+        low, high = min(before, now), max(before, now)
+        if high >= NOTABLE * low and high - low > least:
+            return False
+    return True
+
+
+def prices_of(cost: ContextCost) -> Prices:
+    """Return the prices of a cost, in extend tokens."""
+    unit = cost.extend
+    return cost.output / unit, cost.context / unit, cost.attention / unit
+
+
+def price_words(prices: Prices) -> str:
+    """Return prices for a line of the log."""
+    shown = [f"{part} {price:.3g}" for part, price in zip(BOUNDS, prices, strict=True)]
+    return f"{', '.join(shown)} tokens"
 
 
 def step_price(name: str, before: int, price: float) -> int:

@@ -10,7 +10,7 @@ from fairhit.core.service import Cost, Weights
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.engine_queue import EngineView, MakeScheduler
 from fairhit.errors import ConfigError
-from fairhit.policies import IN_ENGINES, SCHEDULERS, lacks, make_policy
+from fairhit.policies import IN_ENGINES, SCHEDULERS, describe, lacks, make_policy
 from fairhit.policies.dlpm_shared import DLPMShared
 
 # Not preble-groups: its groups are hit ratios in tokens, and a gateway's cache view counts chunks.
@@ -86,3 +86,9 @@ class QueueRules:
 
         make(EngineView(lambda units: units))  # report a wrong value now, not at the first request
         return make
+
+    def described(self) -> str:
+        """Return the policy with its cost and settings, in words for the log."""
+        policy = self.maker()(EngineView(lambda units: units)).policy
+        given = {**{key: getattr(self, key) for key in POLICY_SETTINGS}, "eviction": "the engine's"}
+        return describe(self.scheduler, policy, given)

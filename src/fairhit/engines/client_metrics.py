@@ -18,6 +18,7 @@ from typing import NamedTuple
 from prometheus_client import Counter, Gauge
 
 from fairhit.core.costs import ContextCost
+from fairhit.core.engine_time import BOUNDS, PriceChanges, price_words, prices_of
 from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId
 from fairhit.core.service import Cost, Service
@@ -101,9 +102,14 @@ class ClientMetrics:
         deficit: Callable[[ClientId], float],
         totals: Callable[[], EngineTotals],
         cost: Callable[[], Cost | None] = lambda: None,
+        notify: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
-        self._cost = cost
+        self._cost, self._notify = cost, notify
+        start = cost()
+        self._price_changes = PriceChanges(
+            prices_of(start) if isinstance(start, ContextCost) else None
+        )
         self._shown: Cost | None = None  # whose prices were written last
         self._pending: dict[ClientId, Service] = {}
         self._seconds: dict[ClientId, float] = {}
@@ -140,6 +146,7 @@ class ClientMetrics:
         self._flushed_s = now_s
         pending, self._pending = self._pending, {}
         seconds, self._seconds = self._seconds, {}
+        self._log_prices(now_s)
         if not self._is_collected:
             return
         for client, service in pending.items():
@@ -153,15 +160,22 @@ class ClientMetrics:
         self._count()
         self._show_prices()
 
+    def _log_prices(self, now_s: float) -> None:
+        """Log fitted prices in force when they are the first ones, or changed noticeably."""
+        cost = self._cost()
+        if isinstance(cost, ContextCost) and cost.fitted:
+            prices = prices_of(cost)
+            if self._price_changes.is_notable(prices, now_s):
+                self._notify(f"prices as measured: {price_words(prices)}")
+
     def _show_prices(self) -> None:
         """Write the prices in force, if they changed and are prices of engine time."""
         cost = self._cost()
         if cost is self._shown or not isinstance(cost, ContextCost):
             return
         self._shown = cost
-        prices = {"output": cost.output, "context": cost.context, "attention": cost.attention}
-        for part, units in prices.items():
-            _series().price.labels(part).set(units / cost.extend)
+        for part, price in zip(BOUNDS, prices_of(cost), strict=True):
+            _series().price.labels(part).set(price)
 
     def _write(self, client: ClientId, service: Service) -> None:
         series = _series()

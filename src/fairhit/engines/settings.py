@@ -15,7 +15,7 @@ from fairhit.core.policy import Policy
 from fairhit.core.service import Weights
 from fairhit.engines.lora_slots import LoraSlotRotation
 from fairhit.errors import ConfigError
-from fairhit.policies import IN_ENGINES, WITHOUT_CREDIT, make_policy
+from fairhit.policies import IN_ENGINES, SHOWN, WITHOUT_CREDIT, describe, make_policy
 from fairhit.settings import kinds
 from fairhit.settings.declaration import Setting, setting, settings_of
 from fairhit.settings.kinds import refused
@@ -110,9 +110,15 @@ class Settings:
             prepay=self.prepay,
         )
 
-    def __str__(self) -> str:
+    def described(self, policy: Policy) -> str:
+        """Return the policy with its cost and settings, and what else is set, in words for the log."""
         given = {key: getattr(self, key) for key in settings_of(Settings)}
-        return ", ".join(f"{key} {value}" for key, value in given.items() if value is not None)
+        others = [
+            f"{key} {value}"
+            for key, value in given.items()
+            if value is not None and key not in {"scheduler", "cost", *SHOWN}
+        ]
+        return ", ".join([describe(self.scheduler, policy, given), *others])
 
 
 def read_settings(section: object, environ: Mapping[str, str], *, where: str) -> Settings:

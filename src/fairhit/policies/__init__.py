@@ -5,7 +5,9 @@ from inspect import signature
 from typing import Any
 
 from fairhit.core.cache.cache_view import Cache
-from fairhit.core.policy import Policy
+from fairhit.core.costs import cost_words
+from fairhit.core.ledgers.overdraft import OverdraftDeficits
+from fairhit.core.policy import KeepsLedger, Policy
 from fairhit.errors import ConfigError
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.dlpm_predict import DLPMPredict
@@ -51,6 +53,9 @@ WITHOUT_CREDIT = frozenset({"fcfs", "lpm", "preble-groups"})
 
 IN_ENGINES = tuple(sorted(SCHEDULERS))
 
+# Settings in the order of the line that names them at a start, besides the cost.
+SHOWN = ("quantum", "overdraft", "near", "eviction", "prepay", "max_overtake")
+
 
 def lacks(key: str, name: str, policies: Mapping[str, type[Policy]] = SCHEDULERS) -> ConfigError:
     """Return the error for a setting that the policy `name` has not; it names the policies that have it."""
@@ -81,3 +86,24 @@ def make_policy(
     except TypeError as error:
         # A compiled policy refuses a wrong type before it can say what it expects.
         raise ConfigError(f"scheduler {name}: {error}, among {given}") from error
+
+
+def describe(name: str, policy: Policy, given: Mapping[str, Any]) -> str:
+    """Return the policy, its cost and its settings in words, for a line of the log.
+
+    `given` are settings that differ from the policy's defaults; those that it does not have are left out.
+    """
+    words = [f"policy {name}"]
+    ledger: object = None
+    if isinstance(policy, KeepsLedger):
+        ledger = policy.ledger
+        words.append(f"cost {cost_words(policy.cost.current)}")
+    accepted = signature(SCHEDULERS[name]).parameters
+    for key in SHOWN:
+        if key in accepted:
+            value = accepted[key].default if given.get(key) is None else given[key]
+            if key == "overdraft" and isinstance(ledger, OverdraftDeficits):
+                value = ledger.overdraft
+            if value is not None and value is not ...:  # a compiled class may not tell its defaults
+                words.append(f"{key} {value}")
+    return ", ".join(words)

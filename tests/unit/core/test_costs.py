@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairhit.core.costs import MODELS, PROFILED, parse_cost
+from fairhit.core.costs import MODELS, PROFILED, cost_words, parse_cost
 from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
 from fairhit.errors import ConfigError
 
@@ -71,6 +71,20 @@ def test_the_profiled_cost_is_near_what_the_paper_prints():
 
 def test_linear_is_the_cost_the_schedulers_have_by_default():
     assert parse_cost("linear:1,2") == TokenCost()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["linear:1,2", "linear:0.5,1000000", "context:3,0.00270001", "context:3,0.5,0.25", "profiled",
+     "flops:llama-3.2-3b", "piecewise:1,0.5@1000/2,4@500"],
+)  # fmt: skip
+def test_a_cost_in_words_is_the_text_that_names_it(text):
+    """What the log says at a start can be given as a setting."""
+    assert cost_words(parse_cost(text)) == text
+
+
+def test_a_cost_that_follows_the_passes_says_so():
+    assert cost_words(parse_cost("engine")) == "engine (fitted)"
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -5,7 +5,17 @@ from random import Random
 import pytest
 
 from fairhit.core.costs import ENGINE, ContextCost
-from fairhit.core.engine_time import BOUNDS, FIT_EVERY, LEAST_PASSES, STEP, PassTimeFit, PassWork
+from fairhit.core.engine_time import (
+    BOUNDS,
+    FIT_EVERY,
+    LEAST_PASSES,
+    STEP,
+    PassTimeFit,
+    PassWork,
+    PriceChanges,
+    price_words,
+    prices_of,
+)
 from fairhit.core.service import UNITS_PER_TOKEN
 
 TRUE = (2e-3, 1e-4, 3e-9, 5e-5, 2e-7)  # fixed, extend, attention, decode, context
@@ -122,3 +132,52 @@ def test_a_pass_without_tokens_or_without_duration_is_left_out():
 
     assert not fit.ready
     assert fit.seconds == [0.0] * 5
+
+
+PRICES = (2.0, 0.0027, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("prices", "is_notable"),
+    [
+        ((3.1, 0.0027, 0.0), True),
+        ((1.3, 0.0027, 0.0), True),
+        ((2.9, 0.0035, 0.0), False),
+        ((2.0, 0.0041, 0.0), True),
+        ((2.0, 0.0027, 0.001), True),
+        ((2.0, 0.0027, 0.000001), False),  # from 0, but nothing that a request would notice
+    ],
+)
+def test_a_price_is_logged_when_it_moved_by_half_or_more(prices, is_notable):
+    changes = PriceChanges()
+    assert changes.is_notable(PRICES, 0)
+
+    assert changes.is_notable(prices, 100) is is_notable
+
+
+def test_the_first_fit_is_logged_and_then_at_most_one_change_a_minute():
+    """At a start prices move by a factor of 2 at each refill, several times a second."""
+    changes = PriceChanges(PRICES)
+    logged = [
+        second
+        for second in range(180)
+        if changes.is_notable((2.0 * 1.5 ** (second / 10), 0, 0), second)
+    ]
+
+    assert logged == [0, 60, 120]
+    assert not PriceChanges(PRICES).is_notable(PRICES, 0)  # nothing was fitted yet
+
+
+def test_small_moves_add_up_until_they_are_logged():
+    changes = PriceChanges(PRICES)
+    logged = [
+        step
+        for step in range(100)
+        if changes.is_notable((2.0 * 1.01**step, 0.0027, 0.0), 1000.0 * step)
+    ]
+
+    assert logged == [1, 42, 83]
+
+
+def test_prices_in_words_have_three_digits():
+    assert price_words(prices_of(ENGINE)) == "output 2, context 0.0027, attention 0 tokens"

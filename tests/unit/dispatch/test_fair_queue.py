@@ -4,7 +4,7 @@ import pytest
 
 from fairhit.core.costs import ENGINE, ContextCost, parse_cost
 from fairhit.core.request import Request
-from fairhit.core.service import UNITS_PER_TOKEN
+from fairhit.core.service import UNITS_PER_TOKEN, TokenCost
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, Usage
 from fairhit.dispatch.accounting.engine_prices import EnginePrices
 from fairhit.errors import ConfigError
@@ -63,6 +63,26 @@ class Gate:
         queue = self.dispatcher.engines["w"].queue
         assert queue is not None
         return queue.scheduler.cost
+
+
+@pytest.mark.parametrize(
+    ("rules", "line"),
+    [
+        (
+            {"scheduler": "fair", "prepay": "none"},
+            (
+                "policy fair, cost engine (fitted), quantum 1024, overdraft 1024, near 256, "
+                "eviction the engine's, prepay none"
+            ),
+        ),
+        ({"quantum": 100, "cost": TokenCost()}, "policy dlpm, cost linear:1,2, quantum 100"),
+        ({"shared": True}, "policy dlpm, cost linear:1,2, quantum 4096"),
+    ],
+)
+def test_the_line_at_the_start_names_policy_cost_and_every_setting_in_force(
+    rules: dict[str, object], line: str
+) -> None:
+    assert QueueRules(**rules).described() == line  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,42 @@ def test_each_setting_of_fair_reaches_the_policy():
     assert policy.cost.current == ContextCost(
         output=3 * UNITS_PER_TOKEN, context=UNITS_PER_TOKEN // 2, attention=UNITS_PER_TOKEN // 4
     )
-    assert str(read(section)).endswith(
-        "cost context:3,0.5,0.25, overdraft 50, near 7, eviction lru, prepay none"
+    assert read(section).described(policy) == (
+        "policy fair, cost context:3,0.5,0.25, quantum 100, overdraft 50, near 7, eviction lru, "
+        "prepay none"
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        (
+            {"scheduler": "fair"},
+            (
+                "policy fair, cost engine (fitted), quantum 1024, overdraft 1024, near 256, "
+                "eviction wanted-last, prepay expected"
+            ),
+        ),
+        (
+            {"scheduler": "fair", "quantum": 300, "audit": True},
+            (
+                "policy fair, cost engine (fitted), quantum 300, overdraft 300, near 256, "
+                "eviction wanted-last, prepay expected, audit True"
+            ),
+        ),
+        ({}, "policy dlpm, cost linear:1,2, quantum 4096"),
+        (
+            {"scheduler": "vtc", "weights": {"a": 2}},
+            "policy vtc, cost linear:1,2, weights {'a': '2'}",
+        ),
+        ({"scheduler": "fcfs"}, "policy fcfs"),
+    ],
+)
+def test_the_line_at_the_start_names_policy_cost_and_every_setting_in_force(section, line):
+    """Defaults included: an operator reads there what a release or a variable changed."""
+    settings = read(section)
+
+    assert settings.described(settings.policy(RadixTree())) == line
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class OverdraftDeficits(Deficits):
         max_clients: int = 1_000_000,
     ) -> None:
         super().__init__(quantum=quantum, weights=weights, max_clients=max_clients)
-        self._overdraft = parse_tokens(overdraft, least=0, where="overdraft")
+        self.overdraft = parse_tokens(overdraft, least=0, where="overdraft")
         if overdraft > quantum:
             raise ConfigError(
                 f"overdraft: expected at most the quantum, {quantum}, got {overdraft}"
@@ -103,7 +103,7 @@ class OverdraftDeficits(Deficits):
             if client in self._positive:
                 self._report_open(client)
             return
-        if before > 0 and self._overdraft:
+        if before > 0 and self.overdraft:
             self._set_floor(client, value - self._overdraft_of(client))
         if client in self._positive:
             self._positive.remove(client)
@@ -112,7 +112,7 @@ class OverdraftDeficits(Deficits):
 
     def _overdraft_of(self, client: ClientId) -> int:
         """Return B_i in units. O(1)."""
-        return self._overdraft * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
+        return self.overdraft * UNITS_PER_TOKEN // WEIGHT_SCALE * self._weights.of(client)
 
     def _set_floor(self, client: ClientId, floor: int) -> None:
         if client in self._floors:

@@ -8,14 +8,11 @@ after a refill and at no other time, and each moves by a factor of 2 at most.
 from collections.abc import Sequence
 
 from fairhit.core.costs import ContextCost
-from fairhit.core.engine_time import step_price
+from fairhit.core.engine_time import BOUNDS, PriceChanges, Prices, price_words, step_price
 from fairhit.core.request import WorkerId
 from fairhit.core.service import Cost
 
-# In the order of the fields that follow.
-PARTS = ("output", "context", "attention")
-# Price of an output; of an output, and of a prompt token, for each token before it; in extend tokens.
-Prices = tuple[float, float, float]
+PARTS = tuple(BOUNDS)
 
 
 class EnginePrices:
@@ -24,11 +21,13 @@ class EnginePrices:
     def __init__(self) -> None:
         self._by_engine: dict[WorkerId, Prices] = {}
         self.mean: Prices | None = None  # None: no engine reports any
+        self._changes = PriceChanges()
 
-    def report(self, name: WorkerId, prices: Prices | None) -> bool:
+    def report(self, name: WorkerId, prices: Prices | None, now_s: float = 0.0) -> bool:
         """Take the prices that an engine reports, None: it reports none. O(engines) if they changed.
 
-        Returns whether the engine now reports prices and did not before, or the reverse.
+        Returns whether to log that: if the engine now reports prices and did not before, or the reverse; or
+        if the mean changed noticeably, at most once a minute of `now_s`.
         """
         before = self._by_engine.get(name)
         if prices == before:
@@ -38,16 +37,14 @@ class EnginePrices:
         else:
             self._by_engine[name] = prices
         self.mean = _mean(list(self._by_engine.values()))
-        return (prices is None) != (before is None)
+        is_notable = self.mean is not None and self._changes.is_notable(self.mean, now_s)
+        return is_notable or (prices is None) != (before is None)
 
     def words(self) -> str:
         """Return the prices that the queue moves to, and where they are from, for a log line."""
         if self.mean is None:
             return "no engine reports prices; the last ones are kept"
-        prices = ", ".join(
-            f"{part} {price:.3g}" for part, price in zip(PARTS, self.mean, strict=True)
-        )
-        return f"{prices} tokens, as measured by engines: {len(self._by_engine)}"
+        return f"{price_words(self.mean)}, as measured by engines: {len(self._by_engine)}"
 
     def cost(self, before: Cost) -> Cost:
         """Return the cost by the mean prices; `before` while no engine reports any. O(1)."""

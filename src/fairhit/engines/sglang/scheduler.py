@@ -211,6 +211,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             deficit=self._deficit_of,
             totals=self._fair_totals,
             cost=lambda: self._fair.cost,
+            notify=partial(logger.info, "fairhit: %s"),
         )
         if measures_passes(self.server_args, get_parallel()):
             self._passes = PassTimes(
@@ -240,7 +241,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             logger.warning("fairhit: eviction lru: this cache cannot evict wanted prompts last")
         is_exact = self._fair_tree.is_exact
         matching = "matching is exact" if is_exact else "requests are ordered by full attention"
-        logger.info("fairhit: %s; %s", settings, matching)
+        logger.info("fairhit: %s; %s", settings.described(self._fair.policy), matching)
 
     # -- SGLang's methods, around the stock ones ------------------------------------------------
 

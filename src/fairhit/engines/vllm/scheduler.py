@@ -22,6 +22,7 @@ full-attention group, so requests are ordered by an upper bound of the match; ch
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from vllm.logger import init_logger
@@ -86,6 +87,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             deficit=self._deficit_of,
             totals=self._totals,
             cost=lambda: self._fair.cost,
+            notify=partial(logger.info, "fairhit: %s"),
         )
         self._metrics.show()
         # With pipeline stages passes overlap for real, and none has a duration of its own.
@@ -120,7 +122,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
         self._ending: dict[RequestId, Request] | None = None
         self._is_aborting = False
         self._is_audited = bool(settings.audit)
-        logger.info("fairhit: %s; %s", settings, self._group.accuracy)
+        logger.info("fairhit: %s; %s", settings.described(self._fair.policy), self._group.accuracy)
         if self._blocks.cannot_keep:
             logger.warning(
                 "fairhit: eviction lru: this vLLM's pool cannot evict wanted blocks last"

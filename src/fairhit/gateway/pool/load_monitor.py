@@ -9,14 +9,16 @@ client names schedules fairly itself, and its requests do not queue at the gatew
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import isnan
 from typing import NamedTuple
 
+from fairhit.core.engine_time import Prices
 from fairhit.core.request import WorkerId
 from fairhit.dispatch import Dispatcher, Engine
-from fairhit.dispatch.accounting.engine_prices import PARTS, Prices
+from fairhit.dispatch.accounting.engine_prices import PARTS
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
 from fairhit.gateway.observability.log_exceptions import log_exceptions
@@ -260,7 +262,7 @@ class LoadMonitor:
             if name not in self._warned_prices:
                 self._warned_prices.add(name)
                 _log.warning("engine %s: its prices are not used, %s", name, error)
-        if prices.report(name, found) and self._dispatcher.queue.follows_prices:
+        if prices.report(name, found, time.monotonic()) and self._dispatcher.queue.follows_prices:
             _log.info("cost of the queue: %s", prices.words())
 
     def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:

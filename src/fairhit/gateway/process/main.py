@@ -76,6 +76,10 @@ def _log_start(gateway: Gateway, *, is_first: bool) -> None:
             _log.info("settings: %s", line)
         for line in settings.without_effect():
             _log.warning("settings: %s", line)
+        if settings.queue == "engine":
+            _log.info("requests wait in the engines, not here: their plug-ins' policy orders them")
+        else:
+            _log.info("requests that wait here: %s", gateway.dispatcher.queue.rules.described())
     scheme = "https" if settings.tls_cert_path is not None else "http"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     _log.info("listening on %s://%s:%d", scheme, host, gateway.port)

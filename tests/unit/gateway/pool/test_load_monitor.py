@@ -276,6 +276,28 @@ def test_the_log_says_once_where_the_queues_cost_is_from(caplog: pytest.LogCaptu
     assert dispatcher.queue.prices.mean is None
 
 
+def test_the_log_says_when_the_engines_prices_changed_noticeably(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most once a minute: each engine fits anew all the time."""
+    caplog.set_level(logging.INFO)
+    seconds = iter((100.0, 130.0, 161.0, 230.0))
+    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.time.monotonic", lambda: next(seconds))
+    dispatcher = Dispatcher(
+        router=D2LPM(),
+        index=ApproximatePrefixIndex(),
+        rules=QueueRules(scheduler="fair"),
+        on_ready=lambda _: None,
+    )
+    loads = observing(dispatcher)
+    dispatcher.engine_up("w")
+    for price in (b"2.5", b"5.0", b"5.1", b"5.2"):
+        loads._apply("w", VLLM + PRICES.replace(b"2.5", price))
+
+    costs = [one.getMessage()[:29] for one in caplog.records if "cost of" in one.getMessage()]
+    assert costs == ["cost of the queue: output 2.5", "cost of the queue: output 5.1"]
+
+
 async def one_round(loads: LoadMonitor) -> None:
     loads.start()
     await asyncio.sleep(0)
