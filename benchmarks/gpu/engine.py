@@ -4,8 +4,9 @@
 
 Needs a CUDA vLLM 0.24 or later with this repository on the path (httptools, orjson and prometheus-client
 beside it), no network and no weights. Writes rows as a study's: throughput, Jain's index in both views,
-hit rate, P50 and P99 of the clients that behave. Caveat first: a request counts as admitted when its
-first token comes, and a run ends when everybody is served. Each engine has an unmeasured run first.
+hit rate, P50 and P99 of the clients that behave, and the throughput of the one that does not. Caveat first: a
+request counts as admitted when its first token comes, and a run ends when everybody is served, so that there
+are no shares of entitlement. Each engine has an unmeasured run first.
 On a CPU `--model toy` tries the script.
 """
 
@@ -14,7 +15,7 @@ import asyncio
 import json
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -35,13 +36,13 @@ from fairhit_lab.studies.shared import measures
 from fairhit_lab.studies.shared.results import Cell
 from fairhit_lab.studies.shared.study import Measure
 from fairhit_lab.traces.parameters import read_settings
-from fairhit_lab.traces.trace import TraceRow
+from fairhit_lab.traces.trace import TraceRow, read_trace
 from fairhit_lab.workloads import GENERATORS
 
 NAME = "shape"
-POLICIES = ("dlpm", "vtc", "lpm", "fcfs")
+POLICIES = ("fair", "dlpm", "vtc", "lpm", "fcfs")
 WORKLOADS = ("tot-s1", "tot-s2", "judge-s1")
-MISBEHAVING = ("c0",)
+MISBEHAVING = ("c0", "heavy", "long")  # of the workloads with c0, of `flood`, of `cached-prefix`
 # As in the simulated Figure 7, where one A100 has its hands full with them.
 SETTINGS: dict[str, dict[str, Any]] = {
     f"{workload}-{kind}": {"clients": 3, "rates": rates}
@@ -51,7 +52,7 @@ WARM_UP_S = 30.0  # of arrivals
 # No model of anybody's; vLLM's attention on a CPU wants heads of 64.
 TOY = TransformerModel(layers=2, d=128, heads=2, kv_heads=1, head_dim=64, ffn=256, vocab=2048)
 SHAPES = {**MODELS, "toy": TOY}
-POSITIONS = 8192
+POSITIONS = 8192  # at least; more where a prompt needs them
 TOY_BLOCKS, TOY_RUNNING = 128, 4  # blocks of 32 tokens
 MEASURES: dict[str, Measure] = {
     **measures.in_summary(
@@ -61,7 +62,15 @@ MEASURES: dict[str, Measure] = {
     "ttft_p99_s": measures.ttft("p99_s", without=MISBEHAVING),
     "program_p50_s": measures.program_completion("p50_s", without=MISBEHAVING),
     "program_p99_s": measures.program_completion("p99_s", without=MISBEHAVING),
+    "heavy_service_per_s": lambda outcome: heavy_service_per_s(outcome.summary),
 }
+
+
+def heavy_service_per_s(summary: Mapping[str, Any]) -> float:
+    """Return the service of the clients that misbehave, input + 2 * output tokens, per second of the run."""
+    clients = summary["clients"]
+    served = sum(clients[name]["service"]["client"] for name in MISBEHAVING if name in clients)
+    return float(served / summary["makespan_s"])
 
 
 def command(options: argparse.Namespace, policy: str, model: Path, port: int) -> list[str]:
@@ -121,9 +130,25 @@ async def engine(options: argparse.Namespace, policy: str, model: Path, folder: 
 def trace(
     options: argparse.Namespace, workload: str, seed: int, most_s: float = float("inf")
 ) -> list[TraceRow]:
-    """The generator's rows: its settings are ours, but for those of `--set`."""
-    settings = {"duration": min(options.seconds, most_s), **options.settings[workload]}
-    return list(GENERATORS[workload].rows(Random(seed), **settings))
+    """The rows of a trace file, or the generator's: its settings are ours, but for those of `--set`."""
+    if workload not in GENERATORS:
+        rows = read_trace(workload)
+        return [row for row in rows if row.arrival_us <= 1e6 * min(options.seconds, most_s)]
+    generator, settings = GENERATORS[workload], options.settings[workload]
+    if "duration" in generator.settings():
+        settings = {"duration": min(options.seconds, most_s), **settings}
+    return list(generator.rows(Random(seed), **settings))
+
+
+def positions(options: argparse.Namespace) -> int:
+    """Return how many tokens the model must take: the longest prompt of a run with its answer."""
+    asked = (
+        len(row.prompt) + row.max_tokens
+        for workload in options.workloads
+        for seed in range(1 if workload not in GENERATORS else options.seeds)
+        for row in trace(options, workload, seed)
+    )
+    return max(POSITIONS, *asked)
 
 
 async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
@@ -143,11 +168,12 @@ async def runs(options: argparse.Namespace, model: Path, folder: Path) -> Any:
             warm_up = trace(options, options.workloads[0], options.seeds, WARM_UP_S)
             await replayed(warm_up, "warm-up")
             for workload in options.workloads:
+                name = Path(workload).name
                 for seed in range(options.seeds):
-                    replay = await replayed(trace(options, workload, seed), f"{workload}/{seed}")
+                    replay = await replayed(trace(options, workload, seed), f"{name}/{seed}")
                     outcome = outcome_of(replay.finished, replay.begin_us)
                     yield {
-                        "workload": workload, "policy": policy, "seed": seed,
+                        "workload": name, "policy": policy, "seed": seed,
                         "requests": len(replay.finished),
                         **{name: of(outcome) for name, of in MEASURES.items()},
                     }  # fmt: skip
@@ -166,7 +192,7 @@ async def measure(options: argparse.Namespace) -> list[dict[str, Cell]]:
     with TemporaryDirectory(prefix="fairhit-shape-") as made:
         model = Path(made) / "model"
         dtype = "float32" if local.runs_on_cpu() else "bfloat16"
-        write_model(model, SHAPES[options.model], positions=POSITIONS, dtype=dtype)
+        write_model(model, SHAPES[options.model], positions=positions(options), dtype=dtype)
         async for row in runs(options, model, Path(made)):
             rows.append(row)
             write_table(options.out / "rows.csv", list(row), (list(each.values()) for each in rows))
@@ -204,7 +230,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", choices=sorted(SHAPES), default="llama-3.1-8b")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--policies", nargs="+", default=POLICIES, choices=POLICIES)
-    parser.add_argument("--workloads", nargs="+", default=WORKLOADS, choices=sorted(GENERATORS))
+    parser.add_argument(
+        "--workloads", nargs="+", default=WORKLOADS, metavar="WORKLOAD",
+        help="a generator's name, or a trace file of ours (`fairhit trace import`)",
+    )  # fmt: skip
     parser.add_argument("--seconds", type=float, default=300, help="of arrivals")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--quantum", type=int, default=4096, help="DLPM's, in tokens of service")
@@ -218,6 +247,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     for flag, number in (("--seeds", options.seeds), ("--seconds", options.seconds)):
         if number <= 0:
             raise ConfigError(f"{flag}: expected a number above 0, got {number}")
+    for workload in options.workloads:
+        if workload not in GENERATORS and not Path(workload).is_file():
+            raise ConfigError(
+                f"--workloads {workload}: expected a file or one of {', '.join(sorted(GENERATORS))}"
+            )
     options.settings = settings_of(options.workloads, options.given)
     return options
 
@@ -236,6 +270,7 @@ def settings_of(workloads: Sequence[str], given: Sequence[str]) -> dict[str, dic
     return {
         workload: SETTINGS.get(workload, {}) | read_settings(GENERATORS[workload].settings(), own)
         for workload, own in words.items()
+        if workload in GENERATORS
     }
 
 

@@ -14,6 +14,7 @@ from fairhit.core.cache.token_runs import Runs
 from fairhit.errors import EngineFailed
 from fairhit_lab.studies.shared import measures
 from fairhit_lab.traces.rows import row
+from fairhit_lab.traces.write import write_trace
 from fairhit_lab.workloads import GENERATORS
 
 VOCABULARY = 500
@@ -163,6 +164,31 @@ def test_no_run_finds_the_counters_of_another(monkeypatch):
     assert all(row["ttft_p99_s"] > 0 for row in rows)
 
 
+def test_a_trace_file_is_a_workload_and_the_flooder_is_measured_apart(monkeypatch, tmp_path):
+    """6 requests of `heavy`, those of `light` within 2 of 9 s; the model takes the longest prompt."""
+    file = tmp_path / "flood.jsonl"
+    sizes = {
+        "requests": 6,
+        "shared": 9000,
+        "own": 8,
+        "output_len": 3,
+        "light_rate": 2,
+        "duration": 9,
+    }
+    rows = list(GENERATORS["flood"].rows(Random(1), **sizes))
+    with file.open("wb") as out:
+        write_trace(rows, out)
+    sent = [row for row in rows if row.arrival_us <= 2e6]
+    flags = ("--policies", "fair", "--workloads", str(file), "--seeds", "1", "--seconds", "2")
+
+    (row,) = rows_on(monkeypatch, FakeEngine(), *flags)
+
+    assert row["workload"] == "flood.jsonl" and row["policy"] == "fair"
+    assert row["requests"] == len(sent) > 6
+    assert 0 < row["heavy_service_per_s"] < row["throughput"]
+    assert engine.positions(engine.parse(["--out", "x", *flags])) == 9000 + 8 + 3
+
+
 def test_each_workload_has_settings_of_its_own():
     options = engine.parse(["--out", "x", "--set", "tot-s2.rates=0.3,0.1", "tot-s2.clients=2"])
 
@@ -180,6 +206,7 @@ def test_each_workload_has_settings_of_its_own():
         (["--set", "rates=1"], "--set rates=1: expected WORKLOAD.KEY=VALUE with a workload of"),
         (["--set", "tot-s1.rates=x"], "--set rates: expected numbers above 0 with commas between"),
         (["--set", "tot-s1.rate=1"], "--set rate=1: expected KEY=VALUE with a key of"),
+        (["--workloads", "no-such"], "--workloads no-such: expected a file or one of alternate, arena"),
         (["--seeds", "0"], "--seeds: expected a number above 0, got 0"),
         (["--out", "/dev/null/x"], "--out: /dev/null/x"),
     ],
