@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fair_figure, peers_page, sglang_page
+from benchmarks import effect_figure, fair_figure, peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, load_builds, provenance, spread
 
 README = ROOT / "README.md"
@@ -23,6 +23,7 @@ def effect() -> str:
     """Describe the README's figure."""
     runs = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("two_tenants_*.json"))]
     return (
+        f"![{effect_figure.caption()}](docs/figures/{effect_figure.FIGURE.name})\n\n"
         f"Two tenants on two vLLM engines, 4 running requests each; median of {len(runs)} seeds, "
         f"lines from the least to the greatest. {provenance(runs[0])}, `make demo`; "
         "[all numbers](docs/reference/measurements.md)."
@@ -37,8 +38,9 @@ def demo() -> str:
     note = f"""\
 Median (least to greatest) of {len(runs)} seeds, {last["seconds"]:.0f} s each: heavy keeps 60 requests in
 flight, light 16, at two vLLM engines of 4 running requests. Service is extend + 2 * output tokens,
-compared while both wait at every engine; the gap is at one engine, where DLPM's bound under full
-reservation is {last["bound_per_engine"]:,}. {provenance(runs[0])}."""
+compared while both wait at every engine; `fair` divides engine time, not this service. The gap is at
+one engine, where DLPM's bound under full reservation is {last["bound_per_engine"]:,}.
+{provenance(runs[0])}."""
     head = "| engines + gateway | light p50, s | light p95, s | heavy p50, s | heavy : light | gap | cached |"
     return "\n".join([head, "|---|---|---|---|---|---|---|", *map(demo_row, table), "", note])
 
@@ -275,6 +277,11 @@ GATEWAY_ROWS = (
 )
 
 
+def engine_time() -> str:
+    """Return the figure of engine time, for a page beside the folder of figures."""
+    return f"![{fair_figure.caption()}](../figures/{fair_figure.FIGURE.name})"
+
+
 # Pages, and their blocks.
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"effect": effect},
@@ -282,6 +289,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "demo": demo,
         "one-flag": sglang_page.one_flag,
         "papers": papers,
+        "fair": partial(claims, "fair"),
+        "fair-cost": partial(claims, "fair-cost"),
         "sim": sim,
         "bench": bench,
     },
@@ -296,9 +305,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "ageing": sglang_page.ageing,
         "cost": sglang_page.cost,
     },
-    ROOT / "docs" / "explanation" / "fair.md": {
-        "engine-time": lambda: f"![{fair_figure.caption()}](../figures/{fair_figure.FIGURE.name})",
-    },
+    ROOT / "docs" / "explanation" / "fair.md": {"engine-time": engine_time},
+    ROOT / "docs" / "howto" / "what-is-charged.md": {"engine-time": engine_time},
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)
         for study in (

@@ -141,6 +141,8 @@ class FairQueue:
     def correct(self, request: Request, *, input_len: int, extend_len: int) -> None:
         """Replace the charged prompt by the true one; 0, 0 if nothing was served.
 
+        Both at the prices at which the request was admitted. Outputs behind a prompt of another length are
+        charged anew at them, too: exact under `fair`, which charges them so.
         For hosts that admit by an estimate, before `finish` or `cancel`.
         """
         record = self._records[request.id]
@@ -150,13 +152,14 @@ class FairQueue:
         if charged == true:
             return
         if self._accounts:
-            cost = self._accounts.cost
-            price, outputs = cost.prompt(*charged), record.output_len
-            true_price = cost.prompt(*true)
+            cost, outputs = record.cost, record.output_len
+            assert cost is not None, request.id
+            price = self._accounts.cost.prompt(*charged, cost)
+            true_price = self._accounts.cost.prompt(*true, cost)
             if outputs and 0 < input_len != charged.input_len:
                 # Each was charged behind the estimated prompt.
-                price += cost.outputs(charged.input_len, 0, outputs)
-                true_price += cost.outputs(input_len, 0, outputs)
+                price += cost.decode(charged.input_len, 0, outputs)
+                true_price += cost.decode(input_len, 0, outputs)
             self._accounts.ledger.replace(request.client, charged=price, true=true_price)
         if self._services is not None:
             service = self._services.record(request.client)
@@ -226,6 +229,8 @@ class FairQueue:
             else:
                 self.policy.remove(request)
             record.extend_len, record.paid = extend_len, True
+            if self._accounts:
+                record.cost = self._accounts.cost.current
             if self._services is not None:
                 service = self._services.record(request.client)
                 service.extend_len += extend_len
@@ -286,6 +291,16 @@ class FairQueue:
     def refill_rounds(self) -> int:
         """Return how many rounds of refill the policy has run; 0 for a policy without refills."""
         return int(getattr(self._accounts.ledger, "rounds", 0)) if self._accounts else 0
+
+    def collect_charges(self) -> dict[ClientId, int]:
+        """Collect what the policy charges each client from now on, in units; the caller empties the result.
+
+        What is given back counts as negative. Stays empty under a policy that charges nothing. O(1).
+        """
+        charges: dict[ClientId, int] = {}
+        if self._accounts:
+            self._accounts.ledger.charges = charges
+        return charges
 
     @property
     def cost(self) -> Cost | None:

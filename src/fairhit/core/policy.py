@@ -80,6 +80,9 @@ class Ledger(Protocol):
     """
 
     sync: SyncCharges
+    # Units charged to each client, less those given back, for a host that takes them out now and then;
+    # None: not collected.
+    charges: dict[ClientId, int] | None
 
     def replace(self, client: ClientId, *, charged: int, true: int) -> None:
         """Replace an earlier charge by the true cost, both in units before weighting."""

@@ -4,6 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from fairhit.core.request import Request
+from fairhit.core.service import Cost
 
 # A request preempted within this many scheduling passes is not preempted again: it would only be
 # recomputed over and over (DESIGN 3.1, no ping-pong).
@@ -30,6 +31,7 @@ class RequestRecord:
     """A request from `add` to `finish` or `cancel`."""
 
     __slots__ = (
+        "cost",
         "extend_len",
         "input_len",
         "output_len",
@@ -44,6 +46,7 @@ class RequestRecord:
         self.request = request
         self.state = RequestState.WAITING
         self.paid = False  # the prompt was charged
+        self.cost: Cost | None = None  # by which, once paid; None: by none
         self.input_len = request.input_len  # as charged
         self.extend_len = 0  # as charged, once paid
         self.output_len = 0

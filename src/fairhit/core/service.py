@@ -107,10 +107,13 @@ class ServiceCost:
         self.source: Callable[[Cost], Cost] | None = None
         self._charges_extend = parse_charge(charge) == "extend"
 
-    def prompt(self, input_len: int, extend_len: int) -> int:
-        """Return the cost of a prompt of `input_len` tokens of which `extend_len` are computed."""
+    def prompt(self, input_len: int, extend_len: int, cost: Cost | None = None) -> int:
+        """Return the cost of a prompt of `input_len` tokens of which `extend_len` are computed.
+
+        `cost` is an earlier one, at which the prompt was charged; None: the cost in force.
+        """
         tokens = extend_len if self._charges_extend else input_len
-        return self.current.prefill(tokens, input_len - tokens) if tokens else 0
+        return (cost or self.current).prefill(tokens, input_len - tokens) if tokens else 0
 
     def refresh(self) -> None:
         """Take the cost that the source gives now; a policy calls it after a refill and at no other time."""

@@ -21,7 +21,7 @@ from fairhit.core.costs import ContextCost
 from fairhit.core.engine_time import BOUNDS, PriceChanges, price_words, prices_of
 from fairhit.core.ledgers.client_table import OTHER
 from fairhit.core.request import ClientId
-from fairhit.core.service import Cost, Service
+from fairhit.core.service import UNITS_PER_TOKEN, Cost, Service
 
 MULTIPROC_DIR = "PROMETHEUS_MULTIPROC_DIR"
 MAX_LABELS = 1000
@@ -45,6 +45,7 @@ class _Series(NamedTuple):
     cached: Counter
     output: Counter
     seconds: Counter
+    charged: Counter
     waiting: Gauge
     deficit: Gauge
     recomputed: Counter
@@ -66,6 +67,11 @@ def _series() -> _Series:
         output=Counter("fairhit_output_tokens", "Output tokens", label),
         seconds=Counter(
             "fairhit_engine_seconds", "Time of forward passes, divided by the work in each", label
+        ),
+        charged=Counter(
+            "fairhit_charged_tokens",
+            "Charge by the policy's cost, in computed prompt tokens",
+            label,
         ),
         waiting=gauge("fairhit_waiting_requests", "Waiting requests"),
         deficit=gauge("fairhit_deficit_tokens", "Service left to the client before a refill"),
@@ -103,6 +109,7 @@ class ClientMetrics:
         totals: Callable[[], EngineTotals],
         cost: Callable[[], Cost | None] = lambda: None,
         notify: Callable[[str], None] = lambda _: None,
+        charges: Callable[[], dict[ClientId, int]] = dict,
     ) -> None:
         self._waiting, self._deficit, self._totals = waiting, deficit, totals
         self._cost, self._notify = cost, notify
@@ -117,6 +124,8 @@ class ClientMetrics:
         self._counted = EngineTotals(0, 0, 0)
         self._flushed_s = self._surveyed_s = time.monotonic()
         self._is_collected = is_collected()
+        # Units charged since they were last written; a refund of more than that waits here.
+        self._charges = charges() if self._is_collected else {}
 
     def show(self) -> None:
         """Write the counters without a client label as zeros: a gateway detects the plug-in by them."""
@@ -153,12 +162,20 @@ class ClientMetrics:
             self._write(client, service)
         for client, each in seconds.items():
             _series().seconds.labels(self._label(client)).inc(each)
+        self._write_charges()
         if now_s - self._surveyed_s >= FLUSH_INTERVAL_S:
             self._surveyed_s = now_s
             for client in self._gauges:
                 self._gauge(client)
         self._count()
         self._show_prices()
+
+    def _write_charges(self) -> None:
+        """Write what clients were charged since the last time. O(clients charged)."""
+        for client, units in list(self._charges.items()):
+            if units > 0:
+                del self._charges[client]
+                _series().charged.labels(self._label(client)).inc(units / UNITS_PER_TOKEN)
 
     def _log_prices(self, now_s: float) -> None:
         """Log fitted prices in force when they are the first ones, or changed noticeably."""

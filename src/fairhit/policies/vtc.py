@@ -34,6 +34,7 @@ class VirtualCounters:
         on_lowered: Callable[[ClientId], None],
     ) -> None:
         self.sync: SyncCharges = nothing_pending  # see `Ledger`
+        self.charges: dict[ClientId, int] | None = None
         self._weights = weights or Weights()
         self._level = level
         self._on_lowered = on_lowered
@@ -56,10 +57,14 @@ class VirtualCounters:
 
     def charge(self, client: ClientId, units: int) -> None:
         """Add `units` of service to c_i, divided by the weight. O(1)."""
+        if self.charges is not None:
+            self.charges[client] = self.charges.get(client, 0) + units
         self._raise(client, self._share(client, units))
 
     def replace(self, client: ClientId, *, charged: int, true: int) -> None:
         """Replace the share of an earlier charge by that of the true cost, both in units. O(log clients)."""
+        if self.charges is not None:
+            self.charges[client] = self.charges.get(client, 0) + true - charged
         change = self._share(client, true) - self._share(client, charged)
         if change >= 0:
             self._raise(client, change)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fairhit.engines import client_metrics
 from tests.e2e.gateway.scripts import chat, good
 from tests.e2e.gateway.world import World, play
 
@@ -41,7 +42,25 @@ def test_the_grafana_dashboard_asks_for_metrics_that_exist(exposed):
     asked = {PARTS.sub("", name) for name in NAME.findall(text)}
 
     assert len(asked) > 20
-    assert asked - set(exposed) == set()
+    assert asked - set(exposed) - of_engines() == set()
+
+
+def test_the_grafana_dashboard_shows_charge_and_measured_time_beside_one_another():
+    """A tenant whose share of the time is above that of its charge consumes what it does not pay for."""
+    dashboard = json.loads((ROOT / "deploy/grafana/fairhit.json").read_text(encoding="utf-8"))
+    asked = {panel["title"]: panel for panel in dashboard["panels"] if "$engines" in str(panel)}
+    charge, seconds = asked.values()
+
+    assert "fairhit_charged_tokens_total{" in charge["targets"][0]["expr"]
+    assert "fairhit_engine_seconds_total{" in seconds["targets"][0]["expr"]
+    assert charge["gridPos"]["y"] == seconds["gridPos"]["y"]
+    assert {"fairhit_charged_tokens_total", "fairhit_engine_seconds_total"} <= of_engines()
+
+
+def of_engines() -> set[str]:
+    """The metrics that an engine with the plug-in exposes, as a sample names them."""
+    written = [metric.describe()[0] for metric in client_metrics._series()]
+    return {each.name + ("_total" if each.type == "counter" else "") for each in written}
 
 
 def test_the_grafana_dashboard_is_whole():

@@ -1,8 +1,11 @@
 """Prompts that were charged by an estimate, and caches known only by hashes that can collide."""
 
+from dataclasses import replace
+
 import pytest
 
 from fairhit.core.cache.block_set import BlockCache
+from fairhit.core.costs import ENGINE
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
 from fairhit.core.service import UNITS_PER_TOKEN
@@ -104,3 +107,32 @@ def test_two_prompts_with_one_hash_are_a_wrong_depth_and_no_crash() -> None:
     cache.evict(9)
     index.remove(asked[1])
     assert not len(index)
+
+
+@pytest.mark.parametrize(("input_len", "extend_len"), [(100, 30), (140, 90), (0, 0)])
+@pytest.mark.parametrize("prepay", ["none", "expected"])
+def test_a_correction_is_at_the_prices_of_the_charge(
+    input_len: int, extend_len: int, prepay: str
+) -> None:
+    """Prices that doubled meanwhile would give back twice what was charged, and leave a credit behind."""
+    scheduler = FairQueue(make_policy("fair", cache=BlockCache(block_size=1), prepay=prepay))
+    charges = scheduler.collect_charges()
+    dear = replace(ENGINE, output=2 * ENGINE.output, context=2 * ENGINE.context, attention=7)
+    first = request(1, "a", 1)
+    admit(scheduler, first, extend_len=50)
+    scheduler.follow(lambda _: dear)
+    scheduler.decode(first, 3)
+    scheduler.decode(first, 700)  # in debt, so that the next one takes a refill
+    admit(scheduler, request(2, "a", 2), extend_len=100)
+    assert scheduler.cost == dear
+    charges.clear()
+    scheduler.decode(first, 1)
+    scheduler.correct(first, input_len=input_len, extend_len=extend_len)
+    true, charged = ENGINE.prefill(extend_len, input_len - extend_len), ENGINE.prefill(50, 50)
+    if input_len:
+        true, charged = (
+            true + ENGINE.decode(input_len, 0, 704),
+            charged + ENGINE.decode(100, 0, 704),
+        )
+
+    assert charges == {"a": ENGINE.decode(100, 703, 1) + true - charged}

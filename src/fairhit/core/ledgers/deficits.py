@@ -31,6 +31,7 @@ class Deficits:
         self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000
     ) -> None:
         self.sync: SyncCharges = nothing_pending  # see `Ledger`
+        self.charges: dict[ClientId, int] | None = None
         self._quantum = parse_tokens(quantum, least=1, where="quantum")
         self._quantum_by_weight = quantum * UNITS_PER_TOKEN // WEIGHT_SCALE
         self._weights = weights or Weights()
@@ -76,6 +77,8 @@ class Deficits:
     def charge(self, client: ClientId, units: int) -> None:
         """Subtract `units` from q_i. O(log clients)."""
         assert units >= 0, units
+        if self.charges is not None:
+            self.charges[client] = self.charges.get(client, 0) + units
         q = self.value(client) - units
         self._records.update(client, (q, self._round))
         if q <= 0 and client in self._positive:
@@ -91,6 +94,8 @@ class Deficits:
         assert units >= 0, units
         if client not in self._records:
             return
+        if self.charges is not None:
+            self.charges[client] = self.charges.get(client, 0) - units
         q = self.value(client) + units
         self._records.update(client, (q, self._round))
         if client not in self._expected:

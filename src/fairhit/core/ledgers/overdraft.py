@@ -96,6 +96,8 @@ class OverdraftDeficits(Deficits):
         As `Deficits.charge`, but q_i is read once: a tenth of the cost of a decision.
         """
         assert units >= 0, units
+        if self.charges is not None:
+            self.charges[client] = self.charges.get(client, 0) + units
         before = self.value(client)
         value = before - units
         self._records.update(client, (value, self._round))

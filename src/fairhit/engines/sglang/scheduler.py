@@ -211,6 +211,7 @@ class FairSglangScheduler(StockScheduler):  # type: ignore[misc]
             deficit=self._deficit_of,
             totals=self._fair_totals,
             cost=lambda: self._fair.cost,
+            charges=self._fair.collect_charges if writes_metrics(get_parallel()) else dict,
             notify=partial(logger.info, "fairhit: %s"),
         )
         if measures_passes(self.server_args, get_parallel()):

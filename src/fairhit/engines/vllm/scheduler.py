@@ -87,6 +87,7 @@ class FairScheduler(StockScheduler):  # type: ignore[misc]  # vLLM is untyped he
             deficit=self._deficit_of,
             totals=self._totals,
             cost=lambda: self._fair.cost,
+            charges=self._fair.collect_charges,
             notify=partial(logger.info, "fairhit: %s"),
         )
         self._metrics.show()

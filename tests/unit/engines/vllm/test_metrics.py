@@ -71,8 +71,10 @@ metrics.MAX_LABELS = 2
 waiting, deficits = {"a": 3, "b": 0, "c": 9}, {"a": 1.5, "b": 1.5, "c": 1.5}
 totals = metrics.EngineTotals(recomputed_len=5, refill_rounds=2, truncated_passes=1)
 cost = ContextCost(output=150_000_000, context=250_000)
+charges = {"a": 150_000_000, "b": -50_000_000}
 m = metrics.ClientMetrics(
-    waiting=waiting.get, deficit=deficits.get, totals=lambda: totals, cost=lambda: cost
+    waiting=waiting.get, deficit=deficits.get, totals=lambda: totals, cost=lambda: cost,
+    charges=lambda: charges,
 )
 m.show()
 for client in CLIENTS:
@@ -82,6 +84,8 @@ for client in CLIENTS:
     service.output_len += 1
     m.add_seconds(client, 0.25)
 m.flush(is_idle=True)
+charges["a"] = 25_000_000
+charges["b"] += 75_000_000
 m.touch("a").output_len += 1
 m.flush(is_idle=False)
 waiting["b"], deficits["b"] = 7, 4096.0
@@ -118,6 +122,7 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
         'fairhit_output_tokens_total{client="a"} 2.0',
         'fairhit_service_tokens_total{client="a"} 24.0',
         'fairhit_service_tokens_total{client="other"} 12.0',
+        'fairhit_charged_tokens_total{client="a"} 1.5',
         'fairhit_engine_seconds_total{client="a"} 0.5',
         'fairhit_engine_seconds_total{client="other"} 0.25',
         'fairhit_waiting_requests{client="a"} 3.0',
@@ -139,6 +144,8 @@ def test_gauges_follow_clients_that_get_nothing(tmp_path):
         'fairhit_waiting_requests{client="b"} 7.0',
         'fairhit_deficit_tokens{client="b"} 4096.0',
         'fairhit_output_tokens_total{client="a"} 3.0',
+        'fairhit_charged_tokens_total{client="a"} 1.75',
+        'fairhit_charged_tokens_total{client="b"} 0.25',
         "fairhit_recomputed_tokens_total 9.0",
         'fairhit_price_tokens{part="output"} 3.0',
     } <= exposition(tmp_path, later=True)
