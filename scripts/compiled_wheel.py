@@ -48,7 +48,7 @@ HOT = (
 )  # fmt: skip
 # What a request to the gateway passes through: modules below src/fairhit/gateway.
 FORWARDING = (
-    "api/endpoints/chat", "api/endpoints/completions", "api/endpoints/prompts",
+    "api/endpoints/openai", "api/endpoints/prompts",
     "api/endpoints/usage", "api/injected_fields", "api/request_body", "api/response_body",
     "auth/access_control", "auth/header_options", "auth/header_rules", "auth/identity",
     "http/client_connection", "http/engine_connection", "http/head_cache", "http/head_reader",

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.errors import BadRequest
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
+from fairhit.gateway.api.endpoints.openai import COMPLETIONS, EMBEDDINGS
 from fairhit.gateway.api.injected_fields import FieldInjector
 from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.settings import GatewaySettings

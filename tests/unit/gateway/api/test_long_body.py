@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from fairhit.errors import BadRequest
 from fairhit.gateway.api import long_body as long_bodies
-from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
+from fairhit.gateway.api.endpoints.openai import CHAT, COMPLETIONS
 from fairhit.gateway.api.long_body import Outline, _cut, is_short, outline
 from fairhit.gateway.api.request_body import InjectedFields, parse_long_body
 from fairhit.gateway.http.read_budget import ITERATION, STEP

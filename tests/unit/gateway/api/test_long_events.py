@@ -9,8 +9,8 @@ from fairhit.dispatch import Usage
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.gateway.api import response_body as answers
 from fairhit.gateway.api.endpoints import ENDPOINTS
-from fairhit.gateway.api.endpoints.chat import CHAT
 from fairhit.gateway.api.endpoints.endpoint import UNLIMITED, Endpoint
+from fairhit.gateway.api.endpoints.openai import CHAT
 from fairhit.gateway.api.endpoints.responses import RESPONSES
 from fairhit.gateway.api.response_body import StreamedResponse
 from fairhit.gateway.http.read_budget import ITERATION, STEP

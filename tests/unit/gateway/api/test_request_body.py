@@ -5,9 +5,8 @@ import pytest
 from pydantic import BaseModel
 
 from fairhit.errors import BadRequest, NotFound, QueueFull
-from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
 from fairhit.gateway.api.endpoints.errors import openai_error
+from fairhit.gateway.api.endpoints.openai import CHAT, COMPLETIONS
 from fairhit.gateway.api.request_body import answer_text, parse_body
 
 

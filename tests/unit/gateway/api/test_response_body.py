@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.dispatch import Usage
-from fairhit.gateway.api.endpoints.chat import CHAT
+from fairhit.gateway.api.endpoints.openai import CHAT
 from fairhit.gateway.api.response_body import StreamedResponse, read_whole
 
 USAGE = {

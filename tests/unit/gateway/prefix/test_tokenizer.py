@@ -9,8 +9,7 @@ import pytest
 
 from fairhit.core.cache.token_blocks import TOKEN_BYTES, BlockedTokens, chain_start
 from fairhit.errors import ConfigError
-from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
+from fairhit.gateway.api.endpoints.openai import CHAT, COMPLETIONS
 from fairhit.gateway.api.request_body import ParsedBody, parse_body
 from fairhit.gateway.prefix.engine_caches import EngineCaches
 from fairhit.gateway.prefix.tokenizer import Tokenizer

@@ -1,13 +1,16 @@
-"""Endpoints: the paths whose requests go to an engine. A new one is a file here and a line below."""
+"""Endpoints: the paths whose requests go to an engine. A new one is an `Endpoint` and a line below."""
 
-from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.endpoints.counting import COUNT_TOKENS, TOKENIZE
-from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
 from fairhit.gateway.api.endpoints.endpoint import Endpoint
 from fairhit.gateway.api.endpoints.messages import MESSAGES
+from fairhit.gateway.api.endpoints.openai import (
+    CHAT,
+    COMPLETIONS,
+    COUNT_TOKENS,
+    EMBEDDINGS,
+    SCORING,
+    TOKENIZE,
+)
 from fairhit.gateway.api.endpoints.responses import RESPONSES
-from fairhit.gateway.api.endpoints.scoring import SCORING
 
 ENDPOINTS: dict[bytes, Endpoint] = {
     b"/v1/chat/completions": CHAT,

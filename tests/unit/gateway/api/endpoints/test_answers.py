@@ -13,11 +13,9 @@ from fairhit.dispatch import Usage
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.errors import BadRequest, EngineFailed, NoEngine, QueueFull, Unauthorized
 from fairhit.gateway.api.endpoints import ENDPOINTS, Endpoint, endpoint_of
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.endpoints.counting import COUNT_TOKENS, TOKENIZE
-from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
 from fairhit.gateway.api.endpoints.endpoint import UNLIMITED
 from fairhit.gateway.api.endpoints.messages import MESSAGES
+from fairhit.gateway.api.endpoints.openai import COMPLETIONS, COUNT_TOKENS, EMBEDDINGS, TOKENIZE
 from fairhit.gateway.api.endpoints.responses import RESPONSES
 from fairhit.gateway.api.response_body import StreamedResponse, read_whole
 

@@ -7,12 +7,9 @@ import pytest
 
 from fairhit.errors import BadRequest
 from fairhit.gateway.api.endpoints import Endpoint
-from fairhit.gateway.api.endpoints.chat import CHAT
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
-from fairhit.gateway.api.endpoints.embeddings import EMBEDDINGS
 from fairhit.gateway.api.endpoints.messages import MESSAGES
+from fairhit.gateway.api.endpoints.openai import CHAT, COMPLETIONS, EMBEDDINGS, SCORING
 from fairhit.gateway.api.endpoints.responses import RESPONSES
-from fairhit.gateway.api.endpoints.scoring import SCORING
 from fairhit.gateway.api.request_body import answer_text, parse_body
 
 ASKED, SAID = "What is a fairhit?", "A ring that guides a rope."

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from fairhit.dispatch.accounting.estimate_errors import EstimateErrors
 from fairhit.errors import ConfigError
-from fairhit.gateway.api.endpoints.completions import COMPLETIONS
+from fairhit.gateway.api.endpoints.openai import COMPLETIONS
 from fairhit.gateway.api.request_body import parse_body
 from fairhit.gateway.observability.metrics.cache_metrics import CacheMetrics
 from fairhit.gateway.prefix.engine_caches import EngineCaches
