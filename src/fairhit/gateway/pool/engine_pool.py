@@ -2,23 +2,24 @@
 
 An engine is *down* when it does not answer (its cache counts as lost). An engine that is up but draining,
 or whose circuit breaker is open, is sent nothing new: it keeps its cache and finishes its requests.
+Each engine has one loop that probes its health and reads its list of models.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection
 from ssl import SSLContext
 
 from fairhit.core.request import WorkerId
 from fairhit.dispatch import Dispatcher, Engine, Ticket
-from fairhit.errors import ConfigError
+from fairhit.errors import ConfigError, EngineFailed
 from fairhit.gateway.http.accept.descriptors import Descriptors
 from fairhit.gateway.http.accept.tls import trusting
-from fairhit.gateway.http.engine_connection import EngineConnections, Fault
+from fairhit.gateway.http.engine_connection import EngineConnections, Fault, is_local
 from fairhit.gateway.http.read_budget import ReadBudget
 from fairhit.gateway.pool import health_probe as probe
 from fairhit.gateway.pool.circuit_breaker import CircuitBreaker, Phase
-from fairhit.gateway.pool.health_checks import HealthChecks
 from fairhit.gateway.pool.model_catalog import ModelCatalog
 from fairhit.gateway.pool.watched_engine import Model, WatchedEngine
 from fairhit.gateway.settings import GatewaySettings
@@ -27,6 +28,10 @@ _log = logging.getLogger(__name__)
 
 # Between two checks whether a draining engine has finished its requests.
 _DRAIN_INTERVAL_S = 0.05
+# Between two probes of an engine that is down, so that a restart is noticed soon.
+_DOWN_INTERVAL_S = 0.5
+# Before an early probe: a crash fails many requests at once, and each asks for a probe.
+_EARLY_DELAY_S = 0.05
 
 
 class EnginePool:
@@ -50,10 +55,7 @@ class EnginePool:
         self._settings = settings
         self._watches: dict[WorkerId, WatchedEngine] = {}
         self._tls: SSLContext | None = None
-        self.catalog = ModelCatalog(
-            fetch=self._fetch_models, engines=self._up, on_change=self._on_models
-        )
-        self._checks = HealthChecks(settings=settings, availability=self, catalog=self.catalog)
+        self.catalog = ModelCatalog(fetch=self._get, engines=self._up, on_change=self._on_models)
         self.check(settings.worker_urls)  # configuration errors surface at the start
 
     def __contains__(self, url: WorkerId) -> bool:
@@ -78,7 +80,7 @@ class EnginePool:
 
     def change(self, settings: GatewaySettings) -> None:
         """Apply reloaded settings to the present engines; adding and removing engines is the caller's."""
-        self._settings = self._checks.settings = settings
+        self._settings = settings
         for watch in self._watches.values():
             watch.engine.breaker.change(settings.breaker_rules())
             watch.engine.connect_timeout_s = settings.connect_timeout_secs
@@ -123,7 +125,7 @@ class EnginePool:
         watch = WatchedEngine(engine=engine, probe_soon=asyncio.Event(), declared=model)
         self._watches[url] = watch
         self._dispatcher.engine_down(url)  # known, and not up yet
-        watch.tasks.append(asyncio.get_running_loop().create_task(self._checks.run(watch)))
+        watch.tasks.append(asyncio.get_running_loop().create_task(self._keep_probing(watch)))
         return True
 
     def drain(self, url: WorkerId) -> None:
@@ -187,10 +189,6 @@ class EnginePool:
         self._set_models(watch, "is up, with")
         self._update_evicted()
 
-    def on_down(self, watch: WatchedEngine) -> None:
-        """Stop using an engine that has failed its probes."""
-        self.mark_down(watch.engine.url)
-
     def mark_down(self, url: WorkerId) -> None:
         """Mark the unreachable engine at `url` down: its waiting requests move, and it is probed at once."""
         watch = self._watches.get(url)
@@ -225,6 +223,72 @@ class EnginePool:
         for watch in self._watches.values():
             watch.engine.breaker.tick(now)
         self._update_availability()
+
+    # -- probes
+
+    async def _keep_probing(self, watch: WatchedEngine) -> None:
+        """Probe one engine until cancelled."""
+        while True:
+            watch.probe_soon.clear()
+            try:
+                healthy = await self._check_health(watch)
+            except Exception as error:  # noqa: BLE001 - a bug must not end the only loop that marks engines up
+                _log.error("probing %s: %s: %s", watch.engine.url, type(error).__name__, error)
+                healthy = False
+            pause = self._settings.health_check_interval_secs
+            if not healthy or not self.is_up(watch):
+                pause = min(pause, _DOWN_INTERVAL_S)
+            try:
+                async with asyncio.timeout(pause):
+                    await watch.probe_soon.wait()
+                await asyncio.sleep(min(pause, _EARLY_DELAY_S))
+            except TimeoutError:
+                pass
+
+    async def _check_health(self, watch: WatchedEngine) -> bool:
+        """Probe once, count, and mark the engine at a threshold; True if the engine is healthy."""
+        if self._settings.disable_health_check and self.is_up(watch):
+            await self.catalog.read(watch)
+            return True
+        healthy = await self._probe(watch)
+        up, settings = self.is_up(watch), self._settings  # perhaps reloaded meanwhile
+        watch.failures = 0 if healthy else watch.failures + 1
+        watch.successes = watch.successes + 1 if healthy else 0
+        # A new engine is used after its first good probe; one that has failed must prove itself.
+        needed = settings.health_success_threshold if watch.was_up else 1
+        if healthy and up:
+            await self.catalog.read(watch)
+        elif healthy and watch.successes >= needed:
+            self.on_up(watch)
+        elif up and watch.failures >= settings.health_failure_threshold:
+            self.mark_down(watch.engine.url)
+        return healthy
+
+    async def _probe(self, watch: WatchedEngine) -> bool:
+        """Request the health endpoint; of an engine that is down also its models."""
+        problem = None
+        try:
+            status, _ = await self._get(watch, self._settings.health_check_endpoint.encode())
+            if status == 404:  # an engine without the route may still serve
+                status, _ = await self._get(watch, b"/v1/models")
+            if status != 200:
+                problem = f"status {status}"
+            elif not self.is_up(watch):
+                self.catalog.reset(watch, await self._get(watch, b"/v1/models"))
+        except (OSError, ValueError, EngineFailed) as error:
+            if is_local(error):  # no request was sent, e.g. for want of a file descriptor
+                return self.is_up(watch)
+            problem = getattr(error, "strerror", None) or str(error) or "no answer in time"
+        if problem is not None and problem != watch.problem:
+            _log.warning("engine %s: probe failed: %s", watch.engine.url, problem)
+        watch.problem = problem
+        return problem is None
+
+    async def _get(
+        self, watch: WatchedEngine, path: bytes, timeout_s: float = math.inf
+    ) -> tuple[int, bytes]:
+        timeout_s = min(timeout_s, self._settings.health_check_timeout_secs)
+        return await probe.get(watch.engine, path, timeout_s=timeout_s)
 
     # -- inside
 
@@ -314,7 +378,3 @@ class EnginePool:
     def _up(self) -> list[WatchedEngine]:
         """Engines that are up, in the order in which they were added."""
         return [watch for watch in self._watches.values() if self.is_up(watch)]
-
-    async def _fetch_models(self, watch: WatchedEngine, timeout_s: float) -> tuple[int, bytes]:
-        timeout_s = min(timeout_s, self._settings.health_check_timeout_secs)
-        return await probe.get(watch.engine, b"/v1/models", timeout_s=timeout_s)

@@ -27,7 +27,7 @@ class ModelCatalog:
     def __init__(
         self,
         *,
-        fetch: Callable[[WatchedEngine, float], Awaitable[tuple[int, bytes]]],
+        fetch: Callable[[WatchedEngine, bytes, float], Awaitable[tuple[int, bytes]]],
         engines: Callable[[], Collection[WatchedEngine]],  # those that are up
         on_change: Callable[[WatchedEngine], None],
     ) -> None:
@@ -85,7 +85,7 @@ class ModelCatalog:
         """Read one list. A failed or empty answer changes nothing: health checks judge the engine."""
         watch.listed_s = begun_s = _now()
         try:
-            models = read_models(await self._fetch(watch, _TIMEOUT_S))
+            models = read_models(await self._fetch(watch, b"/v1/models", _TIMEOUT_S))
         except (OSError, ValueError, EngineFailed):
             return
         if not models or watch.listed_s != begun_s:  # read again meanwhile, maybe after a restart

@@ -11,7 +11,7 @@ Model = dict[str, object]
 
 @dataclass(slots=True, eq=False)
 class WatchedEngine:
-    """State of one engine that the health checks and the model catalog keep."""
+    """State of one engine that the pool and the model catalog keep."""
 
     engine: EngineConnections
     probe_soon: asyncio.Event  # set: probe now instead of after the interval

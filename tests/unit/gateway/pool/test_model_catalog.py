@@ -42,7 +42,8 @@ class Story:
         for watch in self.watches:
             self.listing.reset(watch, listed())
 
-    async def _fetch(self, watch: WatchedEngine, timeout_s: float) -> Answer:
+    async def _fetch(self, watch: WatchedEngine, path: bytes, timeout_s: float) -> Answer:
+        assert path == b"/v1/models"
         self.asked.append(asyncio.get_running_loop().create_future())
         self.of.append(watch)
         return await self.asked[-1]
