@@ -96,7 +96,7 @@ class NoFloor(OverdraftDeficits):
 class FloorFollows(OverdraftDeficits):
     """Each charge in debt sets d_i anew, so that the floor of the overdraft moves down with it."""
 
-    def charge(self, client, units):
+    def charge(self, client, units, *, placed=False):
         super().charge(client, units)
         value = self.value(client)
         if value <= 0 and client in self._floors:

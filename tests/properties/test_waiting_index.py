@@ -68,7 +68,8 @@ class Waiting(RuleBasedStateMachine):
     def open(self, client):
         """Tell the index again how a client stands, if any of its requests wait."""
         if client in self.oracle.open and self.index.waiting(client):
-            self.index.open(client, hits_only=client in self.oracle.hits_only)
+            for_hits = client in self.oracle.hits_only
+            (self.index.open_for_hits if for_hits else self.index.open)(client)
 
     @precondition(lambda self: self.oracle.requests)
     @rule(data=st.data())

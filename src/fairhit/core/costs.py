@@ -58,7 +58,9 @@ class ContextCost:
 
     def decode(self, input_len: int, before: int, tokens: int) -> int:
         """Units for `tokens` outputs behind a prompt of `input_len` tokens and `before` outputs."""
-        return self.output * tokens + self.context * _pairs(input_len + before, tokens)
+        # As `_pairs`, in line: called for every output.
+        pairs = tokens * (input_len + before) + tokens * (tokens - 1) // 2
+        return self.output * tokens + self.context * pairs
 
 
 # Until the engine has measured its own passes: a 3B model on an A10G.

@@ -113,8 +113,8 @@ class Fair:
         """Charge the computed part of the prompt and what is to be prepaid, in one sum."""
         units = self.cost.prompt(request.input_len, extend_len)
         self._queue.admitted(request, units)
-        self.remove(request)
-        self.ledger.charge(request.client, units + self._prepaid.expect(request))
+        self.remove(request)  # whereby the queue reads the client's place anew
+        self.ledger.charge(request.client, units + self._prepaid.expect(request), placed=True)
 
     def on_decode(self, request: Request, *, before: int, tokens: int) -> None:
         """Charge what exceeds the expected outputs."""

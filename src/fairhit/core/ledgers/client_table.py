@@ -30,16 +30,14 @@ class ClientTable(Generic[State]):
         self._limit = limit
         self._may_forget = may_forget
         self._records: dict[ClientId, State] = {}
+        # The client's record, or None. O(1). Read several times a decision, so it is the dict's own method.
+        self.get: Callable[[ClientId], State | None] = self._records.get
 
     def __len__(self) -> int:
         return len(self._records)
 
     def __contains__(self, client: ClientId) -> bool:
         return client in self._records
-
-    def get(self, client: ClientId) -> State | None:
-        """Return the client's record, or None. O(1)."""
-        return self._records.get(client)
 
     def update(self, client: ClientId, record: State) -> None:
         """Replace the record of a client that was admitted once. O(1)."""

@@ -60,14 +60,16 @@ class UnpaidOutputs:
 
     def to_prepay(self, request: Request) -> int:
         """Return how many outputs of a request that is admitted now are to be charged in advance. O(1)."""
-        outputs = min(self._expected(request), request.max_tokens)
+        outputs = self._expected(request)
+        outputs = min(outputs, request.max_tokens)
         if request.id in self._of_request or not outputs:  # a session that runs already
             return 0
+        client = request.client
         units = self._cost.outputs(request.input_len, 0, outputs)
-        unpaid = self._of_client.get(request.client, 0) + units
+        unpaid = self._of_client.get(client, 0) + units
         if unpaid > self._limit:
             return outputs
-        self._of_client[request.client] = unpaid
+        self._of_client[client] = unpaid
         self._of_request[request.id] = units
         return 0
 
@@ -107,7 +109,8 @@ class PrepaidOutputs:
         """Note the expected outputs of an admitted request; return their cost, for the caller to charge."""
         if request.id in self._predicted:  # a longer prompt of a session that runs already
             return 0
-        predicted, cost = min(self._predict(request), request.max_tokens), self._cost.current
+        predicted, cost = self._predict(request), self._cost.current
+        predicted = min(predicted, request.max_tokens)
         self._predicted[request.id] = predicted, cost
         return cost.decode(request.input_len, 0, predicted) if predicted else 0
 

@@ -74,7 +74,8 @@ class OverdraftDeficits(Deficits):
         stays true until `on_change` reports the client.
         """
         value = self.value(client)
-        share = value * WEIGHT_SCALE // self._weights.of(client)
+        weight = self._weights.of(client)
+        share = value if weight == WEIGHT_SCALE else value * WEIGHT_SCALE // weight
         if value > 0:
             return -share
         return self._round * self._quantum * UNITS_PER_TOKEN - share
@@ -90,10 +91,11 @@ class OverdraftDeficits(Deficits):
         super().leave(client)
         self._hit_rounds.pop(client, None)
 
-    def charge(self, client: ClientId, units: int) -> None:
+    def charge(self, client: ClientId, units: int, *, placed: bool = False) -> None:
         """Subtract `units` from q_i; below 0 the overdraft begins. O(log clients).
 
-        As `Deficits.charge`, but q_i is read once: a tenth of the cost of a decision.
+        `placed`: the caller reads the client's place anew, so that `on_change` need not be called while
+        q_i > 0. As `Deficits.charge`, but q_i is read once: a tenth of the cost of a decision.
         """
         assert units >= 0, units
         if self.charges is not None:
@@ -102,8 +104,8 @@ class OverdraftDeficits(Deficits):
         value = before - units
         self._records.update(client, (value, self._round))
         if value > 0:
-            if client in self._positive:
-                self._report_open(client)
+            if not placed and client in self._positive:
+                self._on_change(client, Standing.OPEN)
             return
         if before > 0 and self.overdraft:
             self._set_floor(client, value - self._overdraft_of(client))

@@ -73,7 +73,7 @@ class PrefixOrder:
 
     def open_for_hits(self, client: ClientId) -> None:
         """Let `best` return the client's best request if nine tenths of its prompt are cached."""
-        self._index.open(client, hits_only=True)
+        self._index.open_for_hits(client)
         if self._aging:
             self._aging.close(client)
 

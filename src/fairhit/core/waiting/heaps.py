@@ -87,14 +87,19 @@ class WaitingHeaps:
         state.waiting += 1
 
     def leave(self, client: ClientId) -> None:
-        """Count one waiting request less; with the last one the client's state is dropped. O(1)."""
+        """Count one waiting request less, and read the client's standing anew. O(1).
+
+        With the last one the client's state is dropped.
+        """
         state = self._clients[client]
         state.waiting -= 1
-        if not state.waiting:
+        if state.waiting:
+            self._dirty[client] = None
+        else:
             del self._clients[client]
             self._dirty.pop(client, None)
 
-    def open(self, client: ClientId, *, hits_only: bool = False) -> None:
+    def open(self, client: ClientId, hits_only: bool) -> None:
         """Let `best` return requests of the client, and read its standing anew. O(1).
 
         With `hits_only`, its best request, and that only if nine tenths of the prompt are cached.
@@ -273,18 +278,17 @@ class WaitingHeaps:
         depth, order, _, anchor = top
         entry = anchor.best[client]
         state.top = (depth, order, entry)
-        if state.open and not (state.hits_only and not self._is_hit(entry, -depth)):
-            state.front = (
-                (depth, 0, 0, order, client) if self._by_depth else self._rank(depth, order, client)
-            )
-            self._front.push(state.front, self._is_front)
-
-    def _rank(self, depth: int, order: int, client: ClientId) -> _Front:
-        """Return the client's entry where standings count, or steps of the match; `depth` is negative."""
-        step = depth
-        if self._step != 1:
-            step = -((self._prefix_len(-depth) if self._prefix_len else -depth) // self._step)
-        return step, self._standing(client), depth, order, client
+        if not state.open or (state.hits_only and not self._is_hit(entry, -depth)):
+            return
+        if self._by_depth:
+            state.front = (depth, 0, 0, order, client)
+        else:  # where standings count, or steps of the match
+            step = depth
+            if self._step != 1:
+                tokens = self._prefix_len(-depth) if self._prefix_len else -depth
+                step = -(tokens // self._step)
+            state.front = (step, self._standing(client), depth, order, client)
+        self._front.push(state.front, self._is_front)
 
     def _is_hit(self, entry: WaitingEntry, depth: int) -> bool:
         tokens = self._prefix_len(depth) if self._prefix_len else depth * self._block_size

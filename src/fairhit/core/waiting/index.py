@@ -25,8 +25,8 @@ class WaitingIndex:
 
     With `near`, in tokens, matches in the same step of that length count as equal between clients: the
     client with the least `standing` comes first, then the longer match, then the earlier arrival. `open`
-    must be called again when a client's standing changed. Where the elements differ in size, `prefix_len`
-    gives the tokens in the first so many of them.
+    must be called again when a client's standing changed; `remove` reads it anew. Where the elements
+    differ in size, `prefix_len` gives the tokens in the first so many of them.
 
     A single waiting request is kept apart and enters the trie when a second one arrives: in light load
     few requests ever do, which saves 16 % of a simulated request.
@@ -130,19 +130,21 @@ class WaitingIndex:
         """Return whether the request is hidden. O(1)."""
         return request in self._hidden
 
-    def open(self, client: ClientId, *, hits_only: bool = False) -> None:
-        """Let `best` return requests of the client, which must have some waiting. O(1).
-
-        With `hits_only` it returns the client's best request only if nine tenths of its prompt are
-        cached; a single request enters the trie for that.
-        """
-        if hits_only:
-            self.insert_single()
-        if self._single is not None:
+    def open(self, client: ClientId) -> None:
+        """Let `best` return requests of the client, which must have some waiting. O(1)."""
+        if self._single is None:
+            self._heaps.open(client, False)
+        else:
             assert self._single.client == client, client
             self._single_open = True
-        else:
-            self._heaps.open(client, hits_only=hits_only)
+
+    def open_for_hits(self, client: ClientId) -> None:
+        """Let `best` return the client's best request if nine tenths of its prompt are cached. O(1).
+
+        A single request enters the trie for that, in O(prompt length).
+        """
+        self.insert_single()
+        self._heaps.open(client, True)
 
     def close(self, client: ClientId) -> None:
         """Leave the client's requests out of `best` until `open`. O(1)."""
@@ -172,7 +174,7 @@ class WaitingIndex:
             self._single = None
             self._insert(single)
             if self._single_open:
-                self._heaps.open(single.client)
+                self._heaps.open(single.client, False)
 
     def _insert(self, request: Request) -> None:
         """Insert the request at the node where its prompt ends. O(prompt length + depth * log n)."""

@@ -225,6 +225,19 @@ def test_within_a_step_of_matched_tokens_the_client_with_the_least_standing_is_f
     assert index.best().client == "a"
 
 
+def test_a_removal_reads_the_standing_of_its_client_anew():
+    tree, standing = RadixTree(), {"a": 1, "b": 2}
+    index = waiting_index(tree, near=4, standing=standing.get)
+    for order, client in enumerate("aab"):
+        index.add(request(order, client * 9, client=client))
+        index.open(client)
+    assert index.best().client == "a"
+
+    standing["a"] = 3
+    index.remove(request(1, "a" * 9))  # not the client's best
+    assert index.best().client == "b"
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_client_that_is_open_for_hits_offers_its_best_request_if_it_is_cached_to_nine_tenths(
     alone,
@@ -235,7 +248,7 @@ def test_a_client_that_is_open_for_hits_offers_its_best_request_if_it_is_cached_
     index.add(request(1, "x" * 8 + "yy"))
     if not alone:
         index.add(request(2, "z" * 10, client="b"))
-    index.open("a", hits_only=True)
+    index.open_for_hits("a")
     assert index.best() is None
 
     cached(tree, "x" * 8 + "y")
