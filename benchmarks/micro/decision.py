@@ -12,7 +12,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -88,33 +88,49 @@ class Timer:
         return result
 
 
-def both_us(waiting: int, seed: int) -> dict[str, float]:
-    """The same traffic under `dlpm` and then under `fair`, so that a busy machine slows both."""
-    return policy_us("dlpm", waiting, seed) | policy_us("fair", waiting, seed)
+class Admissions:
+    """A queue of `waiting` requests under one policy, and the CPU time of each part of an admission."""
 
+    def __init__(self, policy: str, waiting: int, seed: int) -> None:
+        self._traffic, self._unheard = Traffic(seed), Traffic(seed)
+        self._queue = FairQueue(make_policy(policy, cache=self._traffic.cache))
+        for _ in range(waiting):
+            self._queue.add(self._traffic.request())
+        self._timer = Timer()
 
-def policy_us(name: str, waiting: int, seed: int) -> dict[str, float]:
-    """Mean microseconds of CPU for each part of one admission with `waiting` in the queue."""
-    traffic, unheard = Traffic(seed), Traffic(seed)
-    scheduler = FairQueue(make_policy(name, cache=traffic.cache))
-    for _ in range(waiting):
-        scheduler.add(traffic.request())
-    timer = Timer()
-    for _ in range(DECISIONS):
-        scheduler.begin_pass()
-        request = timer.time("decision", scheduler.propose)
+    def admit_one(self) -> None:
+        """Admit a request, let it end, and let another arrive."""
+        queue, timer = self._queue, self._timer
+        queue.begin_pass()
+        request = timer.time("decision", queue.propose)
         assert request is not None
-        extend_len = timer.time("heard", partial(traffic.prefill, request))
-        timer.time("unheard", partial(unheard.prefill, request))
-        timer.time("decision", partial(scheduler.admit, request, extend_len=extend_len))
-        scheduler.decode(request, 32)
-        scheduler.finish(request)
-        timer.time("arrival", partial(scheduler.add, traffic.request()))
-    mean_us = {name: spent / DECISIONS / 1_000 for name, spent in timer.spent_ns.items()}
+        extend_len = timer.time("heard", partial(self._traffic.prefill, request))
+        timer.time("unheard", partial(self._unheard.prefill, request))
+        timer.time("decision", partial(queue.admit, request, extend_len=extend_len))
+        queue.decode(request, 32)
+        queue.finish(request)
+        timer.time("arrival", partial(queue.add, self._traffic.request()))
+
+    def mean_us(self) -> dict[str, float]:
+        """Mean microseconds of each part."""
+        mean = {name: spent / DECISIONS / 1_000 for name, spent in self._timer.spent_ns.items()}
+        return {
+            "decision": mean["decision"],
+            "arrival": mean["arrival"],
+            "cache changes": max(0.0, mean["heard"] - mean["unheard"]),
+        }
+
+
+def both_us(waiting: int, seed: int) -> dict[str, float]:
+    """The same traffic under `dlpm` and `fair`, in turns, so that a busy machine slows both alike."""
+    made = {name: Admissions(name, waiting, seed) for name in ("dlpm", "fair")}
+    for _ in range(DECISIONS):
+        for admissions in made.values():
+            admissions.admit_one()
     return {
-        f"{name} decision": mean_us["decision"],
-        f"{name} arrival": mean_us["arrival"],
-        f"{name} cache changes": max(0.0, mean_us["heard"] - mean_us["unheard"]),
+        f"{name} {what}": us
+        for name, admissions in made.items()
+        for what, us in admissions.mean_us().items()
     }
 
 
@@ -145,7 +161,24 @@ def rows(measure: Callable[[int, int], dict[str, float]]) -> list[dict[str, obje
             }
             print(f"{what:22} {waiting:7,} waiting: {row['us_median']:12,} us (median of {RUNS})")
             made.append(row)
+        if "fair decision" in runs[0]:
+            made.append(_beside_dlpm(waiting, runs))
     return made
+
+
+def _beside_dlpm(waiting: int, runs: Sequence[dict[str, float]]) -> dict[str, object]:
+    """Least, median and greatest ratio, within a run, of a decision of `fair` to one of `dlpm`."""
+    ratios = sorted(run["fair decision"] / run["dlpm decision"] for run in runs)
+    least, most = (round(ratio, 2) for ratio in (ratios[0], ratios[-1]))
+    middle = round(statistics.median(ratios), 2)
+    print(f"fair beside dlpm       {waiting:7,} waiting: {middle} times ({least} to {most})")
+    return {
+        "what": "fair decision beside dlpm's",
+        "waiting": waiting,
+        "times_min": least,
+        "times_median": middle,
+        "times_max": most,
+    }
 
 
 def main() -> None:
