@@ -100,7 +100,7 @@ class FloorFollows(OverdraftDeficits):
         super().charge(client, units)
         value = self.value(client)
         if value <= 0 and client in self._floors:
-            self._floors.update(client, value - self._overdraft * UNITS_PER_TOKEN)
+            self._floors.update(client, value - self.overdraft * UNITS_PER_TOKEN)
             self._report(client)
 
 
