@@ -92,11 +92,7 @@ class Gateway:
             is_own=lambda url: is_own(url, host=self.settings.host, port=self.port),
         )
         self._load_monitor = LoadMonitor(
-            dispatcher=self.dispatcher,
-            engine=self.pool.engine,
-            detects=settings.queue == "auto",
-            identity_field=settings.identity_field,
-            interval_s=settings.load_interval_secs,
+            dispatcher=self.dispatcher, engine=self.pool.engine, settings=settings
         )
         self._retries = Retries(settings.retry_rules(), random.Random())
         self._ledger_exchange = LedgerExchange(

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass, field
 from math import isnan
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
 from fairhit.gateway.observability.log_exceptions import log_exceptions
 from fairhit.gateway.pool import health_probe as probe
+from fairhit.gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +137,15 @@ def gets_names(body: bytes, identity_field: str) -> bool:
     return not any(True for _ in _samples(body, _WITHOUT_NAMES[identity_field]))
 
 
+@dataclass(slots=True)
+class _Life:
+    """What is known of an engine while it is up: after a restart it may be another build."""
+
+    due_s: float | None = None  # None: its load was not asked for yet
+    asking: asyncio.Task[None] | None = None
+    warned: set[str] = field(default_factory=set)  # subjects that the log has named
+
+
 class LoadMonitor:
     """Asks the engines for their metrics, from `start` to `close`."""
 
@@ -144,22 +154,14 @@ class LoadMonitor:
         *,
         dispatcher: Dispatcher,
         engine: Callable[[WorkerId], EngineConnections],
-        detects: bool,  # which engines schedule fairly themselves
-        identity_field: str,
-        interval_s: float,
+        settings: GatewaySettings,
     ) -> None:
         self._dispatcher = dispatcher
         self._engine = engine
-        self._detects = detects
-        self._identity_field = identity_field
-        self._warned_names: set[WorkerId] = (
-            set()
-        )  # engines with the plug-in but without client names
-        self._warned_load: set[WorkerId] = set()  # engines without a readable load
-        self._warned_prices: set[WorkerId] = set()  # engines with unreadable prices
-        self._interval_s = interval_s
-        self._due: dict[WorkerId, float] = {}
-        self._asking: dict[WorkerId, asyncio.Task[None]] = {}
+        self._detects = settings.queue == "auto"  # which engines schedule fairly themselves
+        self._identity_field = settings.identity_field
+        self._interval_s = settings.load_interval_secs
+        self._lives: dict[WorkerId, _Life] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -169,7 +171,7 @@ class LoadMonitor:
 
     def close(self) -> None:
         """Cancel all requests and send no more."""
-        for task in (self._ticker, *self._asking.values()):
+        for task in (self._ticker, *(life.asking for life in self._lives.values())):
             if task is not None:
                 task.cancel()
 
@@ -179,44 +181,34 @@ class LoadMonitor:
             await asyncio.sleep(self._interval_s)
 
     def _ask_due(self) -> None:
-        """Send a request to each engine that is due."""
-        now = self._loop.time()
-        for name, worker in list(self._dispatcher.engines.items()):
-            if self._is_due(name, worker, now):
-                task = self._loop.create_task(self._ask(name, begun=now))
-                self._asking[name] = task
-                task.add_done_callback(partial(self._asked, name))
-        for name in [name for name in self._due if name not in self._dispatcher.engines]:
-            self._forget(name)
+        """Send a request to each engine that is due, and drop the state of those that are down."""
+        now, engines = self._loop.time(), self._dispatcher.engines
+        for name, life in list(self._lives.items()):
+            if name not in engines or not engines[name].up:
+                if life.asking is not None:
+                    life.asking.cancel()
+                del self._lives[name]
+                self._dispatcher.queue.prices.report(name, None)
+        for name, worker in engines.items():
+            if worker.up and (worker.queue is not None or self._detects):
+                life = self._lives.setdefault(name, _Life())
+                if self._is_due(life, worker, now):
+                    life.asking = self._loop.create_task(self._ask(name, life, begun=now))
 
-    def _forget(self, name: WorkerId) -> None:
-        """Drop the state of an engine that is down: after a restart it may be another build."""
-        self._due.pop(name, None)
-        self._warned_names.discard(name)
-        self._warned_load.discard(name)
-        self._warned_prices.discard(name)
-        self._dispatcher.queue.prices.report(name, None)
-
-    def _is_due(self, name: WorkerId, worker: Engine, now: float) -> bool:
-        if not worker.up:
-            self._forget(name)
+    def _is_due(self, life: _Life, worker: Engine, now: float) -> bool:
+        if life.asking is not None and not life.asking.done():
             return False
-        if name in self._asking or (worker.queue is None and not self._detects):
-            return False
-        if name not in self._due:  # once at the start, so that the first requests meet a known load
+        if life.due_s is None:  # once at the start, so that the first requests meet a known load
             return True
         busy = worker.queue is not None and worker.queue.limit.in_flight > 0
         if not (busy or self._detects):
             return False
         if busy and worker.queue is not None and worker.queue.limit.is_observed:
-            return now >= self._due[name]
+            return now >= life.due_s
         # The load is not used now, or could not be read the last time.
-        return now >= self._due[name] + _IDLE_INTERVAL_S
+        return now >= life.due_s + _IDLE_INTERVAL_S
 
-    def _asked(self, name: WorkerId, _: asyncio.Task[None]) -> None:
-        del self._asking[name]
-
-    async def _ask(self, name: WorkerId, *, begun: float) -> None:
+    async def _ask(self, name: WorkerId, life: _Life, *, begun: float) -> None:
         body, problem = b"", ""
         try:
             status, answer = await probe.get(
@@ -229,7 +221,7 @@ class LoadMonitor:
         except (OSError, ValueError, KeyError, EngineFailed):  # health checks judge the engine
             problem = "/metrics does not answer"
         now = self._loop.time()
-        self._due[name] = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
+        life.due_s = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
         self._apply(name, body, problem)
 
     def _apply(self, name: WorkerId, body: bytes, problem: str = "") -> None:
@@ -259,21 +251,19 @@ class LoadMonitor:
             found = read_prices(body)
         except ValueError as error:
             found = None
-            if name not in self._warned_prices:
-                self._warned_prices.add(name)
-                _log.warning("engine %s: its prices are not used, %s", name, error)
+            self._warn_once(name, "prices", ": its prices are not used, %s", error)
         if prices.report(name, found, time.monotonic()) and self._dispatcher.queue.follows_prices:
             _log.info("cost of the queue: %s", prices.words())
 
     def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:
         """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""
         self._dispatcher.unobserved(name, problem)
-        if worker.queue is not None and name not in self._warned_load:
-            self._warned_load.add(name)
-            _log.warning(
-                "engine %s: its load cannot be read, %s: it is inferred from first response bytes;"
-                " --max-engine-requests sets the concurrency limit instead",
+        if worker.queue is not None:
+            self._warn_once(
                 name,
+                "load",
+                ": its load cannot be read, %s: it is inferred from first response bytes;"
+                " --max-engine-requests sets the concurrency limit instead",
                 problem,
             )
 
@@ -286,12 +276,18 @@ class LoadMonitor:
             return False
         if gets_names(body, self._identity_field):
             return True
-        if name not in self._warned_names:
-            self._warned_names.add(name)
-            _log.warning(
-                "engine %s has the plug-in, but with --identity-field %s it gets no client names:"
-                " requests queue at the gateway",
-                name,
-                self._identity_field,
-            )
+        self._warn_once(
+            name,
+            "names",
+            " has the plug-in, but with --identity-field %s it gets no client names:"
+            " requests queue at the gateway",
+            self._identity_field,
+        )
         return False
+
+    def _warn_once(self, name: WorkerId, subject: str, text: str, *values: object) -> None:
+        """Log `text` about the engine `name`, once for `subject` while it is up."""
+        warned = self._lives.setdefault(name, _Life()).warned
+        if subject not in warned:
+            warned.add(subject)
+            _log.warning("engine %s" + text, name, *values)

@@ -18,6 +18,7 @@ from fairhit.gateway.pool.load_monitor import (
     read_load,
     read_prices,
 )
+from fairhit.gateway.settings import make
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex
 
@@ -127,16 +128,11 @@ def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool)
     assert has_plug_in(body) == is_ours
 
 
-def observing(dispatcher: Dispatcher) -> LoadMonitor:
+def observing(dispatcher: Dispatcher, identity_field: str = "vllm") -> LoadMonitor:
     """Of one engine, called w."""
     engine = EngineConnections("http://w")
-    return LoadMonitor(
-        dispatcher=dispatcher,
-        engine=lambda _: engine,
-        detects=True,
-        identity_field="vllm",
-        interval_s=0.1,
-    )
+    settings = make({"identity_field": identity_field}, where="test")
+    return LoadMonitor(dispatcher=dispatcher, engine=lambda _: engine, settings=settings)
 
 
 def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
@@ -188,11 +184,7 @@ def test_only_an_engine_that_gets_client_names_does_its_own_queueing(
             rules=QueueRules(),
             on_ready=lambda _: None,
         )
-        engine = EngineConnections("http://w")
-        loads = LoadMonitor(
-            dispatcher=dispatcher, engine=lambda _, engine=engine: engine, detects=True,
-            identity_field=identity_field, interval_s=0.1,
-        )  # fmt: skip
+        loads = observing(dispatcher, identity_field)
         for life in (1, 2):
             dispatcher.engine_up("w")
             for _ in range(3):
