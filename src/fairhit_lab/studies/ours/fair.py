@@ -1,6 +1,6 @@
 """`fair` and its parts against the other policies: 13 workloads, three hosts, the targets judged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -10,7 +10,7 @@ from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
 from fairhit_lab.studies.shared.dominance import Goal, dominations
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
-from fairhit_lab.studies.shared.results import Results
+from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Case, Study, Verdict
 
 HOSTS = ("ideal", "vllm", "sglang")
@@ -30,13 +30,24 @@ OFF: Mapping[str, Mapping[str, Any]] = {
     "small quantum": {"quantum": 4_096},
 }
 ALL_OFF: Mapping[str, Any] = {key: value for off in OFF.values() for key, value in off.items()}
-LEFT_OUT = {f"fair without {part}": {**FAIR, **off} for part, off in OFF.items()}
+NOTHING = {**FAIR, **ALL_OFF}
+LEFT_OUT = {f"without {part}": {**FAIR, **off} for part, off in OFF.items()}
 ALONE = {
     f"only {part}": {**FAIR, **{key: value for key, value in ALL_OFF.items() if key not in off}}
     for part, off in OFF.items()
 }
+# Others' schedulers that run in the simulator only; on the ideal host.
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    name: {"scheduler": name} for name in ("k-lpm", "wsc", "las", "justitia")
+}
 POLICIES: Mapping[str, Mapping[str, Any]] = {**BASELINES, "fair": FAIR}
-ABLATIONS: Mapping[str, Mapping[str, Any]] = {**LEFT_OUT, "nothing": {**FAIR, **ALL_OFF}, **ALONE}
+# Cases in groups, each compared within itself and in panels of its own.
+GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"policies": POLICIES}
+IDEAL_GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "policies": {**POLICIES, **OTHERS},
+    "left out": {"fair": FAIR, **LEFT_OUT, "nothing": NOTHING},
+    "alone": {"fair": FAIR, **ALONE, "nothing": NOTHING},
+}
 
 THROUGHPUT = Goal(metric="throughput")
 SHARE = Goal(metric="light_share")
@@ -47,73 +58,100 @@ QUICK_LOADS, QUICK_S = ("judge-s1", "chat"), 60
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each policy on each workload and host; the parts of `fair` alone and left out on the ideal host."""
+    """Each policy on each workload and host; on the ideal host others' policies and the parts of `fair`."""
     return [
         contended(
             load,
-            {"host": host, "policy": name},
+            {"host": host, "group": group, "policy": name},
             {**settings, "host": host},
             duration_s=QUICK_S if quick else None,
         )
         for host in HOSTS
         for load in (QUICK_LOADS if quick else LOADS)
-        for name, settings in (
-            POLICIES if host != "ideal" or quick else {**POLICIES, **ABLATIONS}
-        ).items()
+        for group, policies in (IDEAL_GROUPS if host == "ideal" and not quick else GROUPS).items()
+        for name, settings in policies.items()
     ]
 
 
 def _judge(results: Results) -> Sequence[Verdict]:
     """The targets, host by host, and which policies dominate which."""
-    return [verdict for host in HOSTS for verdict in _targets(results, host)]
+    return [verdict for host in HOSTS for verdict in _targets(_Host(results, host))]
 
 
-def _targets(results: Results, host: str) -> list[Verdict]:
-    def of(metric: str, policy: str, load: str) -> float:
-        return results.interval(metric, host=host, workload=load, policy=policy).median
+class _Host:
+    """The rows of the policies on one host. Ratios are taken seed by seed, then their median."""
 
-    def best_share(load: str) -> float:
-        return max(of("light_share", policy, load) for policy in POLICIES)
+    def __init__(self, results: Results, host: str) -> None:
+        self.name = host
+        self._results = Results(
+            [row for row in results.rows if row["host"] == host and row["group"] == "policies"]
+        )
+        self.loads = [str(load) for load in self._results.labels("workload")]
+        self.policies = [str(policy) for policy in self._results.labels("policy")]
 
-    loads = [str(load) for load in results.labels("workload")]
+    def of(self, metric: str, policy: str, load: str) -> float:
+        """The median over the seeds."""
+        return self._results.interval(metric, workload=load, policy=policy).median
+
+    def throughput(self, other: str) -> Iterator[tuple[str, float]]:
+        """The throughput of `fair` over that of `other`, by workload."""
+        for load in self.loads:
+            ours, theirs = ({"workload": load, "policy": name} for name in ("fair", other))
+            yield load, self._results.ratio("throughput", ours, theirs).median
+
+    def wait(self, load: str) -> float:
+        """Light clients' p99 wait over the shorter of vtc's and dlpm's."""
+        fair, vtc, dlpm = (
+            self._results.values("light_p99_s", workload=load, policy=name)
+            for name in ("fair", "vtc", "dlpm")
+        )
+        return median(fair[seed] / min(vtc[seed], dlpm[seed]) for seed in fair)
+
+    def dominating(self) -> dict[str, Sequence[Label]]:
+        """The policies that are as good as `fair` in all goals and better in one, and where."""
+        among = [{"policy": policy} for policy in self.policies]
+        fair = self.policies.index("fair")
+        found = dominations(self._results, GOALS, "workload", among)
+        return {self.policies[one]: on for (one, other), on in found.items() if other == fair}
+
+
+def _targets(host: _Host) -> list[Verdict]:
+    best_share = {
+        load: max(host.of("light_share", policy, load) for policy in POLICIES)
+        for load in host.loads
+    }
     lpm_best = [
         load
-        for load in loads
-        if all(of("throughput", "lpm", load) >= of("throughput", name, load) for name in BASELINES)
+        for load in host.loads
+        if all(
+            host.of("throughput", "lpm", load) >= host.of("throughput", name, load)
+            for name in BASELINES
+        )
     ]
     return [
         _target(
-            f"{host}: at least {OF_LPM} of lpm's throughput where lpm has the most of vtc, lpm and dlpm",
-            {
-                load: of("throughput", "fair", load) / of("throughput", "lpm", load)
-                for load in lpm_best
-            },
+            f"{host.name}: at least {OF_LPM} of lpm's throughput where lpm has the most of vtc, lpm and dlpm",
+            {load: ratio for load, ratio in host.throughput("lpm") if load in lpm_best},
             lambda ratio, _: ratio >= OF_LPM,
         ),
         _target(
-            f"{host}: no less throughput than dlpm, within {NOISE:.0%}",
-            {
-                load: of("throughput", "fair", load) / of("throughput", "dlpm", load)
-                for load in loads
-            },
+            f"{host.name}: no less throughput than dlpm, within {NOISE:.0%}",
+            dict(host.throughput("dlpm")),
             lambda ratio, _: ratio >= 1 - NOISE,
         ),
         _target(
-            f"{host}: the worst light client has {LEAST_SHARE} of its entitlement, or at most "
+            f"{host.name}: the worst light client has {LEAST_SHARE} of its entitlement, or at most "
             f"{NEAR_SHARE} less than under the best policy",
-            {load: of("light_share", "fair", load) for load in loads},
-            lambda share, load: share >= min(LEAST_SHARE, best_share(load) - NEAR_SHARE),
+            {load: host.of("light_share", "fair", load) for load in host.loads},
+            lambda share, load: share >= min(LEAST_SHARE, best_share[load] - NEAR_SHARE),
         ),
         _target(
-            f"{host}: light clients' p99 wait is at most {TIMES_WAIT} of the shorter of vtc's and dlpm's",
-            {
-                load: of("light_p99_s", "fair", load)
-                / min(of("light_p99_s", "vtc", load), of("light_p99_s", "dlpm", load))
-                for load in loads
-            },
+            f"{host.name}: light clients' p99 wait is at most {TIMES_WAIT} of the shorter of vtc's and "
+            "dlpm's",
+            {load: host.wait(load) for load in host.loads},
             lambda ratio, _: ratio <= TIMES_WAIT,
         ),
-        _undominated(results, host, loads),
+        _undominated(host),
     ]
 
 
@@ -139,19 +177,13 @@ def _target(claim: str, found: Mapping[str, float], rule: Callable[[float, str],
     )
 
 
-def _undominated(results: Results, host: str, loads: Sequence[str]) -> Verdict:
+def _undominated(host: _Host) -> Verdict:
     """The verdict on other policies that are as good in all goals and better in one."""
-    here = Results([row for row in results.rows if row["host"] == host])
-    among = [{"policy": policy} for policy in POLICIES]
-    fair = len(among) - 1
-    by = {
-        str(among[other]["policy"]): on
-        for (other, one), on in dominations(here, GOALS, "workload", among).items()
-        if one == fair
-    }
+    by = host.dominating()
     shown = "; ".join(f"by {name} on {', '.join(map(str, on))}" for name, on in by.items())
+    others = ", ".join(name for name in host.policies if name != "fair")
     return Verdict(
-        claim=f"{host}: none of {', '.join(BASELINES)} dominates fair on any of {len(loads)} workloads",
+        claim=f"{host.name}: none of {others} dominates fair on any of {len(host.loads)} workloads",
         paper=BEYOND,
         ours=shown or "by none",
         holds="does not hold" if by else "holds",
@@ -159,24 +191,34 @@ def _undominated(results: Results, host: str, loads: Sequence[str]) -> Verdict:
     )
 
 
-def _bars(title: str, metric: str, y_label: str, host: str, *, log_y: bool = False) -> Panel:
-    return Panel(
-        title=f"{title}, {host}",
-        form="bars",
-        x="workload",
-        y=metric,
-        hue="policy",
-        where={"host": host},
-        y_label=y_label,
-        log_y=log_y,
+def _shares(title: str, where: Mapping[str, str]) -> Panel:
+    return merged_path(
+        title,
+        "light_share",
+        "worst light client's share of its entitlement",
+        where=where,
+        best={"throughput": "most"},
     )
 
+
+def _waits(title: str, where: Mapping[str, str]) -> Panel:
+    return merged_path(
+        title,
+        "light_p99_s",
+        "p99 wait of light clients, times the shortest",
+        where=where,
+        best={"throughput": "most", "light_p99_s": "least"},
+        log_y=True,
+    )
+
+
+LEFT_OUT_ROWS = {"host": "ideal", "group": "left out"}
 
 STUDY = Study(
     title="fair: the product's own policy, its parts and its targets",
     source="beyond the papers: one engine, three hosts",
     shows="throughput, entitlement and waits under vtc, lpm, dlpm, fair, and without fair's parts",
-    takes="quick 10 s; full 12 min",
+    takes="quick 10 s; full 14 min",
     cases=cases,
     measures={
         **MEASURES,
@@ -184,40 +226,24 @@ STUDY = Study(
         "light_share": light_share,
     },
     panels=[
-        merged_path(
-            "Share of entitlement (medians over the workloads, ideal host)",
-            "light_share",
-            "worst light client's share of its entitlement",
-            where={"host": "ideal"},
-            best={"throughput": "most"},
-        ),
-        merged_path(
-            "Light clients' waits (medians over the workloads, ideal host)",
-            "light_p99_s",
-            "p99 wait of light clients, times the shortest",
-            where={"host": "ideal"},
-            best={"throughput": "most", "light_p99_s": "least"},
-            log_y=True,
-        ),
         *(
-            _bars("Throughput", "throughput", "service tokens/s, client view", host)
-            for host in HOSTS[1:]
+            panel(f"{what}, {host}", {"host": host, "group": "policies"})
+            for what, panel in (("Share of entitlement", _shares), ("Light clients' waits", _waits))
+            for host in HOSTS
         ),
-        *(
-            _bars(
-                "Light clients' p99 wait", "light_p99_s", "s to the first token", host, log_y=True
-            )
-            for host in HOSTS[1:]
-        ),
+        _shares("Share of entitlement, ideal: a part left out", LEFT_OUT_ROWS),
+        _waits("Light clients' waits, ideal: a part left out", LEFT_OUT_ROWS),
+        _waits("Light clients' waits, ideal: one part alone", {"host": "ideal", "group": "alone"}),
     ],
     judge=_judge,
     choices=(
         "Workloads, engines and rates as in `pareto`. `fair` has no flag set; its cost is fitted to"
-        " the passes of the simulated engine. `fair without` a part turns that part off; `nothing` "
+        " the passes of the simulated engine. `without` a part turns that part of `fair` off; `nothing` "
         "turns all of them off, `only` leaves one of them on. All of `fair` stop at the first "
         "request that does not fit, as vLLM and SGLang do; `dlpm` skips up to 32 on the ideal host."
         " A client is light if it asks for less than its share; its share of entitlement is what it"
-        " received over its part by weighted max-min of the demands (client view). The quantum is "
-        "not adapted, and no request that does not fit is passed for one that does."
+        " received over its part by weighted max-min of the demands (client view). Ratios are taken"
+        " seed by seed, then their median. The quantum is not adapted, and no request that does not"
+        " fit is passed for one that does."
     ),
 )
