@@ -40,10 +40,19 @@ ALONE = {
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     name: {"scheduler": name} for name in ("k-lpm", "wsc", "las", "justitia")
 }
+# Longer turns, which buy throughput with waits.
+LONGER = {
+    f"quantum {quantum:,}": {**FAIR, "quantum": quantum, "overdraft": quantum}
+    for quantum in (4_096, 16_384)
+}
 POLICIES: Mapping[str, Mapping[str, Any]] = {**BASELINES, "fair": FAIR}
 # Cases in groups, each compared within itself and in panels of its own.
-GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"policies": POLICIES}
+GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "policies": POLICIES,
+    "longer turns": {"fair": FAIR, **LONGER},
+}
 IDEAL_GROUPS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    **GROUPS,
     "policies": {**POLICIES, **OTHERS},
     "left out": {"fair": FAIR, **LEFT_OUT, "nothing": NOTHING},
     "alone": {"fair": FAIR, **ALONE, "nothing": NOTHING},
@@ -54,6 +63,7 @@ SHARE = Goal(metric="light_share")
 WAIT = Goal(metric="light_p99_s", more=False, noise=0.1)
 GOALS = (THROUGHPUT, SHARE, WAIT)
 OF_LPM, LEAST_SHARE, NEAR_SHARE, TIMES_WAIT, NOISE = 0.97, 0.85, 0.02, 1.25, 0.01
+LITTLE = 1.03  # what a longer turn must gain at least to be worth a quantum that adapts
 QUICK_LOADS, QUICK_S = ("judge-s1", "chat"), 60
 
 
@@ -83,9 +93,9 @@ class _Host:
 
     def __init__(self, results: Results, host: str) -> None:
         self.name = host
-        self._results = Results(
-            [row for row in results.rows if row["host"] == host and row["group"] == "policies"]
-        )
+        here = [row for row in results.rows if row["host"] == host]
+        self._results = Results([row for row in here if row["group"] == "policies"])
+        self._longer = Results([row for row in here if row["group"] == "longer turns"])
         self.loads = [str(load) for load in self._results.labels("workload")]
         self.policies = [str(policy) for policy in self._results.labels("policy")]
 
@@ -106,6 +116,12 @@ class _Host:
             for name in ("fair", "vtc", "dlpm")
         )
         return median(fair[seed] / min(vtc[seed], dlpm[seed]) for seed in fair)
+
+    def longer(self, quantum: str) -> Iterator[tuple[str, float]]:
+        """The throughput with a longer quantum over that without a flag, by workload."""
+        for load in self.loads:
+            longer, fair = ({"workload": load, "policy": name} for name in (quantum, "fair"))
+            yield load, self._longer.ratio("throughput", longer, fair).median
 
     def dominating(self) -> dict[str, Sequence[Label]]:
         """The policies that are as good as `fair` in all goals and better in one, and where."""
@@ -152,6 +168,14 @@ def _targets(host: _Host) -> list[Verdict]:
             lambda ratio, _: ratio <= TIMES_WAIT,
         ),
         _undominated(host),
+        *(
+            _target(
+                f"{host.name}: {quantum} (overdraft alike) has less than {LITTLE} of the throughput",
+                dict(host.longer(quantum)),
+                lambda ratio, _: ratio < LITTLE,
+            )
+            for quantum in LONGER
+        ),
     ]
 
 
@@ -212,7 +236,9 @@ def _waits(title: str, where: Mapping[str, str]) -> Panel:
     )
 
 
-LEFT_OUT_ROWS = {"host": "ideal", "group": "left out"}
+def _rows(host: str, group: str) -> Mapping[str, str]:
+    return {"host": host, "group": group}
+
 
 STUDY = Study(
     title="fair: the product's own policy, its parts and its targets",
@@ -225,25 +251,30 @@ STUDY = Study(
         **in_summary("jain_entitlement", "worst_share"),
         "light_share": light_share,
     },
+    # Four in a row: a host's policies, then parts and longer turns.
     panels=[
-        *(
-            panel(f"{what}, {host}", {"host": host, "group": "policies"})
-            for what, panel in (("Share of entitlement", _shares), ("Light clients' waits", _waits))
-            for host in HOSTS
-        ),
-        _shares("Share of entitlement, ideal: a part left out", LEFT_OUT_ROWS),
-        _waits("Light clients' waits, ideal: a part left out", LEFT_OUT_ROWS),
-        _waits("Light clients' waits, ideal: one part alone", {"host": "ideal", "group": "alone"}),
+        _shares("Share of entitlement, ideal", _rows("ideal", "policies")),
+        _waits("Light clients' waits, ideal", _rows("ideal", "policies")),
+        _shares("Share of entitlement, ideal: a part left out", _rows("ideal", "left out")),
+        _waits("Light clients' waits, ideal: a part left out", _rows("ideal", "left out")),
+        _shares("Share of entitlement, vllm", _rows("vllm", "policies")),
+        _waits("Light clients' waits, vllm", _rows("vllm", "policies")),
+        _waits("Light clients' waits, ideal: one part alone", _rows("ideal", "alone")),
+        _waits("Light clients' waits, ideal: longer turns", _rows("ideal", "longer turns")),
+        _shares("Share of entitlement, sglang", _rows("sglang", "policies")),
+        _waits("Light clients' waits, sglang", _rows("sglang", "policies")),
+        _waits("Light clients' waits, vllm: longer turns", _rows("vllm", "longer turns")),
+        _waits("Light clients' waits, sglang: longer turns", _rows("sglang", "longer turns")),
     ],
     judge=_judge,
     choices=(
-        "Workloads, engines and rates as in `pareto`. `fair` has no flag set; its cost is fitted to"
-        " the passes of the simulated engine. `without` a part turns that part of `fair` off; `nothing` "
-        "turns all of them off, `only` leaves one of them on. All of `fair` stop at the first "
-        "request that does not fit, as vLLM and SGLang do; `dlpm` skips up to 32 on the ideal host."
-        " A client is light if it asks for less than its share; its share of entitlement is what it"
-        " received over its part by weighted max-min of the demands (client view). Ratios are taken"
-        " seed by seed, then their median. The quantum is not adapted, and no request that does not"
-        " fit is passed for one that does."
+        "Workloads, engines and rates as in `pareto`. `fair` has no flag set; its cost is fitted to the "
+        "passes of the simulated engine. `without` a part turns that part of `fair` off; `nothing` turns "
+        "all of them off, `only` leaves one of them on; `quantum` lengthens quantum and overdraft. All "
+        "of `fair` stop at the first request that does not fit, as vLLM and SGLang do; `dlpm` skips up "
+        "to 32 on the ideal host. A client is light if it asks for less than its share; its share of "
+        "entitlement is what it received over its part by weighted max-min of the demands (client view). "
+        "Ratios are taken seed by seed, then their median. The quantum is not adapted, and no request "
+        "that does not fit is passed for one that does."
     ),
 )
