@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from fairhit.core.request import Request
-from fairhit.core.service import Weights
+from fairhit.core.service import TokenCost, Weights
 from fairhit.dispatch import (
     Dispatcher,
     LedgerReport,
@@ -20,6 +20,8 @@ from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText
 
 PROMPT = 40  # tokens, none of them cached
+# Tokens of a prompt that is wholly cached once it was sent: 4 bytes each, in full chunks of the index.
+CACHED_PROMPT, TEXTS = 640, 3
 
 
 class Gateways:
@@ -31,11 +33,18 @@ class Gateways:
 
     def __init__(
         self, *, count: int, engines: int, slots: int, quantum: int, weights: Mapping[str, object],
-        period: int, delay: int = 0, window: int | None = None,
+        period: int, delay: int = 0, window: int | None = None, policy: str = "dlpm",
+        overdraft: int | None = None, cached: bool = False,
     ) -> None:  # fmt: skip
+        """`cached`: each client has TEXTS prompts of CACHED_PROMPT tokens; else all differ."""
         rules = QueueRules(
-            quantum=quantum, weights=Weights(weights), shared=period > 0, max_engine_requests=window
-        )
+            scheduler=policy, quantum=quantum, weights=Weights(weights), shared=period > 0,
+            max_engine_requests=window, overdraft=overdraft,
+            cost=TokenCost() if policy == "fair" else None,
+        )  # fmt: skip
+        self.overdraft = 0 if overdraft is None else overdraft
+        self.prompt = CACHED_PROMPT if cached else PROMPT
+        self.cached = cached
         self.slots, self.period, self.delay = slots, period, delay
         self.accounts = SharedLedger()
         self.queues: dict[str, deque[tuple[int, Ticket]]] = {}
@@ -64,10 +73,13 @@ class Gateways:
     def ask(self, client: str, at: int, *, output_len: int) -> None:
         """Submit a request of the client to the gateway `at`."""
         self.asked += 1
-        text = b"%016d" % self.asked * (PROMPT // 4)
+        name = (
+            b"%s %d" % (client.encode(), self.asked % TEXTS) if self.cached else b"%d" % self.asked
+        )
+        text = name.rjust(16) * (self.prompt // 4)
         request = Request(
             id=str(self.asked), client=client, prompt=ChunkedText().extended(text).chunks,
-            input_len=PROMPT, max_tokens=output_len, order=self.asked,
+            input_len=self.prompt, max_tokens=output_len, order=self.asked,
         )  # fmt: skip
         ticket = self.gateways[at].arrive(request, model=None, text_len=len(text), streams=True)
         self.lengths[ticket] = output_len
@@ -132,7 +144,7 @@ class Gateways:
         while queue and len(running) < self.slots:
             number, ticket = queue.popleft()
             running.append([number, ticket, 0])
-            self._serve(name, ticket.request.client, PROMPT)
+            self._serve(name, ticket.request.client, ticket.extend_len)
         if len(running) < self.slots and any(len(each.queue) for each in self.gateways):
             self.idle += self.slots - len(running)
         for slot in list(running):
@@ -145,10 +157,14 @@ class Gateways:
                 gateway.emitted(ticket, emitted + 1)
             if emitted + 1 == self.lengths[ticket]:
                 running.remove(slot)
-                gateway.finished(ticket, Usage(PROMPT, emitted + 1, 0), ran_us=1)
+                gateway.finished(ticket, self._usage(ticket, emitted + 1), ran_us=1)
         if rng.random() < 0.3:
             for gateway in self.gateways:
                 gateway.observed(name, running=len(running), waiting=len(queue))
+
+    def _usage(self, ticket: Ticket, outputs: int) -> Usage:
+        """The engine computed what the gateway estimated: charges are exact."""
+        return Usage(self.prompt, outputs, self.prompt - ticket.extend_len)
 
     def _serve(self, name: str, client: str, tokens: int) -> None:
         self.served[client] += tokens

@@ -6,7 +6,7 @@ same for all of them (preempted requests first, blocked requests left out, nothi
 Policies are synchronous and pure: no clock, no I/O, no environment.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fairhit.core.cache.prefix_matches import PrefixMatches
@@ -101,30 +101,6 @@ class KeepsLedger(Protocol):
     @property
     def cost(self) -> ServiceCost:
         """The price of prompts and outputs."""
-        ...
-
-
-@runtime_checkable
-class SharingDeficits(Protocol):
-    """A policy whose clients are served by other hosts, too, with one shared ledger for all.
-
-    While a client with credit waits at another host, `next` returns no request of a client without.
-    """
-
-    def report(self) -> Mapping[ClientId, int]:
-        """Return the units charged here since the last report."""
-        ...
-
-    def take_back(self, report: Mapping[ClientId, int]) -> None:
-        """Add a report that was not delivered to the next one."""
-        ...
-
-    def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
-        """Replace credits by the shared ledger's, which include the last report."""
-        ...
-
-    def quantum_of(self, client: ClientId) -> int:
-        """Return what a round of refill gives the client, in units."""
         ...
 
 

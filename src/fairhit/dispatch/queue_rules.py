@@ -11,7 +11,7 @@ from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.engine_queue import EngineView, MakeScheduler
 from fairhit.errors import ConfigError
 from fairhit.policies import IN_ENGINES, SCHEDULERS, describe, lacks, make_policy
-from fairhit.policies.dlpm_shared import DLPMShared
+from fairhit.policies.shared import SHARED
 
 # Not preble-groups: its groups are hit ratios in tokens, and a gateway's cache view counts chunks.
 QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
@@ -31,8 +31,8 @@ class QueueRules:
     A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
     that would have to wait is refused. At most `max_assigned_per_client` waiting tickets of a client are
     assigned to one engine, unless no other engine could take them; the others stay unassigned.
-    `shared`: other gateways serve the same clients, and the deficits of dlpm are kept together; under
-    another policy each gateway is fair among its own requests only.
+    `shared`: other gateways serve the same clients, and the deficits of dlpm or fair are kept together;
+    under another policy each gateway is fair among its own requests only.
     """
 
     scheduler: str = "dlpm"
@@ -76,10 +76,9 @@ class QueueRules:
 
         def make(view: EngineView) -> FairQueue:
             # The client ledger has the service: the scheduler need not record it, too.
-            if self.shared and chosen == "dlpm":
-                set_here = {key: value for key, value in given.items() if value is not None}
-                return FairQueue(DLPMShared(cache=view, **set_here), max_clients=0)
-            queue = FairQueue(make_policy(chosen, cache=view, **given), max_clients=0)
+            classes = {**SCHEDULERS, **SHARED} if self.shared else SCHEDULERS
+            policy = make_policy(chosen, cache=view, policies=classes, **given)
+            queue = FairQueue(policy, max_clients=0)
             if prices is not None:
                 queue.follow(prices)
             return queue

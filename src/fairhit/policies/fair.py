@@ -56,10 +56,9 @@ class Fair:
         max_clients: int = 1_000_000,
     ) -> None:
         self.cost = ServiceCost(cost or ENGINE, charge=charge)
-        self.ledger = OverdraftDeficits(
+        self.ledger = self._make_ledger(
             quantum=quantum,
             overdraft=min(1024, quantum) if overdraft is None else overdraft,
-            on_change=self._place,
             weights=weights,
             max_clients=max_clients,
         )
@@ -130,6 +129,18 @@ class Fair:
     def credit(self, client: ClientId) -> int:
         """Return q_i in units."""
         return self.ledger.value(client)
+
+    def _make_ledger(
+        self, *, quantum: int, overdraft: int, weights: Weights | None, max_clients: int
+    ) -> OverdraftDeficits:
+        """Return the ledger of q_i and d_i; hosts that share one have another class."""
+        return OverdraftDeficits(
+            quantum=quantum,
+            overdraft=overdraft,
+            on_change=self._place,
+            weights=weights,
+            max_clients=max_clients,
+        )
 
     def _place(self, client: ClientId, standing: Standing) -> None:
         """Open or close the client's requests by its deficit, and place it among the others."""

@@ -90,7 +90,8 @@ def test_without_an_account_four_to_one_becomes_one_to_one() -> None:
     play(story)
 
 
-def test_with_one_it_stays_four_to_one() -> None:
+@pytest.mark.parametrize("scheduler", ["dlpm", "fair"])
+def test_with_one_it_stays_four_to_one(scheduler: str) -> None:
     async def story(engine: SlotEngine, gateways: list[Gateway]) -> None:
         await both_share(gateways)
         await engine.serve_requests(WARM)
@@ -98,7 +99,13 @@ def test_with_one_it_stays_four_to_one() -> None:
         assert [sample(gateway, "fairhit_sharing_gateways") for gateway in gateways] == [2, 2]
 
     with running() as redis:
-        play(story, share_url=redis.url, share_interval_secs=0.05)
+        play(
+            story,
+            share_url=redis.url,
+            share_interval_secs=0.05,
+            scheduler=scheduler,
+            cost="linear:1,2",
+        )
 
 
 def test_requests_are_served_in_an_outage_and_fairness_returns_with_redis() -> None:

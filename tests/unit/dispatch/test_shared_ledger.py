@@ -5,6 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairhit.core.ledgers.overdraft import Standing
 from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
 from fairhit.dispatch import LedgerReport, SharedLedger
@@ -133,23 +134,29 @@ def test_who_stops_waiting_elsewhere_has_no_say_here() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int) -> None:
-    """After any events: the solvent clients are exactly those that wait, here or elsewhere, with q > 0."""
+@given(seed=st.integers(0, 2**32), overdraft=st.sampled_from([0, Q // 2]))
+def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(
+    seed: int, overdraft: int
+) -> None:
+    """After any events: the solvent clients are exactly those that wait, here or elsewhere, with q > 0.
+
+    And the standing reported last of each that waits here is its standing.
+    """
     rng, clients = random.Random(seed), ["a", "b", "c", "heavy"]
-    deficits, here, elsewhere = SharedDeficits(quantum=Q), set(), set()
-    opened: list[str] = []
-    closed: list[str] = []
-    deficits.listen(on_positive=opened.append, on_exhausted=closed.append)
+    here, elsewhere = set(), set()
+    reported: dict[str, Standing] = {}
+    deficits = SharedDeficits(quantum=Q, overdraft=overdraft, on_change=reported.__setitem__)
     for _ in range(80):
         client, units = rng.choice(clients), tokens(rng.randint(0, 150))
         what = rng.randrange(6)
         if what == 0 and client not in here:
             assert deficits.join(client) == (deficits.value(client) > 0)
             here.add(client)
+            reported[client] = deficits.standing(client)
         elif what == 1 and client in here:
             deficits.leave(client)
             here.discard(client)
+            del reported[client]
         elif what == 2:
             deficits.charge(client, units)
         elif what == 3:
@@ -159,12 +166,29 @@ def test_what_is_believed_of_who_waits_is_always_what_is_true_of_them(seed: int)
         else:
             elsewhere = set(rng.sample(clients, rng.randrange(4)))
             news = {one: tokens(rng.randint(-300, 100)) for one in rng.sample(clients, 2)}
-            before = {one for one in here if deficits.value(one) > 0}
-            opened.clear()
-            closed.clear()
             deficits.adopt(news, sorted(elsewhere))
-            after = {one for one in here if deficits.value(one) > 0}
-            assert (set(opened), set(closed)) == (after - before, before - after)
         waiting = here | elsewhere
         assert deficits._positive == {one for one in waiting if deficits.value(one) > 0}
         assert deficits.is_dry == (bool(waiting) and not deficits._positive)
+        assert reported == {one: deficits.standing(one) for one in here}
+
+
+def test_an_overdraft_begins_when_the_ledger_says_that_a_client_is_in_debt() -> None:
+    """The prefix that the client paid for through another gateway is in the engine all the same."""
+    deficits = SharedDeficits(quantum=Q, overdraft=30)
+    deficits.join("a")
+    assert deficits.check_refill() == ["a"]
+    deficits.adopt({"a": tokens(-400)}, ())
+
+    assert deficits.standing("a") is Standing.HITS
+    deficits.charge("a", tokens(30))
+    assert deficits.standing("a") is Standing.CLOSED
+
+
+def test_a_client_first_known_to_be_in_debt_has_no_overdraft_here() -> None:
+    """What its debt began with is not known here."""
+    deficits = SharedDeficits(quantum=Q, overdraft=30)
+    deficits.adopt({"a": tokens(-1)}, ())
+    deficits.join("a")
+
+    assert deficits.standing("a") is Standing.CLOSED

@@ -4,31 +4,54 @@ Charges made here are collected until `report` hands them to the shared ledger; 
 local deficits by the ledger's, less what was charged here since that report. Between two
 synchronisations, refills are applied locally to the last known deficits. A refill adds one quantum to
 every waiting client, so it does not change their relative order; the shared ledger applies its own.
+
+An overdraft begins here: d_i is q_i when it is known here to be no longer positive, whether by a charge
+made here or by the ledger. Each host has its own d_i; the shared ledger knows of none.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from fairhit.core.ledgers.deficits import Deficits
+from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.request import ClientId
 from fairhit.core.service import Weights
 from fairhit.errors import QueueFull
 
 
-class SharedDeficits(Deficits):
-    """`Deficits` of clients that wait in this process, in others or in both; a refill considers them all."""
+def _ignore(client: ClientId, standing: Standing) -> None:
+    """Stand in for a callback that was not given."""
+
+
+class SharedDeficits(OverdraftDeficits):
+    """Deficits of clients that wait in this process, in others or in both; a refill considers them all.
+
+    `on_change` is called with clients that wait here only.
+    """
 
     def __init__(
-        self, *, quantum: int, weights: Weights | None = None, max_clients: int = 1_000_000
+        self,
+        *,
+        quantum: int,
+        overdraft: int = 0,
+        on_change: Callable[[ClientId, Standing], None] = _ignore,
+        weights: Weights | None = None,
+        max_clients: int = 1_000_000,
     ) -> None:
-        super().__init__(quantum=quantum, weights=weights, max_clients=max_clients)
+        super().__init__(
+            quantum=quantum,
+            overdraft=overdraft,
+            on_change=self._changed,
+            weights=weights,
+            max_clients=max_clients,
+        )
+        self._on_change_here = on_change
         self._here: dict[ClientId, None] = {}  # clients with a request waiting here
         self._elsewhere: dict[ClientId, None] = {}
         self._unreported: dict[ClientId, int] = {}  # units charged here, less those given back
 
-    def charge(self, client: ClientId, units: int) -> None:
-        """Charge as `Deficits.charge`, and keep the charge for the next report."""
+    def charge(self, client: ClientId, units: int, *, placed: bool = False) -> None:
+        """Charge as `OverdraftDeficits.charge`, and keep the charge for the next report."""
         self._unreported[client] = self._unreported.get(client, 0) + units
-        super().charge(client, units)
+        super().charge(client, units, placed=placed)
 
     def give_back(self, client: ClientId, units: int) -> None:
         """Give back as `Deficits.give_back`, and keep that for the next report."""
@@ -40,19 +63,26 @@ class SharedDeficits(Deficits):
         """Join as `Deficits.join`; the client may be waiting elsewhere already."""
         assert client not in self._here, client
         positive = client in self._positive
-        if not positive and client not in self._expected:
-            positive = super().join(client)
         self._here[client] = None
-        return positive
+        if positive or client in self._expected:
+            self._expect_hits(client)
+            return positive
+        try:
+            return super().join(client)
+        except QueueFull:
+            del self._here[client]
+            raise
 
     def leave(self, client: ClientId) -> None:
         """Leave as `Deficits.leave`, unless the client still waits elsewhere."""
         self._here.pop(client, None)
         if client not in self._elsewhere:
             super().leave(client)
+        else:
+            self._hit_rounds.pop(client, None)
 
     def check_refill(self) -> list[ClientId]:
-        """Refill as `Deficits.check_refill`; return those of the clients that wait here."""
+        """Refill as `OverdraftDeficits.check_refill`; return those of the clients that wait here."""
         return [client for client in super().check_refill() if client in self._here]
 
     def report(self) -> dict[ClientId, int]:
@@ -70,7 +100,6 @@ class SharedDeficits(Deficits):
 
         `elsewhere` are the clients that wait at other hosts. O((account + waiting) log).
         """
-        were = [client for client in self._here if client in self._positive]
         for client in self._elsewhere:
             if client not in self._here:
                 super().leave(client)
@@ -79,17 +108,17 @@ class SharedDeficits(Deficits):
             self._set(client, units - self._unreported.get(client, 0))
         for client in list(self._elsewhere):
             self._join_elsewhere(client)
-        before = dict.fromkeys(were)
         for client in self._here:
-            if client in self._positive and client not in before:
-                self._on_positive(client)
-        for client in were:
-            if client not in self._positive:
-                self._on_exhausted(client)
+            self._report(client)
 
-    def _notify_positive(self, client: ClientId) -> None:
+    def _changed(self, client: ClientId, standing: Standing) -> None:
         if client in self._here:
-            super()._notify_positive(client)
+            self._on_change_here(client, standing)
+
+    def _expect_hits(self, client: ClientId) -> None:
+        """Note the round only of a client that waits here: of others no request can be admitted."""
+        if client in self._here:
+            super()._expect_hits(client)
 
     def _join_elsewhere(self, client: ClientId) -> None:
         if client not in self._positive and client not in self._expected:
@@ -99,10 +128,14 @@ class SharedDeficits(Deficits):
                 del self._elsewhere[client]
 
     def _set(self, client: ClientId, q: int) -> None:
+        """Replace q_i; an overdraft begins if it was positive and is not any more."""
         if client in self._records:
-            if self.value(client) == q:
+            before = self.value(client)
+            if before == q:
                 return
             self._records.update(client, (q, self._round))
+            if before > 0 >= q and self.overdraft:
+                self._set_floor(client, q - self._overdraft_of(client))
         else:
             try:
                 self._records.admit(client, (q, self._round))

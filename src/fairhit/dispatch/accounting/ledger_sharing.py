@@ -7,7 +7,7 @@ their requests at once and share fairly themselves, whichever gateway sends the 
 from collections.abc import Mapping
 from itertools import chain, islice
 
-from fairhit.core.policy import SharingDeficits
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.dispatch.accounting.shared_ledger import LedgerReport, LedgerUpdate, QuantumOf
 from fairhit.dispatch.dispatcher import Dispatcher
@@ -18,7 +18,7 @@ MAX_REPORTED = 1024
 
 
 class LedgerSharing:
-    """Connects the policies of one gateway's queues to the shared ledger; the host exchanges the reports."""
+    """Connects the ledgers of one gateway's queues to the shared ledger; the host exchanges the reports."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -30,50 +30,52 @@ class LedgerSharing:
         queues += [each.queue.waiting for each in engines.values() if each.queue is not None]
         waiting: dict[frozenset[str] | None, tuple[ClientId, ...]] = {}
         reports = {}
-        for name, policy in self._policies().items():
+        for name, ledger in self._ledgers().items():
             engine = engines[name]
             if engine.models not in waiting:
                 clients = chain.from_iterable([queue.clients(engine) for queue in queues])
                 waiting[engine.models] = tuple(islice(dict.fromkeys(clients), MAX_REPORTED))
             reports[name] = LedgerReport(
-                charged=policy.report(),
+                charged=ledger.report(),
                 waiting=_with_pinned(waiting[engine.models], engine) if engine.is_open else (),
             )
         return reports
 
     def quantum_of(self) -> QuantumOf:
         """Return the function from clients to Q_i in units, equal for all engines; at least one is shared."""
-        return next(iter(self._policies().values())).quantum_of
+        return next(iter(self._ledgers().values())).quantum_of
 
     def adopt(self, updates: Mapping[WorkerId, LedgerUpdate]) -> None:
         """Replace the queues' deficits by the ledger's, which include the last reports. O(clients in it)."""
-        for name, policy in self._policies().items():
+        for name, ledger in self._ledgers().items():
             update = updates.get(name)
             if update is not None:
                 # A draining engine serves its own clients first: they cannot wait for clients elsewhere.
                 drains = not self._dispatcher.engines[name].accepts
-                policy.adopt(update.deficits, () if drains else update.elsewhere)
+                ledger.adopt(update.deficits, () if drains else update.elsewhere)
                 self._dispatcher.changed(name)
 
     def take_back(self, reports: Mapping[WorkerId, LedgerReport]) -> None:
         """Include `reports`, which did not arrive, in the next ones. O(clients in them)."""
-        for name, policy in self._policies().items():
+        for name, ledger in self._ledgers().items():
             if name in reports:
-                policy.take_back(reports[name].charged)
+                ledger.take_back(reports[name].charged)
 
     def detach(self) -> None:
         """Continue without the ledger: drop unreported charges and the precedence of clients elsewhere."""
-        for name, policy in self._policies().items():
-            policy.report()
-            policy.adopt({}, ())
+        for name, ledger in self._ledgers().items():
+            ledger.report()
+            ledger.adopt({}, ())
             self._dispatcher.changed(name)
 
-    def _policies(self) -> dict[WorkerId, SharingDeficits]:
+    def _ledgers(self) -> dict[WorkerId, SharedDeficits]:
         return {
-            name: engine.queue.scheduler.policy
+            name: ledger
             for name, engine in self._dispatcher.engines.items()
             if engine.queue is not None
-            and isinstance(engine.queue.scheduler.policy, SharingDeficits)
+            and isinstance(
+                ledger := getattr(engine.queue.scheduler.policy, "ledger", None), SharedDeficits
+            )
         }
 
 

@@ -43,6 +43,7 @@ from fairhit.gateway.settings.types import (
     WorkerUrls,
     router_of,
 )
+from fairhit.policies.shared import SHARED
 from fairhit.routers.d2lpm import WorkerCharge
 from fairhit.settings import kinds
 from fairhit.settings.declaration import dashed, read_fields, setting, settings_of
@@ -447,8 +448,8 @@ class GatewaySettings(
             "isolation_secret": (self.isolate_prefixes, "--isolate-prefixes"),
             "trace_ratio": (self.otlp_traces_endpoint is not None, "--otlp-traces-endpoint"),
             "share_url": (
-                self.queue != "engine" and self.scheduler == "dlpm",
-                "--scheduler dlpm here",
+                self.queue != "engine" and self.scheduler in SHARED,
+                f"--scheduler {' or '.join(SHARED)} here",
             ),
             "share_key": (self.share_url is not None, "--share-url"),
             "share_interval_secs": (self.shares(), "--share-url or --processes"),
@@ -469,11 +470,17 @@ class GatewaySettings(
             ),
         }
         declared = settings_of(GatewaySettings)
-        return [
+        lines = [
             f"--{dashed(name)} has no effect without {needed}"
             for name, (effective, needed) in needs.items()
             if name != "queue" and not effective and getattr(self, name) != declared[name].default
         ]
+        if self.processes > 1 and self.queue != "engine" and self.scheduler not in SHARED:
+            lines.append(
+                f"--processes {self.processes}: under --scheduler {self.scheduler} each process is fair among"
+                f" its own callers only; {' and '.join(SHARED)} share one ledger"
+            )
+        return lines
 
 
 def _plain(value: Any) -> Any:

@@ -374,3 +374,25 @@ def test_settings_that_do_nothing_by_themselves_are_named() -> None:
     needed |= {**events, "kv_events_port": 2}
     effective = GatewaySettings(**{**idle, **needed, **queue, "queue": "auto"})
     assert effective.without_effect() == GatewaySettings().without_effect() == []
+
+
+@pytest.mark.parametrize("scheduler", ["dlpm", "fair"])
+def test_policies_that_share_a_ledger_give_no_warning(scheduler: str) -> None:
+    shared = GatewaySettings(scheduler=scheduler, processes=2, share_url="redis://a:1")
+
+    assert shared.without_effect() == []
+
+
+def test_processes_that_share_no_ledger_give_a_warning() -> None:
+    """Weights would hold in each process alone, and four to one become one to one."""
+    assert GatewaySettings(scheduler="vtc", processes=4).without_effect() == [
+        (
+            "--processes 4: under --scheduler vtc each process is fair among its own callers only; "
+            "dlpm and fair share one ledger"
+        )
+    ]
+    in_engines = GatewaySettings(scheduler="vtc", processes=4, queue="engine").without_effect()
+    assert not any("--processes" in line for line in in_engines)
+    assert GatewaySettings(scheduler="vtc", share_url="redis://a:1").without_effect() == [
+        "--share-url has no effect without --scheduler dlpm or fair here"
+    ]

@@ -10,7 +10,8 @@ from functools import partial
 from itertools import islice
 
 from fairhit.core.ledgers.client_table import OTHER
-from fairhit.core.policy import SharingDeficits
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
+from fairhit.core.policy import KeepsLedger
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, system_view
 from fairhit.dispatch import Dispatcher, Engine, TicketState
@@ -248,10 +249,8 @@ class SnapshotTaker:
         if worker.queue is None:
             return None
         policy = worker.queue.scheduler.policy
-        if isinstance(
-            policy, SharingDeficits
-        ):  # fair over all gateways, of which this one sees its own part
-            return None
+        if isinstance(policy, KeepsLedger) and isinstance(policy.ledger, SharedDeficits):
+            return None  # fair over all gateways, of which this one sees its own part
         quantum = 0
         if isinstance(policy, DLPM):
             full = policy.ledger.quantum_of(gap.first) / UNITS_PER_TOKEN
