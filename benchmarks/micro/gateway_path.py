@@ -70,7 +70,7 @@ class Rig:
         self.used = [Nowhere([])]  # the transport written to last
         urls = [f"http://127.0.0.1:{number + 1}" for number in range(ENGINES)]
         for url in urls:
-            gateway.add_worker(url)
+            gateway.pool.add(url)
         await gateway.pool.close()  # no probe may run
         for url in urls:
             gateway.dispatcher.engine_up(url, models=["mock"])

@@ -5,7 +5,6 @@ import logging
 import random
 from collections.abc import Callable
 from itertools import cycle
-from pathlib import Path
 
 from fairhit.core.service import Weights
 from fairhit.dispatch import Dispatcher, Ticket
@@ -40,7 +39,7 @@ from fairhit.gateway.proxy.admission import Admission
 from fairhit.gateway.proxy.exchange import Exchange
 from fairhit.gateway.proxy.incoming_request import BodyBudget, IncomingRequest, RequestHead
 from fairhit.gateway.proxy.interfaces import OngoingRequest
-from fairhit.gateway.settings import GatewaySettings, parse_worker_url
+from fairhit.gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
@@ -225,21 +224,6 @@ class Gateway:
         self._caches.close()
         await self._observability.close()
 
-    def add_worker(self, url: str) -> None:
-        """Add the engine at `url`, used from its first successful probe on. Raises ConfigError."""
-        try:
-            parsed = parse_worker_url(url)
-            self.pool.check((parsed,))
-            self.pool.add(parsed)
-        except ValueError as error:
-            raise ConfigError(f"worker {url}: {error}") from None
-
-    def remove_worker(self, url: str) -> None:
-        """Remove the engine at `url`: its waiting requests are moved, its streams go on."""
-        url = parse_worker_url(url)
-        if url in self.pool:
-            self.pool.remove(url)
-
     def apply(self, settings: GatewaySettings) -> None:
         """Use other settings. Raises ConfigError, and changes nothing then."""
         old = self.settings
@@ -270,14 +254,6 @@ class Gateway:
             if url not in new.worker_urls and url in self.pool:
                 self.pool.drain_when_replaced(url)
         _log.info("settings are reloaded; changed: %s", ", ".join(changed) or "nothing named")
-
-    def named_files(self) -> list[Path]:
-        """Files named by the settings; changes of them are applied by a reload."""
-        return self.settings.named_files()
-
-    def ready(self) -> bool:
-        """True if an engine is usable."""
-        return self.dispatcher.ready()
 
     async def _tick(self) -> None:
         for number in cycle(range(TICK_GROUPS)):
@@ -334,8 +310,8 @@ class Gateway:
     ) -> None:
         if path in PATHS:
             self.control.authorize(request, connection.peer())
-            changed = self.control.answer(request, path)
-            connection.write_json(changed.body, status=changed.status)
+            status, body = self.control.answer(request, path)
+            connection.write_json(body, status=status)
             return
         if path == DATA:
             self.control.authorize(request, connection.peer())

@@ -231,9 +231,9 @@ def test_an_engine_can_be_replaced_while_requests_wait_for_it() -> None:
         caller = await world.connect()
         caller.send(CHAT, chat())
         await eventually(lambda: len(world.received()) == 1)
-        world.gateway.add_worker(replacement.url)
+        world.gateway.pool.add(replacement.url)
         await eventually(lambda: world.gateway.dispatcher.engines[replacement.url].up)
-        world.gateway.remove_worker(world.engines[0].url)
+        world.gateway.pool.remove(world.engines[0].url)
 
         assert (await caller.reply()).status == 200
         assert list(world.gateway.dispatcher.engines) == [replacement.url]

@@ -92,7 +92,7 @@ async def in_every_way(world: World) -> None:
         broken.writer.write(raw % MARK.encode())
         await broken.reply()
     world.engines[0].stop()
-    world.gateway.remove_worker(world.engines[0].url)
+    world.gateway.pool.remove(world.engines[0].url)
     await world.ask(body=chat(messages=SAID), authorization=f"Bearer {KEY}")
 
 

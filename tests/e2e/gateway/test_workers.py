@@ -366,9 +366,9 @@ def test_without_health_checks_only_who_is_down_is_probed() -> None:
         world.gateway.pool.mark_down(engine.url)
         before = engine.probes["/health"]
         await eventually(lambda: engine.probes["/health"] >= before + 3)
-        assert not world.gateway.ready()
+        assert not world.gateway.dispatcher.ready()
         engine.healthy = True
-        await eventually(world.gateway.ready)
+        await eventually(world.gateway.dispatcher.ready)
 
     play(
         story, good, disable_health_check=True, health_check_interval_secs=0.02,

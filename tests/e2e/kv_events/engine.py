@@ -183,7 +183,7 @@ class Pair:
 
     async def until(self, knowledge: Knowledge) -> None:
         async with asyncio.timeout(TIMEOUT_S):
-            while not self.gateway.ready() or self.knowledge is not knowledge:
+            while not self.gateway.dispatcher.ready() or self.knowledge is not knowledge:
                 await asyncio.sleep(0.05)
 
 
@@ -212,7 +212,7 @@ async def gateway_before(engine: Engine, *, block_len: int = BLOCK_LEN, **settin
     await gateway.start()
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            while not gateway.ready():
+            while not gateway.dispatcher.ready():
                 await asyncio.sleep(0.05)
         yield Pair(gateway, engine, block_len)
     finally:

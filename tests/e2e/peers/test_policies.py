@@ -97,7 +97,7 @@ def test_manual_assigns_the_keys_of_a_lost_engine_anew_and_leaves_the_others() -
         homes = {key: await home_of(world, key) for key in map(str, range(12))}
         lost = homes["0"]
         world.engines[lost].stop()
-        world.gateway.remove_worker(world.engines[lost].url)
+        world.gateway.pool.remove(world.engines[lost].url)
         again = {key: await home_of(world, key) for key in homes}
 
         assert lost not in again.values()
@@ -112,7 +112,7 @@ def test_manual_moves_no_key_to_an_engine_that_is_added() -> None:
         homes = {key: await home_of(world, key) for key in map(str, range(12))}
         added = await FakeEngine(good).start()
         world.engines.append(added)
-        world.gateway.add_worker(added.url)
+        world.gateway.pool.add(added.url)
         await eventually(lambda: world.gateway.dispatcher.engines[added.url].up)
         assert {key: await home_of(world, key) for key in homes} == homes
         assert 2 in [await home_of(world, f"new-{number}") for number in range(30)]

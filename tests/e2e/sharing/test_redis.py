@@ -35,7 +35,7 @@ async def two_gateways(engine: SlotEngine, **settings: object) -> list[Gateway]:
             )
         )  # fmt: skip
         await gateway.start()
-        await eventually(gateway.ready)
+        await eventually(gateway.dispatcher.ready)
         gateways.append(gateway)
     return gateways
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
@@ -41,12 +41,7 @@ PATHS: dict[bytes, tuple[bytes, ...]] = {
 # Headers of requests that the peer forwards for another caller.
 _FORWARDED = (b"forwarded:", b"x-forwarded-", b"x-real-ip:", b"via:", b"origin:")
 
-
-class AdminAnswer(NamedTuple):
-    """A JSON response."""
-
-    status: int
-    body: bytes
+AdminAnswer = tuple[int, bytes]  # status and JSON
 
 
 class Control:
@@ -59,7 +54,7 @@ class Control:
         self._workers = workers
         self._policy = settings.router()
         # Sends a change and its subject to the other processes of this gateway.
-        self.on_change: Callable[[IncomingRequest, str], None] = _ignore
+        self.on_change: Callable[[IncomingRequest, str], None] = lambda *_: None
         self.change(settings)
 
     def change(self, settings: GatewaySettings) -> None:
@@ -100,7 +95,7 @@ class Control:
     def _answer(self, request: IncomingRequest, path: bytes) -> AdminAnswer:
         method = b"GET" if request.head.method == b"HEAD" else request.head.method
         if method not in PATHS[path]:
-            raise MethodNotAllowed(allowed(PATHS[path]))
+            raise MethodNotAllowed(b", ".join(PATHS[path]).decode())
         if path == b"/scheduler":
             return self._scheduler(_document(request, {"scheduler"}) if method == b"POST" else None)
         if method == b"GET":
@@ -160,15 +155,6 @@ class Control:
         return {"policy": self._policy, "workers": [_described(*known) for known in watches]}
 
 
-def _ignore(request: IncomingRequest, subject: str) -> None:
-    """Do nothing: there is one process."""
-
-
-def allowed(methods: tuple[bytes, ...]) -> str:
-    """Value of the Allow header."""
-    return ", ".join(method.decode() for method in methods)
-
-
 def _described(url: str, watch: WatchedEngine, worker: Engine) -> dict[str, object]:
     """State of one engine. Its reports decide in which tokens it is fair (DESIGN 3.4)."""
     basis = {
@@ -192,7 +178,7 @@ def _described(url: str, watch: WatchedEngine, worker: Engine) -> dict[str, obje
 
 
 def _json(status: int, document: dict[str, object]) -> AdminAnswer:
-    return AdminAnswer(status, orjson.dumps(document))
+    return status, orjson.dumps(document)
 
 
 def _hashed(shown: bytes) -> bytes:

@@ -33,18 +33,10 @@ class Identity:
         identify_by_user: bool = False,
     ) -> None:
         self._keys = dict(keys)
-        self._trust_tenant_header = trust_tenant_header
+        # Requests need a key of this gateway, which is not passed on to engines.
+        self.needs_key = bool(keys)
+        self.trusts_header = trust_tenant_header
         self._identify_by_user = identify_by_user
-
-    @property
-    def needs_key(self) -> bool:
-        """True if requests need a key of this gateway, which is not passed on to engines."""
-        return bool(self._keys)
-
-    @property
-    def trusts_header(self) -> bool:
-        """True if tenant headers are trusted."""
-        return self._trust_tenant_header
 
     def authenticate(self, shown: bytes, tenant: bytes) -> ClientId | None:
         """Client by key or trusted header; None if the request has neither.
@@ -56,9 +48,9 @@ class Identity:
             client = self._keys.get(shown)
             if client is not None:
                 return client
-            if shown or not (tenant and self._trust_tenant_header):
+            if shown or not (tenant and self.trusts_header):
                 raise Unauthorized("missing or invalid API key")
-        if tenant and self._trust_tenant_header:
+        if tenant and self.trusts_header:
             return _client_from(tenant.decode("utf-8", "backslashreplace"), param=None)
         return None
 

@@ -49,7 +49,8 @@ class Observability:
         self.recorder = Recorder(dispatcher)
         self.snapshots = SnapshotTaker(dispatcher, self.recorder, watches)
         self._history = SampleHistory()
-        self._log = _make_log(settings)
+        path = settings.access_log
+        self._log = AccessLog(path, id_headers=settings.request_id_headers) if path else None
         self._traces = _make_traces(settings)
         self._started_ms = time.time_ns() // 1_000_000
         self._sampled_s = time.monotonic()
@@ -117,11 +118,6 @@ class Observability:
         workers: dict[WorkerId, Engine] = self._dispatcher.engines
         queues = any(worker.queue is not None for worker in workers.values())
         return self._dispatcher.queue.scheduler if queues else None
-
-
-def _make_log(settings: GatewaySettings) -> AccessLog | None:
-    path = settings.access_log
-    return AccessLog(path, id_headers=settings.request_id_headers) if path else None
 
 
 def _make_traces(settings: GatewaySettings) -> "Traces | None":

@@ -47,7 +47,7 @@ async def serve(
         reloader = Reloader(
             read=read if child is None else lambda: child.own(read()),
             files=sources.files(),
-            more_files=gateway.named_files,
+            more_files=lambda: gateway.settings.named_files(),  # noqa: PLW0108 - replaced by a reload
             apply=partial(_apply, gateway, link),
         )
         loop.add_signal_handler(signal.SIGHUP, _reload, reloader, notifier, gateway.reopen)

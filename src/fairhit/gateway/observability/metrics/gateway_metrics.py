@@ -101,7 +101,7 @@ class GatewayMetrics(Collector):
             "fairhit_request_error", "Finished requests with status 400 or more.",
             labels=["model_name", "error_code"],
         )  # fmt: skip
-        for model, kept in self._recorder.models().items():
+        for model, kept in self._recorder.models.items():
             for code, number in sorted(kept.codes.items()):
                 total.add_metric([model or "", str(code)], number)
                 if code >= 400:
@@ -131,7 +131,7 @@ class GatewayMetrics(Collector):
         )  # fmt: skip
 
     def _lengths_and_times(self) -> Iterator[Metric]:
-        models = self._recorder.models().items()
+        models = self._recorder.models.items()
         for name, words, attribute, unit in (
             ("request_duration_seconds", "From arrival to the end.", "duration", _PER_S),
             ("request_ttft_seconds",
@@ -330,7 +330,7 @@ class GatewayMetrics(Collector):
             f"# HELP {_WAIT} From arrival until the request was sent to an engine.\n",
             f"# TYPE {_WAIT} histogram\n",
         ]
-        for client, kept in self._recorder.clients().items():
+        for client, kept in self._recorder.clients.items():
             numbers = tuple(accumulate(kept.wait.buckets))
             text = _WAIT_LINES % (*numbers, numbers[-1], kept.wait.sum / _PER_S)
             lines.append(text.replace(_CLIENT, label("client", client)))

@@ -3,7 +3,6 @@
 Every request passes through here: no string is made, and two labels are looked up.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from fairhit.core.ledgers.client_table import OTHER
@@ -59,15 +58,15 @@ class Recorder:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._label = dispatcher.ledger.label
         self._workers = dispatcher.engines
-        self._models: dict[str | None, ModelStats] = {}
-        self._clients: dict[ClientId, ClientStats] = {}
+        self.models: dict[str | None, ModelStats] = {}  # None: requests that named none
+        self.clients: dict[ClientId, ClientStats] = {}  # by the client's label in the metrics
         # Clients of which a request finished since the last tick.
         self.recent: dict[ClientId, ClientStats] = {}
 
     def record(self, ticket: Ticket, times: Times, *, status: int, now_s: float) -> None:
         """Add a finished request, which has been charged and was answered with `status`. O(1)."""
-        model = self._models.get(ticket.model) or self._model(ticket.model, status)
-        client = self._clients.get(ticket.request.client) or self._client(ticket.request.client)
+        model = self.models.get(ticket.model) or self._model(ticket.model, status)
+        client = self.clients.get(ticket.request.client) or self._client(ticket.request.client)
         self.recent[client.name] = client
         model.codes[status] = model.codes.get(status, 0) + 1
         arrived_s, sent_s, first_s = times.arrived_s, times.sent_s, times.first_s
@@ -93,21 +92,13 @@ class Recorder:
         """Forget which clients are recent; called with each snapshot."""
         self.recent = {}
 
-    def models(self) -> Mapping[str | None, ModelStats]:
-        """Statistics by model; None for requests that named none."""
-        return self._models
-
-    def clients(self) -> Mapping[ClientId, ClientStats]:
-        """Statistics by the client's label in the metrics."""
-        return self._clients
-
     def _model(self, name: str | None, status: int) -> ModelStats:
         """Statistics of a model. Callers may invent names: those unknown to all engines share one entry."""
-        if name not in self._models:
+        if name not in self.models:
             exists = name is None or status == 200 or self._is_listed(name)
-            if not exists or len(self._models) >= MAX_MODELS:
+            if not exists or len(self.models) >= MAX_MODELS:
                 name = OTHER
-        return self._models.setdefault(name, ModelStats())
+        return self.models.setdefault(name, ModelStats())
 
     def _is_listed(self, name: str) -> bool:
         lists = [worker.models for worker in self._workers.values()]
@@ -116,4 +107,4 @@ class Recorder:
     def _client(self, name: ClientId) -> ClientStats:
         """Statistics of a client, under the label that the ledger gives it."""
         label = self._label(name)
-        return self._clients.setdefault(label, ClientStats(label))
+        return self.clients.setdefault(label, ClientStats(label))

@@ -72,7 +72,7 @@ def test_the_number_of_labels_is_limited():
     read = watched.read()
     models = {key[2] for key in read if key[0] == "fairhit_request_total"}
 
-    assert set(watched.recorder.clients()) == {"c0", "c1", "other"}
+    assert set(watched.recorder.clients) == {"c0", "c1", "other"}
     assert len(models) == MAX_MODELS + 1 and "other" in models
     assert read["fairhit_client_wait_seconds_count", "other"] == 998
 
