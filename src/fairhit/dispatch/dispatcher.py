@@ -11,6 +11,7 @@ from fairhit.core.policy import Router
 from fairhit.core.request import ClientId, Request, Unit, WorkerId
 from fairhit.core.service import Weights
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
+from fairhit.dispatch.accounting.consumption import Consumption
 from fairhit.dispatch.accounting.estimate_errors import EstimateErrors
 from fairhit.dispatch.accounting.reports import Reports
 from fairhit.dispatch.engine import Engine, EngineTable, TrialGate
@@ -50,6 +51,7 @@ class Dispatcher:
         self._admitting = index if isinstance(index, Admitting) else None
         self.scale = self.placement.scale
         self.estimates = EstimateErrors()
+        self.consumption = Consumption()
         self._reports = Reports(scale=self.scale, estimates=self.estimates)
         self.ledger = ClientLedger(named=named)
         self.engine_table = EngineTable()
@@ -242,6 +244,7 @@ class Dispatcher:
         stuck = self.engine_down(name)
         del self.engines[name]
         self.estimates.forget(name)
+        self.consumption.forget(name)
         self.ledger.forget_engine(name)
         return stuck
 

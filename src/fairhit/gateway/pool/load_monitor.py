@@ -12,12 +12,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import inf, isnan
 from typing import NamedTuple
 
 from fairhit.core.engine_time import Prices
-from fairhit.core.request import WorkerId
+from fairhit.core.request import ClientId, WorkerId
 from fairhit.dispatch import Dispatcher, Engine
+from fairhit.dispatch.accounting.consumption import Consumed
 from fairhit.dispatch.accounting.engine_prices import PARTS
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
@@ -48,6 +49,11 @@ _MAX_REQUESTS = 1e9
 _PLUG_IN = (b"fairhit_refill_rounds", b"fairhit_truncated_passes")
 # Prices of its cost, in computed prompt tokens, by part.
 _PRICE = b"fairhit_price_tokens"
+# Counters of each client's charge and engine time, and the label that names the client.
+_CONSUMED = (b"fairhit_charged_tokens_total", b"fairhit_engine_seconds_total")
+_CLIENT = re.compile(rb'client="([^"\\\n]*)"')
+# Between two readings of these: an engine may export thousands of them.
+_CONSUMED_EVERY_S = 5.0
 # By `--identity-field`: prefix of the metrics of engines that do not read client names from that field.
 _WITHOUT_NAMES = {"vllm": b"sglang:", "sglang": b"vllm:"}
 
@@ -125,6 +131,35 @@ def read_prices(body: bytes) -> Prices | None:
     return output, context, attention
 
 
+def read_consumption(body: bytes) -> dict[ClientId, Consumed]:
+    """Charge and engine time of each client in an engine's metrics; empty without the plug-in. O(body).
+
+    Raises ValueError if a sample is no number.
+    """
+    charges, seconds = (_by_client(body, name) for name in _CONSUMED)
+    return {
+        client: Consumed(charges.get(client, 0.0), seconds.get(client, 0.0))
+        for client in {**charges, **seconds}
+    }
+
+
+def _by_client(body: bytes, name: bytes) -> dict[ClientId, float]:
+    """Sums of the samples of a counter by their label `client`. Raises ValueError."""
+    found: dict[ClientId, float] = {}
+    for end in _samples(body, name):
+        sample = _SAMPLE.match(body, end)
+        client = None if sample is None else _CLIENT.search(body, end, sample.start(1))
+        if sample is None or client is None:
+            continue
+        value = float(sample[1])
+        if not 0 <= value < inf:
+            raise ValueError(f"{name.decode()} is {value:g}")
+        # The plug-in's names have no character that a label escapes.
+        label = client[1].decode("utf-8", "replace")
+        found[label] = found.get(label, 0.0) + value
+    return found
+
+
 def has_plug_in(body: bytes) -> bool:
     """True if `body` holds metrics of an engine that runs our scheduler."""
     return any(True for name in _PLUG_IN for _ in _samples(body, name))
@@ -143,6 +178,7 @@ class _Life:
 
     due_s: float | None = None  # None: its load was not asked for yet
     asking: asyncio.Task[None] | None = None
+    consumed_s: float = -inf  # when its clients' consumption was read last
     warned: set[str] = field(default_factory=set)  # subjects that the log has named
 
 
@@ -189,6 +225,7 @@ class LoadMonitor:
                     life.asking.cancel()
                 del self._lives[name]
                 self._dispatcher.queue.prices.report(name, None)
+                self._dispatcher.consumption.forget(name)
         for name, worker in engines.items():
             if worker.up and (worker.queue is not None or self._detects):
                 life = self._lives.setdefault(name, _Life())
@@ -239,6 +276,7 @@ class LoadMonitor:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
         if body:
             self._apply_prices(name, body)
+            self._apply_consumption(name, body)
         if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
             fair = worker.queue is not None
             _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
@@ -254,6 +292,19 @@ class LoadMonitor:
             self._warn_once(name, "prices", ": its prices are not used, %s", error)
         if prices.report(name, found, time.monotonic()) and self._dispatcher.queue.follows_prices:
             _log.info("cost of the queue: %s", prices.words())
+
+    def _apply_consumption(self, name: WorkerId, body: bytes) -> None:
+        """Pass what each client was charged and consumed to the dispatcher, every few seconds."""
+        life, now_s = self._lives.setdefault(name, _Life()), time.monotonic()
+        if now_s < life.consumed_s + _CONSUMED_EVERY_S:
+            return
+        life.consumed_s = now_s
+        try:
+            self._dispatcher.consumption.report(name, read_consumption(body), now_s)
+        except ValueError as error:
+            self._warn_once(
+                name, "consumption", ": its clients' engine time is not shown, %s", error
+            )
 
     def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:
         """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""

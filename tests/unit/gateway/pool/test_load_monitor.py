@@ -15,6 +15,7 @@ from fairhit.gateway.pool.load_monitor import (
     EngineLoad,
     LoadMonitor,
     has_plug_in,
+    read_consumption,
     read_load,
     read_prices,
 )
@@ -273,8 +274,8 @@ def test_the_log_says_when_the_engines_prices_changed_noticeably(
 ) -> None:
     """At most once a minute: each engine fits anew all the time."""
     caplog.set_level(logging.INFO)
-    seconds = iter((100.0, 130.0, 161.0, 230.0))
-    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.time.monotonic", lambda: next(seconds))
+    clock = [0.0]
+    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.time.monotonic", lambda: clock[0])
     dispatcher = Dispatcher(
         router=D2LPM(),
         index=ApproximatePrefixIndex(),
@@ -283,11 +284,50 @@ def test_the_log_says_when_the_engines_prices_changed_noticeably(
     )
     loads = observing(dispatcher)
     dispatcher.engine_up("w")
-    for price in (b"2.5", b"5.0", b"5.1", b"5.2"):
+    prices = ((100.0, b"2.5"), (130.0, b"5.0"), (161.0, b"5.1"), (230.0, b"5.2"))
+    for clock[0], price in prices:
         loads._apply("w", VLLM + PRICES.replace(b"2.5", price))
 
     costs = [one.getMessage()[:29] for one in caplog.records if "cost of" in one.getMessage()]
     assert costs == ["cost of the queue: output 2.5", "cost of the queue: output 5.1"]
+
+
+CONSUMED = (
+    b'fairhit_charged_tokens_total{client="a"} 30.0\n'
+    b'fairhit_charged_tokens_total{client="b c"} 1.25e3\n'
+    b'fairhit_engine_seconds_total{client="a",pid="1"} 0.5\n'
+    b'fairhit_engine_seconds_total{client="a",pid="2"} 0.25\n'
+    b'fairhit_engine_seconds_created{client="a"} 17.0\n'
+)
+
+
+def test_what_clients_consumed_is_read_by_name() -> None:
+    assert read_consumption(VLLM + CONSUMED) == {"a": (30.0, 0.75), "b c": (1250.0, 0.0)}
+    assert read_consumption(VLLM) == {}
+    for wrong in (b"NaN", b"-1", b"1e999"):
+        with pytest.raises(ValueError, match=r"^fairhit_charged_tokens_total is "):
+            read_consumption(CONSUMED.replace(b"30.0", wrong))
+
+
+def test_what_clients_consumed_is_read_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine whose queue is here is asked four times a second, and may have a thousand clients."""
+    clock = [0.0]
+    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.time.monotonic", lambda: clock[0])
+    dispatcher = Dispatcher(
+        router=D2LPM(),
+        index=ApproximatePrefixIndex(),
+        rules=QueueRules(),
+        on_ready=lambda _: None,
+    )
+    loads = observing(dispatcher)
+    dispatcher.engine_up("w")
+    for clock[0], charge in ((100.0, b"30.0"), (101.0, b"90.0"), (105.0, b"80.0")):
+        loads._apply(
+            "w", VLLM + CONSUMED.replace(b"30.0", charge).replace(b"0.25", b"0.3" + charge[:1])
+        )
+
+    assert dispatcher.consumption.share("a") == (1.0, 1.0)
+    assert dispatcher.consumption._total.charge == 50.0
 
 
 async def one_round(loads: LoadMonitor) -> None:

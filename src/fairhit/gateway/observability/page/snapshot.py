@@ -4,6 +4,7 @@ A snapshot reads counters and changes none. It costs O(clients with a request un
 last one, plus engines), whatever the number of known clients.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -118,9 +119,21 @@ class SnapshotTaker:
                 for name in shown
                 if (share := self.entitled.shares.get(name)) is not None
             },
+            "consumed": self._consumed(shown),
             "gap": self._worst(),
             "waiting": len(self._dispatcher.queue),
             "workers": dict(map(self._worker, self._watches()[:MOST_WORKERS])),
+        }
+
+    def _consumed(self, shown: Sequence[ClientId]) -> dict[ClientId, list[float]]:
+        """The shown clients' shares of charge and of engine time, as engines with the plug-in report them."""
+        consumption = self._dispatcher.consumption
+        consumption.expire(time.monotonic())
+        shares = {name: consumption.share(name) for name in shown}
+        return {
+            name: [round(share.charge, 3), round(share.seconds, 3)]
+            for name, share in shares.items()
+            if share is not None
         }
 
     def _changes(self, under_way: _UnderWay) -> dict[ClientId, list[int]]:

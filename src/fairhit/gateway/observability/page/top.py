@@ -134,10 +134,11 @@ class TopScreen:
         return Text("   ".join(words), no_wrap=True, overflow="ellipsis")
 
     def _clients(self, most: int) -> Table:
-        table = _table(
-            "client", "share of service", "tokens/s", "entitled", "waiting", "in flight", "cached"
-        )
         entitled = self._samples[-1].get("entitled", {})
+        consumed = self._samples[-1].get("consumed", {})
+        # Where engines report them, the shares of charge and of engine time take the place of the rates.
+        headings = ("charge", "engine time") if consumed else ("tokens/s", "entitled")
+        table = _table("client", "share of service", *headings, "waiting", "in flight", "cached")
         recent = list(self._recent())
         seconds = sum(sample["s"] for sample in recent) or 1.0
         names = dict.fromkeys(name for sample in recent for name in _rows(sample))
@@ -151,8 +152,14 @@ class TopScreen:
             table.add_row(
                 "all others" if name is None else escape(name),
                 _bar(row[SERVICE] / total if total else 0),
-                short(row[SERVICE] / seconds),
-                f"{entitled[name]:.0%}" if name in entitled else "-",
+                *(
+                    _shares(consumed.get(name))
+                    if consumed
+                    else (
+                        short(row[SERVICE] / seconds),
+                        f"{entitled[name]:.0%}" if name in entitled else "-",
+                    )
+                ),
                 str(now[WAITING]),
                 str(now[IN_FLIGHT]),
                 _share(row[CACHED], row[CACHED] + row[EXTEND]),
@@ -215,6 +222,13 @@ def _summed(rows: Iterator[Sequence[int]]) -> list[int]:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "-"
+
+
+def _shares(consumed: Sequence[float] | None) -> tuple[str, str]:
+    if consumed is None:
+        return "-", "-"
+    charge, seconds = consumed
+    return f"{charge:.0%}", f"{seconds:.0%}"
 
 
 def _bar(share: float) -> str:

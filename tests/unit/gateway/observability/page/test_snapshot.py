@@ -1,6 +1,7 @@
 """Snapshots: their sums, and their cost, which depends on busy clients and not on known ones."""
 
 import random
+import time
 
 import pytest
 from tests.unit.gateway.observability.watched import WORKER, Times, Watched
@@ -8,6 +9,7 @@ from tests.unit.gateway.observability.watched import WORKER, Times, Watched
 from fairhit.core.request import ClientId
 from fairhit.core.service import Weights
 from fairhit.dispatch import Ticket
+from fairhit.dispatch.accounting.consumption import Consumed
 from fairhit.gateway.observability.page.ranking import Ranking
 from fairhit.gateway.observability.page.snapshot import MOST_CLIENTS
 
@@ -47,6 +49,16 @@ def test_the_samples_of_a_run_add_up_to_the_ledger():
         sum(got.cached_len for got in accounts),
         sum(got.output_len for got in accounts),
     ]
+
+
+def test_shares_of_charge_and_engine_time_are_those_that_engines_report():
+    watched = Watched(limit=1)
+    watched.arrive("a")
+    for a, b in ((0.0, 0.0), (30.0, 70.0)):
+        counters = {"a": Consumed(a, 2 * a), "b": Consumed(b, 0.4 * a)}
+        watched.dispatcher.consumption.report(WORKER, counters, time.monotonic())
+
+    assert watched.snapshots.take(time_s=0, took_s=1.0)["consumed"] == {"a": [0.3, 0.833]}
 
 
 def test_a_client_that_only_waits_is_shown():

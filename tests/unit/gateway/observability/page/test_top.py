@@ -60,6 +60,32 @@ def test_a_sample_is_shown_as_it_is():
     assert shown[9].split() == ["e0:1", "up", "3", "/", "4", "2", "1.5k"]
 
 
+def test_where_engines_report_them_the_shares_of_charge_and_engine_time_are_shown():
+    """Beside one another: client-0 consumes more than it is charged for."""
+    screen = TopScreen()
+    consumed = {"client-2": [0.701, 0.25], "client-0": [0.299, 0.75]}
+    screen.step(lambda _: about([sample(1) | {"consumed": consumed}]))
+    shown = lines(screen)
+
+    assert shown[3].split() == [
+        "client",
+        "share",
+        "of",
+        "service",
+        "charge",
+        "engine",
+        "time",
+        "waiting",
+        "in",
+        "flight",
+        "cached",
+    ]
+    assert shown[4].split()[-6:] == ["50%", "70%", "25%", "2", "3", "75%"]
+    assert shown[5].split()[-5:] == ["-", "-", "1", "2", "75%"]
+    assert shown[6].split()[-5:] == ["30%", "75%", "0", "1", "75%"]
+    assert max(map(len, shown)) <= 80
+
+
 def test_a_hundred_clients_and_engines_fit_a_small_terminal():
     screen = TopScreen()
     screen.step(lambda _: about([sample(1, clients=100, workers=100)]))

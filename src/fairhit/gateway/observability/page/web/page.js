@@ -197,11 +197,12 @@ function clientRows(samples, names, folded) {
   return names.map((name, at) => {
     const now = rowOf(last, name, folded); const sum = sums[at]; const prompt = sum[EXTEND] + sum[CACHED];
     const colour = colourOf(name, names); const title = name ?? 'all others';
+    const [charge, engineTime] = (last.consumed ?? {})[name] ?? [null, null];
     return make('tr', { 'data-client': title }, ...cells(
       make('td', { class: 'name', title }, chip(colour), title),
       make('td', { class: 'share' }, bar(all ? sum[SERVICE] / all : 0, percent(all ? sum[SERVICE] / all : 0), colour)),
       short(seconds ? sum[SERVICE] / seconds : 0), percent((last.entitled ?? {})[name] ?? null), short(now[WAITING]), short(now[IN_FLIGHT]),
-      percent(prompt ? sum[CACHED] / prompt : null),
+      percent(prompt ? sum[CACHED] / prompt : null), percent(charge), percent(engineTime),
     ));
   });
 }
