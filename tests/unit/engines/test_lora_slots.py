@@ -34,7 +34,7 @@ def reserved_for(rotation: LoraSlotRotation) -> list[str | None]:
     return [taker.adapter for taker in rotation.reserved]
 
 
-def test_while_nobody_waits_for_a_slot_nothing_is_counted():
+def test_while_no_request_waits_for_a_slot_nothing_is_counted():
     rotation = LoraSlotRotation(tenure_len=100)
 
     rotation.add_waiting("0", A)
@@ -55,7 +55,7 @@ def test_while_nobody_waits_for_a_slot_nothing_is_counted():
 
 
 def test_after_a_turn_an_adapter_gives_way():
-    """At 99 tokens not yet; at 100 adapter a takes nobody in, b does, and c would take b's slot."""
+    """At 99 tokens not yet; at 100 adapter a takes no request in, b does, and c would take b's slot."""
     rotation = contended(A, waiting=(A, B))
     rotation.on_output("0", 49)  # an output is 2
     begin_pass(rotation, A)
@@ -68,7 +68,7 @@ def test_after_a_turn_an_adapter_gives_way():
     assert [rotation.forbids(adapter) for adapter in "abc"] == [True, False, True]
 
 
-def test_a_turn_is_the_adapters_whoever_of_its_users_it_is_for():
+def test_a_turn_is_the_adapters_whichever_of_its_users_it_is_for():
     """Clients of adapter a send one request each, so none of them receives a whole tenure."""
     rotation = contended(waiting=(B,), slots=1)
     rotation.remove_waiting("bb")  # the slot is a's before b comes
@@ -85,7 +85,7 @@ def test_a_turn_is_the_adapters_whoever_of_its_users_it_is_for():
     assert rotation.forbids("a") and not rotation.forbids("b")
 
 
-def test_who_is_new_to_an_adapter_is_not_owed_what_its_others_received():
+def test_a_client_new_to_an_adapter_has_no_credit_for_what_its_others_received():
     """Another user of a waits for longer than c, which has had nothing."""
     rotation = contended(Taker("user 1", "a"), waiting=(Taker("user 2", "a"), B, C))
     rotation.on_output("0", 50)
@@ -151,7 +151,7 @@ def test_a_slot_that_is_found_free_is_given_once():
 
 
 def test_one_caller_after_the_other_loses_the_slot_to_a_crowd_with_each_request():
-    """b has received far less, but nobody of it waited while the engine had room."""
+    """b has received far less, but no request of it waited while the engine had room."""
     rotation = contended(A, waiting=(A, B), tenure_len=1000)
     rotation.on_output("0", 500)
     begin_pass(rotation, A)
@@ -200,7 +200,7 @@ def test_an_engine_that_says_it_has_no_slots_is_no_error():
     assert not contended(A, slots=0).reserved
 
 
-def test_with_a_free_slot_nobody_gives_way():
+def test_with_a_free_slot_no_adapter_gives_way():
     rotation = contended(A, slots=2)
     rotation.on_output("0", 500)
     begin_pass(rotation, A, slots=2)
@@ -221,7 +221,7 @@ def test_the_one_that_received_most_gives_way_to_the_one_that_received_least():
     assert [rotation.forbids(adapter) for adapter in "abcd"] == [False, True, False, False]
 
 
-def test_who_comes_late_is_owed_nothing_from_before():
+def test_a_late_arrival_has_no_credit_from_before():
     """a and b have had their turns; c comes with what b had when it got its slot, not with nothing."""
     rotation = contended(A, waiting=(A, B))
     rotation.on_output("0", 75)
@@ -263,7 +263,7 @@ def test_a_turn_is_longer_for_who_weighs_more():
     rotation.add_waiting("a", A)
     for _ in range(149):
         rotation.on_output("0", 1)
-    rotation._tenure_end["a"] = rotation._tenure  # whoever of it waits
+    rotation._tenure_end["a"] = rotation._tenure  # of its waiting requests
     begin_pass(rotation, A)
     assert not rotation.reserved
 
@@ -289,7 +289,7 @@ def test_a_clients_own_adapters_take_turns_too():
     assert rotation.reserved[0] == X_C
 
 
-def test_without_turns_nobody_gives_way():
+def test_without_turns_no_adapter_gives_way():
     rotation = LoraSlotRotation(tenure_len=0)
     rotation.add_waiting("b", B)
     rotation.on_no_slot()
@@ -297,7 +297,7 @@ def test_without_turns_nobody_gives_way():
     assert not rotation.is_contended and not rotation._waiting
 
 
-def test_once_nobody_waits_all_is_forgotten():
+def test_once_no_request_waits_all_is_forgotten():
     rotation = contended(A)
     rotation.on_output("0", 10)
     rotation.remove_waiting("bb")

@@ -97,7 +97,7 @@ def test_with_fewer_slots_another_gives_way():
 
 
 def test_as_many_give_way_as_wait_without_a_slot():
-    """Of three whose turn is over the two that received most; the third goes on: nobody is left."""
+    """Of three whose turn is over the two that received most; the third goes on: no adapter is left."""
     rotation = contended(A, B, C, waiting=(A, B, C, D, E), slots=3)
     for name, outputs in (("0", 52), ("1", 60), ("2", 55)):
         rotation.on_output(name, outputs)
@@ -177,7 +177,7 @@ def test_an_adapter_of_which_one_user_is_rich_does_not_give_way_for_him():
     assert rotation.forbids("b") and not rotation.forbids("a")
 
 
-def test_of_an_adapter_that_runs_nobody_those_that_wait_are_its_users():
+def test_of_an_adapter_that_runs_no_request_those_that_wait_are_its_users():
     rotation = contended(A, X_B, waiting=(A, X_B, D), slots=2)
     rotation.on_output("0", 75)
     rotation.on_output("1", 60)

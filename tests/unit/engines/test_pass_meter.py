@@ -1,4 +1,4 @@
-"""PassMeter: durations divided by the work in them, and the policy's own fit told of each pass."""
+"""PassMeter: durations divided by the work in them, and the policy's own fit notified of each pass."""
 
 import pytest
 
@@ -64,5 +64,5 @@ def test_each_pass_is_reported_to_the_policy_s_fit_even_if_the_clock_stood_still
     assert fit.is_due
 
 
-def test_a_pass_without_work_counts_for_nobody():
+def test_a_pass_without_work_counts_for_no_client():
     assert PassMeter(None).observe({}, 1.0) == {}

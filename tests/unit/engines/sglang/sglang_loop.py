@@ -1,7 +1,7 @@
 """A stand-in for SGLang's loop, which needs no SGLang: it does with the queue what the real one does.
 
 That is what `_get_new_batch_prefill_raw` does: walk it, skip some, add one after the other until the first
-misfit, and make the list anew without those it added.
+request that does not fit, and make the list anew without those it added.
 """
 
 from array import array
@@ -210,7 +210,7 @@ class Engine:
             req.output_ids.append(0)
         self.adapter.on_output(reqs)
 
-    def owed(self, client: str) -> int:
+    def credit(self, client: str) -> int:
         """The client's deficit in tokens."""
         return self.fair.credit(client) // 10**8
 

@@ -52,7 +52,7 @@ def test_who_waits_has_not_been_admitted():
     assert not engine.adapter.is_charged(req)
 
 
-def test_whoever_is_in_the_list_waits_however_it_came_there():
+def test_every_request_in_the_list_waits_however_it_came_there():
     engine = Engine(quantum=100)
     engine.send("a", 1)
     list.append(engine.queue, Req("b", [2]))
@@ -71,7 +71,7 @@ def test_whoever_is_in_the_list_waits_however_it_came_there():
         lambda queue, _: queue.clear(),
     ],
 )
-def test_who_comes_and_goes_between_two_looks_is_known_at_once(comes, goes):
+def test_arrivals_and_departures_between_two_passes_are_known_at_once(comes, goes):
     """By whichever of the ways of a list: what /metrics says of those who wait does not lag behind."""
     engine = Engine(quantum=100)
     gone = engine.send("a", 1)
@@ -84,7 +84,7 @@ def test_who_comes_and_goes_between_two_looks_is_known_at_once(comes, goes):
     assert engine.run_pass() == [come]
 
 
-def test_a_look_that_was_begun_anew_expects_no_walk():
+def test_a_pass_that_was_begun_anew_expects_no_walk():
     """SGLang made its adder and did not walk; what iterates next over the list decides nothing."""
     engine = Engine(quantum=100)
     reqs = [engine.send(name, *range(3)) for name in "ba"]
@@ -126,14 +126,14 @@ def test_what_sglang_refuses_is_charged_nothing():
     engine = Engine(quantum=10)
     refused = engine.send("a", 0, to_finish="no grammar")
     engine.send("b", 1, 2)
-    owed = engine.owed("a")
+    credit = engine.credit("a")
 
     batch = engine.run_pass()
     engine.through(batch)
     engine.end(refused)
 
     assert refused in batch
-    assert engine.owed("a") == owed + 10  # the quantum that both were given
+    assert engine.credit("a") == credit + 10  # the quantum that both were given
     assert engine.adapter.live == 1
     assert engine.written == {"b": Service(extend_len=2, output_len=1)}
 
@@ -145,5 +145,5 @@ def test_what_is_refused_pays_nothing_if_it_is_gone_before_its_prefill_is_throug
 
     engine.adapter.remove(refused)
 
-    assert engine.owed("a") == 10
+    assert engine.credit("a") == 10
     assert engine.adapter.live == 0

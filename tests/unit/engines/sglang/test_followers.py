@@ -72,19 +72,19 @@ def leader_of(engine: Engine) -> Req:
     return leader
 
 
-def test_nobody_waits_for_a_prompt_whose_caller_hung_up(engine):
+def test_no_request_waits_for_a_prompt_whose_caller_hung_up(engine):
     engine.abort(leader_of(engine))
 
     assert [req.client for req in engine.run_pass()] == ["follower"]
 
 
-def test_nobody_waits_for_a_prompt_that_ended_without_an_output(engine):
+def test_no_request_waits_for_a_prompt_that_ended_without_an_output(engine):
     engine.end(leader_of(engine))
 
     assert [req.client for req in engine.run_pass()] == ["follower"]
 
 
-def test_nobody_waits_for_a_prompt_that_was_retracted(engine):
+def test_no_request_waits_for_a_prompt_that_was_retracted(engine):
     """A retracted request is admitted again at an unknown time."""
     leader = leader_of(engine)
     engine.batch.remove(leader)

@@ -5,7 +5,7 @@ from tests.unit.engines.sglang.sglang_loop import Engine
 
 def test_a_flood_does_not_shut_out_who_asks_little():
     """
-    SGLang refuses whoever arrives next. Its retries would fill each free place before the other client asks
+    SGLang refuses the next arrival. Its retries would fill each free place before the other client asks
     again; here the newest of the flood makes room.
     """
     engine = Engine(most_waiting=4)
@@ -18,7 +18,7 @@ def test_a_flood_does_not_shut_out_who_asks_little():
     assert light in engine.run_pass()
 
 
-def test_nobody_is_dropped_for_a_client_that_would_then_have_as_many_waiting():
+def test_no_request_is_dropped_for_a_client_that_would_then_have_as_many_waiting():
     """Or the two would drop each other's in turn, and nothing would be gained."""
     engine = Engine(most_waiting=3)
     flood = [engine.send("a", number) for number in range(3)]

@@ -1,4 +1,4 @@
-"""LoRA adapters without a slot in SGLang: whoever wants one costs a look next to nothing, and freezes nobody.
+"""Requests whose LoRA adapter has no slot in SGLang: cheap for a pass, and in no other request's way.
 
 With the stand-in for SGLang's loop of `sglang_loop`; its real one is in tests/sglang/test_adapters.py.
 """
@@ -38,7 +38,7 @@ def test_one_that_finds_no_slot_speaks_for_all_who_want_that_adapter(engine):
     assert engine.asked == 2
 
 
-def test_from_then_on_a_look_asks_for_one_of_them(engine):
+def test_from_then_on_a_pass_asks_for_one_of_them(engine):
     engine.run_pass()
     engine.asked = 0
 
@@ -50,7 +50,7 @@ def test_from_then_on_a_look_asks_for_one_of_them(engine):
     assert engine.adapter.truncated_passes == 0
 
 
-def test_those_set_aside_keep_no_refill_from_others(engine):
+def test_skipped_requests_keep_no_refill_from_others(engine):
     """Clients without a slot keep their credit; clients with a slot spend theirs and are refilled."""
     engine.fair.policy.ledger._quantum = 4
     engine.run_pass()
@@ -78,7 +78,7 @@ def test_when_there_is_a_slot_the_oldest_come_first_and_all_come(engine):
     assert set(admitted) == set(crowd) and len(admitted) == WAITING
 
 
-def test_a_look_sets_aside_no_more_than_so_many():
+def test_a_pass_skips_no_more_than_so_many():
     engine = Engine(quantum=10_000, room=1000, slots=1)
     engine.send("holder", 1, lora_id="held")
     engine.run_pass()
@@ -109,7 +109,7 @@ def test_of_many_groups_all_are_tried_in_turn():
     assert [clients(run_pass) for run_pass in passes] == ["", f"{RETRIES_PER_PASS}" * 2]
 
 
-def test_who_is_aborted_while_set_aside_is_forgotten(engine):
+def test_a_skipped_request_that_is_aborted_is_forgotten(engine):
     engine.run_pass()
     gone = [req for req in engine.queue if req.client == "crowd"]
     for req in gone:
@@ -136,7 +136,7 @@ def test_a_retracted_request_without_a_slot_is_not_behind_the_crowd(engine):
     assert engine.run_pass()[0] is back
 
 
-def test_what_is_passed_over_for_something_else_is_held_for_that_look_only(engine):
+def test_a_request_skipped_for_another_reason_is_blocked_for_that_pass_only(engine):
     """A prefetch under way says nothing about others that want the same adapter."""
     waits = engine.send("other", 3, 4, lora_id="held")
     ready = engine.send("other", 3, 5, lora_id="held")
@@ -178,7 +178,7 @@ def admitted_with_another(engine: Engine, flood: list[Req]) -> str:
 def test_a_flood_on_one_adapter_gives_way_after_a_turn():
     """
     An engine with one slot, and a client whose requests for its adapter overlap without end: another's would
-    find it taken for ever. After a turn of 40 tokens nobody of the flood is taken in until it has run.
+    find it taken for ever. After a turn of 40 tokens no request of the flood is taken in until it has run.
     """
     engine = Engine(quantum=10, room=1000, slots=1, tenure_len=40)
 
@@ -188,8 +188,8 @@ def test_a_flood_on_one_adapter_gives_way_after_a_turn():
 
 def test_a_pinned_adapter_keeps_a_slot_from_the_others_and_they_take_turns_all_the_same():
     """
-    Two slots, of which one is for a pinned adapter that nobody asks for: a flood holds the only other one.
-    Counted among those that others could have, it would be free for ever, and nobody would give way.
+    Two slots, of which one is for a pinned adapter that no one asks for: a flood holds the only other one.
+    Counted among those that others could have, it would be free for ever, and no request would give way.
     """
     engine = Engine(quantum=10, room=1000, slots=2, tenure_len=40)
     engine.pinned.add("pinned")
@@ -222,7 +222,7 @@ def test_who_wants_a_pinned_adapter_is_taken_in_while_others_wait_for_their_turn
     assert clients(engine.run_pass()) == "rich"
 
 
-def test_no_slot_is_kept_for_a_pinned_adapter_that_somebody_always_waits_for():
+def test_no_slot_is_kept_for_a_pinned_adapter_that_requests_always_wait_for():
     """
     The model holds a slot: the other slot is the other adapter's, though it received more than waiting
     ones.
@@ -266,7 +266,7 @@ def test_more_of_those_with_a_slot_are_tried_a_few_at_a_time_and_who_ran_before_
     assert len(skipped) == 0
 
 
-def test_nobody_gives_way_to_a_request_that_is_gone():
+def test_no_request_gives_way_to_one_that_was_removed():
     """The only request that waited for a slot was aborted."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     holder = engine.send("flood", 1, lora_id="a")
@@ -311,7 +311,7 @@ def test_what_is_computed_again_is_no_part_of_a_turn():
     assert plain < retracted <= plain + 5
 
 
-def test_who_runs_is_what_sglang_counts_in_this_look():
+def test_the_running_requests_are_those_that_sglang_counts_in_this_pass():
     """The scheduler's own batch may be older than the one that SGLang is about to fill."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     engine.send("flood", 1, lora_id="a")
@@ -320,15 +320,15 @@ def test_who_runs_is_what_sglang_counts_in_this_look():
     engine.run_pass()
     asked: list[object] = []
     engine.running_requests = lambda batch: asked.append(batch) or batch
-    of_this_look = engine.batch[:]
+    of_this_pass = engine.batch[:]
 
-    engine.adapter.begin_pass(engine.queue, of_this_look)
+    engine.adapter.begin_pass(engine.queue, of_this_pass)
 
-    assert asked and all(batch is of_this_look for batch in asked)
+    assert asked and all(batch is of_this_pass for batch in asked)
 
 
 @pytest.mark.parametrize("passes", range(4))
-def test_whoever_a_slot_is_kept_for_is_tried_though_more_wait_than_a_look_tries(passes):
+def test_a_request_with_a_slot_kept_for_it_is_tried_though_more_wait_than_a_pass_tries(passes):
     """Else the slot would stand idle until its turn to be tried came round."""
     engine = Engine(quantum=1000, room=1000, slots=1, tenure_len=40)
     flood = engine.send("flood", 1, lora_id="a")

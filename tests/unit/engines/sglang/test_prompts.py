@@ -25,8 +25,8 @@ def test_units_are_whole_pages_and_tell_their_tokens(tokens, page_len, extra_key
 
     whole = len(tokens) // page_len * page_len
     assert len(units) * page_len == whole
-    told = namespace if units else NO_NAMESPACE
-    assert to_tokens(units) == (array("q", tokens[:whole]), told)
+    given = namespace if units else NO_NAMESPACE
+    assert to_tokens(units) == (array("q", tokens[:whole]), given)
 
 
 def test_prompts_of_two_namespaces_share_nothing():

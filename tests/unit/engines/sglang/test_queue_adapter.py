@@ -20,7 +20,7 @@ def test_each_is_charged_before_the_next_is_chosen():
         engine.send("b", 5, 6, 7, 8, 20 + number)
 
     assert clients(engine.run_pass()) == "aabbaa"
-    assert (engine.owed("a"), engine.owed("b")) == (0, 10)  # the second refill was for both
+    assert (engine.credit("a"), engine.credit("b")) == (0, 10)  # the second refill was for both
 
 
 def test_the_longest_match_is_first_even_if_it_came_into_the_cache_while_all_waited():
@@ -42,11 +42,11 @@ def test_nothing_is_charged_or_refilled_for_who_did_not_fit():
     for _ in range(50):
         assert engine.run_pass(room=4) == []
 
-    assert engine.owed("a") == 10  # one quantum, as the paper gives it
+    assert engine.credit("a") == 10  # one quantum, as the paper gives it
     assert engine.fair.refill_rounds == before + 1
 
 
-def test_without_room_nobody_is_chosen_and_nothing_refilled():
+def test_without_free_capacity_no_request_is_chosen_and_nothing_refilled():
     engine = Engine(quantum=10)
     engine.send("a", *range(8))
 
@@ -55,8 +55,8 @@ def test_without_room_nobody_is_chosen_and_nothing_refilled():
     assert engine.fair.refill_rounds == 0
 
 
-def test_what_sglang_skips_is_held_for_that_look_only():
-    """A LoRA adapter without a slot: its requests wait, the others run, and in the next look it counts."""
+def test_what_sglang_skips_is_blocked_for_that_pass_only():
+    """A LoRA adapter without a slot: its requests wait, the others run, and in the next pass it counts."""
     engine = Engine(quantum=100)
     engine.send("a", 1, 2)
     engine.send("b", 3, 4)
@@ -65,7 +65,7 @@ def test_what_sglang_skips_is_held_for_that_look_only():
     assert clients(engine.run_pass()) == "a"
 
 
-def test_a_look_does_not_skip_through_all_that_waits():
+def test_a_pass_does_not_skip_through_all_that_waits():
     engine = Engine(quantum=1000)
     for number in range(MAX_BLOCKED_PER_PASS + 10):
         engine.send("a", number)
@@ -110,8 +110,8 @@ def test_a_prefix_of_which_a_chunk_is_computed_is_waited_for_until_the_last_one_
     assert [req.prefix_len for req in engine.run_pass()] == [80]
 
 
-def test_followers_wait_for_a_bounded_number_of_looks():
-    """A prefill that never ends, in chunks or on another rank, keeps nobody from running for ever."""
+def test_followers_wait_for_a_bounded_number_of_passes():
+    """A prefill that never ends, in chunks or on another rank, keeps no request from running for ever."""
     engine = Engine(quantum=1000, room=1000)
     for number in range(2):
         engine.send("a", *range(40), 100 + number)
@@ -128,12 +128,12 @@ def test_a_retracted_request_comes_back_first_and_pays_nothing_twice():
     first = engine.send("a", 1, 2, 3, 4)
     engine.run_pass()
     engine.through([first])
-    paid = engine.owed("a")
+    paid = engine.credit("a")
     engine.send("b", 5, 6)
     engine.queue.append(first)  # as SGLang retracts it
 
     assert clients(engine.run_pass()) == "ab"
-    assert engine.owed("a") == paid
+    assert engine.credit("a") == paid
     assert engine.fair.recomputed_len >= 1
 
 
@@ -143,16 +143,16 @@ def test_outputs_are_charged_once_though_a_retraction_drops_them():
     engine.run_pass()
     engine.through([req])
     engine.through([req])
-    after_two = engine.owed("a")
+    after_two = engine.credit("a")
     req.output_ids.clear()
     engine.queue.append(req)
     engine.run_pass()
 
     engine.through([req])
-    assert engine.owed("a") == after_two
+    assert engine.credit("a") == after_two
     engine.through([req])
     engine.through([req])
-    assert engine.owed("a") == after_two - 2
+    assert engine.credit("a") == after_two - 2
 
 
 def test_who_ends_is_forgotten_and_who_is_aborted_too():
@@ -176,7 +176,7 @@ def test_who_ends_is_forgotten_and_who_is_aborted_too():
 
 
 def test_a_list_that_was_changed_behind_our_back_is_believed():
-    """Else a request that SGLang has dropped would be proposed to it, and run for nobody."""
+    """Else a request that SGLang has dropped would be proposed to it, and run for no caller."""
     engine = Engine(quantum=100)
     gone, stays = engine.send("a", 1), engine.send("b", 2)
     list.remove(engine.queue, gone)
@@ -191,12 +191,12 @@ def test_who_is_aborted_in_mid_chunk_pays_for_the_chunks_it_had():
     engine.cache.put(range(4))
     req = engine.send("a", *range(16))
     engine.run_pass()
-    assert engine.owed("a") == 100 - 12
+    assert engine.credit("a") == 100 - 12
 
     req.extend_end = 8
     engine.adapter.remove(req)
 
-    assert engine.owed("a") == 100 - 4
+    assert engine.credit("a") == 100 - 4
     assert engine.fair.service("a").extend_len == 4
 
 
@@ -205,7 +205,7 @@ def in_chunks(engine: Engine, end: int) -> Req:
     engine.cache.put(range(4))
     req = engine.send("a", *range(16))
     engine.run_pass()
-    assert engine.owed("a") == 100 - 12
+    assert engine.credit("a") == 100 - 12
     req.extend_end = end
     engine.adapter.on_output([req])  # a chunk is through, and no output
     return req
@@ -227,11 +227,11 @@ def test_who_has_emitted_gets_nothing_back_though_it_is_computed_again_in_chunks
     retract(engine, req)
     assert engine.run_pass() == [req]
     req.extend_end = 8
-    before = engine.owed("a")
+    before = engine.credit("a")
 
     engine.adapter.remove(req)
 
-    assert engine.owed("a") == before
+    assert engine.credit("a") == before
     assert engine.fair.service("a").extend_len == 12
 
 
@@ -247,12 +247,12 @@ def test_who_is_retracted_in_mid_chunk_and_hung_up_on_pays_for_the_chunks_it_had
 
         engine.adapter.remove(req)
 
-        assert engine.owed("a") == 100 - 8
+        assert engine.credit("a") == 100 - 8
         assert engine.adapter.live == 0
 
 
 def test_only_the_walk_that_admits_is_in_our_order():
-    """Metrics and aborts iterate over the list as well; that decides nothing and holds nobody."""
+    """Metrics and aborts iterate over the list as well; that decides nothing and blocks no request."""
     engine = Engine(quantum=100)
     reqs = [engine.send(name, *range(3)) for name in "abc"]
     engine.cache.put(range(3))
@@ -262,7 +262,7 @@ def test_only_the_walk_that_admits_is_in_our_order():
     assert clients(engine.run_pass()) == "abc"
 
 
-def test_the_victim_is_the_newest_of_the_client_owed_least():
+def test_the_victim_is_the_newest_of_the_client_with_the_least_credit():
     engine = Engine(quantum=10)
     poor = [engine.send("a", *range(10 * number, 10 * number + 9)) for number in range(2)]
     rich = engine.send("b", 100)
@@ -292,13 +292,13 @@ def test_what_was_speculated_behind_the_end_is_not_charged():
     engine = Engine(quantum=100)
     req = engine.send("a", 1, 2, 3)
     engine.run_pass()
-    before = engine.owed("a")
+    before = engine.credit("a")
 
     req.output_ids += [0] * 5
     req.finished_len, req.is_over = 2, True
     engine.adapter.on_output([req])
 
-    assert before - engine.owed("a") == 2 * 2
+    assert before - engine.credit("a") == 2 * 2
 
 
 def test_each_beam_is_charged():
@@ -307,10 +307,10 @@ def test_each_beam_is_charged():
     req = engine.send("a", 1, 2, 3)
     engine.run_pass()
     req.beam_group = SimpleNamespace(beam_width=4)
-    before = engine.owed("a")
+    before = engine.credit("a")
 
     for _ in range(3):
         req.output_ids.append(0)
         engine.adapter.on_output([req])
 
-    assert before - engine.owed("a") == 2 * 4 * 3
+    assert before - engine.credit("a") == 2 * 4 * 3

@@ -44,7 +44,7 @@ def test_lookahead_hashes_are_matched_as_vllm_matches_them(lookahead):
     )
 
 
-def test_steps_without_prefill_admit_nobody_and_charge_nothing():
+def test_steps_without_prefill_admit_no_request_and_charge_nothing():
     """--prefill-schedule-interval holds prefill back without data parallelism, too."""
     trace = fair(blocks=200, max_num_seqs=8, budget=100)
     trace.scheduler.local_prefill_interval = 4
@@ -94,7 +94,7 @@ def test_a_request_that_gets_no_tokens_is_skipped_and_those_behind_it_run():
 
 
 def test_an_adapter_that_runs_without_being_scheduled_keeps_its_slot():
-    """Under async scheduling who waits for its last output is not scheduled; its adapter stays loaded."""
+    """Async scheduling: a request that awaits its last output is not scheduled; its adapter stays."""
     trace = with_slots(1, run_ahead=True, adapter_turn=50)
     names = [ask(trace, "ab"[number % 2], tokens=1 + number % 3) for number in range(30)]
 

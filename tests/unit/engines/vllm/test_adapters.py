@@ -75,7 +75,7 @@ def received(trace: Trace, client: str) -> int:
 
 @pytest.mark.parametrize(("turn", "is_served"), [(200, True), (0, False)])
 def test_a_flood_on_the_only_slot_lets_another_adapter_in(turn, is_served):
-    """Without turns it would wait as long as the flood lasts: whoever ends is followed by one alike."""
+    """Without turns it would wait as long as the flood lasts: whichever ends is followed by one alike."""
     trace = with_slots(adapter_turn=turn)
     flood(trace, "a", steps=10)
     late = ask(trace, "b")
@@ -178,7 +178,7 @@ def test_thousands_that_wait_for_a_slot_cost_a_step_what_a_few_cost(monkeypatch)
         trace.step()
         for _ in range(waiting):
             ask(trace, "b")
-        for _ in range(20):  # all are put aside once
+        for _ in range(20):  # all are skipped once
             trace.step()
         monkeypatch.setattr(SkippedRequests, "add", counting)
         for _ in range(20):
@@ -194,19 +194,19 @@ def test_whose_turn_it_is_not_is_not_tried_again(monkeypatch):
     ask(trace, "a", tokens=200)
     trace.step()
     asked = {ask(trace, f"adapter {number}", tokens=1) for number in range(50)}
-    for _ in range(5):  # all are put aside once
+    for _ in range(5):  # all are skipped once
         trace.step()
-    put_aside, add = Counter(), SkippedRequests.add
+    skips, add = Counter(), SkippedRequests.add
 
     def counting(skipped, name, taker, *args, **keywords):
-        put_aside[taker.client] += 1
+        skips[taker.client] += 1
         add(skipped, name, taker, *args, **keywords)
 
     monkeypatch.setattr(SkippedRequests, "add", counting)
     for _ in range(100):
         trace.step()
     monkeypatch.undo()
-    assert not put_aside
+    assert not skips
 
     flood(trace, "a", steps=1)
     for _ in range(400):
@@ -215,7 +215,7 @@ def test_whose_turn_it_is_not_is_not_tried_again(monkeypatch):
 
 
 def test_who_is_not_named_is_its_adapter():
-    """Nor is it named by `anonymous`, which a gateway writes that knows nobody."""
+    """Nor is it named by `anonymous`, which a gateway writes that knows no client."""
     trace = with_slots(3)
     ask(trace, "a", client="anonymous", tokens=2)
     ask(trace, "b", client="key", tokens=3)

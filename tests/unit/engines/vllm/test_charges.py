@@ -98,7 +98,7 @@ def test_aborting_everything_leaves_nothing():
 
 
 def test_output_in_flight_for_an_aborted_request_is_not_charged():
-    """Running ahead, an abort arrives between the plan and its output; nobody gets those tokens."""
+    """Running ahead, an abort arrives between the plan and its output; no client gets those tokens."""
     trace = fair(run_ahead=True)
     trace.add(make_request("a", [1] * 50, client="a"))
     for _ in range(3):
@@ -167,7 +167,7 @@ def test_the_index_follows_the_cache_even_after_a_reset_that_failed():
     assert len(trace.scheduler._blocks) > 0
 
 
-def test_a_reset_in_mid_run_preempts_everyone_and_charges_nobody():
+def test_a_reset_in_mid_run_preempts_every_request_and_charges_no_client():
     trace = fair()
     trace.add(*(make_request(f"r{i}", [i] * 40, client="a", max_tokens=10) for i in range(3)))
     for _ in range(3):

@@ -139,7 +139,7 @@ def test_counters_reach_the_engine_s_own_metrics_with_bounded_labels(tmp_path):
 
 
 def test_gauges_follow_clients_that_get_nothing(tmp_path):
-    """Others' service refills them, and their requests queue up: nobody touches them for that."""
+    """Others' service refills them, and their requests queue up, though no call names them."""
     assert {
         'fairhit_waiting_requests{client="b"} 7.0',
         'fairhit_deficit_tokens{client="b"} 4096.0',
@@ -151,6 +151,6 @@ def test_gauges_follow_clients_that_get_nothing(tmp_path):
     } <= exposition(tmp_path, later=True)
 
 
-def test_an_engine_that_has_served_nobody_shows_that_it_has_the_plug_in(tmp_path):
+def test_an_engine_that_has_served_no_client_shows_that_it_has_the_plug_in(tmp_path):
     """A gateway is to know that before it sends the first request."""
     assert "fairhit_refill_rounds_total 0.0" in exposition(tmp_path, clients="")

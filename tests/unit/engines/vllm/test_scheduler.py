@@ -53,7 +53,7 @@ def test_a_flood_does_not_keep_a_light_client_waiting():
     assert order.index("l0") > 0
 
 
-def test_memory_pressure_takes_from_the_client_that_is_owed_least():
+def test_memory_pressure_takes_from_the_client_with_the_least_credit():
     """Stock vLLM preempts who came last, here the light client; the flood shall give way instead."""
     trace = fair(blocks=15, max_num_seqs=3, quantum=1000)
     trace.add(*(make_request(f"h{i}", [i] * 64, client="heavy", max_tokens=60) for i in range(2)))
@@ -67,7 +67,7 @@ def test_memory_pressure_takes_from_the_client_that_is_owed_least():
     trace.run()
 
 
-def test_a_full_batch_looks_at_nobody_and_refills_nobody():
+def test_a_full_batch_tries_no_request_and_refills_no_client():
     trace = fair(max_num_seqs=1, quantum=10)
     trace.add(make_request("a", [1] * 50, client="a", max_tokens=20))
     trace.step()

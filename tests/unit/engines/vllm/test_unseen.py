@@ -86,7 +86,7 @@ def serves_a_and_b(engine: Engine) -> None:
 def test_a_request_that_loaded_its_kv_is_waited_for_no_more_once_it_ended(ends, slots):
     """
     A request's KV arrived while another adapter had the slot; vLLM then ran it without asking the queue,
-    with all rows of the batch taken. For ever after, its adapter was given a slot that nobody used.
+    with all rows of the batch taken. For ever after, its adapter was given a slot that no request used.
     """
     engine = Engine(slots=slots)
     holders = "a" if slots == 1 else "ab"

@@ -136,7 +136,7 @@ def test_a_request_whose_remote_kv_did_not_arrive_pays_nothing_twice():
 
 
 def test_a_failed_load_that_is_tried_again_leaves_the_queue_for_good():
-    """0.32 takes it into its own queue of those that hold blocks, so nobody puts it back here."""
+    """0.32 takes it into its own queue of those that hold blocks, so it is not put back here."""
     engine = Engine(keeps_loading=False)
     lost = request("a")
     engine.queue.add_request(lost)
