@@ -9,8 +9,8 @@ from tests import prose
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = (
     "src", "docs", "README.md", "CONTRIBUTING.md", "benchmarks", "scripts", "examples",
-    "tests/fuzz", "tests/lab/baselines", "tests/lab/cli", "tests/lab/metrics", "tests/lab/traces",
-    "tests/reference", "tests/unit/core", "tests/unit/policies", "tests/wire",
+    "tests/fuzz", "tests/golden", "tests/lab", "tests/peers", "tests/reference", "tests/unit/core",
+    "tests/unit/dispatch", "tests/unit/engines", "tests/unit/policies", "tests/unit/routers", "tests/wire",
 )  # fmt: skip
 # Of all docstrings, in per cent: some sentences are clearest with the pronoun first.
 MOST_PRONOUNS = 3.0

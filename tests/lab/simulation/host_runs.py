@@ -18,11 +18,11 @@ PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A row and its step; `patience`: the steps after which its caller goes away."""
+    """A row and its step; `timeout`: the steps after which its caller goes away."""
 
     step: int
     row: TraceRow
-    patience: int | None = None
+    timeout: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ class HostRun:
         for order, arrival in enumerate(arrivals):
             job = EngineJob(arrival.row, request_of(arrival.row, order))
             news.setdefault(arrival.step, []).append(("enqueue", job))
-            if arrival.patience is not None:
-                news.setdefault(arrival.step + arrival.patience, []).append(("cancel", job))
+            if arrival.timeout is not None:
+                news.setdefault(arrival.step + arrival.timeout, []).append(("cancel", job))
         step, gone = 0, set()
         while True:
             for what, job in news.pop(step, []):
@@ -157,7 +157,7 @@ def traffic(draw: st.DrawFn, *, most: int, leavers: bool = True) -> list[Arrival
                     max_tokens=allowed,
                     output=output,
                 ),
-                patience=draw(st.sampled_from([None, None, 0, 1, 3, 20])) if leavers else None,
+                timeout=draw(st.sampled_from([None, None, 0, 1, 3, 20])) if leavers else None,
             )
         )
     return arrivals

@@ -1,4 +1,4 @@
-"""The VTC artifact's engine: when it looks, what fits, and how late it hears."""
+"""The VTC artifact's engine: when it admits, what fits, and how late it is notified."""
 
 import pytest
 from hypothesis import given, settings
@@ -76,20 +76,20 @@ def test_an_idle_engine_prefills_at_once():
     assert words == ["Pa", "D1", "D1", "-", "Pb", "-"]
 
 
-def test_who_arrives_during_a_pass_is_not_seen_by_the_next_look():
+def test_a_request_that_arrives_during_a_pass_is_not_seen_by_the_next_admission():
     """
     The message lies in the socket while the thread computes, and is read behind the next start.
     """
     host = host_with()
     host.enqueue(job("a", 0, output_len=100))
-    last = WAIT_PASSES  # the pass that ends as a look is due
+    last = WAIT_PASSES  # the pass that ends as an admission is due
 
     words = passes(host, last + 4, {last: [job("b", 1, output_len=100)]})
 
     assert words[last:] == ["D1", "D1", "Pb", "D2"]
 
 
-def test_once_due_a_look_is_tried_before_every_pass_until_one_succeeds():
+def test_once_due_an_admission_is_tried_before_every_pass_until_one_succeeds():
     """b needs a's memory, which is free after a's 25th output: the pass behind that admits it."""
     host = host_with(pool=300)
     host.enqueue(job("a", 0, prompt=100, output_len=25))
@@ -155,7 +155,7 @@ def test_who_leaves_frees_its_memory_from_whatever_state():
         host.enqueue(each)
     passes(host, 3)
     host.enqueue(jobs[2])
-    host.cancel(jobs[2])  # not heard of yet
+    host.cancel(jobs[2])  # not reported yet
     host.cancel(jobs[1])  # waiting
     host.cancel(jobs[0])  # running
     host.check()
@@ -184,7 +184,7 @@ LENGTHS = st.tuples(st.integers(1, 60), st.integers(1, 60), st.integers(0, 25), 
 def test_the_worst_case_is_the_artifacts_at_every_step(drawn):
     """
     Requests try to join one after the other, each at every step until it fits: it must not be
-    hopeless then, nor before somebody left.
+    hopeless then, nor before a request finished.
     """
     pool = 200
     memory = WorstCase(pool)
@@ -245,7 +245,7 @@ def test_skipping_alike_passes_changes_nothing(drawn, scheduler):
 
 
 @pytest.mark.parametrize("skips", [True, False])
-def test_an_end_between_two_looks_does_not_delay_the_next(skips):
+def test_an_end_between_two_admissions_does_not_delay_the_next(skips):
     """a ends after five decode passes; b, whose memory it had, is prefilled after the tenth."""
     rows = [
         row("a", prompt="A500", output_len=6),

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.lab.simulation.traces import CAPACITY, SECOND, of, row, simulate, told, traces
+from tests.lab.simulation.traces import CAPACITY, SECOND, described, of, row, simulate, traces
 
 from fairhit.errors import ConfigError
 from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
@@ -162,7 +162,7 @@ def test_a_request_whose_parent_runs_is_cancelled_without_a_worker():
 def test_a_request_that_finishes_first_is_not_cancelled():
     events = simulate([row("1", output_len=2, cancel_us=2 * SECOND)])
 
-    assert told(events)[-1] == "finish 1 @2"
+    assert described(events)[-1] == "finish 1 @2"
 
 
 # -- rate limits
@@ -242,7 +242,7 @@ def test_without_a_worker_requests_wait_for_one():
     event_delay_us=st.sampled_from([0, SECOND // 3]),
 )
 def test_nothing_is_lost_and_nothing_is_served_twice(chosen, rows, fails, down, **given):
-    """Every request ends exactly once, and whoever finishes has had all its tokens at one worker."""
+    """Every request ends exactly once, and one that finishes has had all its tokens at one worker."""
     given["router"], given["host"] = chosen
     changes = [WorkerChange(time_us=at * SECOND // 4, worker=w, up=False) for w, at in fails]
     changes += [

@@ -1,4 +1,4 @@
-"""One seed, one sequence of bytes: whoever runs it, however often, on whatever Python there is."""
+"""One seed, one sequence of bytes: in any process, in any repetition, on any Python that is installed."""
 
 import os
 import shutil
@@ -62,9 +62,9 @@ def run_by(python, hash_seed):
 
 def test_the_hash_seed_and_the_version_of_python_decide_nothing():
     """Sets and dictionaries of other orders, in other processes, of other Pythons where there are any."""
-    told = {run_by(python, seed) for python in pythons() for seed in ("1", "2")}
+    outputs = {run_by(python, seed) for python in pythons() for seed in ("1", "2")}
 
-    assert len(told) == 1
+    assert len(outputs) == 1
 
 
 def test_most_of_what_the_hash_seed_is_tried_on_differs():

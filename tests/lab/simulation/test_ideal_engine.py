@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.lab.simulation.traces import CAPACITY, SECOND, of, row, simulate, told, traces
+from tests.lab.simulation.traces import CAPACITY, SECOND, described, of, row, simulate, traces
 from tests.reference.engine import Arrival, IdealEngine
 
 from fairhit.core.cache.radix_tree import RadixTree
@@ -29,7 +29,7 @@ def test_l_output_tokens_take_l_steps():
     """
     One request of three tokens, alone: admitted as it comes, its first token a step later.
     """
-    assert told(simulate([row("1", output_len=3, client="a")])) == [
+    assert described(simulate([row("1", output_len=3, client="a")])) == [
         "dispatch 1 @0",
         "enqueue 1 @0",
         "refill @0",
@@ -122,7 +122,7 @@ def test_what_can_never_fit_is_rejected_on_arrival():
 @pytest.mark.parametrize(
     ("misfit", "order"), [("stop", ["1", "2", "3"]), ("skip", ["1", "3", "2"])]
 )
-def test_a_misfit_ends_the_look_or_is_passed_over(misfit, order):
+def test_a_misfit_ends_the_pass_or_is_skipped(misfit, order):
     """
     1 leaves room for 3 but not for 2, which is older.
     """

@@ -1,4 +1,4 @@
-"""What is counted, and whom nobody forgets, when workers are lost."""
+"""What is counted, and that no request is lost, when workers are lost."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def test_a_prompt_that_a_failed_worker_had_is_in_its_clients_service_once():
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(rows=traces(), fails=st.lists(st.integers(0, 120), min_size=2, max_size=2))
 def test_where_no_worker_comes_back_each_request_ended_or_is_alive(rows, fails):
-    """And each output was of somebody's stay at a worker: whoever is there emits one in each pass."""
+    """And each output was of a request's stay at a worker: a request there emits one in each pass."""
     changes = tuple(
         WorkerChange(time_us=at * SECOND // 4, worker=number, up=False)
         for number, at in enumerate(fails)
@@ -51,14 +51,14 @@ def test_where_no_worker_comes_back_each_request_ended_or_is_alive(rows, fails):
     ended = [event.request for event in of((Finish, Cancel, Reject), events)]
     left = [each.id for each in cluster.intake.alive()]
     assert sorted(ended + left) == sorted(each.id for each in rows)
-    told, emitted, running = Counter(), Counter(), {}
+    reported, emitted, running = Counter(), Counter(), {}
     for event in events:
         if isinstance(event, Admit):
             running[event.request] = event
         elif isinstance(event, (Preempt, Finish, Cancel)):
             running.pop(event.request, None)
         elif isinstance(event, Decode):
-            told.update({client: event.passes * n for client, n in event.counts.items()})
+            reported.update({client: event.passes * n for client, n in event.counts.items()})
             here = [each.client for each in running.values() if each.worker == event.worker]
             emitted.update(here * event.passes)
-    assert told == emitted
+    assert reported == emitted

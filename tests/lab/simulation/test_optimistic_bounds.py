@@ -1,7 +1,7 @@
 """[31] What the theorems' U = w_e L + w_q M becomes where more is admitted than memory can hold (DESIGN 3.5).
 
 With full reservation, what a client may still emit after its last admission fits in memory, w_q M. An
-optimistic engine admits whoever's prompt fits. Then the outputs need not be in memory at one time:
+optimistic engine admits any request whose prompt fits. Then the outputs need not be in memory at one time:
 of those admitted together, M / t may emit t tokens or more, which adds up to M (1 + 1/2 + 1/3 + ...).
 """
 
@@ -61,7 +61,7 @@ def harmonic(memory: int) -> list[int]:
 
 @pytest.mark.parametrize(("memory", "times"), [(120, 2.4), (600, 3.8), (3000, 5.2)])
 def test_what_is_emitted_after_the_last_admission_outgrows_memory_like_m_log_m(memory, times):
-    """All of f's gap came from what was admitted in the first look, which is to cost U at most."""
+    """All of f's gap came from what was admitted in the first pass, which is to cost U at most."""
     gap = largest_gap(memory, harmonic(memory))
 
     assert gap > times * (2 * memory + 1)

@@ -7,7 +7,7 @@ from fairhit_lab.events import Dispatch
 
 
 @pytest.mark.parametrize(("charge", "workers"), [(None, 2), ("input", 2), ("extend", 1)])
-def test_d2lpm_charges_a_worker_for_whole_prompts_unless_told_otherwise(charge, workers):
+def test_d2lpm_charges_a_worker_for_whole_prompts_unless_set_otherwise(charge, workers):
     """
     One prompt again and again, one at a time: computed once, it costs 22 or 3 of a quantum of 60.
     """

@@ -82,7 +82,7 @@ def test_followers_wait_for_the_prefix_that_is_being_computed():
     assert run.steps[1].admitted == [("b", 5, False)]
 
 
-def test_nobody_follows_for_ever():
+def test_no_request_follows_for_ever():
     """Who was held in as many passes as allowed computes the prefix, too."""
     host = make(chunk_len=200)
     rows = [row("a", ("p", 40), ("a", 5)), row("b", ("p", 40), ("b", 5))]
@@ -118,7 +118,7 @@ OUTGROWING = [
 ]
 
 
-def test_memory_that_runs_out_takes_from_the_client_that_is_owed_least():
+def test_memory_that_runs_out_takes_from_the_client_with_the_least_credit():
     """The estimate was too low; a, who was served more, gives way, and pays nothing again."""
     host = make(kv_tokens=155, policy={"quantum": 1000})
     run = HostRun(host).run(OUTGROWING)
@@ -153,18 +153,18 @@ def test_the_ratio_sinks_in_600_steps_and_jumps_after_a_retraction():
     assert ratio.parts == SCALE
 
 
-def test_without_memory_nobody_looks_until_somebody_leaves(monkeypatch):
-    """A look that finds no memory is the last one, so no quantum is granted while memory is full."""
+def test_without_memory_no_pass_runs_until_a_request_leaves(monkeypatch):
+    """A pass that finds no memory is the last one, so no quantum is granted while memory is full."""
     host = make(kv_tokens=100)
-    looks, propose = [], host.scheduler.propose
-    monkeypatch.setattr(host.scheduler, "propose", lambda: looks.append(host._now_us) or propose())
+    passes, propose = [], host.scheduler.propose
+    monkeypatch.setattr(host.scheduler, "propose", lambda: passes.append(host._now_us) or propose())
 
     run = HostRun(host).run(
         at_once(row("a", ("x", 50), output_len=30), row("b", ("y", 50), output_len=30))
     )
 
     end = next(step for step, what in run.steps.items() if what.finished == ["a"])
-    assert looks == [0, 0, end + 1, end + 1]
+    assert passes == [0, 0, end + 1, end + 1]
 
 
 def test_an_answer_that_is_given_is_found_by_the_next_turn():
@@ -242,7 +242,7 @@ def test_alike_passes_are_really_skipped():
 @pytest.mark.parametrize("fair", [True, False])
 @settings(max_examples=60, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160))
-def test_memory_is_whole_whoever_comes_and_goes(fair, arrivals):
+def test_memory_is_whole_whatever_arrives_and_leaves(fair, arrivals):
     """`check` runs after every arrival, cancellation and pass; at the end nothing is in use."""
     host = make(kv_tokens=165, max_running=5, fair_retraction=fair)
 

@@ -23,13 +23,13 @@ step_times = st.sampled_from(["linear:1,0,0", "linear:0.25,0.01,0.0333333", "a10
 
 
 def summary_of(rows, **given):
-    """The summary, and how many looks left somebody untried."""
+    """The summary, and how many passes left a request untried."""
     weights = Weights(given.get("weights"))
     summary = Summary(weight_of=weights.of)
     cluster = Cluster(SimConfig(**given), rows, [summary], weights=weights, on_start=summary.start)
     cluster.run()
-    cut_looks = [replica.host.scheduler.truncated_passes for replica in cluster.replicas]
-    return summary.as_dict(), cut_looks
+    truncated = [replica.host.scheduler.truncated_passes for replica in cluster.replicas]
+    return summary.as_dict(), truncated
 
 
 @pytest.mark.parametrize("scheduler", ALL_SCHEDULERS)
@@ -74,7 +74,7 @@ def test_skipping_tells_what_stepping_tells(scheduler, rows, weighted, **given):
     ),
 )
 def test_skipping_tells_what_stepping_tells_under_any_setting(scheduler, rows, own, **given):
-    """Of the scheduler's own settings those that it has, and a router that hears of caches late."""
+    """Of the scheduler's own settings those that it has, and a router that is notified of caches late."""
     has = signature(ALL_SCHEDULERS[scheduler]).parameters
     given |= {name: value for name, value in own.items() if name in has}
     given |= {"scheduler": scheduler, "kv_tokens": CAPACITY}
@@ -195,7 +195,7 @@ def test_passes_that_admit_nothing_are_one_event_until_a_deficit_is_spent(schedu
     assert [event.passes for event in decodes] == [1, 9, 13, 12, 13, 2, 1, 39]
 
 
-def test_a_run_ends_early_where_somebody_is_given_back_what_it_paid_in_advance():
+def test_a_run_ends_early_where_a_client_is_given_back_what_it_paid_in_advance():
     """
     j has paid for 20 outputs and is behind t, whose request is too large. When j's caller leaves, the
     price of what did not come makes j the first, and its small request fits.
@@ -232,7 +232,7 @@ def test_a_run_ends_early_where_a_prediction_was_too_long():
 
 def test_the_pass_that_admits_and_the_run_behind_it_are_one_action():
     """
-    Their ends are foreseen together, as long as nobody comes: the arrival, and one end.
+    Their ends are foreseen together, as long as no request arrives: the arrival, and one end.
     """
     rows = [row("a", output_len=50, prompt="A5")]
     cluster = Cluster(SimConfig(step_time="linear:1,0,0", kv_tokens=CAPACITY), rows)
@@ -251,7 +251,7 @@ def test_a_run_that_is_stopped_tells_what_stepping_tells(stop_s):
     Within the pass that admits, within the run behind it, and where passes end.
     """
 
-    def told(*, skips):
+    def reported(*, skips):
         rows = [row("a", output_len=40, prompt="A5"), row("b", at=30, output_len=9, prompt="B1")]
         summary = Summary()
         config = SimConfig(step_time="linear:1,0,0", kv_tokens=CAPACITY, skips=skips)
@@ -264,4 +264,4 @@ def test_a_run_that_is_stopped_tells_what_stepping_tells(stop_s):
         cluster.run()
         return summary.as_dict(interrupted=True)
 
-    assert told(skips=True) == told(skips=False)
+    assert reported(skips=True) == reported(skips=False)

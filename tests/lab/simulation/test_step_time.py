@@ -34,7 +34,7 @@ def decoding(batch: int, context: int) -> Pass:
 @settings(max_examples=20)
 @given(batch=st.integers(1, 1000), length=st.integers(1, 30_000), passes=st.integers(1, 5000))
 def test_a_run_of_decode_passes_in_closed_form_equals_stepping(name, batch, length, passes):
-    """Skipping is only worth something if nobody can tell: equal to the picosecond."""
+    """Skipping is only worth something if it cannot be seen: equal to the picosecond."""
     step_time = parse_step_time(name)
     first = decoding(batch, batch * length)
 

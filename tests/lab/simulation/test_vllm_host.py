@@ -153,7 +153,7 @@ def test_alike_passes_are_really_skipped():
 
 @settings(max_examples=80, deadline=None, phases=PHASES)
 @given(arrivals=traffic(most=160))
-def test_memory_is_whole_whoever_comes_and_goes(arrivals):
+def test_memory_is_whole_whatever_arrives_and_leaves(arrivals):
     """`check` runs after every arrival, cancellation and pass; at the end nothing is in use."""
     host = make(blocks=11, max_num_seqs=4)
 
@@ -186,7 +186,7 @@ def test_a_block_s_name_depends_on_all_before_it_and_on_no_spelling():
     assert one == joined
 
 
-def test_unknown_output_takes_room_and_matches_nobody():
+def test_unknown_output_takes_memory_and_matches_no_request():
     tokens = tokens_of(row("r", ("p", 4), output_len=3))
 
     assert len(tokens) == 7
@@ -194,8 +194,8 @@ def test_unknown_output_takes_room_and_matches_nobody():
     assert tokens[4:] != tokens_of(row("s", ("p", 4), output_len=3))[4:]
 
 
-def test_jobs_may_be_told_in_the_order_they_were_admitted():
-    """Both end in one pass; the order of the batch, which victims change, is not told."""
+def test_jobs_may_be_reported_in_the_order_they_were_admitted():
+    """Both end in one pass; the order of the batch, which victims change, is not reported."""
     host = make(blocks=100)
     host.enqueue(EngineJob(row("b", ("x", 5), output_len=1), request_of(row("b", ("x", 5)), 0)))
     host.enqueue(EngineJob(row("a", ("y", 5), output_len=1), request_of(row("a", ("y", 5)), 1)))
@@ -213,7 +213,7 @@ def test_a_router_that_follows_the_pool_knows_what_is_cached(arrivals):
     host._mirror = BlockTree(host._pool.cache)
     fleet = FleetTree()
     fleet.add_worker("0")
-    host._mirror.tree.listen(Told(fleet))
+    host._mirror.tree.listen(Reported(fleet))
 
     HostRun(host).run(arrivals)
 
@@ -226,7 +226,7 @@ def test_a_router_that_follows_the_pool_knows_what_is_cached(arrivals):
         assert fleet.match(prompt, len(prompt)).of("0") // BLOCK * BLOCK == cached
 
 
-class Told:
+class Reported:
     """Hands the news of one worker to a fleet's tree."""
 
     def __init__(self, tree: FleetTree) -> None:

@@ -42,12 +42,12 @@ def of(kind, events):
     return [event for event in events if isinstance(event, kind)]
 
 
-def told(events):
+def described(events):
     """Events as short words: "admit 1 @0", with whole seconds."""
-    return [_told(event) for event in events]
+    return [_described(event) for event in events]
 
 
-def _told(event):
+def _described(event):
     name = type(event).__name__.lower()
     subject = getattr(event, "request", None)
     if isinstance(event, Decode):
@@ -57,7 +57,7 @@ def _told(event):
 
 
 def one_by_one(events):
-    """The same with each pass told by itself, by worker: how stepping tells it."""
+    """The same with each pass reported by itself, by worker: as stepping reports it."""
     by_worker = {}
     for event in events:
         of_worker = by_worker.setdefault(event.worker, [])
