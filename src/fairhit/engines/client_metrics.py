@@ -183,7 +183,7 @@ class ClientMetrics:
         if isinstance(cost, ContextCost) and cost.fitted:
             prices = prices_of(cost)
             if self._price_changes.is_notable(prices, now_s):
-                self._notify(f"prices as measured: {price_words(prices)}")
+                self._notify(f"prices in force: {price_words(prices)}")
 
     def _show_prices(self) -> None:
         """Write the prices in force, if they changed and are prices of engine time."""

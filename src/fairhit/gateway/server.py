@@ -191,8 +191,7 @@ class Gateway:
             self._caches.close()
             raise
         self._ticker = self._loop.create_task(self._tick())
-        if settings.queue != "engine":
-            self._load_monitor.start()
+        self._load_monitor.start()
         self._ledger_exchange.start()
 
     async def stop(self) -> None:

@@ -22,7 +22,7 @@ from tests.e2e.gateway.scripts import (
 CHAT = "/v1/chat/completions"
 # Of a test for what is to happen: that costs nothing where it does, and a busy machine is no failure.
 PATIENCE_S = 30.0
-# Nobody asks engines for their load: over a connection used for that, which might have been closed while
+# Engines are not asked for their load: over a connection kept for that, which might have been closed while
 # idle, a request that breaks is sent to the same engine once more.
 NO_KEPT_CONNECTION: dict[str, Any] = {"queue": "engine"}
 

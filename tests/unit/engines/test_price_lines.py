@@ -35,8 +35,8 @@ def test_an_engine_logs_the_first_prices_that_it_fitted_and_each_noticeable_chan
     other = ContextCost(output=3 * UNITS_PER_TOKEN, context=400_000, fitted=True)
 
     assert lines_of([ENGINE, ENGINE, first, first, nearly, other], monkeypatch) == [
-        "prices as measured: output 3, context 0.002, attention 0 tokens",
-        "prices as measured: output 3, context 0.004, attention 0 tokens",
+        "prices in force: output 3, context 0.002, attention 0 tokens",
+        "prices in force: output 3, context 0.004, attention 0 tokens",
     ]
 
 

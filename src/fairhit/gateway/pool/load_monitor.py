@@ -3,7 +3,8 @@
 A busy engine whose requests queue at the gateway is asked several times a second. If its metrics lack the
 load, or come late, the gateway infers from first response bytes which requests wait. With `--queue auto`,
 all engines are also asked now and then, to detect our plug-in: an engine that runs the plug-in and receives
-client names schedules fairly itself, and its requests do not queue at the gateway.
+client names schedules fairly itself, and its requests do not queue at the gateway. What each client was
+charged and consumed in such an engine is read for the live page, with `--queue engine`, too.
 """
 
 import asyncio
@@ -195,6 +196,8 @@ class LoadMonitor:
         self._dispatcher = dispatcher
         self._engine = engine
         self._detects = settings.queue == "auto"  # which engines schedule fairly themselves
+        # All requests wait in the engines: only what their clients consume is read, for the live page.
+        self._only_shows = settings.queue == "engine"
         self._identity_field = settings.identity_field
         self._interval_s = settings.load_interval_secs
         self._lives: dict[WorkerId, _Life] = {}
@@ -227,7 +230,7 @@ class LoadMonitor:
                 self._dispatcher.queue.prices.report(name, None)
                 self._dispatcher.consumption.forget(name)
         for name, worker in engines.items():
-            if worker.up and (worker.queue is not None or self._detects):
+            if worker.up and (worker.queue is not None or self._detects or self._only_shows):
                 life = self._lives.setdefault(name, _Life())
                 if self._is_due(life, worker, now):
                     life.asking = self._loop.create_task(self._ask(name, life, begun=now))
@@ -238,7 +241,7 @@ class LoadMonitor:
         if life.due_s is None:  # once at the start, so that the first requests meet a known load
             return True
         busy = worker.queue is not None and worker.queue.limit.in_flight > 0
-        if not (busy or self._detects):
+        if not (busy or self._detects or self._only_shows):
             return False
         if busy and worker.queue is not None and worker.queue.limit.is_observed:
             return now >= life.due_s
@@ -248,8 +251,10 @@ class LoadMonitor:
     async def _ask(self, name: WorkerId, life: _Life, *, begun: float) -> None:
         body, problem = b"", ""
         try:
+            # Asked seldom, a connection would be closed meanwhile, and a request sent over it twice.
+            reuses = not self._only_shows
             status, answer = await probe.get(
-                self._engine(name), b"/metrics", timeout_s=_TIMEOUT_S, reuses=True
+                self._engine(name), b"/metrics", timeout_s=_TIMEOUT_S, reuses=reuses
             )
             if status == 200:
                 body = answer
@@ -266,6 +271,10 @@ class LoadMonitor:
         worker = self._dispatcher.engines.get(name)
         if worker is None or not worker.up:
             return
+        if body:
+            self._apply_consumption(name, body)
+        if self._only_shows:
+            return
         try:
             load = None if problem else read_load(body)
         except ValueError as error:
@@ -276,7 +285,6 @@ class LoadMonitor:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
         if body:
             self._apply_prices(name, body)
-            self._apply_consumption(name, body)
         if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
             fair = worker.queue is not None
             _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")

@@ -330,6 +330,33 @@ def test_what_clients_consumed_is_read_every_five_seconds(monkeypatch: pytest.Mo
     assert dispatcher.consumption._total.charge == 50.0
 
 
+def test_where_requests_wait_in_the_engines_only_consumption_is_read(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else of their metrics matters, and an engine without any gives no warning."""
+    caplog.set_level(logging.INFO)
+    clock = [0.0]
+    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.time.monotonic", lambda: clock[0])
+    dispatcher = Dispatcher(
+        router=D2LPM(), index=ApproximatePrefixIndex(), rules=None, on_ready=lambda _: None
+    )
+    loads = LoadMonitor(
+        dispatcher=dispatcher,
+        engine=lambda _: EngineConnections("http://w"),
+        settings=make({"queue": "engine"}, where="test"),
+    )
+    dispatcher.engine_up("w")
+    for clock[0], body in (
+        (100.0, CONSUMED),
+        (106.0, b""),
+        (112.0, CONSUMED.replace(b"30.0", b"31.0").replace(b"0.25", b"0.5")),
+    ):
+        loads._apply("w", body)
+
+    assert dispatcher.consumption.share("a") == (1.0, 1.0)
+    assert caplog.messages == []
+
+
 async def one_round(loads: LoadMonitor) -> None:
     loads.start()
     await asyncio.sleep(0)
