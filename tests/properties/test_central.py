@@ -1,11 +1,15 @@
-"""Centralised DLPM: one queue for all workers, its bound, and what its deltas say."""
+"""One queue for all workers, under the rules of DLPM and of `fair`: its bounds, and what its deltas say."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairhit.core.cache.radix_tree import RadixTree
+from fairhit.core.service import TokenCost
 from fairhit.policies.dlpm import DLPM
+from fairhit.policies.fair import Fair
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
+from fairhit_lab.baselines.central_fair import CentralFair
 from fairhit_lab.sim.routing.fleet_tree import FleetTree
 from tests.properties.traffic import CAPACITY, arrivals
 from tests.reference.engine import IdealEngine
@@ -48,9 +52,9 @@ class Copy:
 class Central:
     """Ideal engines that ask one scheduler for work; each step they look in turn."""
 
-    def __init__(self, *, workers, quantum, gaps=None):
+    def __init__(self, *, workers, router, gaps=None):
         self.gaps = gaps or BackloggedGaps()
-        self.router = CentralDLPM(quantum=quantum)
+        self.router = router
         self.router.claimed = self.claimed
         self.engines, self.copies, self.views = {}, {}, {}
         self.waiting = {}
@@ -122,9 +126,29 @@ class Central:
 def test_one_queue_shares_all_memories(traffic, workers, quantum):
     """[30] |W_f - W_g| <= 2 (w_q * sum of M_w + w_e + Q) while both wait in the one queue (A8.4)."""
     gaps = BackloggedGaps()
-    central = Central(workers=workers, quantum=quantum, gaps=gaps).run(traffic)
+    central = Central(workers=workers, router=CentralDLPM(quantum=quantum), gaps=gaps).run(traffic)
 
     bound = 2 * (W_Q * workers * CAPACITY + W_E + quantum)
+    assert max(gaps.largest.values(), default=0) <= bound
+    assert len(central.admitted) == len({request for request, _ in central.admitted})
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    traffic=arrivals(clients="ab", min_size=20, max_size=80, max_step=10),
+    workers=st.integers(1, 3),
+    quantum=st.sampled_from([1, 17, 400]),
+    near=st.sampled_from([1, 8]),
+)
+def test_an_overdraft_of_the_fleet_adds_itself_and_a_prompt(traffic, workers, quantum, near):
+    """[41] |W_f - W_g| <= 2 (Q + B + C + H + V), V = w_q * sum of M_w, while both wait in the one queue."""
+    gaps = BackloggedGaps()
+    router = CentralFair(quantum=quantum, near=near, cost=TokenCost())
+    central = Central(workers=workers, router=router, gaps=gaps).run(traffic)
+
+    longest = max(each.request.input_len for each in traffic)
+    charge, hit = W_E * max(longest, W_Q), W_E * longest / 10
+    bound = 2 * (quantum + min(1024, quantum) + charge + hit + W_Q * workers * CAPACITY)
     assert max(gaps.largest.values(), default=0) <= bound
     assert len(central.admitted) == len({request for request, _ in central.admitted})
 
@@ -134,11 +158,17 @@ def test_one_queue_shares_all_memories(traffic, workers, quantum):
     traffic=arrivals(clients="ab", min_size=5, max_size=50, max_step=10),
     quantum=st.sampled_from([1, 17, 400]),
 )
-def test_with_one_worker_it_is_dlpm(traffic, quantum):
+@pytest.mark.parametrize("rules", ["dlpm", "fair"])
+def test_with_one_worker_it_is_the_policy(rules, traffic, quantum):
     """There is nothing central about one queue of one worker."""
     tree = RadixTree()
-    alone = IdealEngine(policy=DLPM(cache=tree, quantum=quantum), tree=tree, capacity=CAPACITY)
-    central = Central(workers=1, quantum=quantum).run(traffic)
+    if rules == "dlpm":
+        policy, router = DLPM(cache=tree, quantum=quantum), CentralDLPM(quantum=quantum)
+    else:
+        policy = Fair(cache=tree, quantum=quantum, near=8, prepay="none")
+        router = CentralFair(quantum=quantum, near=8)
+    alone = IdealEngine(policy=policy, tree=tree, capacity=CAPACITY)
+    central = Central(workers=1, router=router).run(traffic)
 
     assert [request for request, _ in central.admitted] == alone.run(traffic).admitted
 
@@ -150,7 +180,7 @@ def test_with_one_worker_it_is_dlpm(traffic, quantum):
 )
 def test_the_deltas_say_all_there_is_to_know(traffic, workers):
     """A copy of each tree, kept by the numbered deltas alone, is that tree after the last one."""
-    central = Central(workers=workers, quantum=17).run(traffic)
+    central = Central(workers=workers, router=CentralDLPM(quantum=17)).run(traffic)
 
     for name, engine in central.engines.items():
         engine.admit_waiting()  # a last delta
@@ -167,9 +197,10 @@ def test_the_deltas_say_all_there_is_to_know(traffic, workers):
     lose=st.integers(0, 20),
     gain=st.integers(0, 20),
 )
-def test_workers_come_and_go_and_nothing_is_lost(traffic, lose, gain):
+@pytest.mark.parametrize("rules", [CentralDLPM, CentralFair])
+def test_workers_come_and_go_and_nothing_is_lost(rules, traffic, lose, gain):
     """Waiting requests are offered to added workers; those of a lost worker are offered elsewhere."""
-    central = Central(workers=2, quantum=17)
+    central = Central(workers=2, router=rules(quantum=17))
     for place, arrival in enumerate(traffic):
         central.arrive(arrival.request)
         if place == lose:

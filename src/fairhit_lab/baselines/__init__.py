@@ -4,6 +4,7 @@ from fairhit.core.policy import Policy, Router
 from fairhit.policies import ON_UNFIT, SCHEDULERS, WITHOUT_CREDIT
 from fairhit.routers import ROUTERS
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
+from fairhit_lab.baselines.central_fair import CentralFair
 from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
 from fairhit_lab.baselines.justitia import Justitia
 from fairhit_lab.baselines.k_lpm import KLPM
@@ -34,4 +35,7 @@ ALL_ROUTERS: dict[str, type[Router]] = {
     "preble": Preble,
 }
 # Assign nothing on arrival: every worker asks the router for work.
-CENTRAL_ROUTERS: dict[str, type[CentralDLPM]] = {"central-dlpm": CentralDLPM}
+CENTRAL_ROUTERS: dict[str, type[CentralDLPM]] = {
+    "central-dlpm": CentralDLPM,
+    "central-fair": CentralFair,
+}

@@ -23,10 +23,12 @@ from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.ledgers.deficits import Deficits
+from fairhit.core.ledgers.overdraft import Standing
 from fairhit.core.policy import SyncCharges, nothing_pending
 from fairhit.core.request import ClientId, Request, Unit, WorkerId
 from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.core.waiting.index import WaitingIndex
 
 HEADER_BYTES = 24  # worker, number of the delta, free memory
 CHANGE_BYTES = 12  # the prefix, as a hash of 8 bytes and a length of 4; inserted tokens follow
@@ -138,8 +140,7 @@ class CentralDLPM:
         self.claimed: Callable[[Request, WorkerId], int | None] = _no_other_worker
         self.traffic = DeltaTraffic()
         self.cost = ServiceCost(cost, charge=charge)
-        self._deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
-        self._deficits.listen(on_positive=self._open, on_exhausted=self._close)
+        self._deficits = self._make_deficits(quantum, weights, max_clients)
         self._round_trip_us = round_trip_us
         self._work_us = work_us
         self._free_us = 0  # time at which all answers so far are sent
@@ -190,6 +191,30 @@ class CentralDLPM:
             "blocked_s": traffic.blocked_us / 10**6,
         }
 
+    # -- the rules -----------------------------------------------------------------------------
+
+    def _make_deficits(self, quantum: int, weights: Weights | None, max_clients: int) -> Deficits:
+        """Return the ledger of q_i, which opens and closes clients at all workers."""
+        deficits = Deficits(quantum=quantum, weights=weights, max_clients=max_clients)
+        deficits.listen(
+            on_positive=lambda client: self.place(client, Standing.OPEN),
+            on_exhausted=lambda client: self.place(client, Standing.CLOSED),
+        )
+        return deficits
+
+    def make_index(self, cache: RadixTree | BlockCache) -> WaitingIndex:
+        """Return the index of the queue by one worker's cache."""
+        return waiting_index(cache)
+
+    def standing(self, client: ClientId) -> Standing:
+        """Return which requests of the client may be admitted."""
+        return Standing.OPEN if self._deficits.value(client) > 0 else Standing.CLOSED
+
+    def place(self, client: ClientId, standing: Standing) -> None:
+        """Open or close the client's waiting requests at all workers."""
+        for view in self._views.values():
+            view.place(client, standing)
+
     # -- shared by the views -------------------------------------------------------------------
 
     def offer(self, request: Request) -> None:
@@ -199,8 +224,7 @@ class CentralDLPM:
             self._offers[request] += 1
             return
         if client not in self._waiting:
-            if self._deficits.join(client):  # Alg. 1, lines 11-13
-                self._open(client)
+            self._deficits.join(client)  # Alg. 1, lines 11-13
             self._waiting[client] = 0
         self._waiting[client] += 1
         self._offers[request] = 1
@@ -216,18 +240,17 @@ class CentralDLPM:
                 del self._waiting[client]
                 self._deficits.leave(client)
 
-    def is_open(self, client: ClientId) -> bool:
-        """Return whether q_i > 0."""
-        return self._deficits.value(client) > 0
-
     def sync_charges(self) -> None:
         """Charge the outputs of all workers so far. O(running)."""
         for view in self._views.values():
             view.ledger.sync(None)
 
     def refill(self) -> bool:
-        """Alg. 1, CheckRefill, over the requests that wait anywhere."""
-        return bool(self._deficits.check_refill())
+        """Alg. 1, CheckRefill, over the requests that wait anywhere; prices change only then."""
+        refilled = bool(self._deficits.check_refill())
+        if refilled:
+            self.cost.refresh()
+        return refilled
 
     def replace(self, client: ClientId, *, charged: int, true: int) -> None:
         """Replace an earlier charge by the true cost."""
@@ -256,14 +279,6 @@ class CentralDLPM:
     def rounds(self) -> int:
         """Refill rounds so far: q_i <- q_i + Q_i."""
         return self._deficits.rounds
-
-    def _open(self, client: ClientId) -> None:
-        for view in self._views.values():
-            view.open(client)
-
-    def _close(self, client: ClientId) -> None:
-        for view in self._views.values():
-            view.close(client)
 
 
 class ViewLedger:
@@ -295,15 +310,14 @@ class CentralView:
         self.asked = False  # the worker has not yet been blocked for the last answer
         self._central = central
         self._worker = worker
-        self._index = waiting_index(cache)
+        self._index = central.make_index(cache)
 
     def add(self, request: Request) -> None:
         """See `Policy.add`."""
         self._central.offer(request)
         self.requests[request] = None
         self._index.add(request)
-        if self._central.is_open(request.client):
-            self._index.open(request.client)
+        self.place(request.client, self._central.standing(request.client))
 
     def remove(self, request: Request) -> None:
         """See `Policy.remove`."""
@@ -358,14 +372,15 @@ class CentralView:
         """q_i in units."""
         return self._central.credit(client)
 
-    def open(self, client: ClientId) -> None:
-        """Make the waiting requests of `client`, if any, eligible: q_i > 0."""
-        if self._index.waiting(client):
+    def place(self, client: ClientId, standing: Standing) -> None:
+        """Make the waiting requests of `client`, if any, eligible or not."""
+        if not self._index.waiting(client):
+            return
+        if standing is Standing.OPEN:
             self._index.open(client)
-
-    def close(self, client: ClientId) -> None:
-        """Make the waiting requests of `client`, if any, ineligible: q_i <= 0."""
-        if self._index.waiting(client):
+        elif standing is Standing.HITS:
+            self._index.open_for_hits(client)
+        else:
             self._index.close(client)
 
 

@@ -120,7 +120,9 @@ def _vllm(parts: Parts, number: int) -> EngineWithCache:
     _check_optimistic(config)
     if parts.policy is not None:
         # It compares requests by identity, and their prompts by token.
-        raise ConfigError("router central-dlpm: not with host vllm, which knows prompts by blocks")
+        raise ConfigError(
+            f"router {config.router}: not with host vllm, which knows prompts by blocks"
+        )
     if parts.capacity < BLOCK_LEN:
         raise ConfigError(
             f"kv-tokens: host vllm needs a block of {BLOCK_LEN} tokens, got {parts.capacity}"

@@ -6,7 +6,7 @@ from fairhit.core.policy import Router
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
 from fairhit.routers import make_router, settings_of
-from fairhit_lab.baselines import ALL_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.settings_filter import given_settings
@@ -35,20 +35,26 @@ def router_of(config: SimConfig, weights: Weights) -> Router:
 
 def central_router_of(config: SimConfig, weights: Weights) -> CentralDLPM:
     """Make a router that assigns nothing on arrival and schedules all workers. Raises ConfigError."""
-    if config.scheduler != "dlpm":
+    rules = config.router.removeprefix("central-")
+    if config.scheduler != rules:
         raise ConfigError(
-            f"router {config.router}: it is the scheduler, and that is dlpm, got {config.scheduler!r}"
+            f"router {config.router}: it is the scheduler, and that is {rules}, got {config.scheduler!r}"
         )
-    _refuse(config.router, config.of("router") | {"max-overtake": config.max_overtake})
-    given = {
-        "quantum": config.quantum,
-        "charge": config.charge,
-        "cost": config.cost,
-        "weights": weights,
-        "round_trip_us": config.central_round_trip_us,
-        "work_us": config.central_work_us,
-    }
-    return CentralDLPM(**settings_of(config.router, CentralDLPM, given))
+    _refuse(config.router, config.of("router"))
+    given = given_settings(
+        "router",
+        config.router,
+        CENTRAL_ROUTERS,
+        flags=config.of("scheduler"),
+        shared={
+            "cost": config.cost,
+            "weights": weights,
+            "round_trip_us": config.central_round_trip_us,
+            "work_us": config.central_work_us,
+        },
+    )
+    made = CENTRAL_ROUTERS[config.router]
+    return made(**settings_of(config.router, made, given))
 
 
 def _refuse(router: str, settings: dict[str, Any]) -> None:
