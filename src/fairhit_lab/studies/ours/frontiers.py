@@ -154,6 +154,7 @@ SYSTEMS: Mapping[str, Mapping[str, Any]] = {
     "fcfs (power of two)": {"scheduler": "fcfs", "router": "power-of-two"},
     "preble": {"scheduler": "preble-groups", "router": "preble"},
     "central-dlpm": {"scheduler": "dlpm", "router": "central-dlpm"},
+    "central-fair": {"scheduler": "fair", "router": "central-fair"},
 }
 # Of D2LPM at its default over another system: that system, the goal, the paper's number.
 AGAINST: Sequence[tuple[str, Goal, str]] = (
