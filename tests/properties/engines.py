@@ -128,7 +128,7 @@ class World:
             self.served[asked.ticket.request.client] += asked.extend_len
         for asked in list(engine.running):
             if asked not in engine.running:
-                continue  # it left while another one's output was told
+                continue  # it left while another one's output was reported
             asked.emitted += 1
             asked.left -= 1
             self.served[asked.ticket.request.client] += 2
@@ -142,7 +142,7 @@ class World:
                 usage = Usage(PROMPT, asked.emitted, PROMPT - asked.extend_len)
                 self.dispatcher.finished(asked.ticket, usage, ran_us=self.ran_us(asked))
 
-    def look(self, name: str) -> None:
+    def report(self, name: str) -> None:
         """Report the engine's load to the dispatcher."""
         engine = self.engines[name]
         self.dispatcher.observed(name, running=len(engine.running), waiting=len(engine.queue))
@@ -247,5 +247,5 @@ class World:
                 if self.dispatcher.engines[name].up:
                     self.step(name)
                     if rng.random() < 0.3:
-                        self.look(name)
-        raise AssertionError("somebody waits for ever")
+                        self.report(name)
+        raise AssertionError("a request waits for ever")

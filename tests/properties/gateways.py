@@ -27,7 +27,7 @@ CACHED_PROMPT, TEXTS = 640, 3
 class Gateways:
     """`count` dispatchers and `engines` first-come-first-served engines of `slots` each.
 
-    Every `period` steps each gateway exchanges with the account; what it hears reaches it `delay` steps
+    Every `period` steps each gateway exchanges with the account; what it receives reaches it `delay` steps
     later. 0: they never do.
     """
 

@@ -74,7 +74,7 @@ def body_of(
     theirs: Any = None,
     spelt: tuple[str, ...] = SPELT,
 ) -> bytes:
-    """A completion's body with fields that nobody knows before and after its prompt.
+    """A completion's body with fields that no engine knows before and after its prompt.
 
     `theirs` is what the caller sends under our name, spelt in some way.
     """
@@ -90,7 +90,7 @@ def body_of(
 
 PLAIN = st.builds(body_of, MEMBERS, MEMBERS, st.integers(0, 1 << 16))
 CLAIMING = st.builds(body_of, MEMBERS, MEMBERS, st.integers(0, 1 << 16), VALUES)
-# To be somebody else, in either engine's field, or to say nothing of that there.
+# To be another client, in either engine's field, or to say nothing of that there.
 PRETENDING = st.builds(
     body_of,
     MEMBERS,
@@ -146,7 +146,7 @@ def test_whatever_came_under_our_name_ours_is_what_every_reader_finds(body: byte
     assert found == theirs
 
 
-def test_sglang_hears_of_the_client_in_its_own_field() -> None:
+def test_sglang_receives_the_client_in_its_own_field() -> None:
     """Its plug-in reads `custom_params`; what a caller claims there is not believed."""
     body = b'{"prompt":"a","custom_params":{"fair_client":"bob","k":1},"vllm_xargs":{"x":2}}'
 
@@ -188,7 +188,9 @@ def test_nothing_is_added_where_nothing_is_to_be(body: bytes) -> None:
 @pytest.mark.parametrize("injector", [NAMING, NAMELESS, FOR_SGLANG, FOR_BOTH])
 @settings(max_examples=30, deadline=None)
 @given(body=PRETENDING)
-def test_no_engine_hears_who_a_caller_says_it_is(injector: FieldInjector, body: bytes) -> None:
+def test_no_engine_receives_the_name_that_a_caller_claims(
+    injector: FieldInjector, body: bytes
+) -> None:
     """Whichever field an engine reads, and whichever the gateway writes, or none: there may be a plug-in.
 
     Nor in the first of two equal names, for readers that believe that.

@@ -1,4 +1,4 @@
-"""However a caller spells who it says it is: nobody hears of it unless callers are trusted."""
+"""However a caller spells the name it claims: no engine receives it unless callers are trusted."""
 
 import json
 from functools import partial

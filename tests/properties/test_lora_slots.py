@@ -65,7 +65,7 @@ def test_those_that_always_ask_stay_within_a_turn_of_each_other(slots, seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
+def test_whatever_arrives_and_leaves_some_request_may_always_be_taken(seed):
     """
     Requests of three clients for three adapters come, run, are aborted; at each moment either an adapter
     runs whose last request will end, or one of those that wait is let in.
@@ -103,7 +103,7 @@ def test_whoever_comes_and_goes_somebody_may_always_be_taken(seed):
 
 SEATS = 3  # running requests of an adapter
 # While one waits for a slot, so many turns each of the others may have in the mean, and what runs at the end
-# of each: one to catch up with whoever waits, who may have had a turn just now, one of its own, and what
+# of each: one to catch up with those that wait, which may have had a turn just now, one of its own, and what
 # it takes to see that they are over. Users of several adapters are one share in all of them, so each of these
 # waits for the turns of the users' others, too.
 TURNS_EACH = 3
@@ -136,7 +136,7 @@ class Floods:
         # Service: in all, and when each ran.
         self.total, self.since = 0, dict.fromkeys(self.adapters, 0)
         self.names = map(str, count())
-        # Always somebody for whom the others have to give way, sooner or later.
+        # Always a client for whom the others have to give way, sooner or later.
         self.keen[self.adapters[0]], self.pause[self.adapters[0]] = 1.0, 0
 
     def user(self, adapter: str) -> str:
@@ -166,7 +166,7 @@ class Floods:
             self.rotation.remove_waiting(name)
 
     def begin_pass(self) -> None:
-        """If there are too few slots each free one is somebody's who waits and may have it; else all may."""
+        """If there are too few slots each free one is a waiting client's that may have it; else all may."""
         rotation, out = self.rotation, self.out()
         rotation.begin_pass(self.slots, {name: taker for name, (taker, _) in self.running.items()})
         kept = {taker.adapter for taker in rotation.reserved}
@@ -237,7 +237,7 @@ def worst_wait(floods: Floods, steps: int) -> float:
     longest=st.sampled_from([1, 3, 12, 40]),
     are_all_keen=st.booleans(),
 )
-def test_whoever_asks_how_often_nobody_waits_long_and_no_slot_is_idle(
+def test_in_any_traffic_no_client_waits_long_and_no_slot_is_idle(
     *, seed, adapters, slots, users, longest, are_all_keen
 ):
     """

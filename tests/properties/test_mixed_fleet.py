@@ -32,7 +32,7 @@ class Mixed:
         return self.world.ask(client, output_len=self.rng.randint(8, 24), topic=1)
 
     def step(self, name: str) -> None:
-        """The one that shares itself takes next whoever it has served least, by weight."""
+        """The one that shares itself takes next the client that it has served least, by weight."""
         engine, before = self.world.engines[name], Counter(self.world.served)
         if name == DIRECT:
             engine.queue.sort(key=lambda each: self.received(each.ticket.request.client))
@@ -55,7 +55,7 @@ class Mixed:
                     self.due[name] -= 1
                     self.step(name)
             if step % 5 == 0:
-                self.world.look(QUEUED)
+                self.world.report(QUEUED)
             self.asked = [
                 self.ask(each.request.client) if each.state is TicketState.ENDED else each
                 for each in self.asked
@@ -67,8 +67,9 @@ class Mixed:
 @pytest.mark.parametrize("speeds", [(1, 1), (1, 0.5), (1, 0.25), (0.5, 1), (0.25, 1)])
 def test_a_flood_and_a_light_client_get_the_same_of_both_however_fast_either_is(speeds):
     """
-    The fast engine helps out with what waits for the slow one. Were it to take whom the slow one owes
-    most, it would take the same client for as long as that is so, for nothing it serves pays that off.
+    The fast engine helps out with what waits for the slow one. Were it to take the client with the most
+    credit at the slow one, it would take the same client for as long as that is so, for nothing it serves
+    pays that off.
     """
     assert 0.8 <= Mixed(speeds, {}).run() <= 1.25
 

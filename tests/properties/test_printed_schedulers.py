@@ -90,7 +90,7 @@ def test_drr_decides_as_the_ring_written_out_does(traffic, cost, quantum, skip_m
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "look", "look", "misfit", "decode", "finish", "cancel"]),
+        st.sampled_from(["add", "add", "admit", "admit", "misfit", "decode", "finish", "cancel"]),
         st.integers(0, 99),
     ),
     min_size=30,
@@ -99,7 +99,7 @@ steps = st.lists(
 
 
 class Both:
-    """Two schedulers told the same, step by step; they must choose the same."""
+    """Two schedulers given the same events, step by step; they must choose the same."""
 
     def __init__(self, policy, printed):
         self.schedulers = [
@@ -124,7 +124,7 @@ class Both:
         )
         self.tell("add", request)
 
-    def look(self, _, *, misfits=0):
+    def admit(self, _, *, misfits=0):
         self.tell("begin_pass")
         for _ in range(misfits + 1):
             chosen, other = self.tell("propose")
@@ -137,7 +137,7 @@ class Both:
                 self.running.append([chosen, 0])
 
     def misfit(self, number):
-        self.look(number, misfits=1)
+        self.admit(number, misfits=1)
 
     def decode(self, number):
         if self.running:
@@ -159,7 +159,7 @@ class Both:
 @some
 @given(steps=steps)
 def test_prepaid_vtc_settles_whatever_ends_a_request(name, steps):
-    """[19] Arrivals, misfits, outputs, finishes and aborts in any order, beside Algorithm 3 as printed."""
+    """[19] Any order of arrivals, skips, outputs, finishes and aborts, beside Algorithm 3 as printed."""
     cost = parse_cost("profiled")
     policy = make_policy(name, cache=RadixTree(), policies=ALL_SCHEDULERS, cost=cost)
     printed = PrintedVTC(cost=cost, predict=mean_of if name == "vtc-predict" else most)

@@ -1,4 +1,4 @@
-"""[32] Queueing at the gateway, in any order of events: nobody lost, nobody idle, nobody starved."""
+"""[32] Queueing at the gateway, any order of events: no request lost, no engine idle, no client starved."""
 
 import random
 
@@ -51,7 +51,7 @@ def change(world: World, rng: random.Random, what: str) -> None:
     dispatcher, name = world.dispatcher, rng.choice(list(world.engines))
     is_up = dispatcher.engines[name].up
     if what == "look" and is_up:
-        world.look(name)
+        world.report(name)
     elif what == "blind":
         dispatcher.unobserved(name, "it is blind")
     elif what == "down":
@@ -153,7 +153,7 @@ def gap(
         for name in world.engines:
             world.step(name)
             if rng.random() < 0.3:
-                world.look(name)
+                world.report(name)
         for asked in world.asked() if leaves else ():
             if asked.ticket.request.client == "a" and asked.emitted and asked.left == 1:
                 world.leave(asked.ticket)
@@ -231,7 +231,7 @@ def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
         world.ask("flood", output_len=10, topic=0)
     for _ in range(30):
         world.step("w0")
-        world.look("w0")
+        world.report("w0")
     before = world.dispatcher.ledger.waiting("flood")
     light = world.ask("light", output_len=10, topic=1)
     while light.state is not TicketState.STARTED:
@@ -247,7 +247,7 @@ def test_an_idle_engine_takes_what_waits_for_another() -> None:
     for _ in range(10):
         for name in world.engines:
             world.step(name)
-            world.look(name)
+            world.report(name)
         world.check()
 
     assert {ticket.worker for ticket in tickets if ticket.state is TicketState.STARTED} == {
@@ -312,7 +312,7 @@ def test_an_idle_engine_that_is_fair_itself_takes_what_waits_for_another() -> No
     assert (waiting[0], waiting[-1], held) == (36, 2, {2})
 
 
-def test_what_it_takes_first_is_the_client_that_the_other_owes_most() -> None:
+def test_it_takes_first_the_client_with_the_most_credit_at_the_other() -> None:
     world = mixed()
     for _ in range(12):
         world.step("w0")

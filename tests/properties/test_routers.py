@@ -77,7 +77,7 @@ class Run:
         chosen = choose(self.router, request, matched)
         if len(matched) == len(self.up):
             everyone = self.router.route(request, matches=PrefixMatches.of_each(matched))
-            assert everyone == chosen, "asking twice, and naming nobody, changes nothing"
+            assert everyone == chosen, "asking twice, and naming no client, changes nothing"
         assert chosen in matched, "only candidates are chosen"
         self.check_choice(request, chosen)
         extend_len = max(1, request.input_len - matched[chosen])

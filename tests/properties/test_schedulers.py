@@ -1,4 +1,4 @@
-"""What every scheduler owes its host: each runs here by being in ALL_SCHEDULERS.
+"""What every scheduler guarantees its host: each runs here by being in ALL_SCHEDULERS.
 
 Numbers in brackets are those of docs/reference/invariants.md.
 """
@@ -249,7 +249,7 @@ def test_theorem_4_1_needs_the_charge_for_outputs():
 
 
 def test_theorem_4_1_needs_the_charge_for_prompts():
-    """[7] Without it, long prompts that nobody has cached cost their client almost nothing."""
+    """[7] Without it, long prompts that are cached nowhere cost their client almost nothing."""
     flood = unlike(200)
 
     assert gap_of(over_a_tree(DLPM, quantum=Q), flood)[0] <= DLPM_BOUND

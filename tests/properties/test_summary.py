@@ -1,4 +1,4 @@
-"""A summary against sums over the whole list of events, however passes are told: random clusters."""
+"""A summary against sums over the whole list of events, however passes are reported: random clusters."""
 
 from random import Random
 

@@ -58,7 +58,7 @@ class StartsInDebt(DLPM):
 
 
 class LetsPass(DLPM):
-    """Ageing that looks on while the due request's own client takes the room it waits for."""
+    """Ageing that goes on while the due request's own client takes the room it waits for."""
 
     def skip(self, request):
         self._queue._index.hide(request)
@@ -87,7 +87,7 @@ class UngatedDRR(PrintedDRR):
 
 
 class NoFloor(OverdraftDeficits):
-    """Whoever is in debt is within its overdraft."""
+    """A client in debt is within its overdraft."""
 
     def standing(self, client):
         return Standing.OPEN if self.value(client) > 0 else Standing.HITS
@@ -221,8 +221,8 @@ CASES = [
         {"traffic": stops_short(300), "name": "vtc-oracle"},
     ),
     (
-        "[26] outputs are never told",
-        theorems.told_late,
+        "[26] outputs are never reported",
+        theorems.notified_late,
         FreeOutputs,
         {
             "traffic": flood(100, f=(MAX_INPUT, 0, 20), g=(MAX_INPUT, MAX_INPUT, 1)),

@@ -70,7 +70,7 @@ def test_the_invariants_quote_the_worst_ratios_of_the_committed_search():
     quoted = dict(line.findall(INVARIANTS.read_text()))
 
     # The record is older than the word.
-    names = [row["name"].replace("told of", "notified of") for row in rows]
+    names = [row["name"].replace("told", "notified") for row in rows]
     assert {
         name: f"{row['worst_ratio']:.2f}" for name, row in zip(names, rows, strict=True)
     } == quoted

@@ -107,8 +107,8 @@ class Waiting(RuleBasedStateMachine):
         self.open(client)
 
     @rule()
-    def look(self):
-        """Only sometimes, so that changes pile up between two looks."""
+    def best_is_the_same(self):
+        """Only sometimes, so that changes pile up between two questions."""
         assert self.index.best() is self.oracle.best()
 
     @rule()
@@ -248,8 +248,8 @@ for case in (
     )
 
 
-class Look:
-    """One index over a radix tree, and looks that pass over nearly all, as in a full memory."""
+class Passes:
+    """One index over a radix tree, and passes that skip nearly all, as in a full memory."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -330,10 +330,10 @@ class Look:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_who_is_best_of_those_that_are_left_when_nearly_all_were_passed_over(seed):
-    """Many hidden ones are put aside and the rest is walked: the same answers, whatever happens meanwhile."""
-    look = Look(seed)
-    look.oracle.open |= set(CLIENTS)
+    """Many hidden ones are skipped and the rest is walked: the same answers, whatever happens meanwhile."""
+    passes = Passes(seed)
+    passes.oracle.open |= set(CLIENTS)
     for _ in range(8):
-        for _ in range(look.rng.randint(0, 12)):
-            look.arrive()
-        look.run()
+        for _ in range(passes.rng.randint(0, 12)):
+            passes.arrive()
+        passes.run()

@@ -10,7 +10,7 @@ from fairhit.dispatch.concurrency_limit import _MOST_GROWTH, BLIND, TARGET, Conc
 
 
 class Modelled:
-    """An engine of `slots`, and somebody who always has more to send."""
+    """An engine of `slots`, and a gateway that always has more to send."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class Modelled:
         )
         self.queue: list[tuple[int, bool]] = []
         self.running: list[list[int]] = []  # number, steps left
-        self.idle = 0  # slots that nobody had been sent for
+        self.idle = 0  # slots for which no request had been sent
 
-    def step(self, *, look: bool = False) -> None:
+    def step(self, *, report: bool = False) -> None:
         while self.window.has_capacity:
             streams = self.rng.random() < self.streams
             self.queue.append((self.window.sent(streams=streams), streams))
@@ -43,8 +43,8 @@ class Modelled:
             self.running.append([number, self.rng.randint(1, 20)])
             started += [number] if streams and not self.is_preamble else []
         self.idle = self.slots - len(self.running)
-        if look:
-            self.look()
+        if report:
+            self.report()
         for number in started:
             self.window.started(number)
         for each in list(self.running):
@@ -53,7 +53,7 @@ class Modelled:
                 self.running.remove(each)
                 self.window.ended(each[0], answered=True)
 
-    def look(self) -> None:
+    def report(self) -> None:
         self.window.observed(running=len(self.running), waiting=len(self.queue))
 
 
@@ -61,7 +61,7 @@ def keeps_its_queue_short_and_no_slot_idle(engine: Modelled) -> None:
     """Once it is learnt, and looked at every third step."""
     idle = longest = 0
     for number in range(120):
-        engine.step(look=number % 3 == 0)
+        engine.step(report=number % 3 == 0)
         idle += engine.idle
         longest = max(longest, len(engine.queue))
 
@@ -78,11 +78,11 @@ def keeps_its_queue_short_and_no_slot_idle(engine: Modelled) -> None:
 def test_with_the_engines_numbers_the_queue_is_short_and_never_dry(
     seed: int, slots: int, streams: float
 ) -> None:
-    """Once it is learnt, whatever the answers look like: from a look to the next no slot is idle."""
+    """Once it is learnt, whatever the answers look like: from one report to the next no slot is idle."""
     engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=streams)
-    engine.look()  # as the gateway does before the first request
+    engine.report()  # as the gateway does before the first request
     for number in range(120):
-        engine.step(look=number % 3 == 0)
+        engine.step(report=number % 3 == 0)
     keeps_its_queue_short_and_no_slot_idle(engine)
 
 
@@ -108,10 +108,12 @@ def test_first_bytes_alone_do_nearly_as_well(seed: int, slots: int) -> None:
 def test_first_bytes_that_say_nothing_open_it_only_so_far(seed: int, slots: int) -> None:
     """An engine whose answers all begin at once, queue or not: its numbers are what counts."""
     engine = Modelled(ConcurrencyLimit(), slots, random.Random(seed), streams=1.0, is_preamble=True)
-    engine.look()
+    engine.report()
     number = 0
-    while number < 120 or len(engine.queue) > TARGET:  # what came before the first looks has to run
-        engine.step(look=number % 3 == 0)
+    while (
+        number < 120 or len(engine.queue) > TARGET
+    ):  # what came before the first report has to run
+        engine.step(report=number % 3 == 0)
         number += 1
         assert len(engine.queue) <= 2 * _MOST_GROWTH and number < 5000
     keeps_its_queue_short_and_no_slot_idle(engine)
@@ -130,7 +132,7 @@ def test_an_engine_that_shows_nothing_is_not_starved() -> None:
 def test_numbers_that_stop_coming_stop_nothing() -> None:
     engine = Modelled(ConcurrencyLimit(), 8, random.Random(2), streams=1.0)
     for number in range(60):
-        engine.step(look=number < 30)
+        engine.step(report=number < 30)
         if number == 30:
             engine.window.unobserved()
 
@@ -143,7 +145,7 @@ def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> No
     """Whatever it said before, and whatever others send it: the size is never 0."""
     window, open_numbers = ConcurrencyLimit(), []
     for _ in range(data.draw(st.integers(0, 60))):
-        what = data.draw(st.sampled_from(["send", "start", "end", "look", "blind", "restart"]))
+        what = data.draw(st.sampled_from(["send", "start", "end", "report", "blind", "restart"]))
         if what == "send" and window.has_capacity:
             open_numbers.append(window.sent(streams=data.draw(st.booleans())))
         elif what == "start" and open_numbers:
@@ -151,7 +153,7 @@ def test_an_engine_with_nothing_to_do_always_has_room(data: st.DataObject) -> No
         elif what == "end" and open_numbers:
             number = open_numbers.pop(data.draw(st.integers(0, len(open_numbers) - 1)))
             window.ended(number, answered=data.draw(st.booleans()))
-        elif what == "look":
+        elif what == "report":
             window.observed(
                 running=data.draw(st.integers(0, 300)), waiting=data.draw(st.integers(0, 300))
             )

@@ -215,7 +215,7 @@ class FairTerms:
 
 
 class Deficits:
-    """The highest and the lowest deficit of each client, looked at whenever somebody is served."""
+    """The highest and the lowest deficit of each client, looked at whenever a client is served."""
 
     def __init__(self, policy):
         self._policy = policy
@@ -288,7 +288,7 @@ def fair_weighted(traffic, skips, policy=policy_of, **drawn):
 # -- hosts that know late, and several of them -------------------------------------------------------
 
 
-def told_late(traffic, quantum, delay, policy=policy_of):
+def notified_late(traffic, quantum, delay, policy=policy_of):
     gaps = backlogged_gap(
         policy("dlpm", quantum=quantum), traffic, delay=delay, max_running=MAX_RUNNING
     )
@@ -451,7 +451,7 @@ THEOREMS = [
         name="DLPM notified of outputs d steps late",
         bound="2 (U + Q + w_q R d)",
         cases=_cases(quantum=quanta, delay=st.integers(1, 5)),
-        ratio=told_late,
+        ratio=notified_late,
     ),
     Theorem(
         row=36,

@@ -37,7 +37,7 @@ class QuadraticCost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextCost:
-    """What a request adds to the time of the forward passes it is in, in units of one extend token.
+    """Time that a request adds to the forward passes it is in, in units of one extend token.
 
     A prompt token costs `extend`, and `attention` for each token before it; an output token costs
     `output`, and `context` for each token before it, cached or not, as all of them are read from

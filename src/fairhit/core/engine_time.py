@@ -1,4 +1,4 @@
-"""What requests cost in engine time, learnt from the passes of the engine itself.
+"""Prices of requests in engine time, learnt from the passes of the engine itself.
 
 The time of a forward pass is fitted to its work, without negative coefficients:
 

@@ -1,4 +1,4 @@
-"""What the forward passes of an engine take, and which client each second goes to."""
+"""Durations of the forward passes of an engine, and the client that each second goes to."""
 
 from collections.abc import Mapping
 

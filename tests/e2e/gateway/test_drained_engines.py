@@ -37,7 +37,7 @@ def test_an_engine_stops_as_soon_as_its_caller_leaves(
     script: Script, stream: bool, politely: bool
 ) -> None:
     """It waits for none of the gateway's looks at the clock: there are no more of them. How soon, without
-    a machine's pace: `test_the_engine_is_told_in_the_very_call_that_says_its_caller_left`.
+    a machine's pace: `test_the_engine_is_notified_in_the_very_call_that_says_its_caller_left`.
     """
 
     async def story(world: World) -> None:

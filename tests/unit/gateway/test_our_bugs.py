@@ -81,7 +81,7 @@ class Played:
         return [one.ticket for one in self.gateway.exchanges.values()]
 
     def check_settled(self) -> None:
-        """Nobody has anything at the engine."""
+        """No caller has anything at the engine."""
         dispatcher = self.gateway.dispatcher
         worker = dispatcher.engines[WorkerId(ENGINE)]
         assert (self.tickets(), worker.tickets) == ([], set())

@@ -1,1 +1,1 @@
-"""What clients have received and may still receive: the counters of the policies."""
+"""Counters of the policies: the service that clients have received and may still receive."""

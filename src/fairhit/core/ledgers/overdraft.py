@@ -22,7 +22,7 @@ from fairhit.errors import ConfigError
 
 
 class Standing(Enum):
-    """Which requests of a waiting client may be admitted."""
+    """Requests of a waiting client that may be admitted."""
 
     OPEN = "open"  # all: q_i > 0
     HITS = "hits"  # those whose prompt is cached: the client is within its overdraft

@@ -1,4 +1,4 @@
-"""What engines with the plug-in report of each client: its charge, and the engine time measured for it.
+"""Reports of engines with the plug-in on each client: its charge, and the engine time measured for it.
 
 Engines export both as counters (engines/client_metrics.py). Shares are of the last WINDOW_S seconds, over
 all engines. An engine's first report is where its counters begin to count here; counters that went down

@@ -175,7 +175,7 @@ def gets_names(body: bytes, identity_field: str) -> bool:
 
 @dataclass(slots=True)
 class _Life:
-    """What is known of an engine while it is up: after a restart it may be another build."""
+    """State of an engine while it is up: after a restart it may be another build."""
 
     due_s: float | None = None  # None: its load was not asked for yet
     asking: asyncio.Task[None] | None = None

@@ -68,7 +68,7 @@ QUICK_LOADS, QUICK_S = ("judge-s1", "chat"), 60
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each policy on each workload and host; on the ideal host others' policies and the parts of `fair`."""
+    """Cases of each policy on each workload and host; on the ideal host also others and parts of `fair`."""
     return [
         contended(
             load,

@@ -1,4 +1,4 @@
-"""What a cached prefix costs: engine time of two tenants that always wait, under each charge."""
+"""Cost of a cached prefix: engine time of two tenants that always wait, under each charge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ class EngineTimed(Simulated):
 
 
 def cases(quick: bool) -> Sequence[Case]:
-    """Each policy beside a clone, and beside a tenant with each cached prefix."""
+    """Cases of each policy beside a clone, and beside a tenant with each cached prefix."""
     found: list[Case] = []
     for policy, settings in POLICIES.items():
         for prefix in (CLONE, *PREFIXES):

@@ -77,12 +77,12 @@ def test_any_document_is_sent_or_refused_with_the_reason(
         GatewaySettings(worker_urls=(), identity_field="both", isolate_prefixes=isolated)
     )
     gateway.dispatcher.engine_up(ENGINE)
-    nobody = cast("ClientConnection", SimpleNamespace())
+    no_one = cast("ClientConnection", SimpleNamespace())
     rng, sent = random.Random(5), 0
     for _ in range(2000):
         path, body = rng.choice(list(ENDPOINTS)), orjson.dumps(document(rng))
         try:
-            work = gateway.handle(nobody, asked(path, body))
+            work = gateway.handle(no_one, asked(path, body))
         except CallerError:
             continue
         assert work is not None, body

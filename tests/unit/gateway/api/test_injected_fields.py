@@ -52,7 +52,7 @@ def test_engine_and_index_are_split_alike() -> None:
         assert document["cache_salt"] == call.salt
 
 
-def test_nobody_can_put_in_a_salt_of_its_choice() -> None:
+def test_no_caller_can_put_in_a_salt_of_its_choice() -> None:
     injector = FieldInjector(GatewaySettings(isolate_prefixes=True, isolation_secret="s"))
     victim = PrefixIsolation("s").salt("alice", "")
     claims = (b"\\u0063ache_salt", b'cache_salt":"x","cache_salt')

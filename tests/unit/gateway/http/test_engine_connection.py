@@ -11,7 +11,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 
 
 class Asker:
-    """Hears an answer."""
+    """Receives an answer."""
 
     def __init__(self) -> None:
         self.received: list[object] = []
@@ -84,7 +84,7 @@ def test_an_answer_cut_anywhere_is_heard_the_same() -> None:
     asyncio.run(story())
 
 
-def test_bytes_nobody_asked_for_end_the_connection() -> None:
+def test_bytes_without_a_request_end_the_connection() -> None:
     async def story() -> None:
         engine = EngineConnections("http://127.0.0.1:1")
         connection, wire = connected(engine)
@@ -120,7 +120,7 @@ def test_a_connection_paused_by_a_slow_caller_reads_again_for_the_next() -> None
 
 
 def test_a_connection_that_comes_back_to_an_engine_that_is_gone_is_closed() -> None:
-    """Nobody would take it again, nor close it."""
+    """No request would take it again, nor close it."""
 
     async def story() -> None:
         engine = EngineConnections("http://127.0.0.1:1")

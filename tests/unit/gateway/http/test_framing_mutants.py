@@ -27,7 +27,7 @@ PLACES = {
     "before a return and another": b"Transfer-Encoding: chunked\r%bX: X",
     "before a feed and another": b"Transfer-Encoding: chunked\n%bX: X",
 }
-# Where some bytes make a name or a value that is another, whoever reads it.
+# Where some bytes make a name or a value that is another, for each reader.
 HARMLESS = {"before the name", "in the name", "after the name", "after another's value"}
 
 

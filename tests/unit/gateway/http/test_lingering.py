@@ -92,7 +92,7 @@ def test_so_many_bytes_are_thrown_away_and_no_more(
 def test_over_tls_only_who_may_still_be_sending_is_waited_for(
     run: Callable[[Callable[[], None]], None],
 ) -> None:
-    """To end is to close there: who waits for the end would wait for the gateway."""
+    """To end is to close there: a caller that waits for the end would wait for the gateway."""
 
     def test() -> None:
         assert Lingering(LAST, half_closes=False).wire.closed

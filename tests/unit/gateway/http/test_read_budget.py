@@ -172,7 +172,7 @@ async def test_a_caller_that_reads_slowly_holds_its_engine_whatever_waits() -> N
 
 @pytest.mark.parametrize("hand_on", [True, False])
 def test_a_connection_that_is_lost_leaves_nothing_waiting(hand_on: bool) -> None:
-    """An engine's last words are heard, before the loss of its connection is."""
+    """An engine's last bytes are passed on before the loss of its connection is."""
 
     async def story() -> None:
         budget, read = ReadBudget(), list[bytes]()

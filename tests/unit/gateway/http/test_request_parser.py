@@ -174,7 +174,7 @@ def test_who_shows_a_wrong_key_need_not_send_its_body() -> None:
     assert body_budget.length == 0
 
 
-def test_a_body_nobody_reads_is_not_kept() -> None:
+def test_a_body_without_a_reader_is_not_kept() -> None:
     body_budget = BodyBudget()
     reader = read(
         [b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n", b"x" * 800],

@@ -121,11 +121,11 @@ def test_files_are_watched(tmp_path: Path) -> None:
     config.write_text("min-match: 1\n")
     keys.write_text("a:k\n")
     world = World("--config", str(config), more=[keys])
-    looks, stamp = 0, world.reloader._stamp
+    checks, stamp = 0, world.reloader._stamp
 
     def counted() -> Stamp:
-        nonlocal looks
-        looks += 1
+        nonlocal checks
+        checks += 1
         return stamp()
 
     world.reloader._stamp = counted
@@ -136,8 +136,8 @@ def test_files_are_watched(tmp_path: Path) -> None:
         await eventually(lambda: len(world.applied) == 1)
         keys.write_text("a:another\n")
         await eventually(lambda: len(world.applied) == 2)
-        enough = looks + 5
-        await eventually(lambda: looks >= enough)
+        enough = checks + 5
+        await eventually(lambda: checks >= enough)
         watching.cancel()
 
     asyncio.run(story())

@@ -21,8 +21,8 @@ def chunks(gateway: Gateway) -> tuple[int, ...]:
     return gateway._admission._chunked(call).prompt.chunks
 
 
-def test_each_gateway_sums_prompts_as_nobody_else_can() -> None:
-    """Whoever knew the sums could make two prompts that pass for one, and be charged for less."""
+def test_each_gateway_sums_prompts_as_no_caller_can() -> None:
+    """A caller that knew the sums could make two prompts that pass for one, and be charged for less."""
     one, other = (Gateway(GatewaySettings(worker_urls=("http://127.0.0.1:1",))) for _ in range(2))
 
     assert len(chunks(one)) == 1

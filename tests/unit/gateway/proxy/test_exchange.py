@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class NotedWire(Wire):
-    """What the engine would hear."""
+    """What the engine would receive."""
 
     def __init__(self, calls: list[str]) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ def beginning(played: Played) -> Exchange:
 
 
 @pytest.mark.parametrize("begin", [waiting, beginning, streaming])
-def test_the_engine_is_told_in_the_very_call_that_says_its_caller_left(
+def test_the_engine_is_notified_in_the_very_call_that_says_its_caller_left(
     begin: Callable[[Played], Exchange],
 ) -> None:
     """No timer, no task, no look at the clock in between: the loop does not turn."""
@@ -297,14 +297,14 @@ def test_who_waits_when_an_engine_goes_has_waited_all_the_same(clock: Clock) -> 
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (OSError(EMFILE, "too many open files"), []),
         (TimeoutError(), ["count_fault"]),
         (ConnectionRefusedError(ECONNREFUSED, "refused"), ["count_fault", "mark_down"]),
     ],
 )
-def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[str]) -> None:
+def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, expected: list[str]) -> None:
     """A gateway out of sockets must not take all engines for down, and forget their caches."""
 
     async def refused(*_: Any, **__: Any) -> None:
@@ -321,14 +321,14 @@ def test_an_engine_is_down_only_if_it_says_so_itself(error: OSError, told: list[
     first = exchange.ticket.worker
     asyncio.run(story())
 
-    assert [call for call in played.calls if call in {"count_fault", "mark_down"}] == told
+    assert [call for call in played.calls if call in {"count_fault", "mark_down"}] == expected
     moved = exchange.ticket.worker != first
-    assert moved != ("mark_down" in told)  # then the host moves it, and all others there
+    assert moved != ("mark_down" in expected)  # then the host moves it, and all others there
 
 
-@pytest.mark.parametrize(("caught_up", "told"), [(False, ["send", "pause"]), (True, ["send"])])
+@pytest.mark.parametrize(("caught_up", "expected"), [(False, ["send", "pause"]), (True, ["send"])])
 def test_a_caller_that_read_slowly_before_its_engine_was_asked_still_does(
-    caught_up: bool, told: list[str]
+    caught_up: bool, expected: list[str]
 ) -> None:
     """The rest of an answer before may still be in its way."""
     played = Played()
@@ -338,7 +338,7 @@ def test_a_caller_that_read_slowly_before_its_engine_was_asked_still_does(
         exchange.resume()
     exchange.send()
 
-    assert played.calls[-len(told) :] == told
+    assert played.calls[-len(expected) :] == expected
 
 
 @pytest.mark.parametrize(

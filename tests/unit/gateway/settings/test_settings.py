@@ -214,7 +214,7 @@ def test_the_environment_wins_over_the_file_and_flags_over_the_environment(
 
 
 def test_every_setting_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value for each in turn, mostly a wrong one: none is passed over."""
+    """A value for each in turn, mostly a wrong one: none is skipped."""
     for name in settings_of(GatewaySettings):
         variable = f"FAIRHIT_GATEWAY_{name.upper()}"
         monkeypatch.setenv(variable, "=? =?")

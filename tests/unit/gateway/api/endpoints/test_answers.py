@@ -91,7 +91,7 @@ def test_any_cut_of_a_stream_of_named_events_reads_the_same(
     assert answer.text() == "".join(TEXTS)
 
 
-def greeting(*, end: bytes = b"\n\n", **fields: Any) -> bytes:
+def preamble(*, end: bytes = b"\n\n", **fields: Any) -> bytes:
     """What vLLM and SGLang write before the request is in the engine's queue."""
     data = {"response": {"id": "r", "output": [], "usage": None, **fields}}
     return b"".join(
@@ -101,9 +101,9 @@ def greeting(*, end: bytes = b"\n\n", **fields: Any) -> bytes:
 
 @settings(max_examples=40)
 @given(cuts=st.lists(st.integers(0, 1 << 16), max_size=12), crlf=st.booleans())
-def test_a_greeting_is_held_until_something_else_is_said(cuts: list[int], crlf: bool) -> None:
+def test_a_preamble_is_held_until_another_event_arrives(cuts: list[int], crlf: bool) -> None:
     """However the bytes are cut: for the gateway the first byte is the engine's taking the request in."""
-    quoted = greeting(
+    quoted = preamble(
         instructions='\n\nevent: response.output_text.delta\ndata: {"delta":"no"}\n\n'
     )
     more = named("response.output_item.added", {"item": {}}) + response_stream()
@@ -118,16 +118,16 @@ def test_a_greeting_is_held_until_something_else_is_said(cuts: list[int], crlf: 
     assert answer.feed(first) == first  # later it is an event like others
 
 
-def test_a_greeting_alone_is_no_answer() -> None:
+def test_a_preamble_alone_is_no_answer() -> None:
     """A stream that ends with it failed before it began: another engine can be asked."""
     answer, cut = (StreamedResponse(RESPONSES, hide_usage=False) for _ in range(2))
-    assert answer.feed(greeting()) + answer.rest() == b""
-    assert cut.feed(greeting() + b"event: resp") + cut.rest() == greeting() + b"event: resp"
+    assert answer.feed(preamble()) + answer.rest() == b""
+    assert cut.feed(preamble() + b"event: resp") + cut.rest() == preamble() + b"event: resp"
 
 
-def test_no_more_than_a_mebibyte_of_greetings_is_held() -> None:
+def test_no_more_than_a_mebibyte_of_preambles_is_held() -> None:
     answer = StreamedResponse(RESPONSES, hide_usage=False)
-    long = greeting(instructions="x" * 300_000)
+    long = preamble(instructions="x" * 300_000)
     held = 0
     while not (passed := answer.feed(long)):
         held += len(long)

@@ -1,4 +1,4 @@
-"""Whose connection it is, and how long somebody has not been reading."""
+"""Whose connection it is, and how long its caller has not been reading."""
 
 import random
 from typing import Any
@@ -26,7 +26,7 @@ def came(connections: Connections[Any], number: int, peer: str, *, asks: bool = 
     return made
 
 
-def told_to_go(*made: Mock) -> list[bool]:
+def turned_away(*made: Mock) -> list[bool]:
     return [one.turn_away.called for one in made]
 
 
@@ -43,7 +43,7 @@ def told_to_go(*made: Mock) -> list[bool]:
     ],
 )
 def test_an_owner_has_one_address_or_half_of_one(one: str, other: str, same: bool) -> None:
-    """Whoever has an address of IPv6 has all that begin with its first 64 bits."""
+    """A caller with an address of IPv6 has all that begin with its first 64 bits."""
     assert (owner_of(one) == owner_of(other)) == same
 
 
@@ -67,7 +67,7 @@ def test_each_has_its_turn_once_a_round_while_others_come_and_go() -> None:
     assert had & last.keys()
 
 
-def test_no_turn_is_long_whoever_leaves() -> None:
+def test_no_turn_is_long_whichever_connection_leaves() -> None:
     """A caller that closes what it has but of one turn could gather ten thousand in that one."""
     connections: Connections[Any] = Connections(limit=lambda: 1000)
     for _ in range(5):
@@ -116,13 +116,13 @@ def test_at_the_limit_the_oldest_that_has_not_asked_is_closed_first(clock: Clock
     all_of_them = (first, second, busy, idle, fresh)
 
     came(connections, 1, "10.0.0.3")
-    assert told_to_go(*all_of_them) == [True, False, False, False, False]
+    assert turned_away(*all_of_them) == [True, False, False, False, False]
     came(connections, 1, "10.0.0.3")
-    assert told_to_go(*all_of_them) == [True, True, False, False, False]
+    assert turned_away(*all_of_them) == [True, True, False, False, False]
     came(connections, 1, "10.0.0.3")
-    assert told_to_go(*all_of_them) == [True, True, False, True, False]
+    assert turned_away(*all_of_them) == [True, True, False, True, False]
     came(connections, 1, "10.0.0.3")
-    assert told_to_go(*all_of_them) == [True, True, False, True, True]
+    assert turned_away(*all_of_them) == [True, True, False, True, True]
 
     assert connections.states() == {"new": 0, "active": 5, "reserve": 0, "closing": 4}
     away = {"new": 3, "idle": 1, "slow": 0, "limit": 0, "address": 0, "descriptors": 0}
@@ -142,15 +142,15 @@ def test_who_asks_for_nothing_that_is_admitted_has_not_asked(clock: Clock) -> No
     assert (connections.states()["new"], connections.states()["active"]) == (0, 1)
 
 
-def test_beyond_the_limit_probes_find_a_place_whoever_else_comes() -> None:
+def test_beyond_the_limit_probes_find_a_place_whatever_else_arrives() -> None:
     """All have a request under way: who comes may ask for /health, and gives way to who comes after."""
     connections: Connections[Any] = Connections(limit=lambda: 3)
     busy = came(connections, 3, "10.0.0.1")
     more = [Mock(ClientConnection) for _ in range(RESERVE + 5)]
 
     assert not any(enter(connections, one) for one in more)
-    assert told_to_go(*more) == [True] * 5 + [False] * RESERVE
-    assert told_to_go(*busy) == [False] * 3
+    assert turned_away(*more) == [True] * 5 + [False] * RESERVE
+    assert turned_away(*busy) == [False] * 3
     for one in (*busy, *more):
         connections.discard(one)
     assert not any(connections.states().values())
@@ -164,10 +164,10 @@ def test_who_has_just_come_is_not_closed_for_the_next_before_it_can_ask(clock: C
     (probe,) = came(connections, 1, "10.0.0.2", asks=False)
 
     assert not enter(connections, Mock(ClientConnection), "10.0.0.1"), "no place but in the reserve"
-    assert told_to_go(probe) == [False]
+    assert turned_away(probe) == [False]
     clock.now += 3.0
     assert enter(connections, Mock(ClientConnection), "10.0.0.1")
-    assert told_to_go(probe) == [True], "it has had its time"
+    assert turned_away(probe) == [True], "it has had its time"
 
 
 def test_there_are_never_many_more_than_the_limit_however_slowly_they_leave() -> None:
@@ -194,7 +194,7 @@ def test_in_the_reserve_who_has_been_answered_is_closed_before_who_has_yet_to_as
         connections.on_request(one)
         one.abort.side_effect = lambda one=one: connections.discard(one)
 
-    assert told_to_go(probe, *crowd) == [False] * (1 + len(crowd))
+    assert turned_away(probe, *crowd) == [False] * (1 + len(crowd))
     assert not probe.abort.called
     assert connections.states()["reserve"] == 1
 
@@ -216,9 +216,9 @@ def test_one_address_that_asks_nothing_leaves_a_quarter_of_the_places(clock: Clo
     silent = came(connections, 30, "10.0.0.1", asks=False)
     clock.now = 10.0
     silent += came(connections, 2, "10.0.0.1", asks=False)
-    assert told_to_go(*silent) == [True, True] + [False] * 30
+    assert turned_away(*silent) == [True, True] + [False] * 30
     others = came(connections, 10, "10.0.0.2", asks=False)
-    assert told_to_go(*silent, *others) == [True, True] + [False] * 40
+    assert turned_away(*silent, *others) == [True, True] + [False] * 40
 
 
 def test_a_proxy_may_have_all_places(clock: Clock) -> None:
@@ -227,7 +227,7 @@ def test_a_proxy_may_have_all_places(clock: Clock) -> None:
     asking = came(connections, 28, "10.0.0.1")
     clock.now = 10.0
     at_once = came(connections, 12, "10.0.0.1", asks=False)
-    assert told_to_go(*asking, *at_once) == [False] * 40
+    assert turned_away(*asking, *at_once) == [False] * 40
 
 
 def test_an_address_with_a_limit_of_its_own_has_no_more() -> None:
@@ -238,7 +238,7 @@ def test_an_address_with_a_limit_of_its_own_has_no_more() -> None:
     connections.discard(first)
     assert enter(connections, Mock(ClientConnection), "10.0.0.1")
     assert connections.turned_away["address"] == 1
-    assert told_to_go(second) == [False]
+    assert turned_away(second) == [False]
 
 
 def test_the_limit_is_said_at_once_and_then_once_a_minute(

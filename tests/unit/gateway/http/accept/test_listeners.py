@@ -17,7 +17,7 @@ class Unlimited:
         return True
 
     def discard(self, connection: object) -> None:
-        """It counts nobody."""
+        """It counts no connection."""
 
 
 class Met(asyncio.Protocol):
@@ -50,7 +50,7 @@ def test_who_has_connected_when_it_closes_is_let_in_and_heard() -> None:
     uvloop.run(story())
 
 
-def test_an_address_that_is_closed_takes_nobody() -> None:
+def test_an_address_that_is_closed_takes_no_connection() -> None:
     async def story() -> None:
         door = listeners.Listeners(GatewaySettings(port=0))
         port, _ = await door.open(

@@ -58,7 +58,7 @@ class Skint:
 
 @dataclass
 class Fails:
-    """A store whose value nobody can change."""
+    """A store whose value no writer can change."""
 
     error: Exception
     asked: int = 0
@@ -87,11 +87,11 @@ class Recovers:
         """Nothing is held."""
 
 
-def hold(memory: SharedMemory, told: Connection) -> None:
-    told.recv()
+def hold(memory: SharedMemory, parent: Connection) -> None:
+    parent.recv()
     fcntl.lockf(memory.descriptor, fcntl.LOCK_EX)
-    told.send("locked")
-    told.recv()
+    parent.send("locked")
+    parent.recv()
 
 
 async def pauses(store: Fails, count: int, monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -149,7 +149,7 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
     asyncio.run(run())
 
 
-def test_nobody_pays_for_an_outage_not_even_for_its_last_moment() -> None:
+def test_no_client_pays_for_an_outage_not_even_for_its_last_moment() -> None:
     async def run() -> None:
         world, store, said = Skint(), Recovers(), SharedLedger()
         exchanging = LedgerExchange(world.dispatcher, store, SETTINGS)
@@ -176,7 +176,7 @@ def test_an_exchange_that_others_were_quicker_than_costs_time_as_well(
     assert 0.8 * 40 <= asyncio.run(pauses(busy, 1, monkeypatch))[0] <= 40
 
 
-def test_others_are_told_how_often_it_comes() -> None:
+def test_others_are_notified_how_often_it_comes() -> None:
     memory = SharedMemory.create()
 
     async def run() -> None:
@@ -190,7 +190,7 @@ def test_others_are_told_how_often_it_comes() -> None:
     asyncio.run(run())
 
 
-def test_a_bug_is_told_once_and_met_ever_less_often(
+def test_a_bug_is_logged_once_and_met_ever_less_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(time, "thread_time", lambda: 0.0)

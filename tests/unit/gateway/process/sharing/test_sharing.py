@@ -30,7 +30,7 @@ def test_what_is_written_is_what_is_read() -> None:
 
 @pytest.mark.parametrize("written", [None, b"", write(account())[:-5]])
 def test_nothing_and_half_of_something_are_a_new_account(written: bytes | None) -> None:
-    """Whoever dies while it writes leaves half of one behind; the others go on."""
+    """A process that dies while it writes leaves half of one behind; the others go on."""
     assert read(written) == SharedLedger()
 
 
