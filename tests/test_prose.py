@@ -9,10 +9,9 @@ from tests import prose
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = (
     "src", "docs", "README.md", "CONTRIBUTING.md", "benchmarks", "scripts", "examples",
-    "tests/fuzz", "tests/golden", "tests/lab", "tests/peers", "tests/properties", "tests/reference",
-    "tests/unit/core",
-    "tests/unit/dispatch", "tests/unit/engines", "tests/unit/gateway", "tests/unit/policies",
-    "tests/unit/routers", "tests/wire",
+    "tests/e2e", "tests/fuzz", "tests/golden", "tests/lab", "tests/peers", "tests/properties",
+    "tests/reference", "tests/unit/core", "tests/unit/dispatch", "tests/unit/engines",
+    "tests/unit/gateway", "tests/unit/policies", "tests/unit/routers", "tests/wire",
 )  # fmt: skip
 # Of all docstrings, in per cent: some sentences are clearest with the pronoun first.
 MOST_PRONOUNS = 3.0

@@ -135,7 +135,7 @@ def test_the_bare_name_that_sglang_lists_is_the_model_without_the_adapter(server
     assert rises == {"anonymous": 3, "a": 4}
 
 
-def test_with_too_few_slots_nobody_is_frozen(server):
+def test_with_too_few_slots_no_request_is_frozen(server):
     """Three adapters and the model at once, one slot, four seats: all are answered."""
 
     def one(number: int) -> str:

@@ -106,7 +106,7 @@ class Server:
 def running(
     folder: Path, *, flags: Sequence[str] | None = None, **settings: object
 ) -> Iterator[Server]:
-    """By default clients are told apart by their keys; other `flags` are instead of that one."""
+    """By default clients are distinguished by their keys; other `flags` are instead of that one."""
     server = Server(folder, settings) if flags is None else Server(folder, settings, flags)
     try:
         yield server

@@ -135,7 +135,7 @@ def test_a_caller_who_leaves_is_aborted_and_charged_for_what_was_made(server):
     assert 0 < made < 1900
 
 
-def test_a_request_that_can_never_fit_is_refused_and_blocks_nobody(server):
+def test_a_request_that_can_never_fit_is_refused_and_blocks_no_other(server):
     status, answer = server.complete(STORY * 200, key="key-a", max_tokens=5)
     assert status == 400
     assert "2048" in answer["error"]["message"]

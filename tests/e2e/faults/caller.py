@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.faults.census import Fate, Told, told_error
+from tests.e2e.faults.census import Fate, Result, error_result
 from tests.e2e.faults.engine import MARK
 from tests.e2e.gateway.world import CHAT, Connection
 
@@ -28,7 +28,7 @@ class Ask:
     max_tokens: int = 4
     stream: bool = False
     leaves_after_s: float | None = None
-    patience_s: float = 30.0
+    timeout_s: float = 30.0
     instead: bytes | None = None  # of a body that asks for an answer
 
     def body(self) -> bytes:
@@ -46,25 +46,25 @@ class Ask:
         ).encode()
 
 
-async def fate_of(ask: Ask, port: int, *, host: str = HOST) -> Told:
+async def fate_of(ask: Ask, port: int, *, host: str = HOST) -> Result:
     """Send it, and wait for its end; never raises for what a server does."""
     leaves = ask.leaves_after_s is not None
     try:
-        async with asyncio.timeout(ask.leaves_after_s if leaves else ask.patience_s):
+        async with asyncio.timeout(ask.leaves_after_s if leaves else ask.timeout_s):
             return await _exchange(ask, host, port)
     except TimeoutError:
-        return Told(Fate.LEFT if leaves else Fate.SILENT)
+        return Result(Fate.LEFT if leaves else Fate.SILENT)
     except (asyncio.IncompleteReadError, ConnectionError) as error:
-        return Told(Fate.CUT, seen=repr(error))
+        return Result(Fate.CUT, seen=repr(error))
     except (Strange, ValueError, KeyError) as error:
-        return Told(Fate.WRONG, seen=repr(error))
+        return Result(Fate.WRONG, seen=repr(error))
 
 
-async def _exchange(ask: Ask, host: str, port: int) -> Told:
+async def _exchange(ask: Ask, host: str, port: int) -> Result:
     try:
         connection = Connection(*await asyncio.open_connection(host, port))
     except OSError:
-        return Told(Fate.UNREACHED)
+        return Result(Fate.UNREACHED)
     leave_no_trace(connection)
     try:
         connection.send(CHAT, ask.body(), content_type="application/json")
@@ -76,16 +76,16 @@ async def _exchange(ask: Ask, host: str, port: int) -> Told:
         body = json.loads(await connection.reader.readexactly(length))
         if status != 200:
             assert_is_error(body)
-            return told_error(status)
+            return error_result(status)
         text = body["choices"][0]["message"]["content"]
         if text != _expected(ask):
             raise Strange(text[:100])
-        return Told(Fate.ANSWERED, status)
+        return Result(Fate.ANSWERED, status)
     finally:
         connection.reset()
 
 
-async def _streamed(ask: Ask, connection: Connection, status: int) -> Told:
+async def _streamed(ask: Ask, connection: Connection, status: int) -> Result:
     """Events are not split over chunks by more than the gateway splits them: join, then look."""
     data = b"".join([piece async for piece in connection.chunks()])
     *events, end = data.split(b"\n\n")
@@ -98,11 +98,11 @@ async def _streamed(ask: Ask, connection: Connection, status: int) -> Told:
     if events[-1] == b"data: [DONE]":
         if text != _expected(ask):
             raise Strange(text[:100])
-        return Told(Fate.ANSWERED, status)
+        return Result(Fate.ANSWERED, status)
     assert_is_error(json.loads(events[-1].removeprefix(b"data: ")))
     if not _expected(ask).startswith(text):
         raise Strange(text[:100])
-    return Told(Fate.FAILED, status)
+    return Result(Fate.FAILED, status)
 
 
 def _expected(ask: Ask) -> str:

@@ -1,4 +1,4 @@
-"""What became of each request: everyone is told something, or is counted lost."""
+"""What became of each request: each caller is given an answer, or is counted lost."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Fate(Enum):
     FAILED = "failed"  # an error that says so, perhaps after a part of the answer
     LEFT = "left"  # the caller wanted no more
     # Of these there may be none while the gateway lives.
-    UNREACHED = "unreached"  # nobody listened
+    UNREACHED = "unreached"  # no process listened
     CUT = "cut"  # the connection ended, and nothing said why
     SILENT = "silent"  # neither answer nor error for as long as the caller was patient
     WRONG = "wrong"  # another's answer, or no HTTP
@@ -27,7 +27,7 @@ _REFUSALS = frozenset((400, 401, 404, 405, 408, 413, 429, 431, 503))
 
 
 @dataclass(frozen=True)
-class Told:
+class Result:
     """One request's end, and what was seen of it."""
 
     fate: Fate
@@ -35,9 +35,9 @@ class Told:
     seen: str = ""
 
 
-def told_error(status: int) -> Told:
+def error_result(status: int) -> Result:
     """An answer that is an error, in the shape errors have."""
-    return Told(Fate.REFUSED if status in _REFUSALS else Fate.FAILED, status)
+    return Result(Fate.REFUSED if status in _REFUSALS else Fate.FAILED, status)
 
 
 @dataclass
@@ -46,13 +46,13 @@ class Census:
 
     fates: Counter[Fate] = field(default_factory=Counter)
     statuses: Counter[int] = field(default_factory=Counter)
-    losses: list[Told] = field(default_factory=list)
+    losses: list[Result] = field(default_factory=list)
 
-    def add(self, told: Told) -> None:
-        self.fates[told.fate] += 1
-        self.statuses[told.status] += 1
-        if told.fate in LOST and told.seen and len(self.losses) < _KEPT:
-            self.losses.append(told)
+    def add(self, result: Result) -> None:
+        self.fates[result.fate] += 1
+        self.statuses[result.status] += 1
+        if result.fate in LOST and result.seen and len(self.losses) < _KEPT:
+            self.losses.append(result)
 
     @property
     def offered(self) -> int:

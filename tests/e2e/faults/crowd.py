@@ -1,4 +1,4 @@
-"""Callers who ask one after the other until they are told to stop."""
+"""Callers who ask one after the other until they are stopped."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from tests.e2e.faults.caller import HOST, Ask, fate_of
 from tests.e2e.faults.census import Census
 
 SYSTEM = "You are a patient assistant who answers in full sentences. " * 8
-# A caller that was refused waits so long before it asks again, as it is told to.
+# A caller that was refused waits so long before it asks again, as the answer says.
 _PAUSE_S = 0.05
 
 
@@ -43,9 +43,9 @@ class Crowd:
     async def go_on(self) -> None:
         host, port = self._address
         while not self.stopped:
-            told = await fate_of(self._make(next(self._numbers)), port, host=host)
-            self.census.add(told)
-            if told.status != 200:
+            result = await fate_of(self._make(next(self._numbers)), port, host=host)
+            self.census.add(result)
+            if result.status != 200:
                 await asyncio.sleep(_PAUSE_S)
 
     async def until(self, condition: Callable[[Census], bool], *, within_s: float = 60) -> None:
@@ -64,7 +64,7 @@ class Crowd:
 async def asking(
     port: int, make: Callable[[int], Ask], *, callers: int, host: str = HOST
 ) -> AsyncIterator[Crowd]:
-    """A crowd at work; in the end each has its answer, and nobody asks again."""
+    """A crowd at work; in the end each has its answer, and no caller asks again."""
     crowd = Crowd(port, make, host=host)
     tasks = [asyncio.ensure_future(crowd.go_on()) for _ in range(callers)]
     try:

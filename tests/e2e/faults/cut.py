@@ -24,7 +24,7 @@ IP = install_programs.find("ip") or "ip"
 NEAR, FAR = "10.9.0.1", "10.9.0.2"
 PLACES = 4
 CALLERS = 24
-PATIENCE = {
+TIMEOUTS = {
     "connect_timeout_secs": 2.0,
     "health_check_interval_secs": 0.2,
     "health_check_timeout_secs": 1.5,
@@ -53,7 +53,7 @@ class Cable:
         subprocess.run([*self.inside, IP, *arguments], check=True)
 
     def cut(self) -> None:
-        """What is sent goes nowhere, and nobody says so."""
+        """What is sent goes nowhere, and no packet says so."""
         self.far("link", "set", "far", "down")
 
     def join(self) -> None:
@@ -82,12 +82,12 @@ async def story(folder: Path, line: Cable) -> dict[str, object]:
     try:
         await asyncio.gather(near.start(), far.start())
         async with (
-            running(folder, worker_urls=[near.url, far.url], **PATIENCE) as process,
+            running(folder, worker_urls=[near.url, far.url], **TIMEOUTS) as process,
             asking(process.port, mixed(random.Random(6)), callers=CALLERS) as crowd,
         ):
             did = await cut_and_join(line, far, process, crowd)
             retried = await retries(process)
-        await idle(far)  # as soon as TCP has tried again, and heard that nobody listens
+        await idle(far)  # as soon as TCP has tried again, and learnt that no process listens
         return {**crowd.census.row(), **did, "retried": retried, "seen": str(crowd.census)}
     finally:
         near.kill()
@@ -101,7 +101,7 @@ async def cut_and_join(
     await crowd.more(100)
     line.cut()
     await process.says(f"{far.url} is down")
-    await asyncio.sleep(PATIENCE["idle_timeout_secs"])  # sooner, and TCP mends what was begun
+    await asyncio.sleep(TIMEOUTS["idle_timeout_secs"])  # sooner, and TCP mends what was begun
     before = crowd.census.offered
     line.join()
     await process.says(f"{far.url} is up", times=2)

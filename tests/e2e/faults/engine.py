@@ -64,7 +64,7 @@ class Engine:
             writer.close()
 
     async def play(self, received: Received, reader: asyncio.StreamReader) -> bytes | None:
-        """What has come of the next request; None: the connection is over, or nobody wants the answer."""
+        """What has come of the next request; None: the connection is over, or no caller wants the answer."""
         self.did["received"] += 1
         playing = asyncio.ensure_future(self.in_turn(received))
         more = asyncio.ensure_future(reader.read(1))

@@ -64,7 +64,7 @@ class EngineProcess:
 
 
 async def idle(engine: EngineProcess, *, within_s: float = START_S) -> None:
-    """It works for nobody any more."""
+    """It works for no caller any more."""
     async with asyncio.timeout(within_s):
         while (did := await engine.census())["running"] or did["waiting"]:
             await asyncio.sleep(0.02)

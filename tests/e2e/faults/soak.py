@@ -31,12 +31,12 @@ SETTINGS = {
 # Memory is flat if it grows by less than this in the second half, by the line through its samples: what
 # an allocator gives and takes is as much in ten minutes, and a leak of 20 bytes a request would be more.
 FLAT_MB_PER_HOUR = 12.0
-# Shares of requests that nobody could answer, and the bodies that make them.
+# Shares of requests that no engine could answer, and the bodies that make them.
 WRONG = {
     b"": 0.01,
     b'{"model":"m","messages":[': 0.01,
     b'{"model":"m","messages":"none"}': 0.01,
-    b'{"model":"nobody has it","messages":[{"role":"user","content":"a"}]}': 0.01,
+    b'{"model":"no engine has it","messages":[{"role":"user","content":"a"}]}': 0.01,
     b"x" * (LARGEST + 1): 0.02,
 }
 
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def strained(rng: random.Random) -> Callable[[int], Ask]:
-    """What callers do, with those among them that ask for what nobody can answer."""
+    """What callers do, with those among them that ask for what no engine can answer."""
     sound = mixed(rng, clients=CLIENTS, leavers=0.08)
     bodies, shares = list(WRONG), list(WRONG.values())
 
@@ -102,7 +102,7 @@ async def misfortune(
         await unlucky.start()
     else:
         unlucky.signal(signal.SIGSTOP)
-        await asyncio.sleep(rng.choice((0.5, 6)))  # noticed by nobody, and by the probes
+        await asyncio.sleep(rng.choice((0.5, 6)))  # noticed by no caller, and by the probes
         unlucky.signal(signal.SIGCONT)
 
 

@@ -69,7 +69,7 @@ def hour(offset: str) -> str:
     return time.strftime("%Y-%m-%d %H", time.localtime(time.time() + int(offset)))
 
 
-def test_a_clock_that_jumps_times_nobody_out(tmp_path: Path, say: Say) -> None:
+def test_a_clock_that_jumps_times_no_request_out(tmp_path: Path, say: Say) -> None:
     """An hour on, an hour back, to the right time, a day on: all under load, each seen in the log."""
     clock = Clock(tmp_path / "clock")
 

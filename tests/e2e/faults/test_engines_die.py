@@ -1,4 +1,4 @@
-"""Engines that are killed, stopped and started again under load: nobody is left without a word."""
+"""Engines that are killed, stopped and started again under load: no caller is left without an answer."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ CALLERS = 24
 # What runs at an engine when it dies: streams that have begun cannot be begun again.
 PLACES = 4
 # An engine that is stopped is noticed by its silence.
-PATIENCE = {
+TIMEOUTS = {
     "health_check_interval_secs": 0.1,
     "health_check_timeout_secs": 1.5,
     "first_byte_timeout_secs": 3.0,
@@ -29,7 +29,7 @@ def test_an_engine_that_is_killed_takes_only_what_it_had_begun(tmp_path: Path, s
     async def run() -> None:
         async with (
             engines(2, "--places", str(PLACES)) as (first, second),
-            running(tmp_path, worker_urls=[first.url, second.url], **PATIENCE) as process,
+            running(tmp_path, worker_urls=[first.url, second.url], **TIMEOUTS) as process,
             asking(process.port, mixed(random.Random(1)), callers=CALLERS) as crowd,
         ):
             for death in range(1, 4):
@@ -54,12 +54,12 @@ def test_an_engine_that_is_killed_takes_only_what_it_had_begun(tmp_path: Path, s
 def test_an_engine_that_stops_for_a_while_delays_what_it_has_and_no_more(
     tmp_path: Path, say: Say
 ) -> None:
-    """SIGSTOP: its connections stay, and say nothing. SIGCONT: what it then says reaches nobody else."""
+    """SIGSTOP: its connections stay, and say nothing. SIGCONT: what it then says reaches no other caller."""
 
     async def run() -> None:
         async with (
             engines(2, "--places", str(PLACES)) as (first, second),
-            running(tmp_path, worker_urls=[first.url, second.url], **PATIENCE) as process,
+            running(tmp_path, worker_urls=[first.url, second.url], **TIMEOUTS) as process,
             asking(process.port, mixed(random.Random(2)), callers=CALLERS) as crowd,
         ):
             await crowd.more(100)

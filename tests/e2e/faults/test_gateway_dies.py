@@ -1,4 +1,4 @@
-"""The gateway itself is killed, started again and told to end, under load."""
+"""The gateway itself is killed, started again and ended, under load."""
 
 import asyncio
 import random
@@ -15,16 +15,16 @@ CALLERS = 24
 
 
 async def aborted(fleet: list[EngineProcess]) -> int:
-    """Requests that engines stopped because nobody waited any more."""
+    """Requests that engines stopped because no caller waited any more."""
     return sum([(await one.census()).get("aborted", 0) for one in fleet])
 
 
-def test_a_gateway_that_is_killed_leaves_nobody_waiting_and_no_engine_working(
+def test_a_gateway_that_is_killed_leaves_no_caller_waiting_and_no_engine_working(
     tmp_path: Path, say: Say
 ) -> None:
     """
     Each caller's connection breaks, which is an error to it; engines stop what
-    nobody will hear; the gateway that is started at the same address serves the same callers.
+    no caller will receive; the gateway that is started at the same address serves the same callers.
     """
 
     async def run() -> None:
@@ -52,9 +52,7 @@ def test_a_gateway_that_is_killed_leaves_nobody_waiting_and_no_engine_working(
     asyncio.run(run())
 
 
-def test_a_gateway_that_is_told_to_end_answers_all_it_has_accepted(
-    tmp_path: Path, say: Say
-) -> None:
+def test_a_gateway_that_is_ended_answers_all_it_has_accepted(tmp_path: Path, say: Say) -> None:
     """Under load, SIGTERM: who is in is served, who comes later finds a closed door."""
 
     async def run() -> None:

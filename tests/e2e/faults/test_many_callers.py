@@ -48,7 +48,7 @@ def idle(port: int, number: int) -> Iterator[list[socket.socket]]:
             one.close()
 
 
-def test_idle_connections_cost_memory_and_nobody_else_a_thing(tmp_path: Path, say: Say) -> None:
+def test_idle_connections_cost_memory_and_no_other_caller_a_thing(tmp_path: Path, say: Say) -> None:
     number = possible(IDLE)
 
     async def run() -> None:
@@ -90,8 +90,8 @@ def test_who_asks_a_hundred_times_as_much_passes_the_other_a_few_times_at_most(
     async def ask_beside(heavy: Crowd, port: int, first: int) -> None:
         for number in range(first, first + asks):
             before = heavy.census.offered
-            told = await fate_of(Ask(number=number, client="light", text="x" * 40), port)
-            assert told.fate is Fate.ANSWERED, told
+            result = await fate_of(Ask(number=number, client="light", text="x" * 40), port)
+            assert result.fate is Fate.ANSWERED, result
             passed.append(heavy.census.offered - before)
 
     async def run() -> None:

@@ -31,13 +31,13 @@ OBSTACLE = obstacle()
 
 
 @pytest.mark.skipif(OBSTACLE is not None, reason=f"no network namespaces: {OBSTACLE}")
-def test_a_network_that_is_cut_costs_the_streams_on_it_and_nobody_else(
+def test_a_network_that_is_cut_costs_the_streams_on_it_and_no_other(
     tmp_path: Path, say: Say
 ) -> None:
     """
     No packet passes, and none says so: answers stop in the middle, connections are never made. Streams
     that had begun end with an error, all else is answered by the near engine; once joined, the far
-    one is asked again, and works for nobody who has long gone.
+    one is asked again, and works for no caller that has long left.
     """
     command = [*NAMESPACE, sys.executable, "-m", "tests.e2e.faults.cut", str(tmp_path)]
     done = subprocess.run(

@@ -1,1 +1,1 @@
-"""The gateway over real sockets, in front of engines that fail as told."""
+"""The gateway over real sockets, in front of engines that fail by a script."""

@@ -48,7 +48,7 @@ class Process:
 
     @property
     def serves(self) -> bool:
-        """It may hear of an engine before it listens."""
+        """It may be notified of an engine before that listens."""
         return " is up" in self.said and "listening on" in self.said
 
     async def read(self) -> None:

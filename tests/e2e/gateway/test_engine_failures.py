@@ -1,4 +1,4 @@
-"""Engines that fail: retried, given up, replaced; and the caller is told."""
+"""Engines that fail: retried, given up, replaced; and the caller is notified."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def test_a_failure_before_the_first_byte_is_retried_elsewhere(fault: Script, str
 
 
 @pytest.mark.parametrize("fault", [break_off, garbage, only_a_head])
-def test_each_engine_is_tried_once_and_then_the_caller_is_told(fault: Script) -> None:
+def test_each_engine_is_tried_once_and_then_the_caller_is_notified(fault: Script) -> None:
     async def story(world: World) -> None:
         reply = await world.ask(body=chat(stream=True))
 

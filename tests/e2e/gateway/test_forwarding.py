@@ -145,7 +145,7 @@ def test_an_http_1_0_caller_gets_an_answer_without_chunks() -> None:
     play(story, good)
 
 
-def test_a_caller_that_waits_for_100_continue_is_told_so() -> None:
+def test_a_caller_that_waits_for_100_continue_receives_it() -> None:
     """curl does, for bodies of a megabyte."""
 
     async def story(world: World) -> None:
@@ -165,7 +165,7 @@ def test_a_caller_that_waits_for_100_continue_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("version", "expectation"), [("1.0", "100-continue"), ("1.1", "foo"), ("1.1", "100-continued")]
 )
-def test_nobody_else_is_told_to_continue(version: str, expectation: str) -> None:
+def test_no_other_caller_receives_100_continue(version: str, expectation: str) -> None:
     """HTTP/1.0 has no such answer, and other expectations are not known (RFC 9110, 10.1.1)."""
 
     async def story(world: World) -> None:
@@ -229,8 +229,8 @@ def test_small_packets_are_not_held_back() -> None:
     play(story, good)
 
 
-def test_a_slow_reader_slows_its_engine_and_nobody_else() -> None:
-    """An answer nobody reads must not pile up in the gateway."""
+def test_a_slow_reader_slows_its_engine_and_no_other() -> None:
+    """An answer that is not read must not pile up in the gateway."""
 
     async def flood(received: Received) -> None:
         begin_stream(received)

@@ -63,11 +63,11 @@ def test_who_has_yet_to_shake_hands_takes_a_place(tmp_path: Path, limits: dict[s
                 one.reset()
             await eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
-    # Nobody asks the engine for its load meanwhile, which would take descriptors, too.
+    # No request asks the engine for its load meanwhile, which would take descriptors, too.
     play(story, good, tls_cert_path=certificate, tls_key_path=key, queue="engine", **limits)
 
 
-def test_a_crowd_that_does_not_shake_hands_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_crowd_that_does_not_shake_hands_keeps_no_caller_out(tmp_path: Path) -> None:
     certificate, key = certified(tmp_path, "gateway")
 
     async def story(world: World) -> None:

@@ -38,7 +38,7 @@ async def judged(world: World, row: Row, number: int) -> list[str]:
     return wrong
 
 
-def test_what_an_engine_says_too_much_reaches_nobody() -> None:
+def test_what_an_engine_says_too_much_reaches_no_caller() -> None:
     """Several times, so that the engine's usual opening is known and its parser left out."""
 
     async def story(world: World) -> None:

@@ -45,7 +45,7 @@ async def greet_and_answer(received: Received) -> None:
     chunk(received, b"")
 
 
-def test_a_greeting_is_passed_on_to_the_byte() -> None:
+def test_a_preamble_event_is_passed_on_to_the_byte() -> None:
     async def story(world: World) -> None:
         reply = await world.ask(PATH, BODY)
         assert (reply.status, reply.body) == (200, WHOLE)
@@ -77,7 +77,7 @@ def test_an_engine_that_greets_and_is_gone_is_replaced() -> None:
         play(story, gone, greet_and_answer, policy="round-robin", **NO_KEPT_CONNECTION)
 
 
-def test_greetings_make_no_room() -> None:
+def test_preamble_events_make_no_room() -> None:
     """The engine has begun none of them: what it has is its queue, and the others wait here."""
     greeted = 0
 

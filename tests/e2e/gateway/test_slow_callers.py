@@ -72,7 +72,7 @@ async def never_ends(received: Received) -> None:
         await received.writer.drain()
 
 
-def test_a_stream_that_nobody_reads_does_not_hold_its_engine() -> None:
+def test_a_stream_without_a_reader_does_not_hold_its_engine() -> None:
     """One client's sleeping callers would otherwise fill the engine's places for half an hour."""
 
     async def story(world: World) -> None:

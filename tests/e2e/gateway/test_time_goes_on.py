@@ -13,7 +13,7 @@ from tests.e2e.gateway.world import World, eventually, play
 
 
 class Broken(Exception):
-    """What nobody thought of."""
+    """An error that no code expects."""
 
 
 def fails(*_: Any) -> None:
@@ -40,22 +40,22 @@ def test_time_limits_hold_although_every_other_part_of_a_second_fails(
     assert "fails: Broken: here" in caplog.messages
 
 
-def test_engines_are_asked_for_their_load_after_a_look_that_failed() -> None:
+def test_engines_are_asked_for_their_load_after_a_tick_that_failed() -> None:
     async def story(world: World) -> None:
-        loads, looks = world.gateway._load_monitor, asyncio.Event()
+        loads, asked = world.gateway._load_monitor, asyncio.Event()
         is_due = loads._is_due
 
         def fails_once(*args: Any) -> bool:
-            loads._is_due = lambda *args: looks.set() or is_due(*args)  # type: ignore[method-assign]
+            loads._is_due = lambda *args: asked.set() or is_due(*args)  # type: ignore[method-assign]
             raise Broken
 
         loads._is_due = fails_once  # type: ignore[method-assign]
-        await eventually(looks.is_set)
+        await eventually(asked.is_set)
 
     play(story, hang, load_interval_secs=0.01)
 
 
-def test_a_caller_whose_work_cannot_begin_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_caller_whose_work_cannot_begin_is_notified(caplog: pytest.LogCaptureFixture) -> None:
     """What had to come first was done; what stood for it must not stay in its place."""
 
     async def story(world: World) -> None:

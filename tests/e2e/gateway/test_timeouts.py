@@ -126,7 +126,7 @@ def test_requests_in_flight_over_all_clients_can_be_limited() -> None:
     play(story, hang, max_concurrent_requests=1, queue="engine")
 
 
-def test_who_waits_too_long_for_the_limit_is_told_408_and_the_others_wait_on() -> None:
+def test_a_caller_that_waits_too_long_for_the_limit_receives_408_and_the_others_wait_on() -> None:
     async def story(world: World) -> None:
         first, second = await world.connect(), await world.connect()
         first.send("/v1/chat/completions", chat())

@@ -14,7 +14,7 @@ from fairhit.gateway.prefix.tokenizer import Tokenizer
 from fairhit.gateway.proxy.admission import PendingRequest
 from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 from tests.e2e.gateway.scripts import chat, events, good
-from tests.e2e.gateway.world import CHAT, PATIENCE_S, World, eventually, play
+from tests.e2e.gateway.world import CHAT, TIMEOUT_S, World, eventually, play
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `tokenizer` is not installed")
 
@@ -44,7 +44,7 @@ def hold_tokenizer(monkeypatch: pytest.MonkeyPatch) -> tuple[list[ParsedBody], t
 
     def prompt(self: Tokenizer, call: ParsedBody) -> BlockedTokens:
         begun.append(call)
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(TIMEOUT_S)
         return made(self, call)
 
     monkeypatch.setattr(Tokenizer, "prompt", prompt)

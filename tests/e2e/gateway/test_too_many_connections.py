@@ -83,7 +83,7 @@ def test_the_shipped_probes_get_through_a_crowd(sent: bytes) -> None:
 
 @pytest.mark.parametrize("sent", [b"", HALF_HEAD, ASKED])
 def test_other_callers_are_served_beside_a_crowd(sent: bytes) -> None:
-    """What has not asked, or asks nothing now, is closed for them, the oldest first, and is told so."""
+    """What has not asked, or asks nothing now, is closed for them, the oldest first, with an error."""
 
     async def story(world: World) -> None:
         held = await crowd(world, 21, sent)
@@ -117,8 +117,10 @@ def test_who_has_no_key_keeps_no_place_by_asking_for_health(first: bytes) -> Non
     play(story, good, max_connections=20, tenant_api_key=("t:k",))
 
 
-def test_bodies_that_never_come_keep_nobody_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their heads have come, and without keys nobody is refused by that; a minute is too long then."""
+def test_bodies_that_never_come_keep_no_caller_out_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their heads have come, and without keys no caller is refused by that; a minute is too long then."""
     monkeypatch.setattr(caller, "_SLOW_S", 0.2)
 
     async def story(world: World) -> None:
@@ -137,7 +139,7 @@ async def hangs(received: Received) -> None:
     await asyncio.sleep(3600)
 
 
-def test_where_all_are_at_work_the_next_is_told_so_and_probes_are_answered(
+def test_where_all_are_at_work_the_next_is_refused_and_probes_are_answered(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(world: World) -> None:
@@ -159,7 +161,7 @@ def test_where_all_are_at_work_the_next_is_told_so_and_probes_are_answered(
 
 
 def test_a_body_that_one_refused_sends_is_not_waited_for() -> None:
-    """Beyond the limit nobody's body is read; those answered make place for the next."""
+    """Beyond the limit no body is read; those answered make place for the next."""
 
     async def story(world: World) -> None:
         busy = await at_work(world, 2)
@@ -223,7 +225,7 @@ async def fate(process: Process, *, asks: bool) -> Reply | str:
         connection.reset()
 
 
-def test_with_few_descriptors_nobody_is_lost_and_no_engine_is_blamed(tmp_path: Path) -> None:
+def test_with_few_descriptors_no_request_is_lost_and_no_engine_is_blamed(tmp_path: Path) -> None:
     """300 of them, of which 225 are for connections: 400 callers at once, half of whom say nothing."""
 
     async def run() -> None:
@@ -236,15 +238,15 @@ def test_with_few_descriptors_nobody_is_lost_and_no_engine_is_blamed(tmp_path: P
             assert "this process may open 300" in process.said
             silent = [asyncio.create_task(fate(process, asks=False)) for _ in range(200)]
             asking = [asyncio.create_task(fate(process, asks=True)) for _ in range(400)]
-            told = [await one for one in asking]
+            answered = [await one for one in asking]
             assert await probe(process.port, "/health") == 200
             after = [await fate(process, asks=True) for _ in range(3)]
             workers = (await process.ask("/workers")).body
             for one in silent:
                 one.cancel()
             silenced = await asyncio.gather(*silent, return_exceptions=True)
-        replies = [one for one in (*told, *silenced) if isinstance(one, Reply)]
-        assert [one for one in (*told, *silenced) if isinstance(one, str)] == []
+        replies = [one for one in (*answered, *silenced) if isinstance(one, Reply)]
+        assert [one for one in (*answered, *silenced) if isinstance(one, str)] == []
         refused = [one.error()["code"] for one in replies if one.status != 200]
         assert set(refused) == {"gateway_full"}
         assert sum(one.status == 200 for one in replies) >= 100

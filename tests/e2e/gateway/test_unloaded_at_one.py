@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from tests.e2e.gateway.scripts import Received, chat, good, whole
-from tests.e2e.gateway.world import PATIENCE_S, FakeEngine, World, play
+from tests.e2e.gateway.world import TIMEOUT_S, FakeEngine, World, play
 
 UNLOADED = {"error": {"message": "The model `ad` does not exist.", "type": "NotFoundError"}}
 
@@ -27,7 +27,7 @@ def test_an_adapter_unloaded_at_one_of_two_engines_is_served_by_the_other() -> N
         assert await ask(world, "ad") == 200  # read by now
         first, second = world.engines
         first.models = ("m",)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while has(world, first, "ad"):
                 assert await ask(world, "ad") == 200
         so_far = len(first.received)

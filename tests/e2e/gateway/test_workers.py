@@ -353,13 +353,13 @@ def test_without_health_checks_only_who_is_down_is_probed() -> None:
         engine.healthy = False
         watch.listed_s = float(
             "-inf"
-        )  # so that the next look, which would be a probe, reads its models
+        )  # so that the next request, which would be a probe, reads its models
 
-        def looks() -> int:
+        def requests() -> int:
             return engine.probes["/health"] + engine.probes["/v1/models"]
 
-        before = looks()
-        await eventually(lambda: looks() > before)
+        before = requests()
+        await eventually(lambda: requests() > before)
         await turns()
         assert (await world.ask()).status == 200
 

@@ -21,7 +21,7 @@ from tests.e2e.gateway.scripts import (
 
 CHAT = "/v1/chat/completions"
 # Of a test for what is to happen: that costs nothing where it does, and a busy machine is no failure.
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 # Engines are not asked for their load: over a connection kept for that, which might have been closed while
 # idle, a request that breaks is sent to the same engine once more.
 NO_KEPT_CONNECTION: dict[str, Any] = {"queue": "engine"}
@@ -126,7 +126,7 @@ class Connection:
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
-    async def reply(self, *, within: float = PATIENCE_S) -> Reply:
+    async def reply(self, *, within: float = TIMEOUT_S) -> Reply:
         async with asyncio.timeout(within):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             status, *lines = head.split("\r\n")
@@ -234,7 +234,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def eventually(condition: Callable[[], bool], *, within: float = PATIENCE_S) -> None:
+async def eventually(condition: Callable[[], bool], *, within: float = TIMEOUT_S) -> None:
     """Wait until it holds, looking often."""
     async with asyncio.timeout(within):
         while not condition():

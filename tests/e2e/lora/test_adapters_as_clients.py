@@ -139,8 +139,8 @@ def test_two_floods_get_alike_while_both_last(server):
     assert min(counts.values()) > FLOOD / 2, counts
 
 
-def test_with_too_few_slots_nobody_is_frozen(server):
-    """Three adapters and the model at once, one slot, four seats: all are answered."""
+def test_with_too_few_slots_no_request_is_frozen(server):
+    """Three adapters and the model at once, one slot, four running requests: all are answered."""
     done: list[Ended] = []
 
     for thread in asked(server, [*ADAPTERS, "demo"] * 10, done):
@@ -154,7 +154,7 @@ def test_with_too_few_slots_nobody_is_frozen(server):
 
 
 def test_the_gateway_sends_an_adapters_requests_to_who_has_it(server):
-    """The gateway names nobody, as it knows no keys; so the adapter is the client."""
+    """The gateway names no client, as it knows no keys; so the adapter is the client."""
     before = server.counted("b", "output_tokens_total")
     settings = GatewaySettings(port=0, worker_urls=(f"http://{HOST}:{server.port}",))
     body = {"prompt": STORY, "max_tokens": 7, "ignore_eos": True}

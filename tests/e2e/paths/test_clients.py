@@ -108,7 +108,7 @@ def test_messages_whole_streamed_and_counted(by_anthropic: anthropic.Anthropic):
     assert counted.input_tokens == whole.usage.input_tokens
 
 
-def test_strangers_and_unknown_models_are_told_so(
+def test_strangers_and_unknown_models_are_refused(
     pair: Pair, by_anthropic: anthropic.Anthropic, by_openai: openai.OpenAI
 ):
     asked = [{"role": "user", "content": "hello"}]

@@ -111,7 +111,7 @@ def test_where_no_model_runs_nothing_is_charged(pair: Pair, name: str):
 def read_events(body: bytes) -> tuple[str, list[str], dict[str, Any] | None]:
     """The text, the events that bring none, and the usage.
 
-    How many tokens come in one event depends on when the engine looks, and is nobody's promise.
+    How many tokens come in one event depends on when the engine sends them, and is not promised.
     """
     text, others, usage = "", [], None
     for event in without_own(body).split("\n\n"):

@@ -82,7 +82,7 @@ def test_where_every_engine_fails_the_engines_own_answer_is_passed_on() -> None:
 # -- the circuit breaker
 
 
-def test_the_breaker_of_the_only_engine_refuses_nobody() -> None:
+def test_the_breaker_of_the_only_engine_refuses_no_request() -> None:
     async def story(world: World) -> None:
         assert await statuses(world, 8) == [500] * 3 + [200] * 5
         (engine,) = world.gateway.pool.watches()

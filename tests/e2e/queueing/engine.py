@@ -28,7 +28,7 @@ FLOOD, LIGHT = "flood", "light"
 CALLERS = {FLOOD: 30, LIGHT: 6}
 OUTPUTS = 8
 # Longest wait for so many answers, on a machine that has other things to do.
-PATIENCE_S = 150.0
+TIMEOUT_S = 150.0
 SYSTEM = "You are a patient assistant who answers in full sentences. " * 2
 
 
@@ -105,18 +105,18 @@ class Traffic:
         """Count from the `warm`-th answer on, until there are `answers` more.
 
         With `learnt`, count not before the gateway has learnt the engine's capacity: until at most so
-        many requests that it sent have not begun, in five looks in a row.
+        many requests that it sent have not begun, in five samples in a row.
         """
         callers = [
             asyncio.create_task(self._call(tenant))
             for tenant, number in self._callers.items()
             for _ in range(number)
         ]
-        looks = 0
-        while self._answers < warm or (learnt is not None and looks < 5):
+        samples = 0
+        while self._answers < warm or (learnt is not None and samples < 5):
             await asyncio.sleep(0.02)
             assert not any(caller.done() for caller in callers), self.outcome.statuses
-            looks = looks + 1 if self._sent_and_waiting() <= (learnt or 0) else 0
+            samples = samples + 1 if self._sent_and_waiting() <= (learnt or 0) else 0
         warm = self._answers
         before = {tenant: self._service(tenant) for tenant in CALLERS}
         self.outcome.passed.clear()
@@ -184,7 +184,7 @@ def flood(
         gateway = Gateway(GatewaySettings(**{**made, "shutdown_timeout_secs": 0.1}))
         await gateway.start()
         await eventually(gateway.dispatcher.ready, within=30)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             outcome = await Traffic(gateway).run(warm=warm, answers=answers, learnt=learnt)
         await gateway.stop()
         return outcome

@@ -8,7 +8,7 @@ import pytest
 
 from fairhit.core.costs import ENGINE
 from tests.e2e.gateway.scripts import Received, chat, whole
-from tests.e2e.gateway.world import PATIENCE_S, World, play
+from tests.e2e.gateway.world import TIMEOUT_S, World, play
 
 AGENT, CHAT = "agent", "chat"
 PREFIX = (
@@ -67,7 +67,7 @@ def agents_share(scheduler: str) -> float:
         callers = [ask_on(world, tenant, n) for tenant in (AGENT, CHAT) for n in range(CALLERS)]
         await asyncio.gather(*callers)
         shown = ""
-        async with asyncio.timeout(PATIENCE_S):  # a sample is taken once a second
+        async with asyncio.timeout(TIMEOUT_S):  # a sample is taken once a second
             while 'fairhit_client_entitlement_ratio{client="agent"}' not in shown:
                 await asyncio.sleep(0.05)
                 shown = (await world.get("/metrics")).body.decode()

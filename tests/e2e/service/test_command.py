@@ -15,7 +15,7 @@ from fairhit.local.engine_process import free_ports
 pytestmark = pytest.mark.e2e
 
 START_TIMEOUT_S = 300
-# The guard's 8 s for an engine that hears nothing, and room for a slow machine.
+# The guard's 8 s for an engine that receives nothing, and room for a slow machine.
 GONE_WITHIN_S = 30
 
 

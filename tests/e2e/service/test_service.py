@@ -76,7 +76,7 @@ def test_the_official_client_without_streaming(running: Running):
     assert answer.choices[0].text
 
 
-def test_a_wrong_key_is_told_so_and_nothing_else(running: Running):
+def test_a_wrong_key_is_refused_and_learns_nothing_else(running: Running):
     client = OpenAI(base_url=f"{running.service.url}/v1", api_key="guess", max_retries=0)
 
     with pytest.raises(openai.AuthenticationError) as caught:

@@ -18,7 +18,7 @@ import uvloop
 from fairhit.local.engine_process import free_ports
 from tests.e2e.gateway.process import Process
 from tests.e2e.gateway.scripts import chat, good
-from tests.e2e.gateway.world import CHAT, PATIENCE_S, FakeEngine, eventually
+from tests.e2e.gateway.world import CHAT, TIMEOUT_S, FakeEngine, eventually
 from tests.e2e.sharing.engine import Connection, SlotEngine, keep_asking
 
 CALLERS = 24  # of each client: more than an engine and its queue hold
@@ -199,7 +199,7 @@ def test_the_account_of_two_processes_keeps_four_to_one(tmp_path: Path) -> None:
             ]
             metrics = int(re.findall(r'"prometheus_port": (\d+)', process.config.read_text())[0])
             for port in (metrics, metrics + 1):
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     while b"\nfairhit_sharing_gateways 2.0\n" not in await metrics_at(port):
                         await asyncio.sleep(0.02)
             await engine.serve_requests(100)

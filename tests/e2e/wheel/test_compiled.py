@@ -120,9 +120,9 @@ def test_a_source_distribution_installs_where_nothing_compiles(tmp_path):
     with zipfile.ZipFile(made) as archive:
         archive.extractall(where)
 
-    told = python(where, "-m", "fairhit", "--version")
+    printed = python(where, "-m", "fairhit", "--version")
 
-    assert told.endswith("(pure Python: no C compiler (no-such-compiler))\n"), told
+    assert printed.endswith("(pure Python: no C compiler (no-such-compiler))\n"), printed
 
 
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
@@ -220,9 +220,9 @@ def test_compiled_it_passes_its_tests(installed, tests):
 
     The plug-ins once were refused by every compiled policy: their caches are not of the class it named.
     """
-    told = python(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+    printed = python(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
 
-    assert " passed" in told and "skipped" not in told, told
+    assert " passed" in printed and "skipped" not in printed, printed
 
 
 def test_settings_can_be_sent_to_another_process(installed):
