@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import effect_figure, fair_figure, peers_page, sglang_page
+from benchmarks import effect_figure, fair_figure, fair_page, peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, load_builds, provenance, spread
 
 README = ROOT / "README.md"
@@ -289,7 +289,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "demo": demo,
         "one-flag": sglang_page.one_flag,
         "papers": papers,
-        "fair": partial(claims, "fair"),
         "fair-cost": partial(claims, "fair-cost"),
         "sim": sim,
         "bench": bench,
@@ -306,6 +305,10 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "cost": sglang_page.cost,
     },
     ROOT / "docs" / "explanation" / "fair.md": {"engine-time": engine_time},
+    ROOT / "docs" / "reference" / "fair-targets.md": {
+        "targets": fair_page.targets,
+        "beside-dlpm": fair_page.beside_dlpm,
+    },
     ROOT / "docs" / "howto" / "what-is-charged.md": {"engine-time": engine_time},
     ROOT / "docs" / "explanation" / "defaults.md": {
         study: partial(claims, study)
