@@ -7,11 +7,12 @@ random weights, so that attention over a long context outweighs the rest of a pa
 more requests at the engine than it has slots. The chat tenant's requests share nothing; its rival is a clone
 of it, or asks again and again behind one long prefix, which is cached but for the last token.
 
-`chat_share_of_seconds` is the engine's own counter `fairhit_engine_seconds_total`: the wall time of each
-pass, divided by the fit of pass times. `chat_share_by_counts` divides the same passes by another model,
-fitted here by least squares: so many seconds for each prompt token and each output of either tenant,
-whatever its context. The charge is what the policy counted. Caveat first: seconds hold for this model and
-machine; what they show is which policy follows them.
+Seconds are CPU seconds of the engine's process, which has one thread: those of a pass do not depend on what
+else the machine does. `chat_share_of_seconds` is the engine's own counter `fairhit_engine_seconds_total`: the
+duration of each pass, divided by the fit of pass times. `chat_share_by_counts` divides the same passes by
+another model, fitted here by least squares: so many seconds for each prompt token and each output of either
+tenant, whatever its context. The charge is what the policy counted. Caveat first: seconds hold for this model
+and machine; what they show is which policy follows them.
 """
 
 import itertools
@@ -57,7 +58,7 @@ COUNTERS = {
 class Load(NamedTuple):
     """A row's run. `rival` is CLONE or LONG; `prefix` its cached tokens.
 
-    `warm_up_s` counts from the first answer to the rival, whose prefix is cached then.
+    `warm_up_s` counts from the first answer to the rival, whose prefix is cached then. CPU seconds.
     """
 
     policy: str
@@ -108,8 +109,11 @@ def prompts(load: Load, client: str) -> Iterator[list[int]]:
 
 
 def passes_seen(into: list[Pass]) -> None:
-    """Add each pass that the plug-in measures from now on to `into`."""
+    """Let the plug-in measure passes in CPU seconds, and add each from now on to `into`."""
     from fairhit.engines.pass_meter import PassMeter
+    from fairhit.engines.vllm.passes import StepTimes
+
+    StepTimes.__init__.__defaults__ = (time.process_time,)
 
     observe = PassMeter.observe
 
@@ -181,18 +185,18 @@ def run(load: Load) -> dict[str, Any]:
         return set(answered)
 
     def step_until(deadline_s: float) -> None:
-        while time.monotonic() < deadline_s:
+        while time.process_time() < deadline_s:
             step()
 
     for client in list(tenants) * CALLERS:
         send(client)
     while load.rival not in step():
         pass
-    step_until(time.monotonic() + load.warm_up_s)
+    step_until(time.process_time() + load.warm_up_s)
     before, first = {client: counters(client) for client in tenants}, len(passes)
-    begun_s = time.monotonic()
+    begun_s = time.process_time()
     step_until(begun_s + load.seconds)
-    lasted_s = time.monotonic() - begun_s
+    lasted_s = time.process_time() - begun_s
     got = {
         client: {name: value - before[client][name] for name, value in counters(client).items()}
         for client in tenants
