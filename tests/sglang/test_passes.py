@@ -20,7 +20,8 @@ def req(client: str, prompt: int = 0, outputs: int = 0) -> SimpleNamespace:
 
 
 def batch(mode: ForwardMode, *reqs: Any, **more: Any) -> SimpleNamespace:
-    return SimpleNamespace(forward_mode=mode, reqs=list(reqs), decoding_reqs=None, **more)
+    about = {"decoding_reqs": None, "device": "cuda", **more}
+    return SimpleNamespace(forward_mode=mode, reqs=list(reqs), **about)
 
 
 def works(of: SimpleNamespace) -> dict[str, PassWork]:
@@ -116,6 +117,26 @@ def test_under_overlap_a_pass_begins_when_the_one_before_it_ends(timed):
         times.ended(result)
 
     assert seconds == [("a", 1.0), ("b", 0.5)]
+
+
+def test_on_a_cpu_a_pass_ends_when_its_launch_returns_though_its_result_is_read_after_the_next_launch(
+    timed,
+):
+    times, clock, seconds = timed
+    results = []
+    for end_s, client in ((1.0, "a"), (1.25, "b")):
+
+        def compute(end_s=end_s):
+            clock.now_s = end_s
+            return GenerationBatchResult()
+
+        of = batch(ForwardMode.DECODE, req(client, 5, 1), device="cpu")
+        results.append(times.launched(of, compute))
+    for result in results:
+        clock.now_s += 3.0
+        times.ended(result)
+
+    assert seconds == [("a", 1.0), ("b", 0.25)]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 Integration points (SGLang 0.5.23):
 
-    Scheduler.run_batch            launches a pass; under overlap scheduling it returns before the pass ends
+    Scheduler.run_batch            launches a pass; under overlap scheduling it returns before the pass ends,
+                                   but on a CPU, where it computes it
     Scheduler.process_batch_result waits for the result that `run_batch` returned
-    ScheduleBatch                  `reqs`, `forward_mode`; of a prefill `extend_lens`, `prefix_lens`, and
-                                   `decoding_reqs`, the last ones of `reqs`, which decode in the same pass
+    ScheduleBatch                  `reqs`, `forward_mode`, `device`; of a prefill `extend_lens`,
+                                   `prefix_lens`, and `decoding_reqs`, the last ones of `reqs`, which
+                                   decode in the same pass
     Req                            `origin_input_ids`, `output_ids`
 """
 
@@ -47,7 +49,11 @@ def works_of(batch: Any, client_of: Callable[[Any], ClientId]) -> Works:
 
 
 class PassTimes:
-    """Measures each pass from its launch, or the end of the one before if that is later, to its result."""
+    """Measures each pass from its launch, or the end of the one before if that is later, to its result.
+
+    On a CPU to the return of its launch: under overlap scheduling its result is read after the next launch,
+    so that each pass would be given the duration of the next one.
+    """
 
     def __init__(
         self, meter: PassMeter, client_of: Callable[[Any], ClientId],
@@ -62,7 +68,8 @@ class PassTimes:
         """Launch a pass, and note in its result when that was and what it computes. O(batch)."""
         works, started_s = works_of(batch, self._client_of), self._clock()
         result = launch()
-        setattr(result, _LAUNCH, (started_s, works))
+        ended_s = self._clock() if batch.device == "cpu" else None
+        setattr(result, _LAUNCH, (started_s, ended_s, works))
         return result
 
     def ended(self, result: Any) -> None:
@@ -70,8 +77,9 @@ class PassTimes:
         launch = getattr(result, _LAUNCH, None)
         if launch is None:  # SGLang has put another result in its place
             return
-        started_s, works = launch
-        now_s = self._clock()
-        seconds, self._ended_s = now_s - max(started_s, self._ended_s), now_s
+        started_s, ended_s, works = launch
+        if ended_s is None:
+            ended_s = self._clock()
+        seconds, self._ended_s = ended_s - max(started_s, self._ended_s), ended_s
         for client, part in self._meter.observe(works, seconds).items():
             self._on_seconds(client, part)
