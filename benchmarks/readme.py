@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import effect_figure, fair_figure, fair_page, peers_page, sglang_page
+from benchmarks import attack_page, effect_figure, fair_figure, fair_page, peers_page, sglang_page
 from benchmarks.committed import RESULTS, ROOT, load, load_builds, provenance, spread
 
 README = ROOT / "README.md"
@@ -290,6 +290,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "one-flag": sglang_page.one_flag,
         "papers": papers,
         "fair-cost": partial(claims, "fair-cost"),
+        "attack": attack_page.measured,
         "sim": sim,
         "bench": bench,
     },
@@ -304,10 +305,13 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "ageing": sglang_page.ageing,
         "cost": sglang_page.cost,
     },
-    ROOT / "docs" / "explanation" / "fair.md": {"engine-time": engine_time},
     ROOT / "docs" / "reference" / "fair-targets.md": {
         "targets": fair_page.targets,
         "beside-dlpm": fair_page.beside_dlpm,
+    },
+    ROOT / "docs" / "explanation" / "fair.md": {
+        "engine-time": engine_time,
+        "attack": attack_page.beside_simulation,
     },
     ROOT / "docs" / "howto" / "what-is-charged.md": {"engine-time": engine_time},
     ROOT / "docs" / "explanation" / "defaults.md": {
