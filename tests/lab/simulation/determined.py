@@ -48,6 +48,11 @@ class Sha(io.RawIOBase):
         return len(data)
 
 
+def scheduler_with(router):
+    """dlpm, but for a router that is the scheduler itself."""
+    return router.removeprefix("central-") if router in CENTRAL_ROUTERS else "dlpm"
+
+
 def digest(scheduler="dlpm", router="d2lpm", seed=0, *, count=150, **settings):
     """Of the file of events, its bytes."""
     given = {
@@ -66,11 +71,11 @@ def digest(scheduler="dlpm", router="d2lpm", seed=0, *, count=150, **settings):
 def digests():
     """Of every scheduler behind every router, and of one alone on each other host, by their names."""
     pairs = [(scheduler, router) for scheduler in ALL_SCHEDULERS for router in ALL_ROUTERS]
-    pairs += [("dlpm", router) for router in CENTRAL_ROUTERS]
+    pairs += [(scheduler_with(router), router) for router in CENTRAL_ROUTERS]
     given = {"count": 50, "replicas": 2, "kv_tokens": 110, "quantum": None}
     of = {}
     for scheduler, router in pairs:
-        own = {"quantum": 30} if scheduler in {"dlpm", "drr"} else {}
+        own = {"quantum": 30} if scheduler in {"dlpm", "drr"} or router in CENTRAL_ROUTERS else {}
         of[scheduler, router] = digest(scheduler, router, **(given | own))
     for host in HOSTS:
         of["vtc", host] = digest("vtc", host=host, **given)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.lab.simulation.determined import scheduler_with
 from tests.lab.simulation.traces import CAPACITY, SECOND, described, of, row, simulate, traces
 
 from fairhit.errors import ConfigError
@@ -244,6 +245,7 @@ def test_without_a_worker_requests_wait_for_one():
 def test_nothing_is_lost_and_nothing_is_served_twice(chosen, rows, fails, down, **given):
     """Every request ends exactly once, and one that finishes has had all its tokens at one worker."""
     given["router"], given["host"] = chosen
+    given["scheduler"] = scheduler_with(chosen[0])
     changes = [WorkerChange(time_us=at * SECOND // 4, worker=w, up=False) for w, at in fails]
     changes += [
         WorkerChange(time_us=(at + down) * SECOND // 4, worker=w, up=True) for w, at in fails
@@ -275,7 +277,9 @@ def test_no_worker_idles_while_something_waits_in_the_queue_of_all(router, rows,
         for at, up in ((fails, False), (fails + down, True))
     )
     summary = Summary(one_queue=2)
-    for event in simulate(rows, replicas=2, router=router, changes=changes):
+    for event in simulate(
+        rows, replicas=2, router=router, scheduler=scheduler_with(router), changes=changes
+    ):
         summary(event)
 
     assert summary.as_dict()["idle_with_work_s"]["total"] == 0

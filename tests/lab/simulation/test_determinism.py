@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.lab.simulation.determined import digest, digests
+from tests.lab.simulation.determined import digest, digests, scheduler_with
 
 from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
 from fairhit_lab.sim.engines.profiles import HOSTS
@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_ten_runs_of_one_seed_write_one_file_of_events(router, host):
-    assert len({digest(router=router, host=host) for _ in range(10)}) == 1
+    runs = (digest(scheduler_with(router), router, host=host) for _ in range(10))
+
+    assert len(set(runs)) == 1
 
 
 def test_another_seed_is_another_run():

@@ -3,10 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.lab.simulation.determined import scheduler_with
 from tests.lab.simulation.host_runs import PHASES
 from tests.lab.simulation.traces import simulate, traces
 
 from fairhit.core.fair_queue import FairQueue
+from fairhit_lab.baselines import CENTRAL_ROUTERS
 
 tick = FairQueue.tick
 
@@ -26,7 +28,17 @@ def eagerly(rows, **given):
 
 @pytest.mark.parametrize(
     "scheduler",
-    ["lcf", "vtc", "vtc-predict", "vtc-noisy", "drr", "dlpm", "dlpm-predict", "central-dlpm"],
+    [
+        "lcf",
+        "vtc",
+        "vtc-predict",
+        "vtc-noisy",
+        "drr",
+        "dlpm",
+        "dlpm-predict",
+        "central-dlpm",
+        "central-fair",
+    ],
 )
 @settings(max_examples=60, deadline=None, phases=PHASES)
 @given(
@@ -42,8 +54,8 @@ def eagerly(rows, **given):
 )
 def test_lazily_as_eagerly(scheduler, rows, quantum, max_overtake, **given):
     """Every event, weights, ageing and any quantum included."""
-    if scheduler == "central-dlpm":
-        given |= {"router": scheduler, "quantum": quantum}
+    if scheduler in CENTRAL_ROUTERS:
+        given |= {"router": scheduler, "scheduler": scheduler_with(scheduler), "quantum": quantum}
     else:
         given |= {"scheduler": scheduler, "router": "least-loaded"}
         given |= {"quantum": quantum} if scheduler in {"dlpm", "drr"} else {}
