@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, target
 from tests.properties.theorems import THEOREMS, Theorem
 
 from benchmarks.record import write_rows
+from fairhit.cli.parser import OneLineParser
 
 SEEDS = (0, 1, 2)
 EXAMPLES = 150
@@ -65,16 +66,16 @@ def row(theorem: Theorem, examples: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Search, print, and write the rows.
-
-    Arguments: the number of examples for each seed, and one of the records if not both.
-    """
-    examples = int(sys.argv[1]) if len(sys.argv) > 1 else EXAMPLES
-    for record in sys.argv[2:] or RECORDS:
+    """Search, print, and write the rows."""
+    parser = OneLineParser(description=__doc__)
+    parser.add_argument("examples", nargs="?", type=int, default=EXAMPLES, help="for each seed")
+    parser.add_argument("record", nargs="?", choices=RECORDS, help="one of them, not both")
+    options = parser.parse_args()
+    for record in [options.record] if options.record else RECORDS:
         of_fair = record == "theorems_fair"
         chosen = [each for each in THEOREMS if each.name.startswith("fair,") == of_fair]
-        rows = [row(theorem, examples) for theorem in chosen]
-        write_rows(record, rows, seeds=list(SEEDS), examples=examples)
+        rows = [row(theorem, options.examples) for theorem in chosen]
+        write_rows(record, rows, seeds=list(SEEDS), examples=options.examples)
 
 
 if __name__ == "__main__":
