@@ -11,7 +11,7 @@ requests sorted instead, and only clients with q_i > 0 are open in it, so each s
 "take the best open request"; after a refill, too, selection restarts from the longest match (repair 3).
 """
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import Cost, ServiceCost, Weights
@@ -28,7 +28,7 @@ class DLPM:
     def __init__(
         self,
         *,
-        cache: Cache,
+        cache: AnyCache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

@@ -8,7 +8,7 @@ further ones when emitted, and what was not emitted is given back at the end. A 
 service then lags behind its charges, so no bound is shown.
 """
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs
 from fairhit.core.request import Request
 from fairhit.core.service import Cost, Weights
@@ -21,7 +21,7 @@ class DLPMPredict(DLPM):
     def __init__(
         self,
         *,
-        cache: Cache,
+        cache: AnyCache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

@@ -12,7 +12,7 @@ corrected at the end; (b) the overdraft; (c) among nearly equal matches the clie
 q_i / Q_i is first; (d) the cache evicts what waiting prompts want last; (e) the small quantum.
 """
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.costs import ENGINE
 from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs, UnpaidOutputs
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
@@ -43,7 +43,7 @@ class Fair:
     def __init__(
         self,
         *,
-        cache: Cache,
+        cache: AnyCache,
         quantum: int = 1024,
         overdraft: int | None = None,
         near: int = 256,

@@ -5,11 +5,11 @@ waiting index has every match at hand (DESIGN 4). `fallback` = 128 gives up all 
 comparisons. Neither is fair: clients that share a hot prefix go first.
 """
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import Request
 from fairhit.core.service import parse_tokens
-from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.core.waiting.cache_listener import prefix_index
 
 
 class LPM:
@@ -19,8 +19,8 @@ class LPM:
     never does. (SGLang leaves its list as it was; here the fallback is the order of arrival.)
     """
 
-    def __init__(self, *, cache: Cache, fallback: int | None = None) -> None:
-        self._index = waiting_index(cache)
+    def __init__(self, *, cache: AnyCache, fallback: int | None = None) -> None:
+        self._index = prefix_index(cache)
         self._fallback = fallback
         if fallback is not None:
             parse_tokens(fallback, least=0, where="fallback")

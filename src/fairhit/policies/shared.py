@@ -8,7 +8,7 @@ q_i > 0 waits elsewhere, clients without credit wait here, even beside free capa
 overdraft of `fair` admits.
 """
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId
@@ -23,7 +23,7 @@ class DLPMShared(DLPM):
     def __init__(
         self,
         *,
-        cache: Cache,
+        cache: AnyCache,
         quantum: int = 4096,
         cost: Cost | None = None,
         weights: Weights | None = None,

@@ -8,10 +8,10 @@ removed, that amount passes to the next older request.
 
 from collections.abc import Callable, Iterable
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import UNITS_PER_TOKEN, parse_tokens
-from fairhit.core.waiting.cache_listener import waiting_index
+from fairhit.core.waiting.cache_listener import prefix_index
 from fairhit.core.waiting.heaps import no_standing
 
 
@@ -27,14 +27,14 @@ class PrefixOrder:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: AnyCache,
         *,
         max_overtake: int | None = None,
         near: int = 1,
         standing: Callable[[ClientId], int] = no_standing,
         keeps_wanted: bool = False,
     ) -> None:
-        self._index = waiting_index(cache, near=near, standing=standing, keeps_wanted=keeps_wanted)
+        self._index = prefix_index(cache, near=near, standing=standing, keeps_wanted=keeps_wanted)
         self._aging = None if max_overtake is None else Aging(limit=max_overtake)
         self._barred: dict[ClientId, None] = {}  # until `show_all`
 

@@ -5,12 +5,15 @@ so every node is registered under the cached hashes of its edge and under the fi
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from fairhit.core.cache.cache_view import (
+    AnyCache,
     Cache,
     HashCache,
     KeepsBlocks,
     KeepsPaths,
+    ManyCaches,
     MeasuresPrefixes,
     PathCache,
 )
@@ -23,6 +26,19 @@ from fairhit.core.waiting.trie import TrieNode, WaitingTrie
 
 # Changes collected before they are applied without a query: few, since each keeps a prompt alive.
 _MOST_CHANGES = 256
+
+
+def prefix_index(
+    cache: AnyCache,
+    *,
+    near: int = 1,
+    standing: Callable[[ClientId], int] = no_standing,
+    keeps_wanted: bool = False,
+) -> Any:
+    """Return the index of a policy's queue: for one engine `waiting_index`, for several that of their fleet."""
+    if isinstance(cache, ManyCaches):
+        return cache.make_index(near=near, standing=standing, keeps_wanted=keeps_wanted)
+    return waiting_index(cache, near=near, standing=standing, keeps_wanted=keeps_wanted)
 
 
 def waiting_index(
