@@ -5,7 +5,7 @@ heap never has more than twice its valid entries and a constant.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import Any, TypeVar
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
@@ -38,3 +38,12 @@ class LazyHeap(list[Item]):
     def drop(self) -> None:
         """Remove the item that `top` returned. O(log n)."""
         heappop(self)
+
+    def replace_top(self, item: Item) -> None:
+        """Replace the smallest item. O(log n)."""
+        heapreplace(self, item)
+
+    def restore(self, items: list[Item]) -> None:
+        """Add items that `drop` removed. O(items * log n)."""
+        for item in items:
+            heappush(self, item)

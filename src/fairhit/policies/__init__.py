@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.costs import cost_words
 from fairhit.core.ledgers.overdraft import OverdraftDeficits
 from fairhit.core.policy import KeepsLedger, Policy
+from fairhit.core.waiting.cache_listener import AnyCache
 from fairhit.errors import ConfigError
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.dlpm_predict import DLPMPredict
@@ -66,7 +66,11 @@ def lacks(key: str, name: str, policies: Mapping[str, type[Policy]] = SCHEDULERS
 
 
 def make_policy(
-    name: str, *, cache: AnyCache, policies: Mapping[str, type[Policy]] = SCHEDULERS, **settings: Any
+    name: str,
+    *,
+    cache: AnyCache,
+    policies: Mapping[str, type[Policy]] = SCHEDULERS,
+    **settings: Any,
 ) -> Policy:
     """Return a new policy over `cache`, which notifies it of changes from now on.
 

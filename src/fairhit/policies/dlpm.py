@@ -11,11 +11,11 @@ requests sorted instead, and only clients with q_i > 0 are open in it, so each s
 "take the best open request"; after a refill, too, selection restarts from the longest match (repair 3).
 """
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.deficits import Deficits
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import Cost, ServiceCost, Weights
 from fairhit.core.waiting.aging import PrefixOrder
+from fairhit.core.waiting.cache_listener import AnyCache
 
 
 class DLPM:

@@ -8,10 +8,10 @@ further ones when emitted, and what was not emitted is given back at the end. A 
 service then lags behind its charges, so no bound is shown.
 """
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs
 from fairhit.core.request import Request
 from fairhit.core.service import Cost, Weights
+from fairhit.core.waiting.cache_listener import AnyCache
 from fairhit.policies.dlpm import DLPM
 
 

@@ -12,13 +12,13 @@ corrected at the end; (b) the overdraft; (c) among nearly equal matches the clie
 q_i / Q_i is first; (d) the cache evicts what waiting prompts want last; (e) the small quantum.
 """
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.costs import ENGINE
 from fairhit.core.ledgers.expected_outputs import ExpectedOutputs, PrepaidOutputs, UnpaidOutputs
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.request import ClientId, Request
 from fairhit.core.service import UNITS_PER_TOKEN, Cost, ServiceCost, Weights, parse_tokens
 from fairhit.core.waiting.aging import PrefixOrder
+from fairhit.core.waiting.cache_listener import AnyCache
 from fairhit.errors import ConfigError
 
 # Outputs expected of a client none of whose requests has finished. With 0 it could fill all slots with

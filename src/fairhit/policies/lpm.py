@@ -5,11 +5,10 @@ waiting index has every match at hand (DESIGN 4). `fallback` = 128 gives up all 
 comparisons. Neither is fair: clients that share a hot prefix go first.
 """
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import Request
 from fairhit.core.service import parse_tokens
-from fairhit.core.waiting.cache_listener import prefix_index
+from fairhit.core.waiting.cache_listener import AnyCache, prefix_index
 
 
 class LPM:

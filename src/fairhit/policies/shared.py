@@ -8,11 +8,11 @@ q_i > 0 waits elsewhere, clients without credit wait here, even beside free capa
 overdraft of `fair` admits.
 """
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId
 from fairhit.core.service import Cost, Weights
+from fairhit.core.waiting.cache_listener import AnyCache
 from fairhit.policies.dlpm import DLPM
 from fairhit.policies.fair import Fair
 

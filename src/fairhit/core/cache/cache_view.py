@@ -75,15 +75,3 @@ class MeasuresPrefixes(Protocol):
 
 # Protocols, as compiled code accepts no other class where a class is named, and engines have their own.
 Cache: TypeAlias = PathCache | HashCache
-
-
-@runtime_checkable
-class ManyCaches(Protocol):
-    """The caches of several engines that share one queue (core/waiting/fleet.py)."""
-
-    def make_index(self, *, near: int, standing: Callable[[str], int], keeps_wanted: bool) -> Any:
-        """Return the waiting index of the queue."""
-        ...
-
-
-AnyCache: TypeAlias = Cache | ManyCaches

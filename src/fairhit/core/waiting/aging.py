@@ -8,10 +8,9 @@ removed, that amount passes to the next older request.
 
 from collections.abc import Callable, Iterable
 
-from fairhit.core.cache.cache_view import AnyCache
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.service import UNITS_PER_TOKEN, parse_tokens
-from fairhit.core.waiting.cache_listener import prefix_index
+from fairhit.core.waiting.cache_listener import AnyCache, prefix_index
 from fairhit.core.waiting.heaps import no_standing
 
 

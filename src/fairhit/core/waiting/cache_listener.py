@@ -5,24 +5,26 @@ so every node is registered under the cached hashes of its edge and under the fi
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from fairhit.core.cache.cache_view import (
-    AnyCache,
     Cache,
     HashCache,
     KeepsBlocks,
     KeepsPaths,
-    ManyCaches,
     MeasuresPrefixes,
     PathCache,
 )
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.cache.trie import descend
 from fairhit.core.request import ClientId, Unit
+from fairhit.core.waiting.fleet import FleetCaches, FleetIndex
 from fairhit.core.waiting.heaps import no_standing
 from fairhit.core.waiting.index import WaitingIndex
 from fairhit.core.waiting.trie import TrieNode, WaitingTrie
+
+# What a policy orders its queue by: the cache of its engine, or those of a fleet's engines.
+AnyCache: TypeAlias = Cache | FleetCaches
 
 # Changes collected before they are applied without a query: few, since each keeps a prompt alive.
 _MOST_CHANGES = 256
@@ -34,9 +36,9 @@ def prefix_index(
     near: int = 1,
     standing: Callable[[ClientId], int] = no_standing,
     keeps_wanted: bool = False,
-) -> Any:
-    """Return the index of a policy's queue: for one engine `waiting_index`, for several that of their fleet."""
-    if isinstance(cache, ManyCaches):
+) -> WaitingIndex | FleetIndex:
+    """Return the index of a queue: `waiting_index` for one engine, that of their fleet for several."""
+    if isinstance(cache, FleetCaches):
         return cache.make_index(near=near, standing=standing, keeps_wanted=keeps_wanted)
     return waiting_index(cache, near=near, standing=standing, keeps_wanted=keeps_wanted)
 

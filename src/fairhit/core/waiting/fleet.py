@@ -2,135 +2,240 @@
 
 `FleetCaches` is given to a policy as its cache. The policy then orders one queue for all engines: `at` says
 which of them the next scheduling pass is for, and `best` of the index is the best request by that engine's
-cache.
+cache. The waiting prompts are in one trie; an engine has anchors in it (`fleet_trie`), and the clients at
+each node are ranked once for all engines (`fleet_ranks`).
+
+Why a node may rank all requests at and below it, those of deeper anchors included: where a client has a
+request at a deeper anchor, that is the longer match, so what it has at this one is not its best.
 """
 
 from collections.abc import Callable
 
 from fairhit.core.cache.cache_view import Cache
-from fairhit.core.request import ClientId, Request, WorkerId
-from fairhit.core.waiting.cache_listener import waiting_index
-from fairhit.core.waiting.index import WaitingIndex
+from fairhit.core.cache.token_runs import Runs
+from fairhit.core.request import ClientId, Request, RequestId, WorkerId
+from fairhit.core.waiting.fleet_ranks import FleetClient, FleetRanks, Opened, is_hit
+from fairhit.core.waiting.fleet_trie import EngineAnchors, Finder, FleetEntry, FleetNode, FleetTrie
+
+# Clients within their overdraft that are examined at one node for a request cached to nine tenths.
+_HITS_EXAMINED = 4
 
 
 class FleetCaches:
-    """The caches of engines that share a queue, and the engine that the next pass is for."""
+    """The caches of engines that share a queue, and the engine that the next pass is for.
 
-    def __init__(self) -> None:
-        self.index: FleetIndex | None = None  # made by the policy
+    `finder`, if the host has an index of what its engines hold, saves asking each engine's cache about each
+    new prompt.
+    """
+
+    def __init__(self, *, finder: Finder | None = None) -> None:
+        self._finder = finder
         self._caches: dict[WorkerId, Cache] = {}
+        self._index: FleetIndex | None = None  # made by the policy
 
     def add_engine(self, name: WorkerId, cache: Cache) -> None:
-        """Include an engine and follow its cache from now on. O(waiting)."""
+        """Include an engine and follow its cache from now on. O(what it holds of the waiting prompts)."""
         assert name not in self._caches, name
         self._caches[name] = cache
-        if self.index is not None:
-            self.index.add_engine(name, cache)
+        if self._index is not None:
+            self._index.add_engine(name, cache)
 
     def remove_engine(self, name: WorkerId) -> None:
-        """Exclude an engine. O(what of its cache waiting prompts begin with)."""
+        """Exclude an engine. O(what it holds of the waiting prompts)."""
         del self._caches[name]
-        if self.index is not None:
-            self.index.remove_engine(name)
+        if self._index is not None:
+            self._index.remove_engine(name)
 
     def at(self, name: WorkerId) -> None:
         """Let the next pass be for the engine `name`. O(1)."""
-        if self.index is not None:
-            self.index.at(name)
+        if self._index is not None:
+            self._index.at(name)
 
     def make_index(
         self, *, near: int, standing: Callable[[ClientId], int], keeps_wanted: bool
     ) -> "FleetIndex":
         """Return the index of the one policy to which these caches are given."""
-        assert self.index is None, "one policy for one queue"
-        self.index = FleetIndex(near=near, standing=standing, keeps_wanted=keeps_wanted)
+        assert self._index is None, "one policy for one queue"
+        self._index = FleetIndex(
+            near=near, standing=standing, keeps_wanted=keeps_wanted, finder=self._finder
+        )
         for name, cache in self._caches.items():
-            self.index.add_engine(name, cache)
-        return self.index
+            self._index.add_engine(name, cache)
+        return self._index
 
 
 class FleetIndex:
-    """The waiting index of many engines; methods as of `WaitingIndex`, by the cache of the engine of `at`."""
+    """Waiting requests by the matched prefix at each engine; methods as those of `WaitingIndex`.
+
+    `near` and `standing` as there, but `open` must be called again whenever a standing became less. What is
+    hidden is hidden at one engine, and with it the younger requests of its client with the same prefix.
+    """
 
     def __init__(
-        self, *, near: int, standing: Callable[[ClientId], int], keeps_wanted: bool
+        self,
+        *,
+        near: int,
+        standing: Callable[[ClientId], int],
+        keeps_wanted: bool,
+        finder: Finder | None = None,
     ) -> None:
-        self._near, self._standing, self._keeps = near, standing, keeps_wanted
-        self._views: dict[WorkerId, WaitingIndex] = {}
-        self._requests: dict[Request, None] = {}
-        self._counts: dict[ClientId, int] = {}
-        self._open: dict[ClientId, bool] = {}  # whether for cached prompts only
-        self._at: WorkerId = ""
+        self._near = near
+        self._keeps_wanted = keeps_wanted
+        self._ranks = FleetRanks(standing)
+        self.trie = FleetTrie(self._ranks, finder)
+        self._ranks.on_warm(self.trie.root)
+        self._entries: dict[RequestId, FleetEntry] = {}
+        self._engine: EngineAnchors | None = None
 
     def add_engine(self, name: WorkerId, cache: Cache) -> None:
-        view = waiting_index(
-            cache, near=self._near, standing=self._standing, keeps_wanted=self._keeps
-        )
-        for request in self._requests:
-            view.add(request)
-        for client, hits in self._open.items():
-            (view.open_for_hits if hits else view.open)(client)
-        self._views[name] = view
+        """Follow the cache of an engine from now on."""
+        self.trie.add_engine(name, cache, keeps_wanted=self._keeps_wanted)
+        self._ranks.tokens = self.trie.engines[name].tokens
 
     def remove_engine(self, name: WorkerId) -> None:
-        del self._views[name]
+        """Forget an engine. O(its anchors)."""
+        self.trie.remove_engine(name)
 
     def at(self, name: WorkerId) -> None:
-        self._at = name
+        """Let the next queries be for the engine `name`. O(1)."""
+        self._engine = self.trie.engines[name]
 
     def __len__(self) -> int:
-        return len(self._requests)
+        """Return the number of waiting requests, hidden ones included."""
+        return len(self._entries)
 
     def __contains__(self, request: Request) -> bool:
-        return request in self._requests
+        return request.id in self._entries
 
     def waiting(self, client: ClientId) -> int:
-        return self._counts.get(client, 0)
+        """Return how many requests of the client wait, hidden ones included. O(1)."""
+        state = self._ranks.clients.get(client)
+        return state.waiting if state else 0
+
+    def match_len(self, request: Request) -> int:
+        """Return the matched tokens of a waiting request at the engine of `at`. O(depth of the trie)."""
+        engine = self._at_engine()
+        self.trie.catch_up(engine)
+        node = self._entries[request.id].node
+        while node.parent is not None and engine not in node.cached:
+            node = node.parent
+        return engine.tokens(node.start + node.cached.get(engine, 0))
 
     def add(self, request: Request) -> None:
-        client = request.client
-        self._requests[request] = None
-        self._counts[client] = self._counts.get(client, 0) + 1
-        for view in self._views.values():
-            view.add(request)
-            if client in self._open:
-                (view.open_for_hits if self._open[client] else view.open)(client)
+        """Insert a waiting request. O(prompt length + depth * log n, and engines that hold its own part)."""
+        assert request not in self, request.id
+        if (state := self._ranks.clients.get(request.client)) is None:
+            state = self._ranks.clients[request.client] = FleetClient(request.client)
+        state.waiting += 1
+        block_size = next(iter(self.trie.engines.values())).cache.block_size
+        end = min(len(request.prompt), (request.input_len - 1) // block_size)
+        node = self.trie.place(Runs.of(request.prompt), end)
+        node.own += 1
+        entry = self._entries[request.id] = FleetEntry(request, node, self.trie.serial())
+        self._ranks.insert(entry)
 
     def remove(self, request: Request) -> None:
-        client = request.client
-        del self._requests[request]
-        self._counts[client] -= 1
-        if not self._counts[client]:
-            del self._counts[client]
-            self._open.pop(client, None)
-        for view in self._views.values():
-            view.remove(request)
+        """Remove a waiting request. O(depth * log n, and engines that hold its own part)."""
+        entry = self._entries.pop(request.id)
+        if self._engine is not None:
+            self._engine.hidden.pop(request, None)
+        self._ranks.remove(entry)
+        entry.node.own -= 1
+        self.trie.prune(entry.node)
+        state = self._ranks.clients[request.client]
+        state.waiting -= 1
+        if not state.waiting:
+            del self._ranks.clients[request.client]
 
     def hide(self, request: Request) -> None:
-        self._views[self._at].hide(request)
+        """Leave the request out of `best` at this engine until `show_all`. O(1)."""
+        self._at_engine().hidden[request] = None
 
     def show_all(self) -> None:
-        self._views[self._at].show_all()
+        """Undo every `hide` at this engine. O(hidden)."""
+        self._at_engine().hidden.clear()
 
     def is_hidden(self, request: Request) -> bool:
-        return self._views[self._at].is_hidden(request)
+        """Return whether the request is hidden at this engine. O(1)."""
+        return request in self._at_engine().hidden
 
     def open(self, client: ClientId) -> None:
-        if client in self._counts:
-            self._open[client] = False
-            for view in self._views.values():
-                view.open(client)
+        """Let `best` return requests of the client, if any wait; read its standing anew."""
+        self._open(client, Opened.ALL)
 
     def open_for_hits(self, client: ClientId) -> None:
-        if client in self._counts:
-            self._open[client] = True
-            for view in self._views.values():
-                view.open_for_hits(client)
+        """Let `best` return the client's requests of which nine tenths are cached at the engine."""
+        self._open(client, Opened.HITS)
 
     def close(self, client: ClientId) -> None:
-        self._open.pop(client, None)
-        for view in self._views.values():
-            view.close(client)
+        """Leave the client's requests out of `best` until `open`. O(1)."""
+        if (state := self._ranks.clients.get(client)) is not None:
+            state.opened = Opened.NONE
+
+    def _open(self, client: ClientId, opened: Opened) -> None:
+        if (state := self._ranks.clients.get(client)) is not None:
+            self._ranks.open(state, opened)
 
     def best(self) -> Request | None:
-        return self._views[self._at].best() if self._requests else None
+        """Return the open clients' request with the longest match at the engine, by step of `near`.
+
+        Within a step the least standing is first, then the longer match, then the earlier arrival.
+        O(log n + anchors of the engine).
+        """
+        engine = self._at_engine()
+        self.trie.catch_up(engine)
+        found: tuple[int, int, int, FleetEntry] | None = None
+        found_step = 0
+        for depth, _, node in engine.anchors:
+            if not node.ranks and not node.hits:
+                continue
+            step = engine.tokens(-depth) // self._near
+            if found is not None and step < found_step:
+                return found[3].request
+            entry = self._best_at(engine, node, -depth)
+            if entry is not None:
+                place = self._ranks.clients[entry.request.client].place
+                item = (place, depth, entry.order, entry)
+                if found is None or item < found:
+                    found, found_step = item, step
+        if found is None or not found_step:
+            entry = self._best_at(engine, self.trie.root, 0)
+            if entry is not None:
+                place = self._ranks.clients[entry.request.client].place
+                if found is None or (place, 0, entry.order) < found[:3]:
+                    return entry.request
+        return found[3].request if found is not None else None
+
+    def _best_at(self, engine: EngineAnchors, node: FleetNode, depth: int) -> FleetEntry | None:
+        """Return the best request at a node of which the engine holds what is above `depth`."""
+        passed_over: list[tuple[int, int, ClientId]] = []
+        entry = self._ranks.top(node, Opened.ALL)
+        while entry is not None and entry.request in engine.hidden:
+            assert node.ranks is not None
+            passed_over.append(node.ranks[0])
+            node.ranks.drop()
+            entry = self._ranks.top(node, Opened.ALL)
+        if passed_over:
+            assert node.ranks is not None
+            node.ranks.restore(passed_over)
+        if entry is not None or node.hits is None:
+            return entry
+        return self._best_hit(engine, node, engine.tokens(depth))
+
+    def _best_hit(self, engine: EngineAnchors, node: FleetNode, tokens: int) -> FleetEntry | None:
+        """Return the best request of clients within their overdraft, of the first few of these."""
+        assert node.hits is not None
+        passed_over: list[tuple[int, int, ClientId]] = []
+        entry = self._ranks.top(node, Opened.HITS)
+        while entry is not None and (not is_hit(entry, tokens) or entry.request in engine.hidden):
+            passed_over.append(node.hits[0])
+            node.hits.drop()
+            entry = (
+                self._ranks.top(node, Opened.HITS) if len(passed_over) < _HITS_EXAMINED else None
+            )
+        node.hits.restore(passed_over)
+        return entry
+
+    def _at_engine(self) -> EngineAnchors:
+        assert self._engine is not None, "no engine asks"
+        return self._engine
