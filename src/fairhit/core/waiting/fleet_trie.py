@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 from fairhit.core.cache.cache_view import (
     Cache,
+    HashCache,
     KeepsBlocks,
     KeepsPaths,
     MeasuresPrefixes,
@@ -36,6 +37,9 @@ Finder: TypeAlias = Callable[[Sequence[Unit]], PrefixMatches]
 
 # Changes of a token tree collected before they are applied without a query: each keeps a prompt alive.
 _MOST_CHANGES = 256
+# Children that are examined when an engine holds all of their parent: engines store what is in front first,
+# so that one of them is held already only if the parent was evicted before it.
+_FEW_CHILDREN = 16
 
 
 class FleetEntry:
@@ -88,12 +92,17 @@ class FleetNode:
 class EngineAnchors:
     """One engine: its cache, and its anchors, the deepest first."""
 
-    __slots__ = ("anchors", "cache", "hidden", "name", "paths", "pending", "prefix_len")
+    __slots__ = ("anchors", "blocks", "cache", "hidden", "name", "paths", "pending", "prefix_len")
 
     def __init__(self, name: WorkerId, cache: Cache) -> None:
         self.name = name
         self.cache = cache
-        self.paths = cache if isinstance(cache, PathCache) else None
+        self.paths: PathCache | None = None
+        self.blocks: HashCache | None = None
+        if isinstance(cache, PathCache):
+            self.paths = cache
+        else:
+            self.blocks = cache
         # Tokens in the first units of a prompt; None: each has `cache.block_size`.
         self.prefix_len = cache.prefix_len if isinstance(cache, MeasuresPrefixes) else None
         self.anchors: list[tuple[int, int, FleetNode]] = []  # (-depth, serial, node)
@@ -108,8 +117,8 @@ class EngineAnchors:
         """Return how many units of key[start:end] are cached from `start` on. Pure."""
         if self.paths is not None:
             return max(0, min(self.paths.match(key)[1], end) - start)
-        assert not isinstance(self.cache, PathCache)
-        return self.cache.match_len(key.units()[start:end])
+        assert self.blocks is not None
+        return self.blocks.match_len(key.units()[start:end])
 
 
 class NodeListener(Protocol):
@@ -229,7 +238,7 @@ class FleetTrie:
         if self._finder is not None:
             names = [
                 name
-                for length, holders in self._finder(key).by_length
+                for length, holders in self._finder(key.units()).by_length
                 if length > parent.end
                 for name in holders
             ]
@@ -337,7 +346,10 @@ class FleetTrie:
     # -- caches of blocks
 
     def inserted(self, engine: EngineAnchors, block: Unit) -> None:
-        """Apply that an engine holds a block that it did not hold. O(blocks that follow, children)."""
+        """Apply that an engine holds a block that it did not hold. O(blocks that follow).
+
+        A child of this node that the engine has held all along, behind a gap, is found only among few.
+        """
         node = self._nodes.get(block)
         if node is None:
             return
@@ -349,7 +361,7 @@ class FleetTrie:
             return
         cached = engine.leading(node.key, node.start, node.end)
         self._set(engine, node, cached)
-        if cached == node.end - node.start and node.children:
+        if cached == node.end - node.start and len(node.children or ()) <= _FEW_CHILDREN:
             self._extend(engine, node)
 
     def evicted(self, engine: EngineAnchors, block: Unit) -> None:
