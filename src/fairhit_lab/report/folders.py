@@ -13,12 +13,14 @@ from fairhit.errors import ConfigError, in_words
 from fairhit_lab.report.study_files import ABOUT, FIGURES, ROWS, SERIES, VERDICT_COLUMNS, VERDICTS
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Cell, ResultRow, Results
-from fairhit_lab.studies.shared.study import Holds, Study, Verdict
+from fairhit_lab.studies.shared.study import Holds, Study, Verdict, Whose
 
 HOLDS: tuple[Holds, ...] = get_args(Holds)
+WHOSE: tuple[Whose, ...] = get_args(Whose)
 SERIES_COLUMNS = ("seed", "time_s", "client", "metric", "value")
 # Columns of the rows that are neither labels nor measures.
 ABOUT_THE_RUN = ("study", "seed", "config", "commit")
+AS_TEXT = {"config", "commit"}  # hashes, which may be all digits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,28 +85,37 @@ def _one(root: Path, name: str, study: Study, is_there: bool) -> Finished | Miss
 
 def read_folder(folder: Path, name: str, study: Study) -> Finished:
     """Read one study's results. Raises ConfigError with file, line and reason."""
+    results, about = read_results(folder, study)
+    return Finished(
+        name=name,
+        study=study,
+        results=results,
+        labels=tuple(
+            each
+            for each in results.rows[0]
+            if each not in ABOUT_THE_RUN and each not in study.measures
+        ),
+        verdicts=_verdicts(folder / VERDICTS),
+        about=about,
+        csv=_bytes(folder / ROWS),
+        figure=_figure(folder / FIGURES[0]),
+    )
+
+
+def read_results(folder: Path, study: Study) -> tuple[Results, dict[str, Any]]:
+    """Read one study's rows and curves, and what is said about them. Raises ConfigError."""
     path = folder / ROWS
     rows = _rows(path)
     columns = tuple(rows[0])
     for column in ("seed", *study.measures):
         if column not in columns:
             raise ConfigError(f"{path}:1: no column {column!r}; run the study again")
-    labels = tuple(
-        each for each in columns if each not in ABOUT_THE_RUN and each not in study.measures
-    )
     series = _series(folder / SERIES)
     for panel in study.panels:
         _require_columns(panel, path, columns)
-    return Finished(
-        name=name,
-        study=study,
-        results=Results(rows, series),
-        labels=labels,
-        verdicts=_verdicts(folder / VERDICTS),
-        about=_about(folder / ABOUT),
-        csv=_bytes(path),
-        figure=_figure(folder / FIGURES[0]),
-    )
+    about = _about(folder / ABOUT)
+    configs = about.get("configs")
+    return Results(rows, series, configs if isinstance(configs, dict) else {}), about
 
 
 def _require_columns(panel: Panel, path: Path, columns: Sequence[str]) -> None:
@@ -145,7 +156,13 @@ def _rows(path: Path) -> list[ResultRow]:
     heading, lines = _table(path)
     if not lines:
         raise ConfigError(f"{path}: no rows in it")
-    return [dict(zip(heading, map(_cell, line), strict=True)) for line in lines]
+    return [
+        {
+            name: text if name in AS_TEXT else _cell(text)
+            for name, text in zip(heading, line, strict=True)
+        }
+        for line in lines
+    ]
 
 
 def _cell(text: str) -> Cell:
@@ -194,12 +211,32 @@ def _verdicts(path: Path) -> list[Verdict]:
             )
         if holds != "holds" and not of["why"]:
             raise ConfigError(f"{path}:{number}: why: expected a reason, as it is {holds!r}")
+        whose = next((each for each in WHOSE if each == of["whose"]), None)
+        if whose is None:
+            raise ConfigError(
+                f"{path}:{number}: whose: expected paper or ours, got {of['whose']!r}"
+            )
         found.append(
             Verdict(
-                claim=of["claim"], paper=of["paper"], ours=of["ours"], holds=holds, why=of["why"]
+                claim=of["claim"],
+                paper=of["paper"],
+                ours=of["ours"],
+                holds=holds,
+                why=of["why"],
+                whose=whose,
+                least=_number(path, number, of["least"]),
+                greatest=_number(path, number, of["greatest"]),
             )
         )
     return found
+
+
+def _number(path: Path, line: int, text: str) -> float | None:
+    """A limit of what a run could show; None if empty."""
+    value = _cell(text)
+    if isinstance(value, str):
+        raise ConfigError(f"{path}:{line}: expected a number, got {text!r}")
+    return value
 
 
 def _about(path: Path) -> dict[str, Any]:

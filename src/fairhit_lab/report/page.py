@@ -28,7 +28,7 @@ POLICY = (
 GROUPS = {"dlpm": "DLPM and D2LPM", "vtc": "VTC"}
 OTHER_GROUP = "Beyond the papers"
 # Claims are counted apart: one of this project does not count as a paper's claim that holds.
-PAPERS, OURS = "Claims of the papers", "Claims of our own, beyond the papers"
+PAPERS, OURS = "Claims of the papers", "Claims of our own"
 
 
 def page_of(found: Sequence[Finished | MissingStudy]) -> str:
@@ -64,8 +64,8 @@ def _head(found: Sequence[Finished | MissingStudy]) -> Markup:
     """The heading with the count of each verdict, and the main claims."""
     judged: dict[str, Counter[Holds]] = {PAPERS: Counter(), OURS: Counter()}
     for each in found:
-        whose = OURS if _group_of(each) == OTHER_GROUP else PAPERS
-        judged[whose].update(verdict.holds for verdict in verdicts_of(each))
+        for verdict in verdicts_of(each):
+            judged[OURS if verdict.whose == "ours" else PAPERS][verdict.holds] += 1
     done = [each for each in found if isinstance(each, Finished)]
     papers, ours = (counts.total() for counts in judged.values())
     runs = (

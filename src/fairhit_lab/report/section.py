@@ -9,10 +9,16 @@ from fairhit_lab.report.figures.drawn import lines_of, short, table_of
 from fairhit_lab.report.folders import Finished, MissingStudy
 from fairhit_lab.report.markup import Markup, address_of, tag
 from fairhit_lab.studies.shared.panel import Panel
-from fairhit_lab.studies.shared.results import Results
+from fairhit_lab.studies.shared.results import Results, three_digits
 from fairhit_lab.studies.shared.study import Verdict
 
-MARKS = {"holds": "✓", "holds only if": "◐", "does not hold": "✕", "not comparable": "–"}
+MARKS: dict[str, str] = {
+    "holds": "✓",
+    "holds in the median only": "◕",
+    "holds under conditions only": "◐",
+    "does not hold": "✕",
+    "not comparable": "–",
+}
 NO_RESULTS = "no results"
 
 
@@ -82,23 +88,39 @@ def _finished(found: Finished) -> list[Markup]:
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> Markup:
+    """The paper's claims, and below them our own."""
     if not verdicts:
         return tag("p", "These runs judge no claim.", class_="shows")
-    rows = []
-    for verdict in verdicts:
-        why = [tag("p", verdict.why, class_="why")] if verdict.why else []
-        rows.append(
-            tag(
-                "tr",
-                tag("td", pill(verdict.holds), data_label="verdict"),
-                tag("td", verdict.claim, *why, data_label="claim"),
-                tag("td", verdict.paper, data_label="paper"),
-                tag("td", verdict.ours, data_label="ours"),
-            )
-        )
-    names = ("verdict", "claim", "paper", "ours")
+    names = ("verdict", "claim", "paper", "ours", "the run could show")
     heading = tag("tr", *(tag("th", name, scope="col") for name in names))
-    return tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts")
+    papers = [_verdict_row(each) for each in verdicts if each.whose == "paper"]
+    ours = [_verdict_row(each) for each in verdicts if each.whose == "ours"]
+    if papers and ours:
+        apart = tag(
+            "th", "Our own claims about the same runs", colspan=str(len(names)), scope="colgroup"
+        )
+        ours = [tag("tr", apart, class_="apart"), *ours]
+    return tag("table", tag("thead", heading), tag("tbody", *papers, *ours), class_="verdicts")
+
+
+def _verdict_row(verdict: Verdict) -> Markup:
+    why = [tag("p", verdict.why, class_="why")] if verdict.why else []
+    return tag(
+        "tr",
+        tag("td", pill(verdict.holds), data_label="verdict"),
+        tag("td", verdict.claim, *why, data_label="claim"),
+        tag("td", verdict.paper, data_label="paper"),
+        tag("td", verdict.ours, data_label="ours"),
+        tag("td", _limits(verdict), data_label="the run could show"),
+    )
+
+
+def _limits(verdict: Verdict) -> str:
+    """The least and greatest value that the run could show; empty where they are not known."""
+    if verdict.least is None and verdict.greatest is None:
+        return ""
+    ends = (verdict.least, verdict.greatest)
+    return " to ".join("any" if end is None else three_digits(end) for end in ends)
 
 
 def _numbers(panel: Panel, results: Results) -> list[Markup]:
@@ -164,4 +186,7 @@ def _facts(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         "seeds": seeds,
         "machine": machine,
     }
+    judged = about.get("judged")
+    if isinstance(judged, Mapping):
+        of["judged at commit"] = judged.get("commit")
     return [(name, str(value)) for name, value in of.items() if value not in (None, "")]

@@ -18,7 +18,9 @@ from fairhit_lab.traces.files import written
 
 ROWS, SERIES, VERDICTS, ABOUT = "rows.csv", "series.csv", "verdicts.csv", "about.json"
 FIGURES = ("figure.svg", "figure.png")
-VERDICT_COLUMNS = ("study", "claim", "paper", "ours", "holds", "why")
+VERDICT_COLUMNS = (
+    "study", "claim", "whose", "paper", "ours", "holds", "why", "least", "greatest",
+)  # fmt: skip
 
 
 def require_writable(folder: Path, flag: str = "--out") -> None:
@@ -101,30 +103,34 @@ def write_study(
     name: str,
     results: Results,
     *,
-    configs: Sequence[str],
     commit: str | None,
     verdicts: Sequence[Verdict],
     about: Mapping[str, Any],
 ) -> None:
-    """Write all files but the figures. `configs`: the hash of each row's case. Raises ConfigError."""
+    """Write all files but the figures. Raises ConfigError."""
     require_writable(folder)
     own = list(results.rows[0])
     write_table(
         folder / ROWS,
-        ("study", *own, "config", "commit"),
-        (
-            (name, *(row[column] for column in own), config, commit)
-            for row, config in zip(results.rows, configs, strict=True)
-        ),
+        ("study", *own, "commit"),
+        ((name, *(row[column] for column in own), commit) for row in results.rows),
     )
     if results.series:
         columns = list(results.series[0])
         points = ((name, *(row[column] for column in columns)) for row in results.series)
         write_table(folder / SERIES, ("study", *columns), points)
+    write_judgement(folder, name, verdicts, about)
+
+
+def write_judgement(
+    folder: Path, name: str, verdicts: Sequence[Verdict], about: Mapping[str, Any]
+) -> None:
+    """Write the verdicts, the paper's claims first, and what the study is about."""
+    ordered = sorted(verdicts, key=lambda verdict: verdict.whose == "ours")
     write_table(
         folder / VERDICTS,
         VERDICT_COLUMNS,
-        ((name, v.claim, v.paper, v.ours, v.holds, v.why) for v in verdicts),
+        ((name, *(getattr(each, column) for column in VERDICT_COLUMNS[1:])) for each in ordered),
     )
     with written(folder / ABOUT) as file:
         file.write(json.dumps(about, indent=2).encode() + b"\n")

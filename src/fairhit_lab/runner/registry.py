@@ -59,6 +59,12 @@ OTHERS: dict[str, Experiment] = {
         module="runner.report_command",
         alone=True,
     ),
+    "rejudge": Experiment(
+        summary="judge and draw results again from their rows, without a run",
+        takes="a minute",
+        module="runner.rejudge_command",
+        alone=True,
+    ),
     "vtc-calibration": Experiment(
         summary="compare the VTC artifact's measured runs with simulated ones",
         takes="quick a few s; full 4 min",

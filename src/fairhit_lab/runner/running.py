@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fairhit.errors import ConfigError, FairhitError
 from fairhit_lab.runner.cache import Cache
-from fairhit_lab.runner.record import Record, config_of, key_of, unpacked
+from fairhit_lab.runner.record import Record, config_of, configs_of, key_of, unpacked
 from fairhit_lab.runner.workers import Task, WorkerProcesses
 from fairhit_lab.studies.shared.results import ResultRow, Results
 from fairhit_lab.studies.shared.study import Case, Measured, Study
@@ -42,7 +42,8 @@ class Gathered:
         measures = {name: of(record.outcome) for name, of in self.study.measures.items()}
         for name, value in measures.items():
             assert value is None or isfinite(value), f"{self.name}: {name} is {value}"
-        self.rows[index, seed] = {**case.labels, "seed": seed, **measures}
+        config = {"config": self.configs[index]}
+        self.rows[index, seed] = {**case.labels, "seed": seed, **measures, **config}
         if seed == self.seeds[0]:
             self.points[index] = [
                 {**case.labels, "seed": seed, **point._asdict()} for point in record.outcome.series
@@ -57,6 +58,7 @@ class Gathered:
         return Results(
             rows=[self.rows[index, seed] for index in places for seed in self.seeds],
             series=[row for index in places for row in self.points[index]],
+            configs=configs_of(iter(self.cases)),
         )
 
 

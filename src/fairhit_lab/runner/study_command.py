@@ -22,7 +22,6 @@ from fairhit_lab.report.study_files import (
     write_study,
 )
 from fairhit_lab.runner.cache import Cache, default_folder
-from fairhit_lab.runner.record import configs_of
 from fairhit_lab.runner.running import Gathered, gathered, run_all
 from fairhit_lab.studies import study_of
 from fairhit_lab.studies.shared.data_folder import data_folder
@@ -167,7 +166,7 @@ class _Run:
         from fairhit_lab.report.figures.plot import save_figure
 
         results, study = found.results(), found.study
-        verdicts = study.judge(results)
+        verdicts = study.verdicts(results)
         folder = self._out / found.name
         commit = self._about["commit"]
         with replacing(folder) as part:
@@ -175,16 +174,17 @@ class _Run:
                 part,
                 found.name,
                 results,
-                configs=[config for config in found.configs for _ in found.seeds],
                 commit=str(commit) if commit else None,
                 verdicts=verdicts,
-                about=self._about_study(found),
+                about=self._about_study(found, results.configs),
             )
             save_figure([part / name for name in FIGURES], study, results)
         self.verdicts[found.name] = verdicts
         self.files[found.name] = ", ".join(sorted(path.name for path in folder.iterdir()))
 
-    def _about_study(self, found: Gathered) -> dict[str, Any]:
+    def _about_study(
+        self, found: Gathered, configs: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         study = found.study
         return {
             "study": found.name,
@@ -202,7 +202,7 @@ class _Run:
             "runs": len(found.rows),
             "runs_from_cache": found.from_cache,
             **self._about,
-            "configs": configs_of(iter(found.cases)),
+            "configs": configs,
         }
 
 
@@ -236,7 +236,8 @@ def _raise_problems(studies: Sequence[Gathered], notes: Console) -> None:
 
 STYLES: dict[Holds, str] = {
     "holds": "green",
-    "holds only if": "yellow",
+    "holds in the median only": "yellow",
+    "holds under conditions only": "yellow",
     "does not hold": "red",
     "not comparable": "dim",
 }

@@ -7,15 +7,17 @@ import csv
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 from fairhit_lab.studies import STUDIES, study_of
+from fairhit_lab.studies.shared.study import Holds
 from tests.lab.traces.public_data import DATA, needs_data
 
 pytestmark = [pytest.mark.e2e, needs_data]
 
-HOLDS = {"holds", "holds only if", "does not hold", "not comparable"}
+HOLDS = set(get_args(Holds))
 TIMEOUT_S = 3600  # of a run that hangs
 
 

@@ -59,13 +59,16 @@ def test_every_figure_is_drawn_and_nothing_is_asked_of_the_network(driver, page)
 
 
 def test_each_kind_of_verdict_is_seen(driver):
-    rows = driver.find_elements("css selector", "#dlpm-sample .verdicts tbody tr")
+    rows = driver.find_elements("css selector", "#dlpm-sample .verdicts tbody tr:not(.apart)")
+    *rows, ours = rows
     pills = [row.find_element("css selector", ".pill") for row in rows]
 
     assert [pill.text[2:] for pill in pills] == list(Verdict.__annotations__["holds"].__args__)
     assert all(row.is_displayed() and row.size["height"] > 20 for row in rows)
     # In colour, too, and no two alike.
-    assert len({pill.value_of_css_property("background-color") for pill in pills}) == 4
+    assert len({pill.value_of_css_property("background-color") for pill in pills}) == 5
+    heading = driver.find_element("css selector", "#dlpm-sample .verdicts .apart")
+    assert rows[-1].location["y"] < heading.location["y"] < ours.location["y"]
 
 
 @pytest.mark.parametrize(

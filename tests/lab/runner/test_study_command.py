@@ -16,7 +16,7 @@ from fairhit_lab.runner import all_command, study_command
 from fairhit_lab.runner.registry import EXPERIMENTS, OTHERS
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.studies import STUDIES
-from fairhit_lab.studies.shared import results
+from fairhit_lab.studies.shared import claims, results
 from fairhit_lab.studies.shared import study as fairhit_study
 
 
@@ -161,10 +161,12 @@ def test_the_pages_study_is_one():
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {
         each: getattr(module, each)
-        for module in (fairhit_study, results)
-        for each in ("Case", "Generated", "Results", "Sequence", "Simulated", "Verdict")
+        for module in (fairhit_study, results, claims)
+        for each in (
+            "Case", "Generated", "Results", "Sequence", "Simulated", "Verdict", "above", "judged",
+        )
         if hasattr(module, each)
-    }
+    }  # fmt: skip
     exec(compile(code, str(page), "exec"), names)
     made = replace(
         study([]), cases=names["cases"], judge=names["judge"], measures={"throughput": len}

@@ -182,7 +182,7 @@ def answer(at_default, at_most, loads=tuple(LOADS)):
 def test_a_claim_that_only_another_quantum_keeps_holds_only_if():
     assert answer(110, 90).holds == "holds"
     assert "on all 13 workloads" in answer(110, 90).claim
-    assert answer(90, 110).holds == "holds only if"
+    assert answer(90, 110).holds == "holds under conditions only"
     assert "65536" in answer(90, 110).why
     assert answer(90, 90).holds == "does not hold"
 
@@ -258,7 +258,7 @@ def test_a_claim_about_all_needs_a_value_on_each():
         return on_all(Results(rows), "wait", *pair, no_worse(goal), claim="it waits no longer")
 
     assert verdict(a=[0.5], b=[1.05]).holds == "holds"
-    assert verdict(a=[0.5], b=[1.2]).holds == "holds only if"
+    assert verdict(a=[0.5], b=[1.2]).holds == "holds under conditions only"
     assert verdict(a=[1.5], b=[1.2]).holds == "does not hold"
     assert verdict(a=[0.5], b=[]).holds == "not comparable"
     assert verdict(a=[0.5], b=[]).why == "no value on b"

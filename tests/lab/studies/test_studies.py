@@ -4,6 +4,7 @@ import pickle
 import re
 from importlib import import_module
 from itertools import islice
+from typing import get_args
 
 import pytest
 from tests.lab.studies.synthetic import METRICS, rows_of
@@ -14,7 +15,7 @@ from fairhit_lab.report.figures.drawn import ADDED
 from fairhit_lab.runner.record import config_of, configs_of, key_of
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.studies import STUDIES, study_of
-from fairhit_lab.studies.shared.study import Generated, Imported, Measured, Simulated
+from fairhit_lab.studies.shared.study import Generated, Holds, Imported, Measured, Simulated
 
 RESERVED = {"seed", "time_s", "client", "metric", "value", *ADDED}
 NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?", re.IGNORECASE)
@@ -142,7 +143,7 @@ def test_its_claims_are_judged_from_rows_alone(name, quick, seeds):
     assert verdicts or quick
     for verdict in verdicts:
         assert verdict.claim and verdict.paper and verdict.ours
-        assert verdict.holds in {"holds", "holds only if", "does not hold", "not comparable"}
+        assert verdict.holds in get_args(Holds)
 
 
 @every_study

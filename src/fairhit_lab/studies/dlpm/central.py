@@ -111,6 +111,7 @@ def _judge_engines(results: Results) -> Sequence[Verdict]:
         ),
         *(
             judged(
+                whose="ours",
                 claim=f"without matching the queue again ({way}) it is less than half of that at D = "
                 f"{max(ENGINES)}: as printed over this way",
                 paper="a decentralised scheduler is needed",
@@ -147,6 +148,7 @@ def _judge_queues(results: Results) -> Sequence[Verdict]:
         judged(
             claim=claim,
             paper=paper,
+            whose="paper" if way == WAYS[0] else "ours",
             ours=_growth(results, way, longest, shortest),
             unit="x",
             rule=rule,

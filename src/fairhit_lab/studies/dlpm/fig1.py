@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B, spelled
-from fairhit_lab.studies.shared.claims import Rule, above, below, judged
+from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B, jain_ratio, spelled
+from fairhit_lab.studies.shared.claims import SHARE, Rule, above, below, judged
 from fairhit_lab.studies.shared.measures import in_summary, program_wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
@@ -112,8 +112,12 @@ def _beyond(results: Results, variant: str) -> Interval:
     return interval_of(shares)
 
 
-# Claim, paper's words, number in a setting, its unit, the rule, and the metrics that explain it.
-Claim = tuple[str, str, Callable[[Results, str], Interval], str, Rule, tuple[str, ...]]
+# Claim, paper's words, number in a setting, its unit, the rule, the metrics that explain it, what the run
+# could show, and whether the number is the best of all quanta.
+Limits = Callable[[Results], Rule] | None
+Claim = tuple[
+    str, str, Callable[[Results, str], Interval], str, Rule, tuple[str, ...], Limits, bool
+]
 CLAIMS: Sequence[Claim] = (
     (
         "some quantum gives DLPM more throughput than VTC, by the factor",
@@ -122,6 +126,8 @@ CLAIMS: Sequence[Claim] = (
         "x",
         above(1),
         ("throughput", "hit_rate"),
+        None,
+        True,
     ),
     (
         "some quantum brings DLPM to LPM's throughput (95 % of it or more)",
@@ -130,6 +136,8 @@ CLAIMS: Sequence[Claim] = (
         "x",
         Rule(low=0.95),
         ("throughput", "hit_rate"),
+        None,
+        True,
     ),
     (
         "DLPM with a small Q^u (4,096) is nearly as fair as VTC (95 % of its Jain's index, system view)",
@@ -138,6 +146,8 @@ CLAIMS: Sequence[Claim] = (
         "x",
         Rule(low=0.95),
         ("jain_system",),
+        lambda results: jain_ratio(results, "jain_system", _of("vtc"), 3),
+        False,
     ),
     (
         "DLPM with a small Q^u (4,096) is fairer than LPM, by the factor of Jain's index, system view",
@@ -146,6 +156,8 @@ CLAIMS: Sequence[Claim] = (
         "x",
         above(1),
         ("jain_system",),
+        lambda results: jain_ratio(results, "jain_system", _of("lpm"), 3),
+        False,
     ),
     (
         "DLPM's points lie beyond the line from VTC to LPM: the share of its quanta",
@@ -154,6 +166,8 @@ CLAIMS: Sequence[Claim] = (
         "",
         Rule(low=1),
         ("throughput", "jain_system"),
+        lambda _: SHARE,
+        False,
     ),
 )
 
@@ -161,18 +175,31 @@ CLAIMS: Sequence[Claim] = (
 def judge(results: Results) -> Sequence[Verdict]:
     """Verdicts on DLPM's points beside VTC's and LPM's, and on the effect of the quantum."""
     others = [name for name in OTHERS if name in results.labels("variant")]
-    made = [
-        judged(
-            claim=claim,
-            paper=paper,
-            ours=number(results, STATED),
-            unit=unit,
-            rule=rule,
-            why=_numbers(results, metrics),
-            elsewhere={name: number(results, name) for name in others},
+    all_quanta = len(_quanta(results, STATED))
+    made = []
+    for claim, paper, number, unit, rule, metrics, limits, is_best in CLAIMS:
+        found = {name: number(results, name) for name in others}
+        few = {
+            name: of
+            for name, of in found.items()
+            if is_best and len(_quanta(results, name)) < all_quanta
+        }
+        why = _numbers(results, metrics)
+        if few:  # a maximum of fewer quanta is not compared
+            best = ", ".join(f"{name} {of.median:.3g}{unit}" for name, of in few.items())
+            why += f"; the best of fewer quanta, not judged: {best}"
+        made.append(
+            judged(
+                claim=claim,
+                paper=paper,
+                ours=number(results, STATED),
+                unit=unit,
+                rule=rule,
+                why=why,
+                elsewhere={name: of for name, of in found.items() if name not in few},
+                reach=limits(results) if limits else None,
+            )
         )
-        for claim, paper, number, unit, rule, metrics in CLAIMS
-    ]
     return [*made, *_by_quantum(results)]
 
 

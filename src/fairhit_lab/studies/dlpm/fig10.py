@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, NAMES, ON_A10G, spelled
-from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
+from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, NAMES, ON_A10G, jain_ratio, spelled
+from fairhit_lab.studies.shared.claims import Rule, above, below, jain_of, judged, within
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
@@ -168,6 +168,7 @@ def _jain(results: Results) -> list[Verdict]:
             elsewhere={
                 name: results.interval("jain_client", **_at(name, quantum)) for name in varied
             },
+            reach=jain_of(3),
         )
         for quantum, value, low, high in ((first, 0.855, 0.83, 0.88), (last, 0.83, 0.8, 0.86))
     ]
@@ -180,6 +181,7 @@ def _jain(results: Results) -> list[Verdict]:
             rule=rule,
             why=why,
             elsewhere={name: _rise(results, "jain_client", name) for name in varied},
+            reach=jain_ratio(results, "jain_client", _at(BAD, first), 3),
         )
         for claim, rule in (
             ("falls", below(1)),
@@ -199,6 +201,7 @@ def _even(results: Results) -> Verdict:
         rule=Rule(low=0.99),
         why=f"in the system view {_least(results, 'jain_system')}; the other systems "
         f"{spelled(results, 'jain_client', others)}",
+        reach=jain_of(3),
     )
 
 

@@ -76,30 +76,53 @@ def _spread(results: Results, variant: str, policy: str) -> Interval:
     return results.ratio("throughput", {**of, "clients": counts[-1]}, {**of, "clients": counts[0]})
 
 
+def _complete(results: Results, variant: str) -> bool:
+    """True if the setting was run with as many numbers of clients as the stated one: a worst is of all."""
+    counts = {
+        name: len({row["clients"] for row in results.rows if row["variant"] == name})
+        for name in (STATED, variant)
+    }
+    return counts[variant] >= counts[STATED]
+
+
+def _judged(
+    results: Results,
+    claim: str,
+    paper: str,
+    why: str,
+    *,
+    rule: Rule,
+    of: Callable[[str], Interval],
+) -> Verdict:
+    """The verdict on a number as stated and in the other settings.
+
+    A worst of fewer numbers of clients counts where it breaks the rule: more of them could not mend it.
+    """
+    others = {name: of(name) for name in OTHERS if name in results.labels("variant")}
+    few = {
+        name: found
+        for name, found in others.items()
+        if not _complete(results, name) and rule(found.median)
+    }
+    if "the worst" in claim and few:
+        worst = ", ".join(f"{name} {found.median:.3g}x" for name, found in few.items())
+        why += f"; the worst of fewer numbers of clients, not judged: {worst}"
+        others = {name: found for name, found in others.items() if name not in few}
+    return judged(
+        claim=claim, paper=paper, ours=of(STATED), unit="x", rule=rule, why=why, elsewhere=others
+    )
+
+
 def judge(results: Results) -> Sequence[Verdict]:
     """Verdicts on DLPM beside LPM and VTC at every number of clients, and on each over that number."""
-    settings = [STATED, *(name for name in OTHERS if name in results.labels("variant"))]
-
-    def verdict(
-        claim: str, paper: str, why: str, rule: Rule, of: Callable[[str], Interval]
-    ) -> Verdict:
-        return judged(
-            claim=claim,
-            paper=paper,
-            ours=of(STATED),
-            unit="x",
-            rule=rule,
-            why=why,
-            elsewhere={name: of(name) for name in settings[1:]},
-        )
-
+    verdict = partial(_judged, results)
     made = [
         verdict(
             f"DLPM's service rate is {claim} at every number of clients: the worst",
             paper,
             _hit_rates(results, "dlpm", other),
-            rule,
-            partial(_worst, results, over="dlpm", under=other),
+            rule=rule,
+            of=partial(_worst, results, over="dlpm", under=other),
         )
         for claim, paper, rule, other in (
             ("about LPM's (95 % or more)", "comparable", Rule(low=0.95), "lpm"),
@@ -111,8 +134,8 @@ def judge(results: Results) -> Sequence[Verdict]:
             f"{policy.upper()}'s service rate {claim}",
             paper,
             _hit_rates(results, policy),
-            rule,
-            partial(_spread, results, policy=policy),
+            rule=rule,
+            of=partial(_spread, results, policy=policy),
         )
         for policy, claim, paper, rule in (
             ("dlpm", FALLS, "a slight decrease", within(0.85, 1)),

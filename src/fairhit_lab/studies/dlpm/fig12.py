@@ -7,6 +7,7 @@ from fairhit_lab.studies.dlpm.shared import (
     ON_A10G,
     STATED,
     Run,
+    jain_ratio,
     on_ideal,
     over_time,
     ratios,
@@ -116,6 +117,10 @@ def judge(results: Results) -> Sequence[Verdict]:
                 why=f"as stated {spelled(results, metric, runs, unit)}; "
                 f"hit rates {spelled(results, 'hit_rate', runs)}",
                 elsewhere=found,
+                reach=jain_ratio(results, metric, runs[under.upper()], 4)
+                if metric.startswith("jain")
+                else None,
+                whose="ours" if paper == "not printed" else "paper",
             )
         )
     return made

@@ -12,8 +12,9 @@ from fairhit_lab.studies.dlpm.shared import (
     over_time,
     ratios,
     spelled,
+    within_run,
 )
-from fairhit_lab.studies.shared.claims import Rule, above, below, judged, within
+from fairhit_lab.studies.shared.claims import Rule, above, below, judged, up_to
 from fairhit_lab.studies.shared.measures import in_summary, longest_ttft, ttft
 from fairhit_lab.studies.shared.results import Interval, Label, Results
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
@@ -86,10 +87,28 @@ def _of_one(results: Results, metric: str, system: str) -> dict[str, Interval]:
     return found
 
 
-def _judged(claim: str, paper: str, found: dict[str, Interval], rule: Rule, **how: str) -> Verdict:
-    """The verdict as stated under arXiv's reading, and in all other settings. `how`: unit and reason."""
+def _judged(
+    claim: str,
+    paper: str,
+    found: dict[str, Interval],
+    rule: Rule,
+    *,
+    unit: str,
+    why: str,
+    reach: Rule | None = None,
+) -> Verdict:
+    """The verdict as stated under arXiv's reading, and in all other settings."""
     ours = found.pop(ALONE)
-    return judged(claim=claim, paper=paper, ours=ours, rule=rule, elsewhere=found, **how)
+    return judged(
+        claim=claim,
+        paper=paper,
+        ours=ours,
+        rule=rule,
+        elsewhere=found,
+        unit=unit,
+        why=why,
+        reach=reach,
+    )
 
 
 def judge(results: Results) -> Sequence[Verdict]:
@@ -157,6 +176,7 @@ def _low(results: Results) -> list[Verdict]:
             below(LOW_S),
             unit=" s",
             why=f"of the others as stated {spelled(results, metric, _runs(*others), ' s')}",
+            reach=within_run(results, _runs(system)[NAMES[system]]),
         )
         for system, metric, who, paper in printed
         for others in [[name for name in DLPM_SYSTEMS if name != system]]
@@ -164,15 +184,16 @@ def _low(results: Results) -> list[Verdict]:
 
 
 def _longest(results: Results) -> Verdict:
-    """The verdict on a printed size, within a quarter of it."""
+    """The verdict on a printed size."""
     return _judged(
-        "under VTC client 2 or 3 waits for up to 80 s (60 to 100 s): the longest time to the first token",
+        "under VTC client 2 or 3 waits for up to 80 s (60 to 107 s): the longest time to the first token",
         "up to 80 s",
         _of_one(results, "longest_s", "vtc"),
-        within(60, 100),
+        up_to(80),
         unit=" s",
         why=f"all is served after {spelled(results, 'makespan_s', _runs('vtc'), ' s')}; how long the paper's "
         "surge lasts is not printed and was not varied",
+        reach=within_run(results, _runs("vtc")[NAMES["vtc"]]),
     )
 
 

@@ -7,6 +7,7 @@ is varied because the paper leaves it unstated.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairhit_lab.studies.shared.claims import Rule, could_show, jain_of
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results
 
@@ -59,6 +60,18 @@ def _in_setting(results: Results, of: Run, variant: str) -> dict[str, Label]:
     own: dict[str, Label] = {**of, "variant": variant}
     has = any(all(row[name] == label for name, label in own.items()) for row in results.rows)
     return own if has else {**own, "variant": STATED}
+
+
+def within_run(results: Results, of: Run) -> Rule:
+    """What a wait could be: no request waits longer than the run lasts, in seconds."""
+    return could_show(0, results.interval("makespan_s", **of).high)
+
+
+def jain_ratio(results: Results, metric: str, under: Run, clients: int) -> Rule:
+    """What a ratio of Jain's indices could be, given the one below the line."""
+    base = results.interval(metric, **under)
+    possible = jain_of(clients)
+    return could_show(possible.low / base.high, possible.high / base.low)
 
 
 def spelled(results: Results, metric: str, runs: Mapping[str, Run], unit: str = "") -> str:

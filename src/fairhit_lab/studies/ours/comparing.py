@@ -120,7 +120,7 @@ def on_all(
     good, bad, none = kept_on(found, rule)
     holds: Holds = "not comparable" if none else "holds"
     if bad:
-        holds = "holds only if" if good else "does not hold"
+        holds = "holds under conditions only" if good else "does not hold"
     return Verdict(
         claim=f"{claim} on all {len(found)} workloads",
         paper=paper,

@@ -124,6 +124,7 @@ def _slowdown(results: Results, policy: str) -> Verdict:
 
 
 STUDY = Study(
+    whose="ours",
     title="What a cached prefix costs",
     source="beyond the papers: one engine",
     shows="engine time of a tenant with a long cached prefix beside one that chats, by policy",

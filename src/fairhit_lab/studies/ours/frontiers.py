@@ -110,7 +110,7 @@ def _judge(results: Results) -> Sequence[Verdict]:
 
 
 def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
-    """The verdict on DLPM at its default quantum on every workload; "holds only if" another quantum is."""
+    """The verdict on DLPM at its default quantum on every workload; the condition may be another quantum."""
     good: list[str] = []
     said = why = ""
     holds: Holds = "not comparable"
@@ -126,7 +126,10 @@ def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
             holds = "does not hold" if bad else "not comparable" if none else "holds"
             why = failed_on("worse", bad, none)
     if holds == "does not hold" and good:
-        holds, why = "holds only if", f"the quantum is {' or '.join(good)}; with {DEFAULT} {why}"
+        holds, why = (
+            "holds under conditions only",
+            f"the quantum is {' or '.join(good)}; with {DEFAULT} {why}",
+        )
     count = len(results.labels("workload"))
     return Verdict(
         claim=f"DLPM with a quantum of {DEFAULT} has {what} on all {count} workloads",
@@ -300,6 +303,7 @@ PANELS = (
 
 STUDIES = {
     "pareto": Study(
+        whose="ours",
         title="Throughput against fairness, every scheduler on every kind of workload",
         source="beyond the papers: one engine",
         shows="throughput against fairness and waits, of each scheduler, DLPM's quanta and variants",
@@ -331,6 +335,7 @@ STUDIES = {
         ),
     ),
     "pareto-fleet": Study(
+        whose="ours",
         title="Throughput against fairness, every router on every kind of workload",
         source="beyond the papers: four engines",
         shows="throughput against fairness and waits, of each router, D2LPM's worker quanta and charges",

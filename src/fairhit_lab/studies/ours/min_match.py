@@ -107,6 +107,7 @@ def _lines(title: str, metric: str, y_label: str, *, log_y: bool = False) -> Pan
 
 
 STUDY = Study(
+    whose="ours",
     title="The least match that counts, and a text that all clients share",
     source="beyond the papers: four engines",
     shows="waits, hit rate and throughput by min-match, for shared texts of several lengths",

@@ -297,7 +297,7 @@ def _charges(results: Results, goal: Goal) -> Verdict:
     )
     found = ratios(results, goal.metric, extend, whole)
     good, bad = (each.get(goal.metric, []) for each in changes(results, (goal,), extend, whole))
-    holds: Holds = "holds" if len(good) == len(found) else "holds only if"
+    holds: Holds = "holds" if len(good) == len(found) else "holds under conditions only"
     gaps = lacking(found, seeds_of(results))
     return Verdict(
         claim=(
@@ -315,6 +315,7 @@ def _charges(results: Results, goal: Goal) -> Verdict:
 
 STUDIES = {
     "sensitivity-quantum": Study(
+        whose="ours",
         title="Sensitivity to DLPM's quantum",
         source="beyond the papers: one engine",
         shows="throughput, fairness and waits by Q^u, for each workload",
@@ -329,6 +330,7 @@ STUDIES = {
         choices="Workloads, engine and rates as in `pareto`.",
     ),
     "sensitivity-worker-quantum": Study(
+        whose="ours",
         title="Sensitivity to D2LPM's worker quantum and its charge",
         source="beyond the papers: four engines; DLPM (arXiv:2501.14312v1), Figure 10 sweeps Q^w",
         shows="throughput, fairness and waits by Q^w and its charge, for each workload",

@@ -100,7 +100,9 @@ def judge(results: Results) -> Sequence[Verdict]:
 def _against(results: Results, name: str, plain: str) -> Verdict:
     """The verdict on a variant: better in one goal on some workload, and worse in none on any."""
     good, bad = changes(results, GOALS, {"variant": name}, {"variant": plain})
-    holds: Holds = "does not hold" if not good else "holds only if" if bad else "holds"
+    holds: Holds = (
+        "does not hold" if not good else "holds under conditions only" if bad else "holds"
+    )
     return Verdict(
         claim=f"on {so_many(results)} {name} is better than plain {plain} in something, "
         "and worse in nothing",
@@ -129,6 +131,7 @@ def _bars(title: str, metric: str, y_label: str, engines: int = 1) -> Panel:
 
 
 STUDY = Study(
+    whose="ours",
     title="Variants: ageing, charges, predicted outputs",
     source="beyond the papers: one engine, and four",
     shows="what each variant changes in throughput, fairness and waits, on which workload",

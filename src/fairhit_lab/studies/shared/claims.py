@@ -1,11 +1,16 @@
-"""Claims as rows of a study, and the one rule by which each is judged over the seeds and other settings."""
+"""Claims as rows of a study, and the one rule by which each is judged.
+
+Over the seeds, over other settings, and within what the run could have shown.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, nextafter
+from math import inf, isfinite, nextafter
 
-from fairhit_lab.studies.shared.results import Interval, Label, Results
-from fairhit_lab.studies.shared.study import Verdict
+from fairhit_lab.studies.shared.results import Interval, Label, Results, three_digits
+from fairhit_lab.studies.shared.study import Holds, Verdict, Whose
+
+UP_TO = 0.75  # of a printed extreme, and as much above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,28 @@ def within(low: float, high: float) -> Rule:
     return Rule(low, high)
 
 
+def up_to(printed: float) -> Rule:
+    """The rule of an "up to": within a third of the printed number, below and above it.
+
+    Rates, lengths and quanta are not the paper's, so its extreme cannot be met more closely.
+    """
+    return Rule(printed * UP_TO, printed / UP_TO)
+
+
+def could_show(low: float, high: float) -> Rule:
+    """The least and greatest value that a run could have shown, by its settings."""
+    assert low <= high, (low, high)
+    return Rule(low, high)
+
+
+SHARE = could_show(0, 1)
+
+
+def jain_of(clients: int) -> Rule:
+    """The values of Jain's index over so many clients: 1/n if one gets all, 1 if all get the same."""
+    return could_show(1 / clients, 1)
+
+
 def judged(
     *,
     claim: str,
@@ -44,19 +71,30 @@ def judged(
     why: str = "",
     unit: str = "",
     elsewhere: Mapping[str, Interval] | None = None,
+    reach: Rule | None = None,
+    whose: Whose = "paper",
 ) -> Verdict:
     """The verdict on a claim: it holds if `ours` keeps the rule in every seed, and in the median elsewhere.
 
     `elsewhere` has the same number by setting. The verdict names the settings that break the rule, and
-    those that keep it where the stated setting breaks it; a setting without a value is not judged. A
-    claim without a value of ours is "not comparable". `why` explains a verdict other than "holds".
+    those that keep it where the stated setting breaks it; a setting without a value is not judged.
+    `reach` are the least and greatest value that the run could have shown: a claim is "not comparable"
+    without a value of ours, and where every value or none within reach keeps the rule. Seeds and
+    settings are reported apart: a claim that fails in a setting holds "under conditions only". `why`
+    explains a verdict other than "holds".
     """
     if not ours.seeds:
-        said = {"claim": claim, "paper": paper, "ours": str(ours)}
-        return Verdict(**said, holds="not comparable", why="a run it needs has no value")
+        return Verdict(
+            claim=claim,
+            paper=paper,
+            ours=str(ours),
+            holds=_NOT_COMPARABLE,
+            why="a run it needs has no value",
+            whose=whose,
+        )
+    if reach:  # what a run showed, it could show: an expected limit may be passed by a little
+        reach = could_show(min(reach.low, ours.low), max(reach.high, ours.high))
     others = elsewhere or {}
-    fits = [name for name, value in others.items() if rule(value.median)]
-    fails = [name for name, value in others.items() if value.seeds and name not in fits]
     numbers = ", ".join(
         f"{name}: {value.median:.3g}{unit}" if value.seeds else f"{name}: {value}"
         for name, value in others.items()
@@ -64,20 +102,63 @@ def judged(
     reason = (
         "; ".join(text for text in (why, numbers) if text) or "what was measured says otherwise"
     )
-    everywhere = rule(ours.low) and rule(ours.high)
-    shown = f"{ours}{unit}"
-    if everywhere and not fails:
-        return Verdict(claim=claim, paper=paper, ours=shown, holds="holds", why=numbers)
-    if everywhere:
-        reason = f"not {_listed(fails)}; {reason}"
-    elif rule(ours.median):
-        also = f"; not {_listed(fails)}" if fails else ""
-        reason = f"in the median, not for every seed{also}; {reason}"
-    elif fits:
-        reason = f"{_listed(fits)}; not {_listed(['as stated', *fails])}; {reason}"
+    if reach and (limit := _decided(reach, rule)):
+        holds, reason = _NOT_COMPARABLE, f"{limit}{unit}; {reason}"
     else:
-        return Verdict(claim=claim, paper=paper, ours=shown, holds="does not hold", why=reason)
-    return Verdict(claim=claim, paper=paper, ours=shown, holds="holds only if", why=reason)
+        holds, reason = _kind_of(ours, rule, others, reason, numbers)
+    return Verdict(
+        claim=claim,
+        paper=paper,
+        ours=f"{ours}{unit}",
+        holds=holds,
+        why=reason,
+        whose=whose,
+        least=_finite(reach.low) if reach else None,
+        greatest=_finite(reach.high) if reach else None,
+    )
+
+
+_NOT_COMPARABLE: Holds = "not comparable"
+
+
+def _kind_of(
+    ours: Interval, rule: Rule, others: Mapping[str, Interval], reason: str, numbers: str
+) -> tuple[Holds, str]:
+    """The kind of verdict, and its reason, from the stated setting's seeds and the other settings."""
+    fits = [name for name, value in others.items() if rule(value.median)]
+    fails = [name for name, value in others.items() if value.seeds and name not in fits]
+    if rule(ours.low) and rule(ours.high):
+        if not fails:
+            return "holds", numbers
+        return "holds under conditions only", f"not {_listed(fails)}; {reason}"
+    if rule(ours.median):
+        seeds = "as stated in the median, not for every seed"
+        if not fails:
+            return "holds in the median only", f"{seeds}; {reason}"
+        return "holds under conditions only", f"not {_listed(fails)}; {seeds}; {reason}"
+    if fits:
+        places = f"{_listed(fits)}; not {_listed(['as stated', *fails])}"
+        return "holds under conditions only", f"{places}; {reason}"
+    return "does not hold", reason
+
+
+def _decided(reach: Rule, rule: Rule) -> str:
+    """Why the run could show one side of the claim alone; empty if it could show both."""
+    span = f"{_end(reach.low)} to {_end(reach.high)}"
+    if reach.high < rule.low or reach.low > rule.high:
+        asked = [_end(end) for end in (rule.low, rule.high) if isfinite(end)]
+        return f"asks for {' to '.join(asked)}, and the run could show only {span}"
+    if rule(reach.low) and rule(reach.high):
+        return f"cannot fail: the run could show only {span}"
+    return ""
+
+
+def _end(value: float) -> str:
+    return three_digits(value) if isfinite(value) else "any value"
+
+
+def _finite(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def _listed(names: list[str]) -> str:
@@ -102,6 +183,7 @@ class Claim:
     """A claim: the paper's value, the number of ours that decides it, and the rule for that number.
 
     `elsewhere` are the same number under other settings; `why` is the reason shown unless it holds.
+    `reach` is what the run could have shown; `whose` is "ours" for a claim that the paper does not make.
     """
 
     claim: str
@@ -111,6 +193,8 @@ class Claim:
     why: Words = ""
     unit: str = ""
     elsewhere: Mapping[str, Value] = field(default_factory=dict)
+    reach: Rule | Callable[[Results], Rule | None] | None = None
+    whose: Whose = "paper"
 
     def judge(self, results: Results) -> list[Verdict]:
         """The verdict; none where its cases were not run, as in a quick run."""
@@ -126,6 +210,10 @@ class Claim:
             why=words(self.why)(results),
             unit=self.unit,
             elsewhere={name: found for name, found in others.items() if found is not None},
+            reach=self.reach
+            if isinstance(self.reach, Rule) or self.reach is None
+            else self.reach(results),
+            whose=self.whose,
         )
         return [verdict]
 

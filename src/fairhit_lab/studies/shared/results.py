@@ -1,10 +1,10 @@
 """The rows of a study, and numbers over its seeds: medians with their range."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Label = str | int | float
 Cell = Label | None
@@ -45,11 +45,17 @@ class Results:
     """`rows` has one row per case and seed, with its labels, `seed` and the study's measures.
 
     `series` has one row per point of a curve, with labels, `seed`, `time_s`, `client`, `metric` and
-    `value`; only of cases that keep curves.
+    `value`; only of cases that keep curves. `configs` has the settings each row was run with, by the
+    hash in the row's `config`.
     """
 
     rows: Sequence[ResultRow]
     series: Sequence[ResultRow] = ()
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def settings(self, row: ResultRow) -> Mapping[str, Any] | None:
+        """The description of the case that gave this row; None where it was not recorded."""
+        return self.configs.get(str(row.get("config", "")))
 
     def values(self, metric: str, **labels: Label) -> dict[int, float]:
         """The values of a metric by seed, of the rows with these labels. One row per seed."""

@@ -5,7 +5,7 @@ everything it depends on, so equal cases run once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -205,14 +205,25 @@ class Measured:
 
 
 Measure = Callable[[Outcome], float | None]
-Holds = Literal["holds", "holds only if", "does not hold", "not comparable"]
+# In the median only: as stated, but not for every seed. Under conditions only: in some of the settings or
+# workloads that were run. Not comparable: the run could show nothing else, or not what the claim asks for.
+Holds = Literal[
+    "holds",
+    "holds in the median only",
+    "holds under conditions only",
+    "does not hold",
+    "not comparable",
+]
+# Whether a claim is the paper's or our own, about the same runs or beyond the papers.
+Whose = Literal["paper", "ours"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """A claim, the paper's value, ours, and whether the claim holds.
 
-    `why` is empty only where the claim holds; of "holds only if" it names the condition.
+    `why` is empty only where the claim holds; of "holds under conditions only" it names the condition.
+    `least` and `greatest` are the values that the run could have shown, by its settings; None if unknown.
     """
 
     claim: str
@@ -220,6 +231,9 @@ class Verdict:
     ours: str
     holds: Holds
     why: str = ""
+    whose: Whose = "paper"
+    least: float | None = None
+    greatest: float | None = None
 
     def __post_init__(self) -> None:
         assert self.why or self.holds == "holds", self.claim
@@ -230,7 +244,8 @@ class Study:
     """A figure or table. `cases(quick)` are its runs, `judge` reads the rows of all of them.
 
     `takes` is the time on a machine of two cores: "quick 5 s; full 4 min". `choices` says what the
-    paper leaves unstated, what stands here in its place, and why.
+    paper leaves unstated, what stands here in its place, and why. `whose`: "ours" where every claim is
+    our own; a study of the papers marks its own claims one by one.
     """
 
     title: str
@@ -242,3 +257,10 @@ class Study:
     panels: Sequence[Panel]
     judge: Callable[[Results], Sequence[Verdict]]
     choices: str = ""
+    whose: Whose = "paper"
+
+    def verdicts(self, results: Results) -> Sequence[Verdict]:
+        """Judge the results, and mark the claims as the paper's or as ours."""
+        if self.whose == "paper":
+            return self.judge(results)
+        return [replace(verdict, whose=self.whose) for verdict in self.judge(results)]

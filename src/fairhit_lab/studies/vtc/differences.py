@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairhit_lab.studies.shared.claims import Claim, Value, above, below, ran, within, words
+from fairhit_lab.studies.shared.claims import SHARE, Claim, Value, above, below, ran, within, words
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Measure, Study
@@ -146,6 +146,7 @@ FIG3 = figure(
             claim="VTC: both get the same service at any time (over windows of 60 s, least by most)",
             paper=words("1 (no number printed); ", theirs("least_share", "vtc")),
             value=ours("least_share", "vtc"),
+            reach=SHARE,
             rule=above(0.9),
             why=words("over the whole run it is ", ours("even", "vtc")),
         ),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from fairhit_lab.studies.shared.claims import Claim, above, below, within, words
+from fairhit_lab.studies.shared.claims import SHARE, Claim, above, below, within, words
 from fairhit_lab.studies.shared.study import Case, Generated, Outcome, Study
 from fairhit_lab.studies.vtc.shared import (
     RATES_AND_RESPONSES,
@@ -79,6 +79,7 @@ FIG4 = figure(
             claim="client 3 takes what is left: more than a third of all service",
             paper="more than 1/3, of 7/13 = 0.54 asked for",
             value=quotient("rate_c2", "rate_all", "vtc"),
+            reach=SHARE,
             rule=above(1 / 3),
             why=FIG4_RATES,
         ),
@@ -117,6 +118,7 @@ FIG5 = figure(
             claim="total service stays the same while client 1 is on and off (least by most window)",
             paper=words("the same; ", theirs("total_least", "vtc")),
             value=ours("total_least", "vtc"),
+            reach=SHARE,
             rule=above(0.85),
             why=under("total_least", "", "fcfs"),
         ),
@@ -129,6 +131,7 @@ FIG5 = figure(
             unit=" s",
         ),
         Claim(
+            whose="ours",
             claim="under FCFS client 1 waits more than three times as long (mean, by VTC's)",
             paper=words(
                 "not printed; ",
@@ -176,10 +179,12 @@ FIG6 = figure(
             claim="VTC: the same in every window of 60 s (least by most served)",
             paper="1 (no number printed)",
             value=ours("least_share", "vtc"),
+            reach=SHARE,
             rule=within(0.9, 1),
             why=FIG6_RATES["vtc"],
         ),
         Claim(
+            whose="ours",
             claim="FCFS serves them as they ask: client 1 a third of what client 2 gets (0.25 to 0.45)",
             paper="not shown; 60 to 180 requests a minute: 0.33x",
             value=quotient("rate_c0", "rate_c1", "fcfs"),
@@ -238,6 +243,7 @@ FIG9 = figure(
             unit=" s",
         ),
         Claim(
+            whose="ours",
             claim="FCFS: client 1 waits behind the other (mean of the last third, by that under VTC)",
             paper=words(
                 "not shown; ",
@@ -361,6 +367,7 @@ FIG16 = figure(
             claim="equal weights: all four get the same service (least by most served)",
             paper=words("comparable; ", theirs("even", "vtc", **EQUAL)),
             value=ours("even", "vtc", **EQUAL),
+            reach=SHARE,
             rule=above(0.9),
             why=_rates(EQUAL),
         ),
@@ -368,10 +375,12 @@ FIG16 = figure(
             claim="weights 1:2:3:4: service by weight is the same for all four (least by most)",
             paper=words("closely 1:2:3:4; ", theirs("even_by_weight", "vtc", **WEIGHTED)),
             value=ours("even_by_weight", "vtc", **WEIGHTED),
+            reach=SHARE,
             rule=above(0.85),
             why=_rates(WEIGHTED),
         ),
         Claim(
+            whose="ours",
             claim="weights in the proportion of the requests: all four wait alike (least by most)",
             paper=words(
                 "not printed; ",
@@ -380,6 +389,7 @@ FIG16 = figure(
                 theirs("response_s", "vtc", " s", **WEIGHTED),
             ),
             value=ours("even_response", "vtc", **WEIGHTED),
+            reach=SHARE,
             rule=above(0.8),
             why=several(
                 "vtc", {f"response_{client}_s": client for client in WEIGHTS}, " s", **WEIGHTED

@@ -31,7 +31,7 @@ SCHEDULERS: Mapping[str, Mapping[str, Any]] = {
         name: {"scheduler": name}
         for name in ("fcfs", "lcf", "vtc", "vtc-predict", "vtc-oracle", "vtc-noisy")
     },
-    **{f"rpm-{n}": {"scheduler": "rpm", "rpm_limit": n} for n in (5, 15, 20, 30)},
+    **{f"rpm-{n}": {"scheduler": "rpm", "rpm_limit": n} for n in (5, 15, 20, 30, 45, 60, 120)},
 }
 RUNS = {
     "fcfs": "FCFS",
