@@ -251,13 +251,14 @@ def papers() -> str:
     shown = [headline(study, claim) for study, claim in HEADLINES]
     studies = sorted(path.parent.name for path in RESULTS.glob("experiments/*/verdicts.csv"))
     of_papers = [study for study in studies if study.startswith(("dlpm-", "vtc-"))]
-    judged = [row for study in of_papers for row in verdicts(study)]
+    judged = [row for study in of_papers for row in verdicts(study) if row["whose"] == "paper"]
     count = Counter(row["holds"] for row in judged)
     about = json.loads((RESULTS / "experiments" / "pareto" / "about.json").read_text())
     note = (
         f"Medians (range) of {len(about['seeds'])} seeds on simulated A10Gs. {provenance(about)}. "
         f"Of {len(judged)} claims of the papers {count['holds']} hold, "
-        f"{count['holds only if']} hold only under conditions, {count['does not hold']} do not, and "
+        f"{count['holds in the median only']} hold in the median and not for every seed, "
+        f"{count['holds under conditions only']} under conditions only, {count['does not hold']} do not, and "
         f"{count['not comparable']} cannot be compared; settings and reasons: "
         "[results](../../benchmarks/results/experiments)."
     )
