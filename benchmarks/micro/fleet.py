@@ -7,7 +7,7 @@ older request and by an arrival, so that the queue keeps its length.
 
     decision   `begin_pass`, `propose` and `admit` for the engine that is free
     arrival    the match of the prompt in the index of all engines, and `add`
-    caches     the changes of the engine's cache, as the queue hears of them
+    caches     the changes of the engine's cache, as the queue is notified of them
     end        outputs charged, and the request's end
 
 The largest row is of NEXT's target: 1,000 engines, 100,000 waiting requests, 10,000 clients.
