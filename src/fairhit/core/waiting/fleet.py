@@ -11,9 +11,10 @@ request at a deeper anchor, that is the longer match, so what it has at this one
 
 from collections.abc import Callable
 
-from fairhit.core.cache.cache_view import Cache
+from fairhit.core.cache.cache_view import Cache, KeepsBlocks, KeepsPaths, PathCache
 from fairhit.core.cache.token_runs import Runs
-from fairhit.core.request import ClientId, Request, RequestId, WorkerId
+from fairhit.core.cache.trie import descend
+from fairhit.core.request import ClientId, Request, RequestId, Unit, WorkerId
 from fairhit.core.waiting.fleet_ranks import FleetClient, FleetRanks, Opened, is_hit
 from fairhit.core.waiting.fleet_trie import EngineAnchors, Finder, FleetEntry, FleetNode, FleetTrie
 
@@ -85,11 +86,17 @@ class FleetIndex:
         self.trie = FleetTrie(self._ranks, finder)
         self._ranks.on_warm(self.trie.root)
         self._entries: dict[RequestId, FleetEntry] = {}
+        self._single: Request | None = None  # the only waiting request: see `WaitingIndex`
         self._engine: EngineAnchors | None = None
 
     def add_engine(self, name: WorkerId, cache: Cache) -> None:
         """Follow the cache of an engine from now on."""
-        self.trie.add_engine(name, cache, keeps_wanted=self._keeps_wanted)
+        self.trie.add_engine(name, cache)
+        if self._keeps_wanted:
+            if isinstance(cache, KeepsPaths) and isinstance(cache, PathCache):
+                cache.keep(self.wanted_len)
+            elif isinstance(cache, KeepsBlocks):
+                cache.keep(self.is_wanted)
         self._ranks.tokens = self.trie.engines[name].tokens
 
     def remove_engine(self, name: WorkerId) -> None:
@@ -102,9 +109,11 @@ class FleetIndex:
 
     def __len__(self) -> int:
         """Return the number of waiting requests, hidden ones included."""
-        return len(self._entries)
+        return len(self._entries) if self._single is None else 1
 
     def __contains__(self, request: Request) -> bool:
+        if self._single is not None:
+            return self._single.id == request.id
         return request.id in self._entries
 
     def waiting(self, client: ClientId) -> int:
@@ -115,6 +124,7 @@ class FleetIndex:
     def match_len(self, request: Request) -> int:
         """Return the matched tokens of a waiting request at the engine of `at`. O(depth of the trie)."""
         engine = self._at_engine()
+        self._insert_single()
         self.trie.catch_up(engine)
         node = self._entries[request.id].node
         while node.parent is not None and engine not in node.cached:
@@ -122,11 +132,26 @@ class FleetIndex:
         return engine.tokens(node.start + node.cached.get(engine, 0))
 
     def add(self, request: Request) -> None:
-        """Insert a waiting request. O(prompt length + depth * log n, and engines that hold its own part)."""
+        """Insert a waiting request. O(prompt length + depth * log n, and engines that hold its own part).
+
+        O(1) for a single one.
+        """
         assert request not in self, request.id
         if (state := self._ranks.clients.get(request.client)) is None:
             state = self._ranks.clients[request.client] = FleetClient(request.client)
         state.waiting += 1
+        if self._single is None and not self._entries:
+            self._single = request
+        else:
+            self._insert_single()
+            self._insert(request)
+
+    def _insert_single(self) -> None:
+        if (single := self._single) is not None:
+            self._single = None
+            self._insert(single)
+
+    def _insert(self, request: Request) -> None:
         block_size = next(iter(self.trie.engines.values())).cache.block_size
         end = min(len(request.prompt), (request.input_len - 1) // block_size)
         node = self.trie.place(Runs.of(request.prompt), end)
@@ -136,12 +161,16 @@ class FleetIndex:
 
     def remove(self, request: Request) -> None:
         """Remove a waiting request. O(depth * log n, and engines that hold its own part)."""
-        entry = self._entries.pop(request.id)
         if self._engine is not None:
             self._engine.hidden.pop(request, None)
-        self._ranks.remove(entry)
-        entry.node.own -= 1
-        self.trie.prune(entry.node)
+        if self._single is not None:
+            assert self._single.id == request.id, request.id
+            self._single = None
+        else:
+            entry = self._entries.pop(request.id)
+            self._ranks.remove(entry)
+            entry.node.own -= 1
+            self.trie.prune(entry.node)
         state = self._ranks.clients[request.client]
         state.waiting -= 1
         if not state.waiting:
@@ -172,6 +201,16 @@ class FleetIndex:
         if (state := self._ranks.clients.get(client)) is not None:
             state.opened = Opened.NONE
 
+    def wanted_len(self, tokens: Runs, length: int) -> int:
+        """Return how many units of tokens[:length] some waiting prompt begins with. Pure. O(match)."""
+        self._insert_single()
+        return descend(self.trie.root, tokens, length)[1]
+
+    def is_wanted(self, block: Unit) -> bool:
+        """Return whether a waiting prompt begins with what ends with this block. O(1)."""
+        self._insert_single()
+        return self.trie.has(block)
+
     def _open(self, client: ClientId, opened: Opened) -> None:
         if (state := self._ranks.clients.get(client)) is not None:
             self._ranks.open(state, opened)
@@ -183,6 +222,12 @@ class FleetIndex:
         O(log n + anchors of the engine).
         """
         engine = self._at_engine()
+        if self._single is not None:
+            opened = self._ranks.clients[self._single.client].opened
+            if opened is not Opened.HITS:
+                is_open = opened is Opened.ALL and self._single not in engine.hidden
+                return self._single if is_open else None
+            self._insert_single()
         self.trie.catch_up(engine)
         found: tuple[int, int, int, FleetEntry] | None = None
         found_step = 0

@@ -14,8 +14,6 @@ from typing import Protocol, TypeAlias
 from fairhit.core.cache.cache_view import (
     Cache,
     HashCache,
-    KeepsBlocks,
-    KeepsPaths,
     MeasuresPrefixes,
     PathCache,
 )
@@ -158,20 +156,16 @@ class FleetTrie:
 
     # -- engines
 
-    def add_engine(self, name: WorkerId, cache: Cache, *, keeps_wanted: bool) -> None:
+    def add_engine(self, name: WorkerId, cache: Cache) -> None:
         """Follow the cache of an engine from now on. O(what it holds of waiting prompts)."""
         assert name not in self.engines, name
         engine = self.engines[name] = EngineAnchors(name, cache)
         if isinstance(cache, PathCache):
             assert not self._by_block, "caches of one fleet are of one kind"
             cache.listen(_PathWatch(self, engine))
-            if keeps_wanted and isinstance(cache, KeepsPaths):
-                cache.keep(self._wanted_len)
         else:
             self._by_block = True
             cache.listen(_BlockWatch(self, engine))
-            if keeps_wanted and isinstance(cache, KeepsBlocks):
-                cache.keep(self._is_wanted)
         self._extend(engine, self.root)
 
     def remove_engine(self, name: WorkerId) -> None:
@@ -382,13 +376,9 @@ class FleetTrie:
             self._forget_below(engine, node)
         self._set(engine, node, last - node.start)
 
-    def _is_wanted(self, block: Unit) -> bool:
-        """Return whether a waiting prompt begins with what ends with this block. O(1)."""
+    def has(self, block: Unit) -> bool:
+        """Return whether a waiting prompt begins with what this cached block ends. O(1)."""
         return block in self._nodes
-
-    def _wanted_len(self, tokens: Runs, length: int) -> int:
-        """Return how many units of tokens[:length] some waiting prompt begins with. Pure. O(match)."""
-        return descend(self.root, tokens, length)[1]
 
     def _register(self, node: FleetNode) -> None:
         """Note at which node the units of its edge are: all once an engine may hold them, or the first."""
