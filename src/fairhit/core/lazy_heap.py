@@ -43,7 +43,14 @@ class LazyHeap(list[Item]):
         """Replace the smallest item. O(log n)."""
         heapreplace(self, item)
 
+    def take(self) -> Item:
+        """Remove the smallest item, and its equals; return it. O(equals * log n)."""
+        item = heappop(self)
+        while self and self[0] == item:
+            heappop(self)
+        return item
+
     def restore(self, items: list[Item]) -> None:
-        """Add items that `drop` removed. O(items * log n)."""
+        """Add items that `take` removed. O(items * log n)."""
         for item in items:
             heappush(self, item)

@@ -88,6 +88,9 @@ class FleetIndex:
         self._entries: dict[RequestId, FleetEntry] = {}
         self._single: Request | None = None  # the only waiting request: see `WaitingIndex`
         self._engine: EngineAnchors | None = None
+        self._served: dict[
+            FleetClient, None
+        ] = {}  # whose standing is to be read before the next query
 
     def add_engine(self, name: WorkerId, cache: Cache) -> None:
         """Follow the cache of an engine from now on."""
@@ -160,7 +163,10 @@ class FleetIndex:
         self._ranks.insert(entry)
 
     def remove(self, request: Request) -> None:
-        """Remove a waiting request. O(depth * log n, and engines that hold its own part)."""
+        """Remove a waiting request, and read its client's standing anew before the next query.
+
+        O(depth * log n, and engines that hold its own part).
+        """
         if self._engine is not None:
             self._engine.hidden.pop(request, None)
         if self._single is not None:
@@ -173,8 +179,11 @@ class FleetIndex:
             self.trie.prune(entry.node)
         state = self._ranks.clients[request.client]
         state.waiting -= 1
-        if not state.waiting:
+        if state.waiting:
+            self._served[state] = None
+        else:
             del self._ranks.clients[request.client]
+            self._served.pop(state, None)
 
     def hide(self, request: Request) -> None:
         """Leave the request out of `best` at this engine until `show_all`. O(1)."""
@@ -228,6 +237,9 @@ class FleetIndex:
                 is_open = opened is Opened.ALL and self._single not in engine.hidden
                 return self._single if is_open else None
             self._insert_single()
+        for state in self._served:
+            self._ranks.open(state, state.opened)
+        self._served.clear()
         self.trie.catch_up(engine)
         found: tuple[int, int, int, FleetEntry] | None = None
         found_step = 0
@@ -257,30 +269,47 @@ class FleetIndex:
         entry = self._ranks.top(node, Opened.ALL)
         while entry is not None and entry.request in engine.hidden:
             assert node.ranks is not None
-            passed_over.append(node.ranks[0])
-            node.ranks.drop()
+            passed_over.append(node.ranks.take())
             entry = self._ranks.top(node, Opened.ALL)
         if passed_over:
             assert node.ranks is not None
             node.ranks.restore(passed_over)
         if entry is not None or node.hits is None:
             return entry
-        return self._best_hit(engine, node, engine.tokens(depth))
+        return self._best_hit(engine, node, depth)
 
-    def _best_hit(self, engine: EngineAnchors, node: FleetNode, tokens: int) -> FleetEntry | None:
-        """Return the best request of clients within their overdraft, of the first few of these."""
+    def _best_hit(self, engine: EngineAnchors, node: FleetNode, depth: int) -> FleetEntry | None:
+        """Return the best request of clients within their overdraft, of the first few of these.
+
+        It is its client's longest match and cached to nine tenths.
+        """
         assert node.hits is not None
         passed_over: list[tuple[int, int, ClientId]] = []
+        tokens = engine.tokens(depth)
         entry = self._ranks.top(node, Opened.HITS)
-        while entry is not None and (not is_hit(entry, tokens) or entry.request in engine.hidden):
-            passed_over.append(node.hits[0])
-            node.hits.drop()
-            entry = (
-                self._ranks.top(node, Opened.HITS) if len(passed_over) < _HITS_EXAMINED else None
-            )
+        while entry is not None and not (
+            is_hit(entry, tokens)
+            and entry.request not in engine.hidden
+            and _is_longest(engine, entry, depth)
+        ):
+            passed_over.append(node.hits.take())
+            few = len(passed_over) < _HITS_EXAMINED
+            entry = self._ranks.top(node, Opened.HITS) if few else None
         node.hits.restore(passed_over)
         return entry
 
     def _at_engine(self) -> EngineAnchors:
         assert self._engine is not None, "no engine asks"
         return self._engine
+
+
+def _is_longest(engine: EngineAnchors, entry: FleetEntry, depth: int) -> bool:
+    """Return whether the client has no longer match, nor an older one of that depth. O(deeper anchors)."""
+    client = entry.request.client
+    for negative, _, node in engine.anchors:
+        if -negative < depth:
+            return True
+        other = node.oldest.get(client)
+        if other is not None and (negative, other.order) < (-depth, entry.order):
+            return False
+    return True
