@@ -205,7 +205,6 @@ class World:
                 for name, worker in dispatcher.engines.items()
             ), ticket
         for name, worker in dispatcher.engines.items():
-            queue = worker.queue
             sent = [asked.ticket for engine in [self.engines[name]]
                     for asked in (*engine.queue, *engine.running)]  # fmt: skip
             assert set(sent) == {t for t in worker.tickets if t.state is not TicketState.ENDED}, (
@@ -213,30 +212,14 @@ class World:
             )
             if not worker.up:
                 continue
-            if queue is not None:
-                assert queue.limit.in_flight == len([t for t in sent if t.queue is queue])
-                assert len(queue.scheduler) == len(queue.waiting)
-                assert queue.view._copies.keys() <= self.index._recency[name].keys(), name
-                has_capacity = queue.limit.has_capacity
-            else:
-                has_capacity = len(sent) < self._most_at_others_like(worker)
-            if has_capacity and worker.is_open and not is_full:
+            assert worker.limit.in_flight == len(sent)
+            assert worker.view._copies.keys() <= self.index._recency[name].keys(), name
+            if worker.limit.has_capacity and worker.is_open and not is_full:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
-                    and (not t.pinned or t.worker == name)
+                    and t.pinned in {"", name}
                 ]  # fmt: skip
                 assert not takeable, (name, takeable[0])
-
-    def _most_at_others_like(self, worker: Worker) -> int:
-        """Return the capacity of an engine without a queue here while requests wait for others."""
-        held = [1]
-        for name, other in self.dispatcher.engines.items():
-            models, others = worker.models, other.models
-            alike = models is None or others is None or models & others
-            if other.up and other.queue is not None and alike:
-                engine = self.engines[name]
-                held.append(len(engine.queue) + len(engine.running))
-        return max(held)
 
     def finish(self, rng: random.Random) -> None:
         """Run until every request has ended."""

@@ -61,19 +61,17 @@ def change(world: World, rng: random.Random, what: str) -> None:
     elif what == "take":
         gate = Gate(rng.randint(1, 3)) if rng.random() < 0.3 else None
         dispatcher.set_accepting(name, accepts=rng.random() < 0.7, gate=gate)
-    elif what == "queue" and is_up and dispatcher.engines[name].gate is None:
-        dispatcher.set_queueing(name, queues=rng.random() < 0.8)
     elif what == "switch":
         dispatcher.set_scheduler(rng.choice(QUEUE_SCHEDULERS))
 
 
-RARE = ["look", "blind", "leave", "fail", "down", "up", "take", "queue", "switch"]
+RARE = ["look", "blind", "leave", "fail", "down", "up", "take", "switch"]
 
 
 def one_event(world: World, rng: random.Random) -> None:
     """Something happens."""
     open_tickets = world.open_tickets()
-    what = rng.choices(["ask", "step", *RARE], [40, 30, 8, 2, 4, 2, 1, 3, 2, 1, 1])[0]
+    what = rng.choices(["ask", "step", *RARE], [40, 30, 8, 2, 4, 2, 1, 3, 2, 1])[0]
     if what == "ask":
         ask(world, rng)
     elif what == "step":
@@ -97,7 +95,6 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     rules = QueueRules(
         scheduler=rng.choice(QUEUE_SCHEDULERS),
         queue_size=QUEUE_SIZE,
-        max_assigned_per_client=rng.randint(1, 3),
         max_engine_requests=rng.choice([None, None, 1, 3]),
     )
     slots = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
@@ -122,8 +119,8 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     assert set(world.ends.values()) <= {1}
     assert not len(world.dispatcher.queue)
     for worker in world.dispatcher.engines.values():
-        assert worker.queue is None or not worker.queue.limit.in_flight
-        assert worker.queue is None or not list(worker.queue.scheduler)
+        assert not worker.limit.in_flight
+    assert not any(list(lane.scheduler) for lane in world.dispatcher.queue._lanes.values())
 
 
 LONGEST = 30  # outputs
@@ -166,7 +163,6 @@ def most_in_flight(world: World) -> int:
     return sum(
         worker.peaks.in_flight
         for worker in world.dispatcher.engines.values()
-        if worker.queue is not None
     )
 
 
@@ -242,7 +238,7 @@ def test_a_flood_does_not_keep_the_other_waiting_behind_it() -> None:
 
 def test_an_idle_engine_takes_what_waits_for_another() -> None:
     """All requests of a topic match one engine; the other one is not left idle for that."""
-    world = World(2, 2, rules=QueueRules(max_assigned_per_client=2), streams=True)
+    world = World(2, 2, rules=QueueRules(), streams=True)
     tickets = [world.ask("a", output_len=50, topic=0) for _ in range(40)]
     for _ in range(10):
         for name in world.engines:
@@ -276,61 +272,9 @@ def test_debts_moved_with_a_request_leave_nothing_behind() -> None:
     world.down("w1")
     for name in world.engines:
         world.up(name)
-    ledger = world.dispatcher.ledger
-    queues = [worker.queue for worker in world.dispatcher.engines.values()]
+    ledger, queue = world.dispatcher.ledger, world.dispatcher.queue
 
     assert [ledger.received("a", name) for name in world.engines] == [0, 0]
     # One quantum from the first refill, from which nothing is missing.
     quantum = DLPM(cache=BlockCache(block_size=1)).ledger.quantum_of("a")
-    assert [queue.scheduler.credit("a") for queue in queues if queue] == [quantum, quantum]
-
-
-def mixed() -> World:
-    """A flood and a light client came when there was w0 only; now w1 is there, which is fair itself."""
-    world = World(2, 2, rules=QueueRules(max_engine_requests=2, quantum=200), streams=True)
-    world.down("w1")
-    world.ask("light", output_len=1, topic=1)
-    world.step("w0")
-    for _ in range(40):
-        world.ask("flood", output_len=5, topic=0)
-    world.up("w1")
-    world.dispatcher.set_queueing("w1", queues=False)
-    world.check()
-    return world
-
-
-def test_an_idle_engine_that_is_fair_itself_takes_what_waits_for_another() -> None:
-    """And it is not kept to one at a time, but has as many as the other."""
-    world = mixed()
-    waiting, held = [world.dispatcher.ledger.waiting("flood")], set()
-    while waiting[-1] > 2:
-        world.step("w1")  # w0 is stuck
-        world.check()
-        waiting.append(world.dispatcher.ledger.waiting("flood"))
-        held.add(len(world.dispatcher.engines["w1"].tickets))
-
-    assert (waiting[0], waiting[-1], held) == (36, 2, {2})
-
-
-def test_it_takes_first_the_client_with_the_most_credit_at_the_other() -> None:
-    world = mixed()
-    for _ in range(12):
-        world.step("w0")
-        world.step("w1")
-    light = world.ask("light", output_len=5, topic=1)
-    assert (light.worker, light.state) == ("w0", TicketState.QUEUED)
-    while light.state is TicketState.QUEUED:
-        world.step("w1")
-
-    assert light.worker == "w1"
-    assert world.dispatcher.ledger.waiting("flood") > 20
-
-
-def test_a_prefix_cached_before_the_gateway_queued_is_charged_again() -> None:
-    """The queue of an engine begins with an empty view of its cache, which the index has known longer."""
-    world = World(2, rules=QueueRules(), streams=True)
-    world.dispatcher.set_queueing("w0", queues=False)
-    world.ask("a", output_len=3, topic=0)
-    world.dispatcher.set_queueing("w0", queues=True)
-
-    assert world.ask("a", output_len=3, topic=0).extend_len == 500
+    assert queue.credit("a") == quantum

@@ -61,11 +61,11 @@ class Dispatcher:
             placement=self.placement,
             ledger=self.ledger,
             rules=rules or QueueRules(),
+            queues=rules is not None,
             max_sent=max_sent,
         )
         self.retries = 0
         self.on_ready = on_ready
-        self._queues = rules is not None
         self._max_in_flight = max_in_flight
         if isinstance(index, ApproximatePrefixIndex | PrecisePrefixIndex):
             index.follow(self)
@@ -83,7 +83,7 @@ class Dispatcher:
 
     def check_limit(self) -> None:
         """Raise QueueFull if as many requests as allowed are in flight and none may wait. O(1)."""
-        if self.queue.is_full and not (self._queues and self.queue.rules.queue_size):
+        if self.queue.is_full and not (self.queue.queues and self.queue.rules.queue_size):
             raise QueueFull("too many requests are in flight, and none may wait")
 
     def arrive(
@@ -122,15 +122,16 @@ class Dispatcher:
         assert ticket.state is TicketState.WAITING, ticket
         ticket.state = TicketState.STARTED
         self._admitted(ticket)
-        if ticket.queue is not None:
-            ticket.queue.started(ticket)
+        engine = self.engines.get(ticket.worker)
+        if engine is not None and engine.limit is not None:
+            engine.limit.started(ticket.number)
             self.changed(ticket.worker)
 
     def emitted(self, ticket: Ticket, output_len: int) -> None:
         """Record the outputs streamed so far; for long answers, called a few times. O(log clients)."""
         ticket.output_len = output_len
-        if ticket.queue is not None:
-            ticket.queue.emitted(ticket)
+        if ticket.lane is not None:
+            ticket.lane.emitted(ticket)
 
     def finished(self, ticket: Ticket, usage: Usage | None, *, ran_us: int) -> None:
         """End `ticket`, which the engine answered in full `ran_us` after it was sent. O(1)."""
@@ -148,8 +149,8 @@ class Dispatcher:
         engine = self.engines.get(name)
         if engine is not None and engine.up:
             indexed = self.index.insert(name, chunks)
-            if engine.queue is not None:
-                engine.queue.view.learn(chunks[:indexed])
+            if engine.view is not None:
+                engine.view.learn(chunks[:indexed])
 
     def refused(self, ticket: Ticket) -> None:
         """End `ticket`, which the engine refused to serve; nothing is charged."""
@@ -210,14 +211,16 @@ class Dispatcher:
         """
         engine = self.engines.setdefault(name, Engine())
         self.engine_table.set_models(name, models)
-        stuck = self.queue.models_changed(name) if engine.up else []
-        if not engine.up:
+        if engine.up:
+            stuck = self.queue.models_changed(name)
+        else:
             engine.up = True
+            self.engine_table.changed()
             self.engine_table.up += 1
             engine.reports_cached = None  # it may be another build, or have other flags
             self.router.add_worker(name)
             self.index.add_worker(name)
-            self.queue.open(name, queues=self._queues)
+            stuck = self.queue.open(name)
         self._notify()
         return stuck
 
@@ -232,6 +235,7 @@ class Dispatcher:
         stuck = [ticket for ticket in engine.tickets if ticket.state is TicketState.WAITING]
         if engine.up:
             engine.up = False
+            self.engine_table.changed()
             self.engine_table.up -= 1
             self.router.remove_worker(name)
             self.index.drop_worker(name)
@@ -263,27 +267,22 @@ class Dispatcher:
             self.queue.drain(name)
         self._notify()
 
-    def set_queueing(self, name: WorkerId, *, queues: bool) -> None:
-        """Queue the requests for `name`, which is up, here; or not, if the engine shares fairly itself."""
-        self.queue.open(name, queues=queues)
-        self._notify()
-
     def observed(self, name: WorkerId, *, running: int, waiting: int) -> None:
         """Record how many requests run and wait in an engine. O(1) and the tickets sent for it."""
         engine = self.engines.get(name)
-        if engine is not None and engine.queue is not None and engine.up:
+        if engine is not None and engine.limit is not None and engine.up:
             engine.load_problem = None
-            engine.queue.limit.observed(running=running, waiting=waiting)
+            engine.limit.observed(running=running, waiting=waiting)
             self.changed(name)
 
     def unobserved(self, name: WorkerId, problem: str) -> None:
         """Record that an engine's load is unknown, and why. O(1) and the tickets sent for it."""
         engine = self.engines.get(name)
-        if engine is None or engine.queue is None:
+        if engine is None or engine.limit is None:
             return
         engine.load_problem = problem
-        if engine.queue.limit.is_observed:
-            engine.queue.limit.unobserved()
+        if engine.limit.is_observed:
+            engine.limit.unobserved()
             self.changed(name)
 
     def changed(self, name: WorkerId) -> None:
@@ -291,17 +290,22 @@ class Dispatcher:
         self.queue.changed(name)
         self._notify()
 
+    def refill(self) -> None:
+        """Send what a change of the clients' deficits allows. O(engines with capacity)."""
+        self.queue.refill()
+        self._notify()
+
     def stored(self, worker: WorkerId, block: Unit) -> None:
-        """Enter a block that an engine's event reported into its queue's view; see `TokenFollower`."""
-        queue = self.engines[worker].queue
-        if queue is not None:
-            queue.view.learn((block,))
+        """Enter a block that an engine's event reported into its view; see `TokenFollower`."""
+        view = self.engines[worker].view
+        if view is not None:
+            view.learn((block,))
 
     def evicted(self, worker: WorkerId, chunk: Unit) -> None:
-        """Remove a chunk that the index evicted from the view of the engine's queue; see `Follower`."""
-        queue = self.engines[worker].queue
-        if queue is not None:
-            queue.evicted(chunk)
+        """Remove a chunk that the index evicted from the engine's view; see `Follower`."""
+        view = self.engines[worker].view
+        if view is not None and chunk in view:
+            view.evict(chunk)
 
     def ready(self) -> bool:
         """Return whether any engine can be sent a request. O(engines)."""
@@ -368,8 +372,7 @@ class Dispatcher:
                 ticket.request, ticket.worker, extend_len=extend_len, output_len=output_len
             )
             self._remove_from_engine(ticket, extend_len=extend_len, finished=finished)
-            if self._queues:
-                self.queue.changed(ticket.worker)
+            self.queue.changed(ticket.worker)
         ticket.state, ticket.final_len = TicketState.ENDED, extend_len
         self.ledger.end(
             ticket.request.client,
@@ -385,10 +388,13 @@ class Dispatcher:
     ) -> None:
         self.queue.sent -= 1
         assert self.queue.sent >= 0, "no more tickets end than were sent"
-        if ticket.queue is not None:
-            ticket.queue.ended(ticket, extend_len=extend_len, finished=finished)
+        answered = finished or ticket.state is TicketState.STARTED
+        if ticket.lane is not None:
+            ticket.lane.ended(ticket, extend_len=extend_len, finished=finished)
         engine = self.engines.get(ticket.worker)
         if engine is not None:
+            if engine.limit is not None:
+                engine.limit.ended(ticket.number, answered=answered)
             engine.tickets.discard(ticket)
             if extend_len:
                 engine.peaks.record(ticket, extend_len=extend_len)

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from fairhit.core.request import WorkerId
 from fairhit.dispatch.accounting.output_pace import OutputPace
-from fairhit.dispatch.engine_queue import EngineQueue
+from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
+from fairhit.dispatch.lane import EngineView
 from fairhit.dispatch.ticket import Ticket
 from fairhit.errors import NoEngine, NotFound
 
@@ -64,9 +65,9 @@ class Engine:
     )
     pace: OutputPace = field(default_factory=OutputPace)
     peaks: EnginePeaks = field(default_factory=EnginePeaks)
-    queue: EngineQueue | None = (
-        None  # None: the engine shares fairly itself and is sent requests at once
-    )
+    # What the engine has cached, and how many requests it may have in flight; None where none wait here.
+    view: EngineView | None = None
+    limit: ConcurrencyLimit | None = None
 
     @property
     def is_open(self) -> bool:
@@ -103,10 +104,24 @@ class EngineTable:
         self.up = 0  # number of engines that are up
         # Open engines by the requested model; emptied whenever an engine changes.
         self._candidates: dict[str | None, frozenset[WorkerId]] = {}
+        self._up_for: dict[str | None, frozenset[WorkerId]] = {}  # the same of those that are up
 
     def changed(self) -> None:
         """Drop the cached candidates: an engine was added, removed, or serves other models. O(1)."""
         self._candidates.clear()
+        self._up_for.clear()
+
+    def up_for(self, model: str | None) -> frozenset[WorkerId]:
+        """Return the engines that are up and serve `model`, open or not. O(1) except after a change."""
+        engines = self._up_for.get(model)
+        if engines is None:
+            engines = frozenset(
+                name for name, engine in self.engines.items() if engine.up and engine.serves(model)
+            )
+            if len(self._up_for) >= _MAX_MODELS:
+                self._up_for.clear()
+            self._up_for[model] = engines
+        return engines
 
     def serving(self, model: str | None) -> frozenset[WorkerId]:
         """Return the open engines that serve `model`; at least one. O(1) except after a change.

@@ -1,47 +1,56 @@
-"""The gateway's queue: assigns each ticket to an engine or keeps it unassigned, and sends it on capacity.
+"""The gateway's queue: tickets wait unassigned, and an engine with capacity takes the best one for its cache.
 
 Invariant, after every event: no engine has free capacity while a ticket waits that it could take, unless
-clients that wait at other gateways have precedence (`accounting/ledger_sharing.py`). A ticket is placed
-in one of five ways:
+clients that wait at other gateways have precedence (`accounting/ledger_sharing.py`).
 
-| placement     | where the ticket is                   | when                                  | by         |
-|---------------|---------------------------------------|---------------------------------------|------------|
-| assigned      | waits in one engine's queue, charged  | the engine has no capacity; fewer     | _assign    |
-|               | to the engine in the router           | than `max_assigned_per_client` tickets|            |
-|               |                                       | of the client wait there              |            |
-| unassigned    | waits for any engine, charged nowhere | as many of the client wait there      | submit     |
-| sent          | in flight at its engine               | the engine has capacity and its       | _fill      |
-|               |                                       | policy admits the ticket next; in one | _send_only |
-|               |                                       | step while no other ticket waits      |            |
-| sent directly | in flight at an engine that shares    | at once, when it is assigned to such  | _assign    |
-|               | fairly itself (`SelfFairEngines`)     | an engine                             |            |
-| taken over    | as assigned, or sent directly, at     | that engine has capacity, and nothing | _take_over |
-|               | another engine than before            | that it may send waits there          | _help_out  |
+A ticket waits in the *lane* of the engines that may take it: those that are up, serve its model and have not
+failed it; where a session is kept at one engine, only that one. Mostly there is one lane. Under a policy with
+shared deficits all lanes charge the same ones, so that a client has one account in the fleet; under another
+each lane has accounts of its own.
 
-Only a few tickets of each client are assigned to an engine, for its policy to choose from. The others
-stay unassigned, so that they are placed by the caches and the free capacity of a later moment.
+| event                        | what happens                                                   | by        |
+|------------------------------|----------------------------------------------------------------|-----------|
+| a ticket arrives             | the router chooses among the engines with capacity, and it is  | submit    |
+|                              | sent; without one, it waits                                    |           |
+| an engine has capacity       | it takes what its lanes' policies admit next by its cache,     | _fill     |
+|                              | until it has none or nothing is due                            |           |
+| an engine comes or goes, or  | waiting tickets change to the lanes of the engines that may    | _sort     |
+| its models change            | take them now                                                  |           |
+
+So a ticket is bound when it is sent, by the caches and the free capacity of that moment.
 """
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from fairhit.core.costs import ContextCost
+from fairhit.core.fair_queue import FairQueue
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
-from fairhit.core.service import Weights
+from fairhit.core.service import Cost, Weights
+from fairhit.core.waiting.fleet import FleetCaches
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
 from fairhit.dispatch.accounting.engine_prices import EnginePrices
 from fairhit.dispatch.engine import Engine, EngineTable
-from fairhit.dispatch.engine_queue import EngineQueue
+from fairhit.dispatch.lane import EngineView, Lane
 from fairhit.dispatch.placement import Placement
 from fairhit.dispatch.queue_rules import QueueRules
-from fairhit.dispatch.self_fair_engines import SelfFairEngines
 from fairhit.dispatch.ticket import Ticket, TicketState
-from fairhit.dispatch.ticket_queues import TicketQueues
 from fairhit.errors import NoEngine, QueueFull
+from fairhit.policies.shared import DLPMShared, FairShared
+
+# Lanes of an engine that are examined for its next ticket, in rotation.
+_LANES_EXAMINED = 16
+# Lanes kept without tickets: a policy without shared deficits has its accounts there.
+_IDLE_LANES = 256
 
 
 class GatewayQueue:
-    """Places tickets, and collects in `ready` those to be sent now."""
+    """Holds waiting tickets, and collects in `ready` those to be sent now.
+
+    With `queues` False no ticket waits: each is sent to the router's choice at once.
+    """
 
     def __init__(
         self,
@@ -50,41 +59,60 @@ class GatewayQueue:
         placement: Placement,
         ledger: ClientLedger,
         rules: QueueRules,
+        queues: bool,
         max_sent: int | None = None,
     ) -> None:
         self.ready: list[Ticket] = []
-        self.unassigned = TicketQueues()
         self.rules = rules
         self.scheduler = rules.scheduler
+        self.queues = queues
         self.switches = 0  # changes of policy or weights: all deficits were forgotten
         self.sent = 0  # tickets in flight at all engines together
         self.max_sent = max_sent  # their largest number; None: no limit
         self.prices = EnginePrices()
-        self._make = rules.maker(prices=self.prices.cost)
         self._table = engines
         self._engines = engines.engines
         self._placement = placement
         self._ledger = ledger
-        self._self_fair = SelfFairEngines(engines)
+        self._lanes: OrderedDict[frozenset[WorkerId], Lane] = OrderedDict()
+        self._lanes_of: dict[WorkerId, OrderedDict[Lane, None]] = {}  # of the engines that are up
         self._with_capacity: dict[WorkerId, None] = {}  # engines that can be sent one more at once
         self._changed: dict[WorkerId, None] = {}  # engines to fill before this event is over
         # Engines with capacity that `max_sent` blocks, in rotation: otherwise the engine that finishes
         # most requests would get every slot that becomes free.
         self._limited: dict[WorkerId, None] = {}
+        self._use(rules.scheduler)
 
     def __len__(self) -> int:
         """Return the number of waiting tickets. O(1)."""
         return self._ledger.total_waiting
 
+    def _use(self, name: str) -> None:
+        """Make schedulers of the policy `name` from now on, with new deficits. Raises ConfigError."""
+        self._make = self.rules.maker(name, prices=self.prices.cost)
+        self.scheduler = name
+        # No ticket waits in it: it has the ledger that the lanes share.
+        self._first: FairQueue = self._make(FleetCaches(), None)
+        policy = self._first.policy
+        self.deficits: SharedDeficits | None = None
+        if isinstance(policy, DLPMShared | FairShared):
+            self.deficits = policy.shared
+
+    @property
+    def cost(self) -> Cost | None:
+        """Return the cost in force; None for a policy without one. O(1)."""
+        for lane in self._lanes.values():
+            return lane.scheduler.cost
+        return self._first.cost
+
     @property
     def follows_prices(self) -> bool:
-        """True if the policy's cost takes its prices from engines that report some. O(engines)."""
-        queues = [engine.queue for engine in self._engines.values() if engine.queue is not None]
-        costs = [queue.scheduler.cost for queue in queues]
-        return any(isinstance(cost, ContextCost) and cost.fitted for cost in costs)
+        """True if the policy's cost takes its prices from engines that report some."""
+        cost = self._first.cost
+        return self.queues and isinstance(cost, ContextCost) and cost.fitted
 
     def cost_source(self) -> str:
-        """Return where the cost is from: `setting`, `engines` or `default`. O(engines)."""
+        """Return where the cost is from: `setting`, `engines` or `default`."""
         if self.follows_prices:
             return "engines" if self.prices.mean is not None else "default"
         return "default" if self.rules.cost is None else "setting"
@@ -93,6 +121,17 @@ class GatewayQueue:
     def is_full(self) -> bool:
         """True if as many tickets are in flight as `max_sent` allows. O(1)."""
         return self.max_sent is not None and self.sent >= self.max_sent
+
+    def waits_for(self, name: WorkerId) -> bool:
+        """Return whether a ticket waits that the engine `name` may take. O(its lanes)."""
+        return any(len(lane) for lane in self._lanes_of.get(name, ()))
+
+    def credit(self, client: ClientId) -> int:
+        """Return a client's credit in units: of the fleet, or the least of its lanes. O(1), or O(lanes)."""
+        if self.deficits is not None:
+            return self.deficits.value(client)
+        lanes = [lane for lane in self._lanes.values() if lane.scheduler.waiting(client)]
+        return min((lane.scheduler.credit(client) for lane in lanes), default=0)
 
     def check_capacity(self, client: ClientId) -> None:
         """Raise QueueFull or NoEngine if no further ticket of `client` may wait. O(1).
@@ -108,60 +147,56 @@ class GatewayQueue:
     # -- tickets
 
     def submit(self, ticket: Ticket, candidates: frozenset[WorkerId]) -> None:
-        """Send `ticket`, assign it to one of `candidates` (not empty), or keep it unassigned.
+        """Send `ticket` to one of `candidates` (not empty) if one has capacity, else let it wait.
 
-        O(chunks of the prompt); where the chosen engine has no capacity O(engines).
+        O(chunks of the prompt); where not every engine is a candidate, O(engines).
         """
         matches = self._placement.matches(ticket)
         all_up = len(candidates) == self._table.up
-        chosen = self._placement.choose(ticket, matches, None if all_up else candidates)
-        if self._placement.pins(ticket):
-            ticket.pinned, candidates = True, frozenset((chosen,))
-        queue, is_full = self._engines[chosen].queue, self.is_full
-        if queue is not None and (is_full or chosen not in self._with_capacity):
-            if is_full:
-                free: set[WorkerId] = set()
-                self._limited.update(
-                    (name, None) for name in self._with_capacity if name in candidates
-                )
-            else:
-                free = self._with_capacity.keys() & candidates
-                free.update(each for each in self._self_fair.with_capacity() if each in candidates)
-            if free:
-                chosen = self._placement.choose(ticket, matches, free)
-            elif not ticket.tried and not self._may_assign(ticket, queue, candidates):
-                self._enqueue(ticket)
-                self.unassigned.add(ticket)
-                return
-        if not self._ledger.total_waiting and not is_full and chosen in self._with_capacity:
-            self._send_only(ticket, chosen, matches.of(chosen))
+        if not self.queues:
+            chosen = self._placement.choose(ticket, matches, None if all_up else candidates)
+            self._placement.charge(ticket, chosen, matches.of(chosen))
+            self._send(ticket, self._engines[chosen])
             return
+        if self._placement.pins(ticket):
+            ticket.pinned = self._placement.choose(ticket, matches, None if all_up else candidates)
+        if ticket.pinned:
+            candidates = candidates & {ticket.pinned}
+        free: Collection[WorkerId] = self._with_capacity
+        if not all_up or ticket.pinned:
+            free = self._with_capacity.keys() & candidates
         self._enqueue(ticket)
-        self._assign(ticket, chosen, matches.of(chosen))
+        if not free:
+            return
+        if self.is_full:
+            self._limited.update(dict.fromkeys(free))
+            return
+        chosen = self._placement.choose(ticket, matches, free)
+        self._changed[chosen] = None
         self.run()
+        if not ticket.worker:  # the engine took another one
+            self._changed.update((name, None) for name in self._with_capacity if name in candidates)
+            self.run()
 
     def withdraw(self, ticket: Ticket) -> None:
         """Remove a waiting ticket. O(log waiting)."""
+        assert ticket.lane is not None, ticket
+        ticket.lane.leave(ticket)
         self._ledger.dequeued(ticket.request.client)
-        if not ticket.worker:
-            self.unassigned.remove(ticket)
-            return
-        self._unassign(ticket)
-        self._assign_next(ticket.request.client)
-        self.run()
 
     def changed(self, name: WorkerId) -> None:
         """Fill the engine `name` after its load or state changed. O(1) if no ticket waits."""
-        waiting = self._ledger.total_waiting
-        if waiting and not self._limited:
-            self._changed[name] = None
-            self.run()
-            return
         engine = self._engines.get(name)
-        if engine is not None and engine.queue is not None:
-            self._note_capacity(name, engine, engine.queue)
-        if waiting:  # behind the engines that `max_sent` blocked before
-            self._limited[name] = None
+        if engine is not None and engine.up:
+            self._note_capacity(name, engine)
+        if self._ledger.total_waiting:
+            (self._limited or self._changed)[name] = None
+            self.run()
+
+    def refill(self) -> None:
+        """Fill all engines with capacity: clients may be due that were not. O(engines with capacity)."""
+        if self._ledger.total_waiting:
+            self._changed.update(self._with_capacity)
             self.run()
 
     def run(self) -> None:
@@ -171,85 +206,74 @@ class GatewayQueue:
                 name = next(iter(self._changed))
                 del self._changed[name]
                 self._fill(name)
-            if self._limited and not self.is_full:
-                name = next(iter(self._limited))
-                del self._limited[name]
-                self._changed[name] = None
-            elif not self._ledger.total_waiting or not self._help_out():
+            if not self._limited or self.is_full:
                 return
+            name = next(iter(self._limited))
+            del self._limited[name]
+            self._changed[name] = None
 
     # -- engines
 
-    def open(self, name: WorkerId, *, queues: bool) -> None:
-        """Include the engine `name`, which is up; `queues`: its requests wait here, not in the engine."""
-        engine = self._engines[name]
-        if queues and engine.queue is None:
-            engine.queue = EngineQueue(
-                make=self._make,
-                limit=self.rules.make_limit(),
-                prefix_len=self._placement.prefix_len,
-            )
-        elif not queues and engine.queue is not None:
-            queue, engine.queue = engine.queue, None
-            self._with_capacity.pop(name, None)
-            for ticket in _by_age(queue.waiting):
-                self._unassign(ticket)
-                self._assign(ticket, name, self._placement.matches(ticket).of(name))
-        if engine.queue is None:
-            self._self_fair.names[name] = None
-        else:
-            self._self_fair.names.pop(name, None)
-        self._resubmit_unassigned()
-        self.changed(name)
+    def open(self, name: WorkerId) -> list[Ticket]:
+        """Include the engine `name`, which is up. O(waiting).
 
-    def drain(self, name: WorkerId) -> None:
-        """Exclude the engine `name`, which accepts no more requests. O(waiting).
-
-        Its queued tickets are reassigned where another engine can serve them, else they stay.
+        Returns the waiting tickets that no engine serves now, as do the next methods.
         """
-        self._with_capacity.pop(name, None)
-        self._limited.pop(name, None)
-        queue = self._engines[name].queue
-        self._reassign(queue.waiting if queue is not None else ())
-        # An unassigned ticket that no open engine serves waits for this one.
-        for ticket in self._unservable():
-            if self._engines[name].serves(ticket.model):
-                self.unassigned.remove(ticket)
-                self._assign(ticket, name, self._placement.matches(ticket).of(name))
-        self._resubmit_unassigned()
-        self.changed(name)
+        if not self.queues:
+            return []
+        engine = self._engines[name]
+        if engine.view is None:
+            engine.view = EngineView(self._placement.prefix_len)
+            engine.limit = self.rules.make_limit()
+        self._lanes_of[name] = OrderedDict()
+        return self._sort(name)
 
     def lose(self, name: WorkerId) -> list[Ticket]:
-        """Exclude the engine `name`, which is down; return the tickets to be placed again. O(waiting).
-
-        Those are all tickets assigned to it, and the unassigned ones that no open engine serves.
-        """
-        self._with_capacity.pop(name, None)
-        self._limited.pop(name, None)
-        self._self_fair.names.pop(name, None)
-        self._resubmit_unassigned()
-        stuck = self._unservable()
-        queue = self._engines[name].queue
-        if queue is not None:
-            stuck.extend(queue.waiting)
-            queue.clear()
-        return stuck
+        """Exclude the engine `name`, which is down, and forget its cache. O(waiting)."""
+        for waiting in (self._with_capacity, self._limited, self._changed):
+            waiting.pop(name, None)
+        for lane in self._lanes_of.pop(name, ()):
+            lane.remove_engine(name)
+        engine = self._engines[name]
+        if engine.view is not None and engine.limit is not None:
+            engine.view.clear()
+            engine.limit.restart()
+        return self._sort(name)
 
     def models_changed(self, name: WorkerId) -> list[Ticket]:
-        """Reassign what the engine `name` no longer serves; return the tickets that no open engine serves.
+        """Consider what models the engine `name`, which is up, serves now. O(waiting)."""
+        return self._sort(name) if self.queues else []
 
-        O(waiting).
-        """
-        engine = self._engines[name]
-        waiting = engine.queue.waiting if engine.queue is not None else ()
-        self._reassign(ticket for ticket in waiting if not engine.serves(ticket.model))
-        for ticket in [each for each in waiting if not engine.serves(each.model)]:
-            self._unassign(ticket)
-            ticket.pinned = False
-            self.unassigned.add(ticket)
-        self._resubmit_unassigned()
+    def drain(self, name: WorkerId) -> None:
+        """Send the engine `name` nothing more, but tickets that no other engine can take. O(lanes)."""
+        self._with_capacity.pop(name, None)
+        self._limited.pop(name, None)
         self.changed(name)
-        return self._unservable()
+
+    def _sort(self, name: WorkerId) -> list[Ticket]:
+        """Let each waiting ticket wait in the lane of the engines that may take it now, and fill them.
+
+        Returns the tickets that no engine may take.
+        """
+        stuck: list[Ticket] = []
+        for lane in list(self._lanes.values()):
+            for ticket in lane.waiting():
+                engines = self._may_take(ticket)
+                if engines == lane.engines:
+                    continue
+                lane.leave(ticket)
+                if ticket.pinned and ticket.pinned not in engines:
+                    ticket.pinned = ""  # its session begins anew
+                    engines = self._may_take(ticket)
+                self._lane(engines).enter(ticket)
+                if not engines:
+                    stuck.append(ticket)
+        for engines, lane in list(self._lanes.items()):
+            if not engines <= self._lanes_of.keys() and not len(lane):
+                self._drop(lane)
+        self.changed(name)
+        self.refill()
+        return [ticket for ticket in stuck if not ticket.worker]
 
     # -- rules
 
@@ -270,56 +294,72 @@ class GatewayQueue:
 
     def switch(self, name: str) -> None:
         """Change the policy; all deficits are forgotten. O(tickets). Raises ConfigError."""
-        self._make, self.scheduler = self.rules.maker(name, prices=self.prices.cost), name
+        self._use(name)
         self.switches += 1
-        for url, engine in self._engines.items():
-            if engine.queue is not None:
-                engine.queue.switch(self._make)
-                self._changed[url] = None  # precedence of clients elsewhere no longer counts
-        self.run()
+        for lane in self._lanes.values():
+            lane.schedule(self._make, self.deficits)
+        self.refill()  # precedence of clients elsewhere no longer counts
 
-    # -- placing one ticket
+    # -- lanes
 
-    def _may_assign(
-        self, ticket: Ticket, queue: EngineQueue, candidates: frozenset[WorkerId]
-    ) -> bool:
-        """Return whether the client has fewer tickets assigned there than allowed, or no alternative."""
-        assigned = queue.waiting.count(ticket.request.client)
-        return len(candidates) == 1 or assigned < self.rules.max_assigned_per_client
+    def _may_take(self, ticket: Ticket) -> frozenset[WorkerId]:
+        """Return the engines that are up and may take the ticket. O(1), O(engines) after a failure."""
+        engines = self._table.up_for(ticket.model)
+        if ticket.tried:
+            engines = engines.difference(ticket.tried)
+        return engines & {ticket.pinned} if ticket.pinned else engines
 
-    def _assign(self, ticket: Ticket, name: WorkerId, matched_len: int) -> None:
-        """Charge `ticket` to an engine: it waits in the engine's queue, or is sent if there is none."""
-        self._placement.charge(ticket, name, matched_len)
-        engine = self._engines[name]
-        if engine.queue is None:
-            self._ledger.dequeued(ticket.request.client)
-            self._send(ticket, engine)
-            return
-        engine.queue.assign(ticket)
-        if engine.queue.limit.has_capacity:
-            self._changed[name] = None
+    def _lane(self, engines: frozenset[WorkerId]) -> Lane:
+        """Return the lane of these engines, made if necessary. O(its engines) then."""
+        lane = self._lanes.get(engines)
+        if lane is None:
+            if len(self._lanes) >= _IDLE_LANES:
+                self._drop_idle()
+            lane = self._lanes[engines] = Lane(engines, self._placement.index.match)
+            for name in engines:
+                view = self._engines[name].view
+                assert view is not None, name
+                lane.add_engine(name, view)
+                self._lanes_of[name][lane] = None
+            lane.schedule(self._make, self.deficits)
+        return lane
 
-    def _send_only(self, ticket: Ticket, name: WorkerId, matched_len: int) -> None:
-        """Do in one step what `_assign` and `run` do if no ticket waits and the engine has capacity."""
-        self._placement.charge(ticket, name, matched_len)
-        engine = self._engines[name]
-        queue = engine.queue
-        assert queue is not None and not queue.waiting
-        if queue.send_only(ticket, self._placement.tokens(ticket, queue.matched(ticket))):
-            self._send(ticket, engine)
-        else:  # clients that wait at other gateways have precedence
-            self._enqueue(ticket)
-            self.run()
-        self._note_capacity(name, engine, queue)
+    def _drop_idle(self) -> None:
+        """Drop lanes without tickets, the one unused for longest first, until half may be kept."""
+        for lane in list(self._lanes.values()):
+            if len(self._lanes) <= _IDLE_LANES // 2:
+                return
+            if lane.is_idle:
+                self._drop(lane)
 
-    def _unassign(self, ticket: Ticket) -> None:
-        assert isinstance(ticket.queue, EngineQueue), ticket
-        ticket.queue.unassign(ticket)
-        self._placement.refund(ticket)
+    def _drop(self, lane: Lane) -> None:
+        """Use a lane no more; its tickets in flight are charged there until they end."""
+        lane.close()
+        del self._lanes[lane.engines]
+        for name in lane.engines:
+            if name in self._lanes_of:
+                self._lanes_of[name].pop(lane, None)
+
+    # -- one ticket
 
     def _enqueue(self, ticket: Ticket) -> None:
         ticket.state = TicketState.QUEUED
         self._ledger.enqueued(ticket.request.client)
+        self._lane(self._may_take(ticket)).enter(ticket)
+
+    def _take(self, ticket: Ticket, name: WorkerId, engine: Engine) -> None:
+        """Charge a waiting ticket at the engine, and send it there. O(prompt)."""
+        view, limit, lane = engine.view, engine.limit, ticket.lane
+        assert view is not None and limit is not None and lane is not None
+        prompt = ticket.request.prompt
+        matched_len = self._placement.tokens(ticket, view.match_len(prompt))
+        self._placement.charge(ticket, name, matched_len)
+        lane.admit(ticket)
+        ticket.number = limit.sent(streams=ticket.streams)
+        # No more than the prefix index holds: its evictions are reported, and the view would keep the rest.
+        view.learn(prompt[: ticket.indexed])
+        self._ledger.dequeued(ticket.request.client)
+        self._send(ticket, engine)
 
     def _send(self, ticket: Ticket, engine: Engine) -> None:
         ticket.state, ticket.is_notified = TicketState.WAITING, False
@@ -331,137 +371,60 @@ class GatewayQueue:
             if not engine.gate.lets_through:
                 self._table.changed()
 
-    def _assign_next(self, client: ClientId) -> None:
-        """Assign the client's oldest unassigned tickets, for as long as the chosen engine may have more."""
-        for oldest in self.unassigned.oldest_by_model(client):
-            ticket: Ticket | None = oldest
-            while ticket is not None and (candidates := self._table.untried(ticket)):
-                matches = self._placement.matches(ticket)
-                all_up = len(candidates) == self._table.up
-                chosen = self._placement.choose(ticket, matches, None if all_up else candidates)
-                queue = self._engines[chosen].queue
-                if queue is not None and not self._may_assign(ticket, queue, candidates):
-                    break
-                self.unassigned.remove(ticket)
-                self._assign(ticket, chosen, matches.of(chosen))
-                ticket = self.unassigned.oldest(ticket.model, client)
-
-    # -- filling one engine
+    # -- one engine
 
     def _fill(self, name: WorkerId) -> None:
-        """Send tickets while the engine has capacity: its own first, then those that wait elsewhere."""
+        """Send tickets while the engine has capacity and one is due."""
         engine = self._engines.get(name)
-        if engine is None or engine.queue is None or not engine.up:
+        if engine is None or engine.limit is None or not engine.up:
             return
-        queue = engine.queue
-        while queue.limit.has_capacity and engine.lets_through:
+        while engine.limit.has_capacity and engine.lets_through and self._ledger.total_waiting:
             if self.is_full:
                 self._limited[name] = None
                 break
-            ticket = queue.next()
-            if (
-                ticket is None
-                and self._ledger.total_waiting
-                and engine.accepts
-                and self._take_over(name, engine)
-            ):
-                ticket = queue.next()
+            ticket = self._next(name, engine)
             if ticket is None:
                 break
-            ticket.matched_len = self._placement.tokens(ticket, queue.matched(ticket))
-            if ticket.evictions != queue.evictions:  # parts of its prompt may be evicted by now
-                self._placement.insert(ticket)
-            queue.send(ticket)
-            self._ledger.dequeued(ticket.request.client)
-            self._send(ticket, engine)
-            if self.unassigned:
-                self._assign_next(ticket.request.client)
-        self._note_capacity(name, engine, queue)
-        if self._ledger.total_waiting and not queue.limit.has_capacity:
-            queue.limit.turned_away()
+            self._take(ticket, name, engine)
+        self._note_capacity(name, engine)
+        if not engine.limit.has_capacity and self._ledger.total_waiting:
+            engine.limit.turned_away()
 
-    def _note_capacity(self, name: WorkerId, engine: Engine, queue: EngineQueue) -> None:
+    def _next(self, name: WorkerId, engine: Engine) -> Ticket | None:
+        """Return the ticket that the engine takes next: of several lanes' the one with the most credit.
+
+        None if clients that wait at other gateways have precedence. O(lanes examined).
+        """
+        lanes = [lane for lane in self._lanes_of[name] if len(lane)]
+        if len(lanes) > _LANES_EXAMINED:
+            lanes = lanes[:_LANES_EXAMINED]
+            for lane in lanes:
+                self._lanes_of[name].move_to_end(lane)
+        if not engine.accepts:
+            lanes = [lane for lane in lanes if self._is_last(lane)]
+        best = self._best(lane.propose(name) for lane in lanes)
+        if best is None and self.deficits is not None and self.deficits.is_due_here:
+            best = self._best(lane.lend(name) for lane in lanes)
+        return best
+
+    def _best(self, tickets: Iterable[Ticket | None]) -> Ticket | None:
+        found = [ticket for ticket in tickets if ticket is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return max(found, key=self._precedence)
+
+    def _precedence(self, ticket: Ticket) -> tuple[int, int]:
+        assert isinstance(ticket.lane, Lane) and ticket.scheduled is not None
+        credit = ticket.lane.scheduler.credit(ticket.scheduled.client)
+        return credit, -ticket.request.order
+
+    def _is_last(self, lane: Lane) -> bool:
+        """Return whether no engine of the lane accepts requests, so that one that drains must."""
+        return not any(self._engines[name].is_open for name in lane.engines)
+
+    def _note_capacity(self, name: WorkerId, engine: Engine) -> None:
         """Record whether the engine can be sent one more ticket at once."""
-        if queue.limit.has_capacity and engine.is_open and not queue.waiting:
+        if engine.limit is not None and engine.limit.has_capacity and engine.is_open:
             self._with_capacity[name] = None
         else:
             self._with_capacity.pop(name, None)
-
-    def _take_over(self, name: WorkerId, engine: Engine) -> bool:
-        """Assign to an engine the candidate from elsewhere with the highest credit; False if there is none.
-
-        Cost as `_candidates`.
-        """
-        queue, candidates = engine.queue, self._candidates(name, engine)
-        if not candidates or queue is None:
-            return False
-        credit = queue.scheduler.credit
-        best = max(candidates, key=lambda each: (credit(each.request.client), -each.request.order))
-        if queue.waiting and credit(best.request.client) <= 0:
-            return False  # it would only wait here, behind clients at other gateways
-        self._move(best, name)
-        return True
-
-    def _help_out(self) -> bool:
-        """Send one ticket that waits for another engine to a self-fair engine; False if there is none.
-
-        O(engines), and cost as `_candidates`.
-        """
-        for name in () if self.is_full else self._self_fair.with_capacity():
-            if candidates := self._candidates(name, self._engines[name]):
-                best = self._self_fair.choose(name, candidates, self.rules)
-                self._move(best, name)
-                self._assign_next(best.request.client)
-                return True
-        return False
-
-    def _candidates(self, name: WorkerId, engine: Engine) -> list[Ticket]:
-        """Return tickets that wait elsewhere and could go to this engine; at least one if there is any.
-
-        O(models), and O(engines) if any are assigned: a few unassigned clients are examined, and a few of
-        the longest queue that has something for this engine.
-        """
-        found = self.unassigned.candidates(name, engine)
-        if self._ledger.total_waiting > len(self.unassigned):
-            others = [other.queue for other in self._engines.values() if other is not engine]
-            queues = [queue for queue in others if queue is not None and queue.waiting]
-            for queue in sorted(queues, key=lambda queue: -len(queue.waiting)):
-                if assigned := queue.waiting.candidates(name, engine, newest=True):
-                    found += assigned
-                    break
-        return found
-
-    def _move(self, ticket: Ticket, name: WorkerId) -> None:
-        """Assign a ticket that waits elsewhere to the engine `name`."""
-        if ticket.worker:
-            self._unassign(ticket)
-        else:
-            self.unassigned.remove(ticket)
-        self._assign(ticket, name, self._placement.matches(ticket).of(name))
-
-    # -- placing many tickets again
-
-    def _reassign(self, tickets: Iterable[Ticket]) -> None:
-        """Submit assigned tickets again if an engine can serve them, oldest first. O(tickets * engines)."""
-        for ticket in _by_age(tickets):
-            if candidates := self._table.untried(ticket):
-                self._unassign(ticket)
-                self._ledger.dequeued(ticket.request.client)
-                self.submit(ticket, candidates)
-
-    def _resubmit_unassigned(self) -> None:
-        """Submit again each unassigned ticket that a self-fair engine serves; other engines take theirs."""
-        for ticket in list(self.unassigned):
-            candidates = self._table.untried(ticket)
-            if not ticket.worker and any(self._engines[name].queue is None for name in candidates):
-                self.unassigned.remove(ticket)
-                self._ledger.dequeued(ticket.request.client)
-                self.submit(ticket, candidates)
-
-    def _unservable(self) -> list[Ticket]:
-        """Return the unassigned tickets that no open engine serves. O(unassigned)."""
-        return [ticket for ticket in self.unassigned if not self._table.untried(ticket)]
-
-
-def _by_age(tickets: Iterable[Ticket]) -> list[Ticket]:
-    return sorted(tickets, key=lambda ticket: ticket.request.order)

@@ -6,9 +6,11 @@ from inspect import signature
 from typing import Any
 
 from fairhit.core.fair_queue import FairQueue
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.service import Cost, Weights
+from fairhit.core.waiting.fleet import FleetCaches
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
-from fairhit.dispatch.engine_queue import EngineView, MakeScheduler
+from fairhit.dispatch.lane import MakeScheduler
 from fairhit.errors import ConfigError
 from fairhit.policies import IN_ENGINES, SCHEDULERS, describe, lacks, make_policy
 from fairhit.policies.shared import SHARED
@@ -17,6 +19,8 @@ from fairhit.policies.shared import SHARED
 QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
 # Settings of the rules that a policy may have or not.
 POLICY_SETTINGS = ("quantum", "cost", "overdraft", "near", "prepay")
+# With the deficits of all lanes together where the policy has any that can be.
+_CLASSES = {**SCHEDULERS, **SHARED}
 # Clients with a record in each engine's queue, about 200 bytes each.
 _MAX_CLIENTS = 200_000
 
@@ -29,10 +33,8 @@ class QueueRules:
     has no such setting refuses it. What an engine evicts is its own affair: `eviction` is no setting here.
 
     A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
-    that would have to wait is refused. At most `max_assigned_per_client` waiting tickets of a client are
-    assigned to one engine, unless no other engine could take them; the others stay unassigned.
-    `shared`: other gateways serve the same clients, and the deficits of dlpm or fair are kept together;
-    under another policy each gateway is fair among its own requests only.
+    that would have to wait is refused. `shared`: other gateways serve the same clients, and the deficits of
+    dlpm or fair are kept together; under another policy each gateway is fair among its own requests only.
     """
 
     scheduler: str = "dlpm"
@@ -44,7 +46,6 @@ class QueueRules:
     weights: Weights | None = None
     queue_size: int = 512
     queue_total: int = 65_536
-    max_assigned_per_client: int = 4
     max_engine_requests: int | None = None
     shared: bool = False
 
@@ -74,20 +75,20 @@ class QueueRules:
         }  # fmt: skip
         given = {key: value for key, value in settings.items() if key in accepted}
 
-        def make(view: EngineView) -> FairQueue:
+        def make(caches: FleetCaches, ledger: SharedDeficits | None) -> FairQueue:
             # The client ledger has the service: the scheduler need not record it, too.
-            classes = {**SCHEDULERS, **SHARED} if self.shared else SCHEDULERS
-            policy = make_policy(chosen, cache=view, policies=classes, **given)
+            shared = {"ledger": ledger} if chosen in SHARED else {}
+            policy = make_policy(chosen, cache=caches, policies=_CLASSES, **given, **shared)
             queue = FairQueue(policy, max_clients=0)
             if prices is not None:
                 queue.follow(prices)
             return queue
 
-        make(EngineView(lambda units: units))  # report a wrong value now, not at the first request
+        make(FleetCaches(), None)  # report a wrong value now, not at the first request
         return make
 
     def described(self) -> str:
         """Return the policy with its cost and settings, in words for the log."""
-        policy = self.maker()(EngineView(lambda units: units)).policy
+        policy = self.maker()(FleetCaches(), None).policy
         given = {**{key: getattr(self, key) for key in POLICY_SETTINGS}, "eviction": "the engine's"}
         return describe(self.scheduler, policy, given)

@@ -9,7 +9,7 @@ from fairhit.core.request import Request, WorkerId
 class TicketState(Enum):
     """The states of a ticket; QUEUED -> WAITING -> STARTED -> ENDED, and from WAITING back to QUEUED."""
 
-    QUEUED = auto()  # waits at the dispatcher, assigned to an engine or to none yet
+    QUEUED = auto()  # waits at the dispatcher, for any engine of its lane
     WAITING = auto()  # sent to an engine that has not answered yet
     STARTED = auto()  # the client has the first byte of the answer: the request can no longer move
     ENDED = auto()
@@ -25,11 +25,15 @@ class Usage(NamedTuple):
     by_flag: bool = True
 
 
-class TicketObserver(Protocol):
-    """Notified of a ticket's progress: the queue of the engine to which the ticket is assigned."""
+class TicketLane(Protocol):
+    """Where a ticket waits, and its charges are kept until it ends: see `lane`."""
 
-    def started(self, ticket: "Ticket") -> None:
-        """Record that the engine has begun to answer."""
+    def leave(self, ticket: "Ticket") -> None:
+        """Remove a ticket that waits."""
+        ...
+
+    def admit(self, ticket: "Ticket") -> None:
+        """Charge a ticket that is sent."""
         ...
 
     def emitted(self, ticket: "Ticket") -> None:
@@ -44,12 +48,12 @@ class TicketObserver(Protocol):
 class Ticket:
     """A request, its engine, and its charges.
 
-    `worker` is "" while the ticket is unassigned. Not a dataclass: mypyc does not compile their constructors.
+    `worker` is "" while the ticket waits. Not a dataclass: mypyc does not compile their constructors.
     """
 
     __slots__ = (
-        "answers", "charged_len", "estimated_len", "evictions", "final_len", "indexed", "is_notified",
-        "matched_len", "model", "number", "output_len", "pinned", "queue", "request", "scheduled", "state",
+        "answers", "charged_len", "estimated_len", "final_len", "indexed", "is_notified", "lane",
+        "matched_len", "model", "number", "output_len", "pinned", "request", "scheduled", "state",
         "streams", "text_len", "tried", "worker",
     )  # fmt: skip
 
@@ -74,11 +78,10 @@ class Ticket:
         self.streams = streams  # the answer is streamed: its first byte shows that the request runs
         self.answers = answers  # sequences asked for; 0: the endpoint has no outputs (embeddings)
         self.is_notified = True  # False: ready to be sent, and `on_ready` has not been called yet
-        self.pinned = False  # assigned to an engine from which no other engine may take it
-        # Written by the engine's queue only.
-        self.queue: TicketObserver | None = None
-        self.scheduled: Request | None = None  # the request as the queue's policy knows it
-        self.evictions = 0  # the queue's count of evictions when the ticket was assigned
+        self.pinned: WorkerId = ""  # the only engine that may serve it
+        # Written by its lane only; None: it does not wait, or the engine's requests do not wait here.
+        self.lane: TicketLane | None = None
+        self.scheduled: Request | None = None  # the request as the lane's policy knows it
         self.indexed = 0  # leading prompt units that the prefix index then had for the engine
         self.number = 0  # its number in the concurrency limit
         self.charged_len = 0  # outputs charged so far

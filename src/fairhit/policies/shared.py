@@ -1,7 +1,7 @@
-"""DLPM and `fair` for clients that other hosts serve, too, with one shared ledger of q_i.
+"""DLPM and `fair` for clients that other queues and other hosts serve, too, with one shared ledger of q_i.
 
-    q_i, Q_i, d_i, B_i   as in dlpm.py and fair.py; q_i over all hosts, as of the last synchronisation
-                         (core/ledgers/shared_deficits.py)
+    q_i, Q_i, d_i, B_i   as in dlpm.py and fair.py; q_i over all queues of this host, and over all hosts as of
+                         the last synchronisation (core/ledgers/shared_deficits.py)
 
 A request that waits elsewhere counts in CheckRefill like one that waits here. While a client with
 q_i > 0 waits elsewhere, clients without credit wait here, even beside free capacity, but for what the
@@ -10,7 +10,7 @@ overdraft of `fair` admits.
 
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
 from fairhit.core.ledgers.shared_deficits import SharedDeficits
-from fairhit.core.request import ClientId
+from fairhit.core.request import ClientId, Request
 from fairhit.core.service import Cost, Weights
 from fairhit.core.waiting.cache_listener import AnyCache
 from fairhit.policies.dlpm import DLPM
@@ -18,7 +18,7 @@ from fairhit.policies.fair import Fair
 
 
 class DLPMShared(DLPM):
-    """DLPM over `SharedDeficits`."""
+    """DLPM over `SharedDeficits`: those of `ledger`, another queue's, or new ones."""
 
     def __init__(
         self,
@@ -28,11 +28,28 @@ class DLPMShared(DLPM):
         cost: Cost | None = None,
         weights: Weights | None = None,
         max_clients: int = 1_000_000,
+        ledger: SharedDeficits | None = None,
     ) -> None:
         super().__init__(cache=cache, cost=cost)
-        self.ledger = SharedDeficits(
-            quantum=quantum, on_change=self._place, weights=weights, max_clients=max_clients
-        )
+        if ledger is None:
+            ledger = SharedDeficits(quantum=quantum, weights=weights, max_clients=max_clients)
+        self.shared = ledger
+        self.ledger = self.shared
+
+    def add(self, request: Request) -> None:
+        """See `DLPM.add`."""
+        self.shared.attend(self._place)
+        super().add(request)
+
+    def remove(self, request: Request) -> None:
+        """See `DLPM.remove`."""
+        super().remove(request)
+        if not len(self._queue):
+            self.shared.quit(self._place)
+
+    def lend(self, client: ClientId) -> None:
+        """Open a waiting client that is not due until its next charge: who is due waits for other engines."""
+        self._queue.open(client)
 
     def _place(self, client: ClientId, standing: Standing) -> None:
         if standing is Standing.OPEN:
@@ -42,18 +59,58 @@ class DLPMShared(DLPM):
 
 
 class FairShared(Fair):
-    """`fair` over `SharedDeficits`; expected outputs are each host's own."""
+    """`fair` over `SharedDeficits`, as `DLPMShared`; expected outputs are each queue's own."""
+
+    def __init__(
+        self,
+        *,
+        cache: AnyCache,
+        quantum: int = 1024,
+        overdraft: int | None = None,
+        near: int = 256,
+        eviction: str = "lru",
+        prepay: str = "expected",
+        cost: Cost | None = None,
+        weights: Weights | None = None,
+        max_clients: int = 1_000_000,
+        ledger: SharedDeficits | None = None,
+    ) -> None:
+        if ledger is None:
+            ledger = SharedDeficits(
+                quantum=quantum,
+                overdraft=min(1024, quantum) if overdraft is None else overdraft,
+                weights=weights,
+                max_clients=max_clients,
+            )
+        self.shared = ledger
+        super().__init__(
+            cache=cache,
+            near=near,
+            eviction=eviction,
+            prepay=prepay,
+            cost=cost,
+            max_clients=max_clients,
+        )
+
+    def add(self, request: Request) -> None:
+        """See `Fair.add`."""
+        self.shared.attend(self._place)
+        super().add(request)
+
+    def remove(self, request: Request) -> None:
+        """See `Fair.remove`."""
+        super().remove(request)
+        if not len(self._queue):
+            self.shared.quit(self._place)
+
+    def lend(self, client: ClientId) -> None:
+        """See `DLPMShared.lend`."""
+        self._queue.open(client)
 
     def _make_ledger(
         self, *, quantum: int, overdraft: int, weights: Weights | None, max_clients: int
     ) -> OverdraftDeficits:
-        return SharedDeficits(
-            quantum=quantum,
-            overdraft=overdraft,
-            on_change=self._place,
-            weights=weights,
-            max_clients=max_clients,
-        )
+        return self.shared
 
 
 # By the name of the policy that they share.

@@ -1,9 +1,12 @@
-"""Deficits of clients that other hosts serve, too: a local copy of one shared ledger.
+"""Deficits that several queues of a host share, and that other hosts keep, too: a copy of one shared ledger.
 
 Charges made here are collected until `report` hands them to the shared ledger; `adopt` replaces the
 local deficits by the ledger's, less what was charged here since that report. Between two
 synchronisations, refills are applied locally to the last known deficits. A refill adds one quantum to
 every waiting client, so it does not change their relative order; the shared ledger applies its own.
+
+Queues of this host that serve different engines (lanes of the gateway) charge the same deficits. A client
+joins with the first of its queues in which it waits, and leaves with the last.
 
 An overdraft begins here: d_i is q_i when it is known here to be no longer positive, whether by a charge
 made here or by the ledger. Each host has its own d_i; the shared ledger knows of none.
@@ -17,14 +20,10 @@ from fairhit.core.service import Weights
 from fairhit.errors import QueueFull
 
 
-def _ignore(client: ClientId, standing: Standing) -> None:
-    """Stand in for a callback that was not given."""
-
-
 class SharedDeficits(OverdraftDeficits):
     """Deficits of clients that wait in this process, in others or in both; a refill considers them all.
 
-    `on_change` is called with clients that wait here only.
+    `on_change` of each queue in `attend` is called with clients that wait here.
     """
 
     def __init__(
@@ -32,7 +31,6 @@ class SharedDeficits(OverdraftDeficits):
         *,
         quantum: int,
         overdraft: int = 0,
-        on_change: Callable[[ClientId, Standing], None] = _ignore,
         weights: Weights | None = None,
         max_clients: int = 1_000_000,
     ) -> None:
@@ -43,27 +41,46 @@ class SharedDeficits(OverdraftDeficits):
             weights=weights,
             max_clients=max_clients,
         )
-        self._on_change_here = on_change
-        self._here: dict[ClientId, None] = {}  # clients with a request waiting here
+        self._queues: dict[Callable[[ClientId, Standing], None], None] = {}
+        self._here: dict[
+            ClientId, int
+        ] = {}  # clients, by the number of queues here in which they wait
         self._elsewhere: dict[ClientId, None] = {}
-        self._unreported: dict[ClientId, int] = {}  # units charged here, less those given back
+        # Units charged here, less those given back; None before the first report, for a host without one.
+        self._unreported: dict[ClientId, int] | None = None
+
+    def attend(self, on_change: Callable[[ClientId, Standing], None]) -> None:
+        """Notify a queue of this host, which ignores clients that do not wait in it. O(1)."""
+        self._queues[on_change] = None
+
+    def quit(self, on_change: Callable[[ClientId, Standing], None]) -> None:
+        """Notify the queue no longer, as nothing waits in it. O(1)."""
+        self._queues.pop(on_change, None)
+
+    @property
+    def is_due_here(self) -> bool:
+        """Return whether a client with q_i > 0 waits at this host. O(clients with q_i > 0), at C speed."""
+        return not self._positive.isdisjoint(self._here)
 
     def charge(self, client: ClientId, units: int, *, placed: bool = False) -> None:
         """Charge as `OverdraftDeficits.charge`, and keep the charge for the next report."""
-        self._unreported[client] = self._unreported.get(client, 0) + units
+        if self._unreported is not None:
+            self._unreported[client] = self._unreported.get(client, 0) + units
         super().charge(client, units, placed=placed)
 
     def give_back(self, client: ClientId, units: int) -> None:
         """Give back as `Deficits.give_back`, and keep that for the next report."""
-        if client in self._records:
+        if self._unreported is not None and client in self._records:
             self._unreported[client] = self._unreported.get(client, 0) - units
         super().give_back(client, units)
 
     def join(self, client: ClientId) -> bool:
-        """Join as `Deficits.join`; the client may be waiting elsewhere already."""
-        assert client not in self._here, client
+        """Join as `Deficits.join`; the client may be waiting elsewhere already, or in another queue here."""
+        queues = self._here.get(client, 0)
+        self._here[client] = queues + 1
         positive = client in self._positive
-        self._here[client] = None
+        if queues:
+            return positive
         if positive or client in self._expected:
             self._expect_hits(client)
             return positive
@@ -74,9 +91,11 @@ class SharedDeficits(OverdraftDeficits):
             raise
 
     def leave(self, client: ClientId) -> None:
-        """Leave as `Deficits.leave`, unless the client still waits elsewhere."""
-        self._here.pop(client, None)
-        if client not in self._elsewhere:
+        """Leave as `Deficits.leave`, unless the client still waits elsewhere, or in another queue here."""
+        queues = self._here.pop(client) - 1
+        if queues:
+            self._here[client] = queues
+        elif client not in self._elsewhere:
             super().leave(client)
         else:
             self._hit_rounds.pop(client, None)
@@ -86,14 +105,18 @@ class SharedDeficits(OverdraftDeficits):
         return [client for client in super().check_refill() if client in self._here]
 
     def report(self) -> dict[ClientId, int]:
-        """Return the units charged here since the last report, and begin the next one. O(1)."""
+        """Return the units charged here since the last report, and begin the next one. O(1).
+
+        The first one is empty: nothing is collected before it.
+        """
         unreported, self._unreported = self._unreported, {}
-        return unreported
+        return unreported or {}
 
     def take_back(self, report: Mapping[ClientId, int]) -> None:
         """Add a report that was not delivered to the next one. O(clients in it)."""
+        unreported = self._unreported = self._unreported or {}
         for client, units in report.items():
-            self._unreported[client] = self._unreported.get(client, 0) + units
+            unreported[client] = unreported.get(client, 0) + units
 
     def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
         """Replace q_i by those of the shared ledger, which include the last report.
@@ -105,7 +128,7 @@ class SharedDeficits(OverdraftDeficits):
                 super().leave(client)
         self._elsewhere = dict.fromkeys(elsewhere)
         for client, units in account.items():
-            self._set(client, units - self._unreported.get(client, 0))
+            self._set(client, units - (self._unreported or {}).get(client, 0))
         for client in list(self._elsewhere):
             self._join_elsewhere(client)
         for client in self._here:
@@ -113,7 +136,8 @@ class SharedDeficits(OverdraftDeficits):
 
     def _changed(self, client: ClientId, standing: Standing) -> None:
         if client in self._here:
-            self._on_change_here(client, standing)
+            for on_change in self._queues:
+                on_change(client, standing)
 
     def _expect_hits(self, client: ClientId) -> None:
         """Note the round only of a client that waits here: of others no request can be admitted."""

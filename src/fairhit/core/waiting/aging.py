@@ -37,6 +37,10 @@ class PrefixOrder:
         self._aging = None if max_overtake is None else Aging(limit=max_overtake)
         self._barred: dict[ClientId, None] = {}  # until `show_all`
 
+    def __len__(self) -> int:
+        """Return the number of waiting requests, hidden ones included."""
+        return len(self._index)
+
     def count(self, client: ClientId) -> int:
         """Return how many requests of the client wait. O(1)."""
         return self._index.waiting(client)

@@ -85,6 +85,7 @@ class FleetIndex:
         self._ranks = FleetRanks(standing)
         self.trie = FleetTrie(self._ranks, finder)
         self._ranks.on_warm(self.trie.root)
+        self._block_size = 1  # of all engines
         self._entries: dict[RequestId, FleetEntry] = {}
         self._single: Request | None = None  # the only waiting request: see `WaitingIndex`
         self._engine: EngineAnchors | None = None
@@ -100,6 +101,7 @@ class FleetIndex:
                 cache.keep(self.wanted_len)
             elif isinstance(cache, KeepsBlocks):
                 cache.keep(self.is_wanted)
+        self._block_size = cache.block_size
         self._ranks.tokens = self.trie.engines[name].tokens
 
     def remove_engine(self, name: WorkerId) -> None:
@@ -155,8 +157,7 @@ class FleetIndex:
             self._insert(single)
 
     def _insert(self, request: Request) -> None:
-        block_size = next(iter(self.trie.engines.values())).cache.block_size
-        end = min(len(request.prompt), (request.input_len - 1) // block_size)
+        end = min(len(request.prompt), (request.input_len - 1) // self._block_size)
         node = self.trie.place(Runs.of(request.prompt), end)
         node.own += 1
         entry = self._entries[request.id] = FleetEntry(request, node, self.trie.serial())
