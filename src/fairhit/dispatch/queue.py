@@ -122,9 +122,14 @@ class GatewayQueue:
         """True if as many tickets are in flight as `max_sent` allows. O(1)."""
         return self.max_sent is not None and self.sent >= self.max_sent
 
-    def waits_for(self, name: WorkerId) -> bool:
-        """Return whether a ticket waits that the engine `name` may take. O(its lanes)."""
-        return any(len(lane) for lane in self._lanes_of.get(name, ()))
+    @property
+    def lanes_waiting(self) -> int:
+        """Return how many lanes have waiting tickets. O(lanes)."""
+        return sum(1 for lane in self._lanes.values() if len(lane))
+
+    def waits_for_last(self, name: WorkerId) -> bool:
+        """Return whether a ticket waits that the draining engine `name` alone may take. O(its lanes)."""
+        return any(len(lane) and self._is_last(lane) for lane in self._lanes_of.get(name, ()))
 
     def credit(self, client: ClientId) -> int:
         """Return a client's credit in units: of the fleet, or the least of its lanes. O(1), or O(lanes)."""

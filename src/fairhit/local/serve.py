@@ -211,8 +211,6 @@ def arrange(options: ServeOptions, folder: Path, notify: Notify) -> RunningServi
     changes: dict[str, object] = {
         "worker_urls": tuple(urls), "port": options.gateway.port or spare
     }  # fmt: skip
-    if options.gateway.queue == "auto":  # the gateway would detect that a few seconds later
-        changes["queue"] = "engine"
     settings = options.gateway.replaced(**changes)
     return RunningService(
         host=settings.host,

@@ -172,7 +172,7 @@ def _described(url: str, watch: WatchedEngine, worker: Engine) -> dict[str, obje
         "faults": {fault.value: number for fault, number in watch.faults.items()},
         "models": sorted(worker.models) if worker.models is not None else None,
         "in_flight": len(worker.tickets),
-        "load_problem": worker.load_problem if worker.queue is not None else None,
+        "load_problem": worker.load_problem if worker.limit is not None else None,
         "fairness": basis[worker.reports_cached],
     }
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from fairhit.core.request import WorkerId
-from fairhit.dispatch import Dispatcher, Engine
+from fairhit.dispatch import Dispatcher
 from fairhit.errors import ConfigError
 from fairhit.gateway.observability.access_log import AccessLog
 from fairhit.gateway.observability.metrics.recorder import Recorder
@@ -115,9 +114,8 @@ class Observability:
 
     def _scheduler(self) -> str | None:
         """The scheduling policy of the gateway's queue; None if no requests queue here."""
-        workers: dict[WorkerId, Engine] = self._dispatcher.engines
-        queues = any(worker.queue is not None for worker in workers.values())
-        return self._dispatcher.queue.scheduler if queues else None
+        queue = self._dispatcher.queue
+        return queue.scheduler if queue.queues else None
 
 
 def _make_traces(settings: GatewaySettings) -> "Traces | None":

@@ -342,9 +342,7 @@ class EnginePool:
     async def _remove_drained(self, watch: WatchedEngine) -> None:
         url = watch.engine.url
         worker = self._dispatcher.engines[url]
-        while watch.draining and (
-            worker.tickets or (worker.queue is not None and worker.queue.waiting)
-        ):
+        while watch.draining and (worker.tickets or self._dispatcher.queue.waits_for_last(url)):
             await asyncio.sleep(_DRAIN_INTERVAL_S)
         if watch.draining:
             asyncio.get_running_loop().call_soon(self.remove, url)  # not here: it cancels this task

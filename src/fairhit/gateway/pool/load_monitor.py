@@ -1,10 +1,8 @@
 """Load monitor: reads from the engines' own metrics how many requests run and wait in each engine.
 
-A busy engine whose requests queue at the gateway is asked several times a second. If its metrics lack the
-load, or come late, the gateway infers from first response bytes which requests wait. With `--queue auto`,
-all engines are also asked now and then, to detect our plug-in: an engine that runs the plug-in and receives
-client names schedules fairly itself, and its requests do not queue at the gateway. What each client was
-charged and consumed in such an engine is read for the live page, with `--queue engine`, too.
+A busy engine is asked several times a second while requests queue at the gateway. If its metrics lack the
+load, or come late, the gateway infers from first response bytes which requests wait. What each client was
+charged and consumed in an engine with our plug-in is read for the live page, with `--queue engine`, too.
 """
 
 import asyncio
@@ -46,8 +44,6 @@ _VALUE = re.compile(rb"[+-]?(?:[0-9.]+(?:e[+-]?[0-9]+)?|inf|nan)", re.IGNORECASE
 # A line may be indented by so much.
 _MAX_BLANKS = 64
 _MAX_REQUESTS = 1e9
-# Metrics of the plug-in alone: see `fairhit.engines.client_metrics`.
-_PLUG_IN = (b"fairhit_refill_rounds", b"fairhit_truncated_passes")
 # Prices of its cost, in computed prompt tokens, by part.
 _PRICE = b"fairhit_price_tokens"
 # Counters of each client's charge and engine time, and the label that names the client.
@@ -55,8 +51,6 @@ _CONSUMED = (b"fairhit_charged_tokens_total", b"fairhit_engine_seconds_total")
 _CLIENT = re.compile(rb'client="([^"\\\n]*)"')
 # Between two readings of these: an engine may export thousands of them.
 _CONSUMED_EVERY_S = 5.0
-# By `--identity-field`: prefix of the metrics of engines that do not read client names from that field.
-_WITHOUT_NAMES = {"vllm": b"sglang:", "sglang": b"vllm:"}
 
 
 class EngineLoad(NamedTuple):
@@ -161,18 +155,6 @@ def _by_client(body: bytes, name: bytes) -> dict[ClientId, float]:
     return found
 
 
-def has_plug_in(body: bytes) -> bool:
-    """True if `body` holds metrics of an engine that runs our scheduler."""
-    return any(True for name in _PLUG_IN for _ in _samples(body, name))
-
-
-def gets_names(body: bytes, identity_field: str) -> bool:
-    """True if the engine with the metrics `body` reads client names from where the gateway puts them."""
-    if identity_field not in _WITHOUT_NAMES:
-        return identity_field == "both"
-    return not any(True for _ in _samples(body, _WITHOUT_NAMES[identity_field]))
-
-
 @dataclass(slots=True)
 class _Life:
     """State of an engine while it is up: after a restart it may be another build."""
@@ -195,10 +177,8 @@ class LoadMonitor:
     ) -> None:
         self._dispatcher = dispatcher
         self._engine = engine
-        self._detects = settings.queue == "auto"  # which engines schedule fairly themselves
         # All requests wait in the engines: only what their clients consume is read, for the live page.
         self._only_shows = settings.queue == "engine"
-        self._identity_field = settings.identity_field
         self._interval_s = settings.load_interval_secs
         self._lives: dict[WorkerId, _Life] = {}
         self._ticker: asyncio.Task[None] | None = None
@@ -230,7 +210,7 @@ class LoadMonitor:
                 self._dispatcher.queue.prices.report(name, None)
                 self._dispatcher.consumption.forget(name)
         for name, worker in engines.items():
-            if worker.up and (worker.queue is not None or self._detects or self._only_shows):
+            if worker.up:
                 life = self._lives.setdefault(name, _Life())
                 if self._is_due(life, worker, now):
                     life.asking = self._loop.create_task(self._ask(name, life, begun=now))
@@ -240,10 +220,8 @@ class LoadMonitor:
             return False
         if life.due_s is None:  # once at the start, so that the first requests meet a known load
             return True
-        busy = worker.queue is not None and worker.queue.limit.in_flight > 0
-        if not (busy or self._detects or self._only_shows):
-            return False
-        if busy and worker.queue is not None and worker.queue.limit.is_observed:
+        limit = worker.limit
+        if limit is not None and limit.in_flight > 0 and limit.is_observed:
             return now >= life.due_s
         # The load is not used now, or could not be read the last time.
         return now >= life.due_s + _IDLE_INTERVAL_S
@@ -285,10 +263,6 @@ class LoadMonitor:
             self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
         if body:
             self._apply_prices(name, body)
-        if self._detects and body and (worker.queue is None) != self._is_fair(name, body):
-            fair = worker.queue is not None
-            _log.info("engine %s %s", name, "is fair itself" if fair else "is not fair itself")
-            self._dispatcher.set_queueing(name, queues=not fair)
 
     def _apply_prices(self, name: WorkerId, body: bytes) -> None:
         """Pass the prices in an engine's metrics to the queue; log where its cost then comes from."""
@@ -317,7 +291,7 @@ class LoadMonitor:
     def _set_unknown(self, name: WorkerId, worker: Engine, problem: str) -> None:
         """Set an engine's load to unknown, and log it once if requests queue at the gateway for it."""
         self._dispatcher.unobserved(name, problem)
-        if worker.queue is not None:
+        if worker.limit is not None:
             self._warn_once(
                 name,
                 "load",
@@ -325,24 +299,6 @@ class LoadMonitor:
                 " --max-engine-requests sets the concurrency limit instead",
                 problem,
             )
-
-    def _is_fair(self, name: WorkerId, body: bytes) -> bool:
-        """True if the engine runs our plug-in and receives client names; logs once if only the first.
-
-        With a limit on all engines together, requests must queue at the gateway to be ordered at all.
-        """
-        if not has_plug_in(body) or self._dispatcher.queue.max_sent is not None:
-            return False
-        if gets_names(body, self._identity_field):
-            return True
-        self._warn_once(
-            name,
-            "names",
-            " has the plug-in, but with --identity-field %s it gets no client names:"
-            " requests queue at the gateway",
-            self._identity_field,
-        )
-        return False
 
     def _warn_once(self, name: WorkerId, subject: str, text: str, *values: object) -> None:
         """Log `text` about the engine `name`, once for `subject` while it is up."""

@@ -154,8 +154,8 @@ class QueueSettings:
     """Queue at the gateway."""
 
     queue: QueuePlace = setting(
-        "auto",
-        "where requests wait; auto: at the gateway unless the engine schedules fairly itself",
+        "gateway",
+        "where requests wait: at the gateway until an engine has capacity, or in the engines",
     )
     scheduler: SchedulerName = setting("dlpm", "policy that orders the queue", "NAME")
     quantum: int | None = setting(
@@ -466,7 +466,7 @@ class GatewaySettings(
             ),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),
             **dict.fromkeys(
-                settings_of(QueueSettings), (self.queue != "engine", "--queue auto or gateway")
+                settings_of(QueueSettings), (self.queue != "engine", "--queue gateway")
             ),
         }
         declared = settings_of(GatewaySettings)

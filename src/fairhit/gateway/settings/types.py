@@ -16,7 +16,7 @@ from fairhit.settings.kinds import FILLED, PATH, TEXT, WEIGHTS, Kind, list_of, o
 IdentityField = Literal["vllm", "sglang", "both", "none"]
 UsageField = Literal["stream_options", "none"]
 Prepay = Literal["expected", "none"]
-QueuePlace = Literal["auto", "gateway", "engine"]
+QueuePlace = Literal["gateway", "engine"]
 PolicyName = Literal["d2lpm", "round-robin", "least-loaded", "power-of-two", "sticky"]
 POLICIES: Final[tuple[str, ...]] = get_args(PolicyName)
 KEY_FLAG = "--tenant-api-key"

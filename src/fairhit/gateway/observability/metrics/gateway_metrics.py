@@ -5,7 +5,7 @@ calls for them: with 1,000 clients on eight engines a scrape would delay every r
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -162,7 +162,6 @@ class GatewayMetrics(Collector):
         )
         tokens = _gauge("in_flight_tokens", "Estimated prompt tokens in flight.")
         requests = _gauge("in_flight_requests", "Requests sent to the engine and not finished.")
-        queued = _gauge("queue_size", "Requests waiting in the gateway for this engine alone.")
         limit = _gauge(
             "concurrency_limit", "Most requests in flight at the engine, as learnt or set."
         )
@@ -174,10 +173,9 @@ class GatewayMetrics(Collector):
                 tokens.add_metric([name], load.tokens(name))
         for name, _, worker in self._watches():
             requests.add_metric([name], len(worker.tickets))
-            if worker.queue is not None:
-                queued.add_metric([name], len(worker.queue.waiting))
-                limit.add_metric([name], worker.queue.limit.size)
-        yield from (up, exact, tokens, requests, queued, limit)
+            if worker.limit is not None:
+                limit.add_metric([name], worker.limit.size)
+        yield from (up, exact, tokens, requests, limit)
 
     def _prices(self) -> Iterator[Metric]:
         """Prices in force in each engine's queue, for costs that are as simple."""
@@ -185,18 +183,17 @@ class GatewayMetrics(Collector):
         source = queue.cost_source()
         price = GaugeMetricFamily(
             "fairhit_queue_price_tokens",
-            "Price in the gateway's queue for an engine, in computed prompt tokens: of an output; of it, or "
-            "a prompt token, for each token before it. source: default, setting or engines.",
-            labels=["worker", "part", "source"],
+            "Price in the gateway's queue, in computed prompt tokens: of an output; of it, or a prompt "
+            "token, for each token before it. source: default, setting or engines.",
+            labels=["part", "source"],
         )
-        for name, worker in self._dispatcher.engines.items():
-            cost = worker.queue.scheduler.cost if worker.queue is not None else None
-            if isinstance(cost, TokenCost | ContextCost) and cost.extend:
-                parts = {"output": cost.output}
-                if isinstance(cost, ContextCost):
-                    parts |= {"context": cost.context, "attention": cost.attention}
-                for part, units in parts.items():
-                    price.add_metric([name, part, source], units / cost.extend)
+        cost = queue.cost if queue.queues else None
+        if isinstance(cost, TokenCost | ContextCost) and cost.extend:
+            parts = {"output": cost.output}
+            if isinstance(cost, ContextCost):
+                parts |= {"context": cost.context, "attention": cost.attention}
+            for part, units in parts.items():
+                price.add_metric([part, source], units / cost.extend)
         yield price
 
     def _circuits(self) -> Iterator[Metric]:
@@ -294,12 +291,9 @@ class GatewayMetrics(Collector):
         queueing = self._dispatcher.queue
         rows = []
         if queueing.scheduler in _COUNTING:
-            for name, worker in self._dispatcher.engines.items():
-                if worker.queue is not None:
-                    credit, at = worker.queue.scheduler.credit, label("worker", name)
-                    for client in list(worker.queue.waiting.counts())[:1000]:
-                        tokens = credit(client) / UNITS_PER_TOKEN
-                        rows.append((f"{label('client', client)},{at}", tokens))
+            for client in islice(self._dispatcher.ledger.waiting_by_client(), 1000):
+                tokens = queueing.credit(client) / UNITS_PER_TOKEN
+                rows.append((label("client", client), tokens))
         return family(
             "client_deficit_tokens", "gauge",
             "Credit of a waiting client in the scheduler: q of DLPM, -c of VTC.",

@@ -5,14 +5,12 @@ last one, plus engines), whatever the number of known clients.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
 from fairhit.core.ledgers.client_table import OTHER
-from fairhit.core.ledgers.shared_deficits import SharedDeficits
-from fairhit.core.policy import KeepsLedger
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Weights, system_view
 from fairhit.dispatch import Dispatcher, Engine, TicketState
@@ -27,13 +25,14 @@ from fairhit.gateway.observability.metrics.service_gap import (
 )
 from fairhit.gateway.observability.page.ranking import Ranking
 from fairhit.gateway.pool.watched_engine import WatchedEngine
-from fairhit.policies.dlpm import DLPM
 from fairhit.routers.in_flight_load import load_of
 
 # Clients shown by name; all others are added up.
 MOST_CLIENTS = 12
 # Engines shown; the page shows how many more there are.
 MOST_WORKERS = 64
+# In place of an engine's name, where requests wait for any engine.
+ALL_ENGINES: WorkerId = "all engines"
 # Row of a client that was idle.
 _IDLE = [0] * 6
 
@@ -202,7 +201,7 @@ class SnapshotTaker:
             at: dict[ClientId, int] = {}
             for ticket in worker.tickets:
                 client = ticket.request.client
-                if ticket.queue is None and ticket.state is TicketState.WAITING:
+                if ticket.lane is None and ticket.state is TicketState.WAITING:
                     waiting[client] = waiting.get(client, 0) + 1
                     continue
                 extend_len, output_len = ticket.extend_len, ticket.output_len
@@ -224,24 +223,20 @@ class SnapshotTaker:
         return labelled
 
     def _compare(self, under_way: _UnderWay) -> None:
-        """Update the gaps of clients that wait at each engine. O(1) for each engine."""
+        """Update the gaps of clients that wait here for any engine, or at each engine. O(1) for each."""
         queueing = self._dispatcher.queue
         # A new policy, new weights or a restarted policy: its counters do not include earlier service.
         if queueing.switches != self._switches:
             self._switches = queueing.switches
             self._gaps.clear()
         self.gaps, self.client_gaps = [], {}
-        for removed in [name for name in self._gaps if name not in self._dispatcher.engines]:
+        known = {ALL_ENGINES, *self._dispatcher.engines}
+        for removed in [name for name in self._gaps if name not in known]:
             del self._gaps[removed]
-        for name, worker in self._dispatcher.engines.items():
-            gaps = self._gaps.setdefault(name, EngineGaps())
-            waiting = (
-                under_way.waiting[name] if worker.queue is None else worker.queue.waiting.counts()
-            )
-            received = partial(self._received, name, under_way.at[name])
-            found = gaps.add(waiting if worker.up else (), received)
+        for name, waiting, received in self._waits(under_way):
+            found = self._gaps.setdefault(name, EngineGaps()).add(waiting, received)
             if found:
-                limit = self._bound(name, worker, found[0])
+                limit = self._bound(found[0])
                 self.gaps.append(WorstGap(name, found[0], limit))
                 self.violations += limit is not None and found[0].tokens > limit
             for gap in found:
@@ -249,28 +244,45 @@ class SnapshotTaker:
                     self.client_gaps[client] = max(self.client_gaps.get(client, 0.0), gap.tokens)
         self.gaps.sort(key=lambda worst: -(worst.gap.tokens / (worst.bound or 1e12)))
 
-    def _received(
-        self, worker: WorkerId, at: Mapping[ClientId, int], client: ClientId
-    ) -> float | None:
-        """Service of a client at `worker` divided by its weight; None if it has no name of its own."""
-        if self._dispatcher.ledger.label(client) == OTHER:
-            return None
-        received = self._dispatcher.ledger.received(client, worker) + at.get(client, 0)
-        return received / self._weight(client)
+    def _waits(
+        self, under_way: _UnderWay
+    ) -> Iterator[tuple[WorkerId, Collection[ClientId], Callable[[ClientId], float | None]]]:
+        """Yield where clients wait, which do, and the service that each has received there."""
+        if self._dispatcher.queue.queues:
+            waiting = self._dispatcher.ledger.waiting_by_client()
+            yield ALL_ENGINES, waiting, partial(self._received, None, under_way.clients)
+            return
+        for name, worker in self._dispatcher.engines.items():
+            received = partial(self._received, name, under_way.at[name])
+            yield name, under_way.waiting[name] if worker.up else (), received
 
-    def _bound(self, name: WorkerId, worker: Engine, gap: ClientGap) -> float | None:
-        if worker.queue is None:
+    def _received(
+        self, worker: WorkerId | None, at: Mapping[ClientId, int], client: ClientId
+    ) -> float | None:
+        """Service of a client at `worker`, or in all, by weight; None if it has no name of its own."""
+        ledger = self._dispatcher.ledger
+        if ledger.label(client) == OTHER:
             return None
-        policy = worker.queue.scheduler.policy
-        if isinstance(policy, KeepsLedger) and isinstance(policy.ledger, SharedDeficits):
-            return None  # fair over all gateways, of which this one sees its own part
+        if worker is None:
+            service = ledger.account(client).service
+            ended = system_view(service.extend_len, service.output_len)
+        else:
+            ended = ledger.received(client, worker)
+        return (ended + at.get(client, 0)) / self._weight(client)
+
+    def _bound(self, gap: ClientGap) -> float | None:
+        queue = self._dispatcher.queue
+        if queue.rules.shared or not queue.queues or queue.lanes_waiting > 1:
+            # Fair over all gateways, of which this one sees its own part; or in the engines; or the two may
+            # wait for different engines.
+            return None
         quantum = 0
-        if isinstance(policy, DLPM):
-            full = policy.ledger.quantum_of(gap.first) / UNITS_PER_TOKEN
+        if queue.scheduler == "dlpm" and queue.deficits is not None:
+            full = queue.deficits.quantum_of(gap.first) / UNITS_PER_TOKEN
             quantum = round(full / self._weight(gap.first))
         return bound(
-            self._dispatcher.queue.scheduler,
-            debt=debt(worker.peaks),
+            queue.scheduler,
+            debt=sum(debt(worker.peaks) for worker in self._dispatcher.engines.values()),
             quantum=quantum,
             first=self._weight(gap.first),
             second=self._weight(gap.second),
@@ -295,12 +307,11 @@ class SnapshotTaker:
         self, known: tuple[WorkerId, WatchedEngine, Engine]
     ) -> tuple[str, dict[str, object]]:
         name, watch, worker = known
-        load, queue = load_of(self._dispatcher.router), worker.queue
+        load = load_of(self._dispatcher.router)
         return name, {
             "state": "draining" if watch.draining else "up" if worker.up else "down",
             "circuit": watch.engine.breaker.phase.value,
             "in_flight": len(worker.tickets),
-            "waiting": len(queue.waiting) if queue is not None else None,
-            "limit": queue.limit.size if queue is not None else None,
+            "limit": worker.limit.size if worker.limit is not None else None,
             "in_flight_tokens": load.tokens(name) if load is not None and worker.up else None,
         }
