@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fairhit.core.policy import Router
 from fairhit.core.request import Request
 from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState, Usage
-from fairhit.dispatch import Engine as Worker
 from fairhit.errors import EngineError, NotFound
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.approximate import ApproximatePrefixIndex, ChunkedText, chunks_len

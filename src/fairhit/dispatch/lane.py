@@ -96,6 +96,10 @@ class Lane:
         found = [ticket for ticket in self._tickets.values() if not ticket.worker]
         return sorted(found, key=lambda ticket: ticket.request.order)
 
+    def clients(self, most: int) -> list[ClientId]:
+        """Return up to `most` clients that wait. O(clients returned)."""
+        return list(islice(self._ring, most))
+
     def enter(self, ticket: Ticket) -> None:
         """Add a ticket that waits. O(prompt + log waiting)."""
         ticket.lane = self
@@ -128,8 +132,9 @@ class Lane:
             return None
         for client in few:
             self._ring.move_to_end(client)
-        policy.lend(max(few, key=self.scheduler.credit))
-        return self.propose(name)
+        self._caches.at(name)
+        request = policy.lend(max(few, key=self.scheduler.credit))
+        return None if request is None else self._tickets[request.id]
 
     def admit(self, ticket: Ticket) -> None:
         """Charge a ticket that is sent. O(log clients)."""

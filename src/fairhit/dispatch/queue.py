@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from fairhit.core.costs import ContextCost
 from fairhit.core.fair_queue import FairQueue
-from fairhit.core.ledgers.shared_deficits import SharedDeficits
+from fairhit.core.ledgers.shared_deficits import Engines, SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Cost, Weights
 from fairhit.core.waiting.fleet import FleetCaches
@@ -42,6 +42,9 @@ from fairhit.policies.shared import DLPMShared, FairShared
 
 # Lanes of an engine that are examined for its next ticket, in rotation.
 _LANES_EXAMINED = 16
+# Waiting clients, and engines of their lanes, in one report to other gateways.
+_MOST_LISTED = 1024
+_MOST_NAMED = 16_384
 # Lanes kept without tickets: a policy without shared deficits has its accounts there.
 _IDLE_LANES = 256
 
@@ -130,6 +133,25 @@ class GatewayQueue:
     def waits_for_last(self, name: WorkerId) -> bool:
         """Return whether a ticket waits that the draining engine `name` alone may take. O(its lanes)."""
         return any(len(lane) and self._is_last(lane) for lane in self._lanes_of.get(name, ()))
+
+    def waiting(self) -> dict[Engines, list[ClientId]]:
+        """Return waiting clients by the engines that can be sent their requests. O(clients, lanes' engines).
+
+        Some are missing if there are more than `_MOST_LISTED`, or engines than `_MOST_NAMED`.
+        """
+        found: dict[Engines, list[ClientId]] = {}
+        left, names = _MOST_LISTED, _MOST_NAMED
+        for lane in self._lanes.values():
+            if not len(lane):
+                continue
+            engines = tuple(sorted(name for name in lane.engines if self._engines[name].is_open))
+            if not engines or len(engines) > names or not left:
+                continue
+            clients = lane.clients(left)
+            left, names = left - len(clients), names - len(engines)
+            key = engines if len(engines) < len(self._engines) else ()
+            found.setdefault(key, []).extend(clients)
+        return found
 
     def credit(self, client: ClientId) -> int:
         """Return a client's credit in units: of the fleet, or the least of its lanes. O(1), or O(lanes)."""
@@ -250,10 +272,10 @@ class GatewayQueue:
         return self._sort(name) if self.queues else []
 
     def drain(self, name: WorkerId) -> None:
-        """Send the engine `name` nothing more, but tickets that no other engine can take. O(lanes)."""
+        """Send the engine `name` nothing more, but tickets that no other engine can take. O(waiting)."""
         self._with_capacity.pop(name, None)
         self._limited.pop(name, None)
-        self.changed(name)
+        self._sort(name)
 
     def _sort(self, name: WorkerId) -> list[Ticket]:
         """Let each waiting ticket wait in the lane of the engines that may take it now, and fill them.
@@ -263,13 +285,12 @@ class GatewayQueue:
         stuck: list[Ticket] = []
         for lane in list(self._lanes.values()):
             for ticket in lane.waiting():
+                if ticket.pinned:
+                    self._pin_anew(ticket)
                 engines = self._may_take(ticket)
                 if engines == lane.engines:
                     continue
                 lane.leave(ticket)
-                if ticket.pinned and ticket.pinned not in engines:
-                    ticket.pinned = ""  # its session begins anew
-                    engines = self._may_take(ticket)
                 self._lane(engines).enter(ticket)
                 if not engines:
                     stuck.append(ticket)
@@ -313,6 +334,18 @@ class GatewayQueue:
         if ticket.tried:
             engines = engines.difference(ticket.tried)
         return engines & {ticket.pinned} if ticket.pinned else engines
+
+    def _pin_anew(self, ticket: Ticket) -> None:
+        """Pin a ticket to another engine if its own is down, drains or has failed it: a session moves."""
+        name = ticket.pinned
+        engine = self._engines.get(name)
+        if engine is not None and engine.up and engine.accepts and name not in ticket.tried:
+            return
+        others = self._table.untried(ticket)
+        if others:
+            ticket.pinned = self._placement.choose(ticket, self._placement.matches(ticket), others)
+        elif engine is None or not engine.up or name in ticket.tried:
+            ticket.pinned = ""
 
     def _lane(self, engines: frozenset[WorkerId]) -> Lane:
         """Return the lane of these engines, made if necessary. O(its engines) then."""
@@ -408,9 +441,19 @@ class GatewayQueue:
         if not engine.accepts:
             lanes = [lane for lane in lanes if self._is_last(lane)]
         best = self._best(lane.propose(name) for lane in lanes)
-        if best is None and self.deficits is not None and self.deficits.is_due_here:
+        if best is None and self._may_lend(name):
             best = self._best(lane.lend(name) for lane in lanes)
         return best
+
+    def _may_lend(self, name: WorkerId) -> bool:
+        """Return whether clients are due, and none of them waits for this engine, here or elsewhere.
+
+        Elsewhere nobody waits for one that drains.
+        """
+        deficits = self.deficits
+        if deficits is None or deficits.is_dry:
+            return False
+        return not (self._engines[name].accepts and deficits.is_due_elsewhere(name))
 
     def _best(self, tickets: Iterable[Ticket | None]) -> Ticket | None:
         found = [ticket for ticket in tickets if ticket is not None]

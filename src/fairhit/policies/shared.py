@@ -47,9 +47,12 @@ class DLPMShared(DLPM):
         if not len(self._queue):
             self.shared.quit(self._place)
 
-    def lend(self, client: ClientId) -> None:
-        """Open a waiting client that is not due until its next charge: who is due waits for other engines."""
+    def lend(self, client: ClientId) -> Request | None:
+        """Return the best match of a waiting client that is not due: who is due waits for other engines."""
         self._queue.open(client)
+        request = self._queue.best()
+        self._place(client, self.shared.standing(client))
+        return request
 
     def _place(self, client: ClientId, standing: Standing) -> None:
         if standing is Standing.OPEN:
@@ -103,9 +106,12 @@ class FairShared(Fair):
         if not len(self._queue):
             self.shared.quit(self._place)
 
-    def lend(self, client: ClientId) -> None:
+    def lend(self, client: ClientId) -> Request | None:
         """See `DLPMShared.lend`."""
         self._queue.open(client)
+        request = self._queue.best()
+        self._place(client, self.shared.standing(client))
+        return request
 
     def _make_ledger(
         self, *, quantum: int, overdraft: int, weights: Weights | None, max_clients: int

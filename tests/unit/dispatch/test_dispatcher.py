@@ -213,13 +213,13 @@ def test_what_a_scheduler_knows_of_a_cache_is_bounded_as_the_index_is() -> None:
     index, text = ApproximatePrefixIndex(capacity=3), ChunkedText()
     made = Dispatcher(router=D2LPM(), index=index, rules=QueueRules())
     made.engine_up("w")
-    queue = made.engines["w"].queue
-    assert queue is not None
+    view = made.engines["w"].view
+    assert view is not None
     for number in range(5):
         ticket = send(made, text=b"%d" % number * 5000)
         made.remember("w", text.extended(b"%d" % number * 6000).chunks)
         made.finished(ticket, None, ran_us=1)
-        assert len(queue.view) == index.size("w") == 3
+        assert len(view) == index.size("w") == 3
 
 
 def test_one_clients_limit_is_not_the_others() -> None:
@@ -291,24 +291,6 @@ def test_an_engine_that_takes_no_more_keeps_what_it_has() -> None:
     made.set_accepting(there, accepts=True)
     again = send(made, text=text)
     assert (again.worker, again.matched_len > 0) == (there, True)
-
-
-def test_no_request_waits_for_capacity_at_engines_that_queue_themselves() -> None:
-    """An unassigned ticket would wait for ever once no engine has a queue here."""
-    sent: list[Ticket] = []
-    rules = QueueRules(max_engine_requests=1, max_assigned_per_client=1)
-    made = Dispatcher(
-        router=D2LPM(), index=ApproximatePrefixIndex(), rules=rules, on_ready=sent.append
-    )
-    made.engine_up("v")
-    made.engine_up("w")
-    tickets = [send(made) for _ in range(6)]
-    assert [ticket.state for ticket in tickets if not ticket.worker] == [TicketState.QUEUED] * 2
-    made.set_queueing("v", queues=False)
-    made.set_queueing("w", queues=False)
-
-    assert {ticket.state for ticket in tickets} == {TicketState.WAITING}
-    assert len(sent) == 4
 
 
 def test_an_engine_on_trial_gets_requests_when_more_are_let_through() -> None:

@@ -55,14 +55,10 @@ class Gate:
         return ticket.request.client
 
     def credit(self, client: str) -> int:
-        queue = self.dispatcher.engines["w"].queue
-        assert queue is not None
-        return queue.scheduler.credit(client)
+        return self.dispatcher.queue.credit(client)
 
     def cost(self) -> object:
-        queue = self.dispatcher.engines["w"].queue
-        assert queue is not None
-        return queue.scheduler.cost
+        return self.dispatcher.queue.cost
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ class Turns:
     def hear(self) -> None:
         """Give client `b` precedence at every engine."""
         deficits = {"a": -1000 * UNITS_PER_TOKEN, "b": 1000 * UNITS_PER_TOKEN}
-        news = LedgerUpdate(deficits=deficits, elsewhere=("b",))
-        LedgerSharing(self.dispatcher).adopt(dict.fromkeys(self.dispatcher.engines, news))
+        news = LedgerUpdate(deficits=deficits, elsewhere={(): ("b",)})
+        LedgerSharing(self.dispatcher).adopt(news)
 
     def waiting(self, count: int = 1) -> list[Ticket]:
         """Submit requests of `a`, which wait."""
@@ -70,22 +70,5 @@ def test_what_waits_for_an_engine_that_drains_has_no_turn_to_wait_for() -> None:
     turns = Turns(World(1, rules=QueueRules(shared=True)))
     (asked,) = turns.waiting()
     turns.dispatcher.set_accepting("w0", accepts=False)
-    assert asked.state is TicketState.QUEUED
-    turns.hear()
 
     assert (asked.state, asked.worker) == (TicketState.WAITING, "w0")
-
-
-def test_an_engine_that_shares_fairly_itself_has_no_turns() -> None:
-    """A request routed to the other engine, where it would wait, is sent to this one."""
-    turns = Turns()
-    turns.world.ask("a", output_len=1, topic=0)
-    home = next(name for name, engine in turns.world.engines.items() if engine.queue)
-    turns.world.step(home)
-    beside = "w1" if home == "w0" else "w0"
-    turns.dispatcher.set_queueing(beside, queues=False)
-    turns.hear()
-    asked = turns.world.ask("a", output_len=1, topic=0)
-
-    assert (asked.state, asked.worker) == (TicketState.WAITING, beside)
-    assert [each.ticket for each in turns.world.engines[beside].queue] == [asked]

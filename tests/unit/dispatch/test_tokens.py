@@ -104,9 +104,9 @@ def test_what_waits_is_kept_in_mind_for_as_long_as_it_may_wait() -> None:
 
 def test_schedulers_of_what_waits_here_hear_what_engines_say() -> None:
     made, index = dispatcher(QueueRules(max_engine_requests=1))
-    queue = made.engines["w"].queue
-    assert queue is not None
+    view = made.engines["w"].view
+    assert view is not None
     known(index, 4)
-    assert queue.view.match_len(PROMPT.chunks) == 4
+    assert view.match_len(PROMPT.chunks) == 4
     index.withdraw("w", PROMPT.chunks[2])
-    assert queue.view.match_len(PROMPT.chunks) == 2
+    assert view.match_len(PROMPT.chunks) == 2

@@ -85,7 +85,7 @@ class Played:
         dispatcher = self.gateway.dispatcher
         worker = dispatcher.engines[WorkerId(ENGINE)]
         assert (self.tickets(), worker.tickets) == ([], set())
-        assert worker.queue is not None and worker.queue.limit.in_flight == 0
+        assert worker.limit is not None and worker.limit.in_flight == 0
         assert dispatcher.ledger.in_flight("anonymous") == 0
 
 

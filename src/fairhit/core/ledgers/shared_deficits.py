@@ -15,9 +15,12 @@ made here or by the ledger. Each host has its own d_i; the shared ledger knows o
 from collections.abc import Callable, Collection, Mapping
 
 from fairhit.core.ledgers.overdraft import OverdraftDeficits, Standing
-from fairhit.core.request import ClientId
+from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Weights
 from fairhit.errors import QueueFull
+
+# Engines that requests wait for; none: any of the fleet.
+Engines = tuple[WorkerId, ...]
 
 
 class SharedDeficits(OverdraftDeficits):
@@ -46,6 +49,7 @@ class SharedDeficits(OverdraftDeficits):
             ClientId, int
         ] = {}  # clients, by the number of queues here in which they wait
         self._elsewhere: dict[ClientId, None] = {}
+        self._lanes: list[tuple[Engines, Collection[ClientId]]] = []  # the same, by engines
         # Units charged here, less those given back; None before the first report, for a host without one.
         self._unreported: dict[ClientId, int] | None = None
 
@@ -57,10 +61,13 @@ class SharedDeficits(OverdraftDeficits):
         """Notify the queue no longer, as nothing waits in it. O(1)."""
         self._queues.pop(on_change, None)
 
-    @property
-    def is_due_here(self) -> bool:
-        """Return whether a client with q_i > 0 waits at this host. O(clients with q_i > 0), at C speed."""
-        return not self._positive.isdisjoint(self._here)
+    def is_due_elsewhere(self, engine: WorkerId) -> bool:
+        """Return whether a client with q_i > 0 waits for `engine` at another host. O(those), at C speed."""
+        return any(
+            not self._positive.isdisjoint(clients)
+            for engines, clients in self._lanes
+            if not engines or engine in engines
+        )
 
     def charge(self, client: ClientId, units: int, *, placed: bool = False) -> None:
         """Charge as `OverdraftDeficits.charge`, and keep the charge for the next report."""
@@ -118,15 +125,19 @@ class SharedDeficits(OverdraftDeficits):
         for client, units in report.items():
             unreported[client] = unreported.get(client, 0) + units
 
-    def adopt(self, account: Mapping[ClientId, int], elsewhere: Collection[ClientId]) -> None:
+    def adopt(
+        self, account: Mapping[ClientId, int], elsewhere: Mapping[Engines, Collection[ClientId]]
+    ) -> None:
         """Replace q_i by those of the shared ledger, which include the last report.
 
-        `elsewhere` are the clients that wait at other hosts. O((account + waiting) log).
+        `elsewhere` are the clients that wait at other hosts, by the engines that they wait for.
+        O((account + waiting) log).
         """
         for client in self._elsewhere:
             if client not in self._here:
                 super().leave(client)
-        self._elsewhere = dict.fromkeys(elsewhere)
+        self._lanes = list(elsewhere.items())
+        self._elsewhere = dict.fromkeys(one for clients in elsewhere.values() for one in clients)
         for client, units in account.items():
             self._set(client, units - (self._unreported or {}).get(client, 0))
         for client in list(self._elsewhere):

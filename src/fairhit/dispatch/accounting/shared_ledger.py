@@ -1,38 +1,40 @@
 """Shared ledger: the deficits that several gateways keep together, from what each of them reports.
 
-    q_{i,w}   deficit of client i at engine w over all gateways, in units of service
-    Q_i       quantum of client i
+    q_i   deficit of client i over all gateways and engines, in units of service
+    Q_i   quantum of client i
 
-A round of refill runs when no client that waits for w, at any gateway, has q_{i,w} > 0: CheckRefill
-of Algorithm 1 over all gateways, a few times a second instead of before every request.
+A round of refill runs when no client that waits, at any gateway, has q_i > 0: CheckRefill of Algorithm 1
+over all gateways, a few times a second instead of before every request.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from fairhit.core.request import ClientId, WorkerId
+from fairhit.core.ledgers.shared_deficits import Engines
+from fairhit.core.request import ClientId
 
-# Clients with a record at each engine; beyond that, the clients with the least debt that do not wait are
-# forgotten.
+# Clients with a record; beyond that, the clients with the least debt that do not wait are forgotten.
 MAX_CLIENTS = 4096
 
 QuantumOf = Callable[[ClientId], int]
+# Clients that wait, by the engines that their requests may take; no engines: any of the fleet.
+Waiting = Mapping[Engines, Collection[ClientId]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerReport:
-    """A gateway's report on one engine: units charged since its last report, and clients that wait."""
+    """A gateway's report: units charged since its last report, and clients that wait."""
 
     charged: Mapping[ClientId, int]
-    waiting: Collection[ClientId]
+    waiting: Waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerUpdate:
-    """The ledger's answer on one engine: q_{i,w}, and clients that wait for it at other gateways."""
+    """The ledger's answer: q_i, and clients that wait at other gateways."""
 
     deficits: Mapping[ClientId, int]
-    elsewhere: Collection[ClientId]
+    elsewhere: Waiting
 
 
 @dataclass(slots=True)
@@ -41,51 +43,45 @@ class PeerGateway:
 
     beats: int = 0  # reports so far; a gateway whose number stops has failed
     period_s: float = 0.0  # seconds between its reports
-    waiting: dict[WorkerId, list[ClientId]] = field(default_factory=dict)
+    waiting: list[tuple[Engines, list[ClientId]]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SharedLedger:
-    """Deficits by engine and client, and the gateways that report to them."""
+    """The clients' deficits, and the gateways that report to them."""
 
-    deficits: dict[WorkerId, dict[ClientId, int]] = field(default_factory=dict)
+    deficits: dict[ClientId, int] = field(default_factory=dict)
     peers: dict[str, PeerGateway] = field(default_factory=dict)
 
-    def exchange(
-        self, name: str, reports: Mapping[WorkerId, LedgerReport], quantum_of: QuantumOf
-    ) -> dict[WorkerId, LedgerUpdate]:
-        """Book the reports of gateway `name` and return its updates. O(clients * gateways)."""
+    def exchange(self, name: str, report: LedgerReport, quantum_of: QuantumOf) -> LedgerUpdate:
+        """Book the report of gateway `name` and return its update. O(clients * gateways)."""
         peer = self.peers.setdefault(name, PeerGateway())
         peer.beats += 1
-        peer.waiting = {worker: list(report.waiting) for worker, report in reports.items()}
-        return {
-            worker: self._book(name, worker, report, quantum_of)
-            for worker, report in reports.items()
-        }
-
-    def forget(self, gateways: Iterable[str]) -> None:
-        """Remove gateways, and engines that no other gateway reports. What the gateways charged stays."""
-        for name in gateways:
-            self.peers.pop(name, None)
-        used = {worker for peer in self.peers.values() for worker in peer.waiting}
-        for worker in [worker for worker in self.deficits if worker not in used]:
-            del self.deficits[worker]
-
-    def _book(
-        self, name: str, worker: WorkerId, report: LedgerReport, quantum_of: QuantumOf
-    ) -> LedgerUpdate:
-        deficits = self.deficits.setdefault(worker, {})
+        peer.waiting = [(engines, list(clients)) for engines, clients in report.waiting.items()]
         for client, units in report.charged.items():
-            deficits[client] = deficits.get(client, 0) - units
-        elsewhere: dict[ClientId, None] = {}
+            self.deficits[client] = self.deficits.get(client, 0) - units
+        elsewhere: dict[Engines, dict[ClientId, None]] = {}
         for other, peer in self.peers.items():
             if other != name:
-                elsewhere.update(dict.fromkeys(peer.waiting.get(worker, ())))
-        waiting = {**elsewhere, **dict.fromkeys(report.waiting)}
+                for engines, clients in peer.waiting:
+                    elsewhere.setdefault(engines, {}).update(dict.fromkeys(clients))
+        waiting = dict.fromkeys(
+            client
+            for clients in (*elsewhere.values(), *report.waiting.values())
+            for client in clients
+        )
         # A client that was served between two reports waited for a moment.
-        refill(deficits, waiting or report.charged, quantum_of)
-        forget_idle(deficits, waiting)
-        return LedgerUpdate(deficits=dict(deficits), elsewhere=tuple(elsewhere))
+        refill(self.deficits, waiting or report.charged, quantum_of)
+        forget_idle(self.deficits, waiting)
+        return LedgerUpdate(
+            deficits=dict(self.deficits),
+            elsewhere={engines: tuple(clients) for engines, clients in elsewhere.items()},
+        )
+
+    def forget(self, gateways: Iterable[str]) -> None:
+        """Remove gateways. What they charged stays."""
+        for name in gateways:
+            self.peers.pop(name, None)
 
 
 def refill(

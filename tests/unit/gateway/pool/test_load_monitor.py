@@ -14,7 +14,6 @@ from fairhit.gateway.pool import health_probe as probe
 from fairhit.gateway.pool.load_monitor import (
     EngineLoad,
     LoadMonitor,
-    has_plug_in,
     read_consumption,
     read_load,
     read_prices,
@@ -115,20 +114,6 @@ def test_a_line_that_names_a_metric_without_end_is_looked_at_once() -> None:
         read_load(metrics(b"{" + b'a="' * (1 << 20)))
 
 
-@pytest.mark.parametrize(
-    ("body", "is_ours"),
-    [
-        (b'# TYPE\nfairhit_refill_rounds_total{engine="0"} 5.0\n', True),
-        (b"# TYPE\nfairhit_truncated_passes 5.0\n", True),
-        (b"fairhit_truncated_passes 5.0\n", True),
-        (VLLM, False),
-        (b"# HELP fairhit_truncated_passes of another\n", False),
-    ],
-)
-def test_the_plug_in_is_known_by_what_only_it_counts(body: bytes, is_ours: bool) -> None:
-    assert has_plug_in(body) == is_ours
-
-
 def observing(dispatcher: Dispatcher, identity_field: str = "vllm") -> LoadMonitor:
     """Of one engine, called w."""
     engine = EngineConnections("http://w")
@@ -161,43 +146,6 @@ def test_that_a_load_cannot_be_read_is_said_once_in_each_life(
 
 
 NONE = "no vllm:num_requests_running or sglang:num_running_reqs among its metrics"
-MARKS = b"\nfairhit_refill_rounds_total 5.0\n"
-
-
-@pytest.mark.parametrize(
-    ("identity_field", "gets_names"),
-    [
-        ("vllm", [True, False]),
-        ("sglang", [False, True]),
-        ("both", [True, True]),
-        ("none", [False, False]),
-    ],
-)
-def test_only_an_engine_that_gets_client_names_does_its_own_queueing(
-    identity_field: str, gets_names: list[bool], caplog: pytest.LogCaptureFixture
-) -> None:
-    """For the others a warning is logged once, and again after a restart."""
-    for body, named in zip((VLLM + MARKS, SGLANG + MARKS), gets_names, strict=True):
-        caplog.clear()
-        dispatcher = Dispatcher(
-            router=D2LPM(),
-            index=ApproximatePrefixIndex(),
-            rules=QueueRules(),
-            on_ready=lambda _: None,
-        )
-        loads = observing(dispatcher, identity_field)
-        for life in (1, 2):
-            dispatcher.engine_up("w")
-            for _ in range(3):
-                loads._apply("w", body)
-                assert (dispatcher.engines["w"].queue is None) == named
-            warned = [one for one in caplog.records if one.levelno == logging.WARNING]
-            assert len(warned) == (0 if named else life)
-            dispatcher.engine_down("w")
-            asyncio.run(one_round(loads))
-        for one in warned:
-            assert one.getMessage().startswith("engine w has the plug-in")
-            assert f"--identity-field {identity_field} " in one.getMessage()
 
 
 PRICES = b"""# TYPE fairhit_price_tokens gauge

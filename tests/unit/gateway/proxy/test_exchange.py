@@ -149,8 +149,8 @@ def test_what_greets_is_not_an_answer_begun(clock: Clock) -> None:
     exchange.on_data(PROGRESS)
 
     assert (exchange.ticket.state, exchange.first_s, written) == (TicketState.WAITING, 0.0, [])
-    queue = exchange.ticket.queue
-    assert queue is not None and exchange.ticket.number in queue.limit._unseen
+    limit = played.dispatcher.engines[first].limit
+    assert limit is not None and exchange.ticket.number in limit._unseen
     exchange.on_end()  # and that was all: the other one is asked
     assert (exchange.ticket.state, exchange.ticket.worker != first) == (TicketState.WAITING, True)
     clock.now = 5.0
@@ -264,7 +264,7 @@ def test_an_answer_that_breaks_our_reader_is_settled_nevertheless() -> None:
     exchange.on_end()
 
     assert (exchange.ticket.state, played.calls[-1]) == (TicketState.ENDED, "on_finished")
-    assert played.dispatcher.engines["http://w"].queue.limit.in_flight == 0
+    assert played.dispatcher.engines["http://w"].limit.in_flight == 0
     assert played.dispatcher.ledger.in_flight("a") == 0
 
 

@@ -372,7 +372,7 @@ def test_settings_that_do_nothing_by_themselves_are_named() -> None:
     events = {"kv_events_replay_port": 1, "kv_events_topic": "x", "kv_events_max_blocks": 7}
     assert len(GatewaySettings(**events).without_effect()) == 3
     needed |= {**events, "kv_events_port": 2}
-    effective = GatewaySettings(**{**idle, **needed, **queue, "queue": "auto"})
+    effective = GatewaySettings(**{**idle, **needed, **queue, "queue": "gateway"})
     assert effective.without_effect() == GatewaySettings().without_effect() == []
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fairhit.core.request import WorkerId
 from fairhit.dispatch import Dispatcher, LedgerSharing, LedgerUpdate, SharedLedger
 from fairhit.gateway.process.sharing.ledger_format import read, write
 from fairhit.gateway.process.sharing.ledger_stores import TIMEOUT_S, Busy, Store
@@ -148,19 +147,19 @@ class LedgerExchange(Collector):
         self._spent_s, begun = 0.0, time.thread_time()
         if self._failures:  # charges since the last attempt are not reported
             self._sharing.detach()
-        reports = self._sharing.reports()
-        if not reports:  # no queue here, or a policy that cannot be shared
+        report = self._sharing.report()
+        if report is None:  # no queue here, or a policy that cannot be shared
             self._busy_since = None
             return
         quantum_of, now = self._sharing.quantum_of(), asyncio.get_running_loop().time()
-        updates: dict[WorkerId, LedgerUpdate] = {}
+        updates: list[LedgerUpdate] = []  # one of each attempt
         self._spent_s = time.thread_time() - begun
 
         def change(written: bytes | None) -> bytes:
             begun = time.thread_time()
             ledger = read(written)
             ledger.forget(self._peers.silent(ledger, now))
-            updates.update(ledger.exchange(self._name, reports, quantum_of))
+            updates.append(ledger.exchange(self._name, report, quantum_of))
             ledger.peers[self._name].period_s = period_s
             self._gateways = len(ledger.peers)
             encoded = write(ledger)
@@ -171,14 +170,14 @@ class LedgerExchange(Collector):
             async with asyncio.timeout(TIMEOUT_S):
                 await store.change(change)
         except Busy:
-            self._sharing.take_back(reports)
+            self._sharing.take_back(report)
             raise
         if self._failures:
             _log.warning("the shared ledger answers again")
         self._failures, self._busy_since = 0, None
         self._counts["ok"] += 1
         begun = time.thread_time()
-        self._sharing.adopt(updates)
+        self._sharing.adopt(updates[-1])
         self._spent_s += time.thread_time() - begun
 
     def _lose(self, error: Busy) -> None:

@@ -2,19 +2,20 @@
 
 import msgspec
 
-from fairhit.core.request import ClientId, WorkerId
+from fairhit.core.ledgers.shared_deficits import Engines
+from fairhit.core.request import ClientId
 from fairhit.dispatch import SharedLedger
 from fairhit.dispatch.accounting.shared_ledger import PeerGateway
 
-_VERSION = 1
+_VERSION = 2
 
 
 class _Document(msgspec.Struct):
-    """`deficits` in units; of each gateway its beats, period in seconds, and waiting clients."""
+    """`deficits` in units; of each gateway its beats, period in seconds, and waiting clients by engines."""
 
     version: int
-    deficits: dict[WorkerId, dict[ClientId, int]]
-    gateways: dict[str, tuple[int, float, dict[WorkerId, list[ClientId]]]]
+    deficits: dict[ClientId, int]
+    gateways: dict[str, tuple[int, float, list[tuple[Engines, list[ClientId]]]]]
 
 
 _reader = msgspec.json.Decoder(_Document)

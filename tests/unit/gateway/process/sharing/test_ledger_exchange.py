@@ -128,8 +128,8 @@ def test_who_never_gets_to_the_account_goes_on_alone() -> None:
 
     async def run() -> None:
         world, said = Skint(), SharedLedger()
-        waits = LedgerReport(charged={}, waiting=("a",))
-        said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
+        waits = LedgerReport(charged={}, waiting={(): ("a",)})
+        said.exchange("other", waits, lambda _: 100 * UNITS_PER_TOKEN)
         await memory.change(lambda _: write(said))
         exchanging = LedgerExchange(world.dispatcher, memory, SETTINGS)
         exchanging.start()
@@ -156,11 +156,11 @@ def test_no_client_pays_for_an_outage_not_even_for_its_last_moment() -> None:
         exchanging.start()
         await eventually(lambda: sample(exchanging, "fairhit_sharing_up") == 0)
         world.spend()  # after the last try that failed
-        waits = LedgerReport(charged={}, waiting=("a",))
-        said.exchange("other", {"w": waits}, lambda _: 100 * UNITS_PER_TOKEN)
+        waits = LedgerReport(charged={}, waiting={(): ("a",)})
+        said.exchange("other", waits, lambda _: 100 * UNITS_PER_TOKEN)
         store.value = write(said)
         await eventually(lambda: sample(exchanging, "fairhit_sharing_up") == 1)
-        assert read(store.value).deficits["w"].get("b", 0) == 0
+        assert read(store.value).deficits.get("b", 0) == 0
         await exchanging.close()
 
     asyncio.run(run())

@@ -13,14 +13,17 @@ from fairhit.gateway.process.sharing.ledger_format import read, write
 from fairhit.gateway.process.sharing.ledger_stores import Busy, InRedis, SharedMemory
 
 
+NOTHING = LedgerReport(charged={}, waiting={})
+
+
 def quantum_of(client: str) -> int:
     return 100 * len(client)
 
 
 def account() -> SharedLedger:
     accounts = SharedLedger()
-    report = LedgerReport(charged={"b": 250}, waiting=("a", "é"))
-    accounts.exchange("one", {"http://w:1": report}, quantum_of)
+    report = LedgerReport(charged={"b": 250}, waiting={(): ("a",), ("http://w:1", "é"): ("é",)})
+    accounts.exchange("one", report, quantum_of)
     return accounts
 
 
@@ -36,8 +39,8 @@ def test_nothing_and_half_of_something_are_a_new_account(written: bytes | None) 
 
 @pytest.mark.parametrize(
     "written",
-    [b"[]", b"7", b'{"version":2}', b'{"version":1}', b'{"version":1,"deficits":[],"gateways":{}}',
-     b'{"version":1,"deficits":{"w":{"a":"x"}},"gateways":{}}'],
+    [b"[]", b"7", b'{"version":1}', b'{"version":2}', b'{"version":2,"deficits":[],"gateways":{}}',
+     b'{"version":1,"deficits":{},"gateways":{}}', b'{"version":2,"deficits":{"a":"x"},"gateways":{}}'],
 )  # fmt: skip
 def test_what_others_have_written_is_left_alone(written: bytes) -> None:
     with pytest.raises(ValueError, match="shared ledger"):
@@ -46,9 +49,9 @@ def test_what_others_have_written_is_left_alone(written: bytes) -> None:
 
 def test_only_who_stands_still_is_silent() -> None:
     accounts, peers = account(), Peers("me")
-    accounts.exchange("me", {}, quantum_of)
+    accounts.exchange("me", NOTHING, quantum_of)
     for now in (0.0, 0.6, 1.2):
-        accounts.exchange("one", {}, quantum_of)
+        accounts.exchange("one", NOTHING, quantum_of)
         assert peers.silent(accounts, now) == []
     assert peers.silent(accounts, 2.0) == []
     assert peers.silent(accounts, 2.3) == ["one"]
