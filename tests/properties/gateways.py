@@ -8,7 +8,6 @@ from fairhit.core.request import Request
 from fairhit.core.service import TokenCost, Weights
 from fairhit.dispatch import (
     Dispatcher,
-    LedgerReport,
     LedgerSharing,
     LedgerUpdate,
     QueueRules,
@@ -53,9 +52,8 @@ class Gateways:
             self.queues[f"w{number}"], self.running[f"w{number}"] = deque(), []
         self.gateways = [self._gateway(number, rules) for number in range(count)]
         self.shared = [LedgerSharing(gateway) for gateway in self.gateways]
-        self.news: deque[tuple[int, int, Mapping[str, LedgerUpdate]]] = deque()
+        self.news: deque[tuple[int, int, LedgerUpdate]] = deque()
         self.served: Counter[str] = Counter()
-        self.served_at: Counter[tuple[str, str]] = Counter()  # by engine and client
         self.lengths: dict[Ticket, int] = {}
         self.step_number = self.asked = 0
         self.idle = 0  # slots of a step that were empty while a request waited somewhere
@@ -105,35 +103,27 @@ class Gateways:
             _, number, heard = self.news.popleft()
             self.shared[number].adopt(heard)
 
-    def waits_for(self, name: str, client: str, at: int) -> bool:
-        """True if a request of `client` for the engine `name` waits at the gateway `at`."""
-        queue = self.gateways[at].engines[name].queue
-        return queue is not None and queue.waiting.count(client) > 0
-
     def most_in_flight(self) -> int:
-        """Return the largest number of requests in flight at one engine, from all gateways."""
-        return max(
-            sum(
-                worker.peaks.in_flight
-                for gateway in self.gateways
-                if (worker := gateway.engines[name]).queue is not None
-            )
-            for name in self.queues
+        """Return the largest number of requests in flight at each engine from each gateway, added up."""
+        return sum(
+            engine.peaks.in_flight
+            for gateway in self.gateways
+            for engine in gateway.engines.values()
         )
 
     def most_unheard(self) -> int:
-        """Return the most service of one engine in the time that a charge takes to reach every gateway."""
+        """Return the most service of all engines in the time that a charge takes to reach every gateway."""
         steps = 2 * (self.period + self.delay)
         return max(
-            sum(step[name] for step in self.work[at : at + steps])
-            for name in self.queues
+            sum(step.total() for step in self.work[at : at + steps])
             for at in range(len(self.work))
         )
 
     def _exchange(self, number: int) -> None:
         shared = self.shared[number]
-        reports: Mapping[str, LedgerReport] = shared.reports()
-        heard = self.accounts.exchange(str(number), reports, shared.quantum_of())
+        report = shared.report()
+        assert report is not None
+        heard = self.accounts.exchange(str(number), report, shared.quantum_of())
         self.news.append((self.step_number + self.delay, number, heard))
 
     def _send(self, number: int, ticket: Ticket) -> None:
@@ -168,5 +158,4 @@ class Gateways:
 
     def _serve(self, name: str, client: str, tokens: int) -> None:
         self.served[client] += tokens
-        self.served_at[name, client] += tokens
         self.work[-1][name] += tokens

@@ -160,10 +160,7 @@ def gap(
 
 
 def most_in_flight(world: World) -> int:
-    return sum(
-        worker.peaks.in_flight
-        for worker in world.dispatcher.engines.values()
-    )
+    return sum(worker.peaks.in_flight for worker in world.dispatcher.engines.values())
 
 
 def bound(world: World, quantum: int = QUANTUM) -> int:

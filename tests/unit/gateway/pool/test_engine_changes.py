@@ -54,8 +54,8 @@ def arrive(dispatcher: Dispatcher, order: int, model: str | None = None) -> Tick
     return dispatcher.arrive(request, model=model, text_len=400)
 
 
-def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
-    """The engine that rested takes requests again as the other goes, and fills itself from its queue."""
+def test_a_request_that_waits_for_any_engine_is_not_moved_when_one_is_lost() -> None:
+    """The engine that rested takes requests again as the other goes, and takes the oldest that waits."""
 
     async def story() -> None:
         sent: list[Ticket] = []
@@ -78,9 +78,10 @@ def test_a_request_that_another_engine_took_meanwhile_is_not_moved() -> None:
         under_way, waiting, newest = [arrive(dispatcher, order) for order in (1, 2, 3)]
         workers.mark_down(A)
 
-        assert sent == [newest]
-        assert (newest.worker, newest.state) == (B, TicketState.WAITING)
-        assert moved == [under_way, waiting]
+        assert sent == [waiting]
+        assert (waiting.worker, waiting.state) == (B, TicketState.WAITING)
+        assert newest.state is TicketState.QUEUED
+        assert moved == [under_way]
         await workers.close()
 
     asyncio.run(story())

@@ -103,7 +103,7 @@ def test_a_scrape_is_cheap() -> None:
 
 
 def test_the_prices_in_force_and_their_source_are_shown() -> None:
-    """The pinned ones, of each engine that has its queue here; a cost without such prices has none."""
+    """The pinned ones; a cost without such prices has none."""
     shown = {"output": 3, "context": 0.5, "attention": 0}
     for cost, expected in (("context:3,0.5", shown), ("profiled", {})):
         made = Dispatcher(
@@ -118,4 +118,4 @@ def test_the_prices_in_force_and_their_source_are_shown() -> None:
             if name == "fairhit_queue_price_tokens"
         }
 
-        assert read == {(part, "setting", "w"): price for part, price in expected.items()}
+        assert read == {(part, "setting"): price for part, price in expected.items()}
