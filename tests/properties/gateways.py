@@ -115,8 +115,7 @@ class Gateways:
         """Return the most service of all engines in the time that a charge takes to reach every gateway."""
         steps = 2 * (self.period + self.delay)
         return max(
-            sum(step.total() for step in self.work[at : at + steps])
-            for at in range(len(self.work))
+            sum(step.total() for step in self.work[at : at + steps]) for at in range(len(self.work))
         )
 
     def _exchange(self, number: int) -> None:

@@ -29,9 +29,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def outcomes(url: str) -> dict[str, Outcome]:
     """The same traffic, waiting at the gateway and in the engine."""
     found = {}
-    for queue in ("engine", "auto"):
+    for queue in ("engine", "gateway"):
         # Before the gateway has learnt how much the engine runs at once, requests wait there.
-        settings = {"quantum": QUANTUM, "learnt": LEARNT} if queue == "auto" else {}
+        settings = {"quantum": QUANTUM, "learnt": LEARNT} if queue == "gateway" else {}
         found[queue] = flood(url, warm=WARM, answers=ANSWERS, queue=queue, **settings)
     return found
 
@@ -41,22 +41,22 @@ def test_everybody_was_answered(outcomes: dict[str, Outcome]) -> None:
 
 
 def test_both_get_the_same_where_the_gateway_queues(outcomes: dict[str, Outcome]) -> None:
-    """30 callers against 6: without fair queueing five times as much; `auto` finds no plug-in."""
-    assert 0.8 <= outcomes["auto"].ratio <= 1.25, outcomes["auto"]
+    """30 callers against 6: without fair queueing five times as much."""
+    assert 0.8 <= outcomes["gateway"].ratio <= 1.25, outcomes["gateway"]
     assert outcomes["engine"].ratio >= 3, outcomes["engine"]
 
 
 def test_the_light_tenant_does_not_wait_behind_the_flood(outcomes: dict[str, Outcome]) -> None:
     """Of the flood's requests, as many begin meanwhile as of its own: it has six open."""
-    fair, unfair = (median(outcomes[name].passed) for name in ("auto", "engine"))
+    fair, unfair = (median(outcomes[name].passed) for name in ("gateway", "engine"))
 
     assert fair <= 10 and unfair >= 2 * fair, (fair, unfair)
 
 
 def test_the_engines_own_queue_is_nearly_empty(outcomes: dict[str, Outcome]) -> None:
     """Sent and not begun: a few, where without the gateway's queue it is nearly everybody."""
-    fair, unfair = (median(outcomes[name].engine_queue) for name in ("auto", "engine"))
+    fair, unfair = (median(outcomes[name].engine_queue) for name in ("gateway", "engine"))
 
-    assert fair <= 6, outcomes["auto"].engine_queue
+    assert fair <= 6, outcomes["gateway"].engine_queue
     assert unfair >= 20
-    assert median(outcomes["auto"].queued_here) >= 15  # and they wait here instead
+    assert median(outcomes["gateway"].queued_here) >= 15  # and they wait here instead

@@ -12,7 +12,6 @@ from fairhit.gateway.process.sharing.ledger_exchange import Peers
 from fairhit.gateway.process.sharing.ledger_format import read, write
 from fairhit.gateway.process.sharing.ledger_stores import Busy, InRedis, SharedMemory
 
-
 NOTHING = LedgerReport(charged={}, waiting={})
 
 
