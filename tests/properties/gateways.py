@@ -58,6 +58,8 @@ class Gateways:
         self.step_number = self.asked = 0
         self.idle = 0  # slots of a step that were empty while a request waited somewhere
         self.work: list[Counter[str]] = []  # tokens of service that each engine gave, step by step
+        self.cut_off: set[int] = set()  # gateways that do not reach the ledger
+        self.dead: set[int] = set()
 
     def _gateway(self, number: int, rules: QueueRules) -> Dispatcher:
         gateway = Dispatcher(
@@ -101,7 +103,17 @@ class Gateways:
                     self._exchange(number)
         while self.news and self.news[0][0] <= self.step_number:
             _, number, heard = self.news.popleft()
-            self.shared[number].adopt(heard)
+            if number not in self.cut_off:
+                self.shared[number].adopt(heard)
+
+    def kill(self, number: int) -> None:
+        """A gateway dies with its queue: engines abort its requests, and its last charges are unknown."""
+        self.dead.add(number)
+        self.cut_off.add(number)
+        self.accounts.forget([str(number)])  # once its reports have stopped for long enough
+        for name in self.queues:
+            self.queues[name] = deque(one for one in self.queues[name] if one[0] != number)
+            self.running[name] = [slot for slot in self.running[name] if slot[0] != number]
 
     def most_in_flight(self) -> int:
         """Return the largest number of requests in flight at each engine from each gateway, added up."""
@@ -120,6 +132,10 @@ class Gateways:
 
     def _exchange(self, number: int) -> None:
         shared = self.shared[number]
+        if number in self.cut_off:  # as `LedgerExchange` after each attempt that failed
+            shared.detach()
+            self.accounts.forget([str(number)])
+            return
         report = shared.report()
         assert report is not None
         heard = self.accounts.exchange(str(number), report, shared.quantum_of())
@@ -134,7 +150,9 @@ class Gateways:
             number, ticket = queue.popleft()
             running.append([number, ticket, 0])
             self._serve(name, ticket.request.client, ticket.extend_len)
-        if len(running) < self.slots and any(len(each.queue) for each in self.gateways):
+        if len(running) < self.slots and any(
+            len(each.queue) for at, each in enumerate(self.gateways) if at not in self.dead
+        ):
             self.idle += self.slots - len(running)
         for slot in list(running):
             number, ticket, emitted = slot

@@ -188,3 +188,15 @@ def test_what_others_send_is_not_taken_off_our_window_alone(waiting: int) -> Non
     window.observed(running=80, waiting=waiting)
 
     assert 8 - window.size <= -(-8 * (waiting - TARGET) // (80 + waiting))
+
+
+def test_an_engine_that_reports_nothing_of_what_it_was_sent_is_sent_no_more_for_that() -> None:
+    """It says that nothing runs or waits: more than 12 % more at each report would be without end."""
+    window = ConcurrencyLimit()
+    for _ in range(300):
+        while window.has_capacity:
+            window.sent(streams=True)
+        window.turned_away()
+        window.observed(running=0, waiting=0)
+
+    assert window.in_flight <= 2 * _MOST_GROWTH

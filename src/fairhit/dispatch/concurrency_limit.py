@@ -115,7 +115,8 @@ class ConcurrencyLimit:
             self.size = max(1, self.in_flight - -(-excess * self.in_flight // total))
             return
         self.size = max(self.size, self.in_flight)
-        if short and not waiting:
+        # An engine that reports far fewer requests than it was sent does not report its capacity.
+        if short and not waiting and self.in_flight <= running + _MOST_GROWTH:
             self.size += min(self.size, _MOST_GROWTH) if self._ramping else max(1, self.size // 8)
         elif not short and self.size > max(_FIRST, 2 * self.in_flight):
             # A limit learnt under high load decays under low load, or the next peak would begin with a

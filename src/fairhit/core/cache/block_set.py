@@ -37,10 +37,9 @@ class BlockCache:
         """Call `listener` for every change from now on."""
         self._listeners.append(listener)
 
-    def unlisten(self) -> None:
-        """Remove all listeners: another policy takes the cache over."""
-        self._listeners.clear()
-        self._is_wanted = None
+    def unlisten(self, listener: BlockListener) -> None:
+        """Notify `listener` no longer. O(listeners)."""
+        self._listeners.remove(listener)
 
     def keep(self, is_wanted: Callable[[Unit], bool]) -> None:
         """Ask `is_wanted`, from now on, whether a waiting prompt wants a block."""

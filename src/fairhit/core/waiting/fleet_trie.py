@@ -9,8 +9,10 @@ anchors only.
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias
 
+from fairhit.core.cache.block_set import BlockCache
 from fairhit.core.cache.cache_view import (
     Cache,
     HashCache,
@@ -90,7 +92,17 @@ class FleetNode:
 class EngineAnchors:
     """One engine: its cache, and its anchors, the deepest first."""
 
-    __slots__ = ("anchors", "blocks", "cache", "hidden", "name", "paths", "pending", "prefix_len")
+    __slots__ = (
+        "anchors",
+        "blocks",
+        "cache",
+        "hidden",
+        "name",
+        "paths",
+        "pending",
+        "prefix_len",
+        "stop",
+    )
 
     def __init__(self, name: WorkerId, cache: Cache) -> None:
         self.name = name
@@ -106,6 +118,7 @@ class EngineAnchors:
         self.anchors: list[tuple[int, int, FleetNode]] = []  # (-depth, serial, node)
         self.pending: list[tuple[bool, Runs, int]] = []  # changes of a token tree, oldest first
         self.hidden: dict[Request, None] = {}
+        self.stop: Callable[[], None] | None = None  # ends the notifications of its cache
 
     def tokens(self, depth: int) -> int:
         """Return the tokens in the first `depth` units of a prompt. O(1)."""
@@ -165,7 +178,10 @@ class FleetTrie:
             cache.listen(_PathWatch(self, engine))
         else:
             self._by_block = True
-            cache.listen(_BlockWatch(self, engine))
+            watch = _BlockWatch(self, engine)
+            cache.listen(watch)
+            if isinstance(cache, BlockCache):
+                engine.stop = partial(cache.unlisten, watch)
         self._extend(engine, self.root)
 
     def remove_engine(self, name: WorkerId) -> None:
@@ -175,6 +191,8 @@ class FleetTrie:
             del node.cached[engine]
         engine.anchors.clear()
         self._changed.pop(engine, None)
+        if engine.stop is not None:
+            engine.stop()
 
     def knows(self, engine: EngineAnchors) -> bool:
         """Return whether the engine was not removed. O(1)."""
