@@ -237,7 +237,7 @@ def _bar(share: float) -> str:
 
 
 def _workers(workers: Sequence[tuple[str, Data]]) -> Table:
-    table = _table("engine", "state", "in flight", "waiting", "tokens in flight")
+    table = _table("engine", "state", "in flight", "tokens in flight")
     shown = workers if len(workers) <= _MAX_ENGINES else workers[: _MAX_ENGINES - 1]
     for url, each in shown:
         state, closed = each["state"], each["circuit"] == "closed"
@@ -248,11 +248,10 @@ def _workers(workers: Sequence[tuple[str, Data]]) -> Table:
             escape(url.partition("//")[2]),
             f"[{colour}]{label}[/{colour}]",
             f"{each['in_flight']}{limit}",
-            "-" if each["waiting"] is None else str(each["waiting"]),
             "-" if each["in_flight_tokens"] is None else short(each["in_flight_tokens"]),
         )
     if len(shown) < len(workers):
-        table.add_row(f"[dim]and {len(workers) - len(shown)} more[/dim]", "", "", "", "")
+        table.add_row(f"[dim]and {len(workers) - len(shown)} more[/dim]", "", "", "")
     return table
 
 

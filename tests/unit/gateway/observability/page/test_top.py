@@ -27,7 +27,7 @@ def sample(number: int, *, clients: int = 3, workers: int = 2) -> dict[str, obje
         "waiting": 7,
         "workers": {
             f"http://e{n}:1": {
-                "state": "up", "circuit": "closed", "in_flight": 3, "waiting": 2, "limit": 4,
+                "state": "up", "circuit": "closed", "in_flight": 3, "limit": 4,
                 "in_flight_tokens": 1500,
             }
             for n in range(workers)
@@ -57,7 +57,7 @@ def test_a_sample_is_shown_as_it_is():
     assert [line.split()[0] for line in shown[4:7]] == ["client-2", "client-1", "client-0"]
     assert shown[4].split()[-6:] == ["50%", "300", "88%", "2", "3", "75%"]
     assert shown[5].split()[-4:] == ["-", "1", "2", "75%"]
-    assert shown[9].split() == ["e0:1", "up", "3", "/", "4", "2", "1.5k"]
+    assert shown[9].split() == ["e0:1", "up", "3", "/", "4", "1.5k"]
 
 
 def test_where_engines_report_them_the_shares_of_charge_and_engine_time_are_shown():

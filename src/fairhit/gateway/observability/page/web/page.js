@@ -216,7 +216,7 @@ function workerRows(workers) {
       pill(each.state, { up: 'good', draining: 'warn', down: 'bad' }[each.state]),
       pill(each.circuit, closed ? 'good' : each.circuit === 'open' ? 'bad' : 'warn'),
       make('td', { class: 'share' }, bar(each.limit ? each.in_flight / each.limit : 0, limit, `var(--c${at % COLOURS})`)),
-      each.waiting === null ? 'in the engine' : short(each.waiting), short(each.in_flight_tokens),
+      short(each.in_flight_tokens),
     ));
   });
 }
@@ -238,7 +238,7 @@ function tiles(samples) {
   const gap = last.gap; const bounded = gap && gap.bound;
   $('gap').textContent = bounded ? percent(gap.tokens / gap.bound) : gap ? short(gap.tokens) : '–';
   $('gap').className = bounded ? (gap.tokens <= gap.bound ? 'good' : 'bad') : '';
-  $('gap-words').textContent = !gap ? 'no two clients wait at one engine'
+  $('gap-words').textContent = !gap ? 'no two clients wait'
     : bounded ? `of the bound: ${short(gap.tokens)} of ${short(gap.bound)} tokens` : 'tokens; no bound is known';
 }
 
@@ -263,7 +263,7 @@ function render() {
   const gaps = samples.map((each) => (each.gap ? each.gap.tokens : null));
   const bounds = samples.map((each) => (each.gap ? each.gap.bound : null));
   chart('fairness', {
-    times, words: `Worst service gap of clients that wait at one engine, and its bound; now ${last.gap ? `${last.gap.tokens} tokens` : 'none'}`,
+    times, words: `Worst service gap of two clients that wait, and its bound; now ${last.gap ? `${last.gap.tokens} tokens` : 'none'}`,
     curves: [{ name: 'bound', colour: 'var(--bound)', values: bounds, dashed: true }, { name: 'worst gap', colour: 'var(--c0)', values: gaps }],
   });
   const sum = (sample, at) => names.reduce((part, name) => part + rowOf(sample, name, folded)[at], 0);
