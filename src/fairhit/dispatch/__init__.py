@@ -1,7 +1,7 @@
 """The gateway's core without I/O: events in, and which request to send to which engine out.
 
-Read `dispatcher` first; `queue` places tickets, with one `engine_queue` per engine; the ledgers are in
-`accounting`.
+Read `dispatcher` first; `queue` is the one queue of all engines, `lane` its part for the same engines; the
+ledgers are in `accounting`.
 """
 
 from fairhit.dispatch.accounting.ledger_sharing import LedgerSharing

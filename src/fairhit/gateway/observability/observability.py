@@ -27,14 +27,11 @@ _U = (
     "the worst error of an estimate, all as seen so far."
 )
 _BOUNDS = {
-    "dlpm": "Bound of DLPM: 2 (U + Q) for clients of weight 1 that wait at one engine in every sample. "
+    "dlpm": "Bound of DLPM: 2 (U + Q) for clients of weight 1 that wait in every sample. "
     "Q is the quantum. " + _U,
-    "vtc": "Bound of VTC: 2 U for clients of weight 1 that wait at one engine in every sample. "
-    + _U,
+    "vtc": "Bound of VTC: 2 U for clients of weight 1 that wait in every sample. " + _U,
 }
-_UNBOUNDED = (
-    "The widest gap of two clients that wait at one engine. No bound is known for this policy."
-)
+_UNBOUNDED = "The widest gap of two clients that wait. No bound in tokens is known for this policy."
 
 
 class Observability:

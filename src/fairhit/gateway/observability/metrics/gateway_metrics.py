@@ -217,7 +217,7 @@ class GatewayMetrics(Collector):
     def _gaps(self) -> Iterator[Metric]:
         gap = GaugeMetricFamily(
             "fairhit_service_gap_tokens",
-            "Widest service gap of two clients that wait at this engine; absent while no two do.",
+            "Widest service gap of two clients that wait, here for any engine; absent while no two do.",
             labels=_WORKER,
         )
         limit = GaugeMetricFamily(
@@ -232,7 +232,7 @@ class GatewayMetrics(Collector):
         yield from (gap, limit)
         yield CounterMetricFamily(
             "fairhit_service_gap_violations",
-            "Samples, one per second and engine, with a gap wider than its bound.",
+            "Samples, one per second, with a gap wider than its bound.",
             value=self._snapshots.violations,
         )
 
