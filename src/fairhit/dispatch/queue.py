@@ -192,6 +192,7 @@ class GatewayQueue:
         free: Collection[WorkerId] = self._with_capacity
         if not all_up or ticket.pinned:
             free = self._with_capacity.keys() & candidates
+        is_alone = not self._ledger.total_waiting
         self._enqueue(ticket)
         if not free:
             return
@@ -199,6 +200,11 @@ class GatewayQueue:
             self._limited.update(dict.fromkeys(free))
             return
         chosen = self._placement.choose(ticket, matches, free)
+        if is_alone and isinstance(ticket.lane, Lane) and ticket.lane.propose(chosen) is ticket:
+            engine = self._engines[chosen]
+            self._take(ticket, chosen, engine)
+            self._note_capacity(chosen, engine)
+            return
         self._changed[chosen] = None
         self.run()
         if not ticket.worker:  # the engine took another one
@@ -434,6 +440,11 @@ class GatewayQueue:
         None if clients that wait at other gateways have precedence. O(lanes examined).
         """
         lanes = [lane for lane in self._lanes_of[name] if len(lane)]
+        if len(lanes) == 1 and engine.accepts:
+            ticket = lanes[0].propose(name)
+            if ticket is None and self._may_lend(name):
+                ticket = lanes[0].lend(name)
+            return ticket
         if len(lanes) > _LANES_EXAMINED:
             lanes = lanes[:_LANES_EXAMINED]
             for lane in lanes:

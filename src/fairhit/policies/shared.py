@@ -32,7 +32,9 @@ class DLPMShared(DLPM):
     ) -> None:
         super().__init__(cache=cache, cost=cost)
         if ledger is None:
-            ledger = SharedDeficits(quantum=quantum, weights=weights, max_clients=max_clients)
+            ledger = SharedDeficits(
+                quantum=quantum, weights=weights, max_clients=max_clients, places=False
+            )
         self.shared = ledger
         self.ledger = self.shared
 

@@ -26,7 +26,9 @@ Engines = tuple[WorkerId, ...]
 class SharedDeficits(OverdraftDeficits):
     """Deficits of clients that wait in this process, in others or in both; a refill considers them all.
 
-    `on_change` of each queue in `attend` is called with clients that wait here.
+    `on_change` of each queue in `attend` is called with clients that wait here. Without `places`, for policies
+    that do not order clients by q_i, it is called only when a client's requests may be admitted, or may not
+    any more.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class SharedDeficits(OverdraftDeficits):
         overdraft: int = 0,
         weights: Weights | None = None,
         max_clients: int = 1_000_000,
+        places: bool = True,
     ) -> None:
         super().__init__(
             quantum=quantum,
@@ -44,6 +47,7 @@ class SharedDeficits(OverdraftDeficits):
             weights=weights,
             max_clients=max_clients,
         )
+        self._places = places
         self._queues: dict[Callable[[ClientId, Standing], None], None] = {}
         self._here: dict[
             ClientId, int
@@ -73,7 +77,7 @@ class SharedDeficits(OverdraftDeficits):
         """Charge as `OverdraftDeficits.charge`, and keep the charge for the next report."""
         if self._unreported is not None:
             self._unreported[client] = self._unreported.get(client, 0) + units
-        super().charge(client, units, placed=placed)
+        super().charge(client, units, placed=placed or not self._places)
 
     def give_back(self, client: ClientId, units: int) -> None:
         """Give back as `Deficits.give_back`, and keep that for the next report."""

@@ -243,13 +243,15 @@ class FleetIndex:
         self._served.clear()
         self.trie.catch_up(engine)
         found: tuple[int, int, int, FleetEntry] | None = None
-        found_step = 0
+        found_step = step = 0
+        last = 1  # the depth of which `step` is
         for depth, _, node in engine.anchors:
             if not node.ranks and not node.hits:
                 continue
-            step = engine.tokens(-depth) // self._near
-            if found is not None and step < found_step:
-                return found[3].request
+            if depth != last:
+                last, step = depth, engine.tokens(-depth) // self._near
+                if found is not None and step < found_step:
+                    return found[3].request
             entry = self._best_at(engine, node, -depth)
             if entry is not None:
                 place = self._ranks.clients[entry.request.client].place
