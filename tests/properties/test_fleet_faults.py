@@ -1,4 +1,4 @@
-"""[43] Faults of engines and gateways: each request ends once, service stays within the bound or it shows.
+"""[40] Faults of engines and gateways: each request ends once, service stays within the bound or it shows.
 
 The gap of two clients is that of the service of all engines, over any part of a run in which both have
 requests waiting at all times. U is what is in flight at its longest. Where a fault puts a gateway's bound out

@@ -459,7 +459,7 @@ class GatewayQueue:
     def _may_lend(self, name: WorkerId) -> bool:
         """Return whether clients are due, and none of them waits for this engine, here or elsewhere.
 
-        Elsewhere nobody waits for one that drains.
+        No client waits elsewhere for one that drains.
         """
         deficits = self.deficits
         if deficits is None or deficits.is_dry:

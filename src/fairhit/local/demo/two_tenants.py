@@ -156,6 +156,7 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
     values = {
         "port": 0,
         "policy": router,
+        "queue": "engine",  # what is compared are the policies of the engines
         "worker_quantum": WORKER_QUANTUM,
         "tenant_api_key": [f"{name}:key-of-{name}" for name in CALLERS],
     }
