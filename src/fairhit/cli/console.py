@@ -197,7 +197,11 @@ def report(
     TERMINAL.print(tables(results))
     TERMINAL.print(NOTES.format(kv=flood.KV_TOKENS, quantum=flood.QUANTUM))
     for setting in flood.SETTINGS:
-        TERMINAL.print(f"  {setting.flag} {setting.value:,} ({setting.default:,})", markup=False)
+        value, default = (
+            f"{each:,}" if isinstance(each, int) else each
+            for each in (setting.value, setting.default)
+        )
+        TERMINAL.print(f"  {setting.flag} {value} ({default})", markup=False)
         TERMINAL.print(f"    {setting.why}", markup=False)
     if out is None:
         return

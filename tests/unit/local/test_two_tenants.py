@@ -112,13 +112,14 @@ def test_every_setting_that_is_not_the_default_is_stated():
     assert found.pop("port") == 0
     assert len(found.pop("tenant_api_key")) == 2
     assert found == {
+        "queue": stated["--queue"].value,
         "quantum": stated["--quantum"].value,
         "worker_quantum": stated["--worker-quantum"].value,
         "engine_arguments": (
             "--stream-interval", str(stated["--engine-args=--stream-interval"].value),
         ),
     }  # fmt: skip
-    assert len(stated) == 3
+    assert len(stated) == 4
     assert (stated["--quantum"].default, stated["--worker-quantum"].default) == (4096, 16384)
     # The others differ in their policy, and have no quantum to set.
     assert changed(("fcfs", "round-robin")).keys() - found.keys() == {

@@ -53,13 +53,19 @@ class DemoSetting:
     """A flag that differs from its default here, and the reason."""
 
     flag: str
-    value: int
-    default: int
+    value: int | str
+    default: int | str
     why: str
 
 
 # All flags that differ from the defaults of `fairhit serve`.
 SETTINGS = (
+    DemoSetting(
+        flag="--queue",
+        value="engine",
+        default=settings_of(settings.GatewaySettings)["queue"].default,
+        why="what is compared are the policies of the engines",
+    ),
     DemoSetting(
         flag="--quantum",
         value=QUANTUM,
@@ -156,7 +162,7 @@ def options(scheduler: str, router: str) -> serve.ServeOptions:
     values = {
         "port": 0,
         "policy": router,
-        "queue": "engine",  # what is compared are the policies of the engines
+        "queue": "engine",
         "worker_quantum": WORKER_QUANTUM,
         "tenant_api_key": [f"{name}:key-of-{name}" for name in CALLERS],
     }
