@@ -34,6 +34,8 @@ ALL_ROUTERS: dict[str, type[Router]] = {
     "client-round-robin": ClientRoundRobin,
     "preble": Preble,
 }
+# The gateway's queue (`fairhit.dispatch`): a request is sent to an engine when that has capacity.
+FLEET = "fleet"
 # Assign nothing on arrival: every worker asks the router for work.
 CENTRAL_ROUTERS: dict[str, type[CentralDLPM]] = {
     "central-dlpm": CentralDLPM,

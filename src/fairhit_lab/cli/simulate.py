@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Titles in --help, and the parts of `SimConfig` whose flags are below each.
 SECTIONS = {
-    "cluster": ("cluster", "router", "central"),
+    "cluster": ("cluster", "router", "central", "fleet"),
     "engine": ("engine",),
     "scheduler": ("policy", "scheduler"),
 }

@@ -5,11 +5,11 @@ from inspect import signature
 
 from fairhit.core.request import ClientId
 from fairhit.errors import ConfigError
-from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS, FLEET
 from fairhit_lab.sim.config import SimConfig
 
 # Routers that read the events of the replicas' caches.
-READS_CACHE_EVENTS = ("d2lpm",)
+READS_CACHE_EVENTS = ("d2lpm", FLEET)
 
 
 def require_effect(config: SimConfig) -> None:
@@ -37,15 +37,18 @@ def _without_effect(config: SimConfig) -> Iterator[tuple[str, str]]:
             )
     if config.cost is not None and not _counts_cost(config):
         yield "--cost", f"scheduler {config.scheduler} charges nothing"
+    for flag, value in config.of("fleet").items():
+        if value is not None and config.router != FLEET:
+            yield f"--{flag}", f"router {config.router} has no such setting"
     if config.event_delay_us and config.router not in READS_CACHE_EVENTS:
         yield "--event-delay", f"router {config.router} does not read cache events"
 
 
 def _counts_cost(config: SimConfig) -> bool:
     """True if the scheduler charges, or a router that is asked."""
-    router = (ALL_ROUTERS | CENTRAL_ROUTERS)[config.router]
-    asked = config.workers > 1 or config.router in CENTRAL_ROUTERS
-    parts = [ALL_SCHEDULERS[config.scheduler], *([router] if asked else [])]
+    router = (ALL_ROUTERS | CENTRAL_ROUTERS).get(config.router)
+    asked = router and (config.workers > 1 or config.router in CENTRAL_ROUTERS)
+    parts = [ALL_SCHEDULERS[config.scheduler], *([router] if router and asked else [])]
     return any("cost" in signature(part).parameters for part in parts)
 
 

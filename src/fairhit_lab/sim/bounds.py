@@ -5,7 +5,7 @@ from typing import Any
 
 from fairhit.core.service import Weights
 from fairhit.policies.dlpm import DLPM
-from fairhit_lab.baselines import CENTRAL_ROUTERS
+from fairhit_lab.baselines import CENTRAL_ROUTERS, FLEET
 from fairhit_lab.metrics.gaps import Bound, View, dlpm_bound, no_bound, vtc_bound
 from fairhit_lab.metrics.summary.summary import Summary
 from fairhit_lab.sim.cluster import Cluster, capacity_of
@@ -14,7 +14,7 @@ from fairhit_lab.sim.config import SimConfig
 
 def summary_of(config: SimConfig, weights: Weights) -> Summary:
     """Return an empty Summary to observe the run, with its fairness bound and the clients' weights."""
-    one_queue = config.replicas if config.router in CENTRAL_ROUTERS else 0
+    one_queue = config.replicas if config.router in {*CENTRAL_ROUTERS, FLEET} else 0
     return Summary(bound=bound_of(config), weight_of=weights.of, one_queue=one_queue)
 
 
@@ -33,6 +33,8 @@ def bound_of(config: SimConfig) -> Bound:
     capacity = capacity_of(config) * (config.workers if config.router in CENTRAL_ROUTERS else 1)
     if config.host != "ideal":
         return no_bound("the bounds need reserve admission")
+    if config.router == FLEET:
+        return no_bound("what is in flight at the engines is not bounded by their memory")
     if config.cost is not None:
         return no_bound("the bounds are for the linear cost")
     if not all(change.up for change in config.changes):

@@ -9,7 +9,7 @@ from fairhit.core.policy import Router, Timed
 from fairhit.core.request import Request, WorkerId
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError, QueueFull
-from fairhit_lab.baselines import CENTRAL_ROUTERS
+from fairhit_lab.baselines import CENTRAL_ROUTERS, FLEET
 from fairhit_lab.baselines.rpm import RateLimit
 from fairhit_lab.events import Dispatch, Observer, Preempt, WorkerUpOrDown
 from fairhit_lab.sim.config import SimConfig, WorkerChange
@@ -22,6 +22,7 @@ from fairhit_lab.sim.intake import OnStart, TraceIntake, TraceTicket
 from fairhit_lab.sim.kernel import Kernel
 from fairhit_lab.sim.replica import Replica
 from fairhit_lab.sim.routing.fleet_view import FleetView
+from fairhit_lab.sim.routing.gateway_fleet import GatewayFleet, engine_config
 from fairhit_lab.sim.routing.routing import central_router_of, router_of
 from fairhit_lab.sim.routing.unassigned_queue import UnassignedQueue
 from fairhit_lab.traces.trace import TraceRow
@@ -45,12 +46,15 @@ class Cluster:
         self.config = config
         self.weights = Weights(config.weights) if weights is None else weights
         self.kernel = Kernel()
-        # None with a central queue: there a worker with free capacity takes the next request.
+        # None with one queue for all: there a worker with free capacity takes the next request.
         self.router: Router | None = None
-        if config.router not in CENTRAL_ROUTERS:
+        if config.router not in CENTRAL_ROUTERS and config.router != FLEET:
             self.router = router_of(config, self.weights)
         self._timed = _timed(self.router)
-        self._emit = EventBus(observers)
+        self.fleet = self._gateway_fleet() if config.router == FLEET else None
+        self._emit = EventBus([*observers, *([self.fleet] if self.fleet else [])])
+        if self.fleet:
+            self.fleet.emit = self._emit
         self._emit_dispatch = self._emit.of[Dispatch]
         self.intake = TraceIntake(
             rows,
@@ -62,13 +66,13 @@ class Cluster:
             on_start=on_start,
         )
         self._parts = Parts(
-            config=config,
+            config=engine_config(config) if self.fleet else config,
             weights=self.weights,
             capacity=capacity_of(config),
             output_len=self.intake.output_len,
         )
         self._width = len(str(config.workers - 1))
-        self.unassigned = None if self.router else self._unassigned_queue()
+        self.unassigned = self._unassigned_queue() if config.router in CENTRAL_ROUTERS else None
         # The router's view of the caches. With one worker there is nothing to decide, and the router is
         # not called.
         self.view: FleetView | None = None
@@ -114,6 +118,9 @@ class Cluster:
         if self.unassigned:
             self._offer(self.unassigned, ticket)
             return
+        if self.fleet:
+            self._arrive(self.fleet, ticket)
+            return
         request = ticket.request
         number = self._route(request) if self.view else 0
         ticket.job = job = ticket.job_at(number)
@@ -141,6 +148,10 @@ class Cluster:
         if self.unassigned and self.unassigned.withdraw(ticket):
             self.intake.ended(ticket, finished=False)
             return
+        if self.fleet:
+            if self.fleet.cancel(ticket):
+                self.intake.ended(ticket, finished=False)
+            return
         job = ticket.job
         assert job is not None
         self.replicas[job.worker].cancel(job)
@@ -151,6 +162,8 @@ class Cluster:
         if self._timed:
             self._report_times(self._timed, job, finished)
         self._true_up(job)
+        if self.fleet and finished:
+            self.fleet.ended(job)
         self.intake.ended(job.ticket, finished=finished)
 
     def _true_up(self, job: EngineJob) -> None:
@@ -172,6 +185,25 @@ class Cluster:
                 end_us=self.kernel.now_us,
                 output_len=job.emitted,
             )
+
+    # -- the gateway's queue -------------------------------------------------------------------
+
+    def _gateway_fleet(self) -> GatewayFleet:
+        for flag, value in (self.config.of("router") | self.config.of("central")).items():
+            if value is not None:
+                raise ConfigError(f"{flag}: router {FLEET} has no such setting")
+        return GatewayFleet(
+            self.config,
+            weights=self.weights,
+            kernel=self.kernel,
+            name=self._name,
+        )
+
+    def _arrive(self, fleet: GatewayFleet, ticket: TraceTicket) -> None:
+        try:
+            fleet.arrive(ticket)
+        except QueueFull:
+            self.intake.reject(ticket, "queue-full")
 
     # -- unassigned requests --------------------------------------------------------------------------
 
@@ -223,7 +255,7 @@ class Cluster:
         tickets: list[TraceTicket] = [job.ticket for job in jobs]
         for ticket, job in zip(tickets, jobs, strict=True):
             ticket.lost(paid.get(job.request))
-        return tickets
+        return self.fleet.remove_worker(number) if self.fleet else tickets
 
     def _add_worker(self, number: int) -> None:
         """Add a worker that has joined, with an empty queue and cache."""
@@ -239,6 +271,8 @@ class Cluster:
             self.router.add_worker(self._name(number))
         if self.unassigned:
             self.unassigned.add_worker(self.replicas[number])
+        if self.fleet:
+            self.fleet.add_worker(self.replicas[number], engine.cache)
 
     def _replica(self, number: int) -> Replica:
         step_time = _step_time(self.config, number)
@@ -251,7 +285,7 @@ class Cluster:
             else step_time,
             bus=self._emit,
             ended=self._ended,
-            skips=self.config.skips,
+            skips=self.config.skips and self.fleet is None,  # first bytes are seen when they come
         )
 
     def _name(self, number: int) -> WorkerId:

@@ -11,7 +11,13 @@ from fairhit.core.service import Cost
 from fairhit.errors import ConfigError
 from fairhit.settings.declaration import check_fields, setting, settings_of
 from fairhit.settings.kinds import MICROSECONDS, WEIGHTS, Kind
-from fairhit_lab.baselines import ALL_ON_UNFIT, ALL_ROUTERS, ALL_SCHEDULERS, CENTRAL_ROUTERS
+from fairhit_lab.baselines import (
+    ALL_ON_UNFIT,
+    ALL_ROUTERS,
+    ALL_SCHEDULERS,
+    CENTRAL_ROUTERS,
+    FLEET,
+)
 from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants, read_constants
 
 # The engine that an admission rule is meant for, where none is named.
@@ -50,7 +56,19 @@ class SimConfig:
     )
     router: str = setting(
         "d2lpm", "router that chooses the engine of a request; none is asked with one replica",
-        of="cluster", choices=(*ALL_ROUTERS, *CENTRAL_ROUTERS),
+        of="cluster", choices=(*ALL_ROUTERS, *CENTRAL_ROUTERS, FLEET),
+    )  # fmt: skip
+    engine_scheduler: str | None = setting(
+        None, "policy of the engines behind router fleet, which orders the requests that they have",
+        of="fleet", choices=("fcfs", "lpm", "dlpm", "fair", "vtc"), shown="fcfs",
+    )  # fmt: skip
+    decision_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "time that router fleet takes for each request, one after the other", "SECONDS",
+        of="fleet", flag="decision-time", shown="0.0001",
+    )  # fmt: skip
+    transit_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "time from router fleet to an engine, and back", "SECONDS",
+        of="fleet", flag="transit", shown="0.0001",
     )  # fmt: skip
     worker_quantum: int | None = setting(
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"

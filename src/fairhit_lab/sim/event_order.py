@@ -1,13 +1,15 @@
 """The order of events at the same instant: pass ends, then arrivals, then pass starts.
 
-Between ends and arrivals come, in this order, cache events that reach the router, workers that fail or join,
-and cancellations. So a pass that ends at the instant at which its worker fails has completed, and a request
-that arrives then is routed to a worker that is up.
+Between ends and arrivals come, in this order, cache events that reach the router, what a gateway receives
+and sends, workers that fail or join, and cancellations. So a pass that ends at the instant at which its
+worker fails has completed, and a request that arrives then is routed to a worker that is up.
 """
 
 # Within a phase: replicas by number, requests by their position in the trace.
 _RANKS = 1 << 48
-_END, CACHE_EVENTS, _CHANGE, _CANCEL, _ARRIVE, _START = (phase * _RANKS for phase in range(6))
+_END, CACHE_EVENTS, GATEWAY, _CHANGE, _CANCEL, _ARRIVE, _START = (
+    phase * _RANKS for phase in range(7)
+)
 
 
 def end_priority(replica: int) -> int:

@@ -145,6 +145,11 @@ class Replica:
         if self._run is None or not self._run.work.full:
             self._cut_short()
 
+    def load(self) -> tuple[int, int]:
+        """Return how many requests run and wait here. O(requests)."""
+        running = sum(self._jobs.values())
+        return running, len(self._jobs) - running
+
     def take(self, job: EngineJob) -> None:
         """Make a job of a request that the host admits in the scheduling pass under way."""
         self._jobs[job] = False

@@ -7,7 +7,7 @@ from tests.lab.simulation.determined import scheduler_with
 from tests.lab.simulation.traces import CAPACITY, SECOND, described, of, row, simulate, traces
 
 from fairhit.errors import ConfigError
-from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS
+from fairhit_lab.baselines import ALL_ROUTERS, CENTRAL_ROUTERS, FLEET
 from fairhit_lab.events import (
     Admit,
     Cancel,
@@ -231,6 +231,7 @@ def test_without_a_worker_requests_wait_for_one():
         *((router, "ideal") for router in (*ALL_ROUTERS, *CENTRAL_ROUTERS)),
         *((router, "sglang") for router in ("d2lpm", *CENTRAL_ROUTERS)),
         ("d2lpm", "vllm"),
+        *((FLEET, host) for host in ("ideal", "vllm", "sglang")),
     ],
 )
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])

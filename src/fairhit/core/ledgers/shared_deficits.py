@@ -26,9 +26,9 @@ Engines = tuple[WorkerId, ...]
 class SharedDeficits(OverdraftDeficits):
     """Deficits of clients that wait in this process, in others or in both; a refill considers them all.
 
-    `on_change` of each queue in `attend` is called with clients that wait here. Without `places`, for policies
-    that do not order clients by q_i, it is called only when a client's requests may be admitted, or may not
-    any more.
+    `on_change` of each queue in `attend` is called with clients that wait here. Without `places`, for
+    policies that do not order clients by q_i, it is called only when a client's requests may be admitted, or
+    may not any more.
     """
 
     def __init__(

@@ -258,13 +258,20 @@ class FleetIndex:
                 item = (place, depth, entry.order, entry)
                 if found is None or item < found:
                     found, found_step = item, step
-        if found is None or not found_step:
-            entry = self._best_at(engine, self.trie.root, 0)
-            if entry is not None:
-                place = self._ranks.clients[entry.request.client].place
-                if found is None or (place, 0, entry.order) < found[:3]:
-                    return entry.request
-        return found[3].request if found is not None else None
+        if found is not None and found_step:
+            return found[3].request
+        return self._best_of_root(engine, found)
+
+    def _best_of_root(
+        self, engine: EngineAnchors, found: tuple[int, int, int, FleetEntry] | None
+    ) -> Request | None:
+        """Return the better one of `found` and of the requests of which the engine holds nothing."""
+        entry = self._best_at(engine, self.trie.root, 0)
+        if entry is not None:
+            place = self._ranks.clients[entry.request.client].place
+            if found is None or (place, 0, entry.order) < found[:3]:
+                return entry.request
+        return None if found is None else found[3].request
 
     def _best_at(self, engine: EngineAnchors, node: FleetNode, depth: int) -> FleetEntry | None:
         """Return the best request at a node of which the engine holds what is above `depth`."""

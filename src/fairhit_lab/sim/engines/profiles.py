@@ -12,7 +12,7 @@ from fairhit.core.request import Request
 from fairhit.core.service import Weights
 from fairhit.errors import ConfigError
 from fairhit.policies import make_policy
-from fairhit_lab.baselines import ALL_SCHEDULERS, ALL_WITHOUT_CREDIT
+from fairhit_lab.baselines import ALL_SCHEDULERS, ALL_WITHOUT_CREDIT, FLEET
 from fairhit_lab.sim.config import SimConfig
 from fairhit_lab.sim.engines.ideal import IdealHost
 from fairhit_lab.sim.engines.interface import SimulatedEngine
@@ -128,7 +128,8 @@ def _vllm(parts: Parts, number: int) -> EngineWithCache:
             f"kv-tokens: host vllm needs a block of {BLOCK_LEN} tokens, got {parts.capacity}"
         )
     pool = BlockPool(blocks=parts.capacity // BLOCK_LEN, block_size=BLOCK_LEN)
-    mirror = BlockTree(pool.cache) if config.workers > 1 else None
+    is_followed = config.workers > 1 or config.router == FLEET
+    mirror = BlockTree(pool.cache) if is_followed else None
     host = VllmHost(
         scheduler_over(parts, pool.cache, number, max_misfits=config.max_misfits),
         pool,

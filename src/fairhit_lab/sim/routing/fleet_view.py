@@ -1,7 +1,7 @@
 """The replicas' caches as a router knows them: requests sent, at once, and cache events, after a delay."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.radix_tree import RadixTree
@@ -12,6 +12,22 @@ from fairhit_lab.sim.routing.fleet_tree import FleetTree
 
 # A method of the tree, and its arguments.
 _Change: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+class CacheEvents(Protocol):
+    """Receives the changes of workers' caches."""
+
+    def grew(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
+        """Receive that `worker` has all of `tokens[:length]` cached now."""
+        ...
+
+    def shrank(self, worker: WorkerId, tokens: Sequence[Unit], length: int) -> None:
+        """Receive that `worker` has only `tokens[:length]` of `tokens` cached."""
+        ...
+
+    def ended(self, request: Request) -> None:
+        """Receive that a request has ended, after the events of what its worker keeps of it."""
+        ...
 
 
 class FleetView:
@@ -25,13 +41,13 @@ class FleetView:
         self.tree = FleetTree()
         self._kernel = kernel
         self._delay_us = delay_us
-        self._followers: dict[WorkerId, _CacheFollower] = {}
+        self._followers: dict[WorkerId, CacheFollower] = {}
 
     def add_worker(self, worker: WorkerId, cache: RadixTree) -> None:
         """Add `worker` with `cache`, which is empty. O(1)."""
         assert not cache.size
         self.tree.add_worker(worker)
-        follower = _CacheFollower(self.tree, worker, self._kernel, self._delay_us)
+        follower = CacheFollower(self.tree, worker, self._kernel, self._delay_us)
         self._followers[worker] = follower
         cache.listen(follower)
 
@@ -55,12 +71,12 @@ class FleetView:
             follower.ended(request)
 
 
-class _CacheFollower:
-    """Applies one worker's events to the tree, delayed; the events of one instant are delivered together."""
+class CacheFollower:
+    """Passes one worker's events on, delayed; the events of one instant are delivered together."""
 
     __slots__ = ("_delay_us", "_due_us", "_kernel", "_pending", "_tree", "_worker", "stopped")
 
-    def __init__(self, tree: FleetTree, worker: WorkerId, kernel: Kernel, delay_us: int) -> None:
+    def __init__(self, tree: CacheEvents, worker: WorkerId, kernel: Kernel, delay_us: int) -> None:
         self._tree = tree
         self._worker = worker
         self._kernel = kernel
@@ -70,18 +86,21 @@ class _CacheFollower:
         self.stopped = False
 
     def grew(self, tokens: Sequence[Unit], length: int) -> None:
+        """See `TreeListener`."""
         if self._delay_us:
             self._delay(self._tree.grew, self._worker, tokens, length)
         else:
             self._tree.grew(self._worker, tokens, length)
 
     def shrank(self, tokens: Sequence[Unit], length: int) -> None:
+        """See `TreeListener`."""
         if self._delay_us:
             self._delay(self._tree.shrank, self._worker, tokens, length)
         else:
             self._tree.shrank(self._worker, tokens, length)
 
     def ended(self, request: Request) -> None:
+        """Pass the end of a request on, after the events so far."""
         if self._delay_us:
             self._delay(self._tree.ended, request)
         else:
