@@ -15,6 +15,9 @@ TARGET = 2
 _FIRST = 8
 # Largest growth between two reports: requests sent in excess are in the engine's order, not in ours.
 _MOST_GROWTH = 64
+# Cached prompts beyond the limit, at most: where memory is short they need little of it, and would be evicted
+# while they wait. Halved at each report of a queue that is too long.
+_MOST_HITS = 16
 # Requests that are not streamed, and not known to run, which an engine may be sent that shows neither
 # its load nor first bytes. To starve it would be worse than a queue in the engine.
 BLIND = 64
@@ -43,6 +46,7 @@ class ConcurrencyLimit:
     def _restart(self) -> None:
         self.size = self._fixed or _FIRST
         self.is_observed = False
+        self._hits = _MOST_HITS
         # Requests beyond the size, until the next report, while all seem to run; 0 once a report showed
         # that they do not.
         self._leap = _MOST_GROWTH
@@ -62,6 +66,11 @@ class ConcurrencyLimit:
         if not self._unseen:  # all run: the engine's queue is empty
             return True
         return self._streams < self._allowance and len(self._unseen) - self._streams < BLIND
+
+    @property
+    def takes_hits(self) -> bool:
+        """True if one more request may be sent whose prompt is cached. O(1)."""
+        return self.is_observed and self._fixed is None and self.in_flight < self.size + self._hits
 
     def turned_away(self) -> None:
         """Record that a request waits because the limit is reached."""
@@ -106,6 +115,7 @@ class ConcurrencyLimit:
         if self._fixed is not None:
             return
         excess = waiting - self._target
+        self._hits = self._hits // 2 if excess > 0 else min(_MOST_HITS, self._hits + 1)
         if excess > 0 and not self._unseen and self.in_flight - running > self._target:
             self._leap = 0
         if excess > 0:

@@ -267,10 +267,18 @@ class Dispatcher:
             self.queue.drain(name)
         self._notify()
 
-    def observed(self, name: WorkerId, *, running: int, waiting: int) -> None:
-        """Record how many requests run and wait in an engine. O(1) and the tickets sent for it."""
+    def observed(
+        self, name: WorkerId, *, running: int, waiting: int, free_len: int | None = None
+    ) -> None:
+        """Record how many requests run and wait in an engine, and the tokens that its memory has left.
+
+        O(its tickets in flight) and the tickets sent for it. `free_len` None: the engine does not report it.
+        """
         engine = self.engines.get(name)
         if engine is not None and engine.limit is not None and engine.up:
+            if engine.room is not None:
+                pending_len = 0 if free_len is None else engine.pending_len(running)
+                engine.room.reported(free_len, pending_len=pending_len, waiting=waiting)
             engine.load_problem = None
             engine.limit.observed(running=running, waiting=waiting)
             self.changed(name)
@@ -283,6 +291,8 @@ class Dispatcher:
         engine.load_problem = problem
         if engine.limit.is_observed:
             engine.limit.unobserved()
+            if engine.room is not None:
+                engine.room.restart()
             self.changed(name)
 
     def changed(self, name: WorkerId) -> None:
@@ -395,6 +405,8 @@ class Dispatcher:
         if engine is not None:
             if engine.limit is not None:
                 engine.limit.ended(ticket.number, answered=answered)
+                if engine.room is not None:
+                    engine.room.ended(ticket.extend_len, ticket.output_len)
             engine.tickets.discard(ticket)
             if extend_len:
                 engine.peaks.record(ticket, extend_len=extend_len)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Protocol
 
 from fairhit.core.request import WorkerId
 from fairhit.dispatch.accounting.output_pace import OutputPace
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.lane import EngineView
+from fairhit.dispatch.memory_room import MemoryRoom
 from fairhit.dispatch.ticket import Ticket
 from fairhit.errors import NoEngine, NotFound
 
@@ -65,9 +67,11 @@ class Engine:
     )
     pace: OutputPace = field(default_factory=OutputPace)
     peaks: EnginePeaks = field(default_factory=EnginePeaks)
-    # What the engine has cached, and how many requests it may have in flight; None where none wait here.
+    # What the engine has cached, how many requests it may have in flight, and what memory they leave.
+    # None where no requests wait here.
     view: EngineView | None = None
     limit: ConcurrencyLimit | None = None
+    room: MemoryRoom | None = None
 
     @property
     def is_open(self) -> bool:
@@ -84,6 +88,14 @@ class Engine:
         """True if no trial gate forbids one more request."""
         return self.gate is None or self.gate.lets_through
 
+    def pending_len(self, running: int) -> int:
+        """Return the prompt tokens to compute of all requests here but the `running` oldest. O(in flight)."""
+        count = len(self.tickets) - running
+        if count <= 0:
+            return 0
+        newest = nlargest(count, self.tickets, key=_number)
+        return sum(ticket.extend_len for ticket in newest)
+
     def add(self, ticket: Ticket) -> None:
         """Count `ticket` as in flight here. O(1)."""
         assert ticket not in self.tickets, ticket
@@ -94,6 +106,10 @@ class Engine:
     def serves(self, model: str | None) -> bool:
         """True if a request for `model` may go here."""
         return model is None or self.models is None or model in self.models
+
+
+def _number(ticket: Ticket) -> int:
+    return ticket.number
 
 
 class EngineTable:

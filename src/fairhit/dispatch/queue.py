@@ -30,10 +30,12 @@ from fairhit.core.ledgers.shared_deficits import Engines, SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Cost, Weights
 from fairhit.core.waiting.fleet import FleetCaches
+from fairhit.core.waiting.heaps import is_hit
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
 from fairhit.dispatch.accounting.engine_prices import EnginePrices
 from fairhit.dispatch.engine import Engine, EngineTable
 from fairhit.dispatch.lane import EngineView, Lane
+from fairhit.dispatch.memory_room import MemoryRoom
 from fairhit.dispatch.placement import Placement
 from fairhit.dispatch.queue_rules import QueueRules
 from fairhit.dispatch.ticket import Ticket, TicketState
@@ -202,9 +204,9 @@ class GatewayQueue:
         chosen = self._placement.choose(ticket, matches, free)
         if is_alone and isinstance(ticket.lane, Lane) and ticket.lane.propose(chosen) is ticket:
             engine = self._engines[chosen]
-            self._take(ticket, chosen, engine)
-            self._note_capacity(chosen, engine)
-            return
+            if self._take(ticket, chosen, engine):
+                self._note_capacity(chosen, engine)
+                return
         self._changed[chosen] = None
         self.run()
         if not ticket.worker:  # the engine took another one
@@ -258,6 +260,8 @@ class GatewayQueue:
         if engine.view is None:
             engine.view = EngineView(self._placement.prefix_len)
             engine.limit = self.rules.make_limit()
+            if self.rules.max_engine_requests is None:
+                engine.room = MemoryRoom()
         self._lanes_of[name] = OrderedDict()
         return self._sort(name)
 
@@ -271,6 +275,8 @@ class GatewayQueue:
         if engine.view is not None and engine.limit is not None:
             engine.view.clear()
             engine.limit.restart()
+        if engine.room is not None:
+            engine.room.restart()
         return self._sort(name)
 
     def models_changed(self, name: WorkerId) -> list[Ticket]:
@@ -391,12 +397,23 @@ class GatewayQueue:
         self._ledger.enqueued(ticket.request.client)
         self._lane(self._may_take(ticket)).enter(ticket)
 
-    def _take(self, ticket: Ticket, name: WorkerId, engine: Engine) -> None:
-        """Charge a waiting ticket at the engine, and send it there. O(prompt)."""
+    def _take(self, ticket: Ticket, name: WorkerId, engine: Engine) -> bool:
+        """Charge a waiting ticket at the engine, and send it there. O(prompt).
+
+        Returns False, and does nothing, if its prompt does not fit in the engine's memory, or if the engine
+        has capacity for cached prompts only.
+        """
         view, limit, lane = engine.view, engine.limit, ticket.lane
         assert view is not None and limit is not None and lane is not None
         prompt = ticket.request.prompt
         matched_len = self._placement.tokens(ticket, view.match_len(prompt))
+        extend_len = ticket.request.input_len - matched_len
+        if not (limit.has_capacity or is_hit(ticket.request, matched_len)):
+            return False
+        if engine.room is not None:
+            if limit.in_flight and not engine.room.fits(extend_len):
+                return False
+            engine.room.sent(extend_len)
         self._placement.charge(ticket, name, matched_len)
         lane.admit(ticket)
         ticket.number = limit.sent(streams=ticket.streams)
@@ -404,6 +421,7 @@ class GatewayQueue:
         view.learn(prompt[: ticket.indexed])
         self._ledger.dequeued(ticket.request.client)
         self._send(ticket, engine)
+        return True
 
     def _send(self, ticket: Ticket, engine: Engine) -> None:
         ticket.state, ticket.is_notified = TicketState.WAITING, False
@@ -422,17 +440,22 @@ class GatewayQueue:
         engine = self._engines.get(name)
         if engine is None or engine.limit is None or not engine.up:
             return
-        while engine.limit.has_capacity and engine.lets_through and self._ledger.total_waiting:
+        limit, sent = engine.limit, False
+        # Where memory is what is short, cached prompts follow the one that was sent.
+        follows = engine.room is not None and engine.room.is_reported
+        while engine.lets_through and self._ledger.total_waiting:
+            if not (limit.has_capacity or (sent and follows and limit.takes_hits)):
+                break
             if self.is_full:
                 self._limited[name] = None
                 break
             ticket = self._next(name, engine)
-            if ticket is None:
+            if ticket is None or not self._take(ticket, name, engine):
                 break
-            self._take(ticket, name, engine)
+            sent = True
         self._note_capacity(name, engine)
-        if not engine.limit.has_capacity and self._ledger.total_waiting:
-            engine.limit.turned_away()
+        if not limit.has_capacity and self._ledger.total_waiting:
+            limit.turned_away()
 
     def _next(self, name: WorkerId, engine: Engine) -> Ticket | None:
         """Return the ticket that the engine takes next: of several lanes' the one with the most credit.

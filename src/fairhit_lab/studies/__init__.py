@@ -21,6 +21,7 @@ STUDIES: dict[str, str] = {
     "fair-cost": "ours.fair_cost",
     "pareto": "ours.frontiers",
     "pareto-fleet": "ours.frontiers",
+    "fleet": "ours.fleet",
     "sensitivity-min-match": "ours.min_match",
     "sensitivity-quantum": "ours.sensitivity",
     "sensitivity-worker-quantum": "ours.sensitivity",

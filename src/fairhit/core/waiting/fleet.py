@@ -15,8 +15,9 @@ from fairhit.core.cache.cache_view import Cache, KeepsBlocks, KeepsPaths, PathCa
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.cache.trie import descend
 from fairhit.core.request import ClientId, Request, RequestId, Unit, WorkerId
-from fairhit.core.waiting.fleet_ranks import FleetClient, FleetRanks, Opened, is_hit
+from fairhit.core.waiting.fleet_ranks import FleetClient, FleetRanks, Opened
 from fairhit.core.waiting.fleet_trie import EngineAnchors, Finder, FleetEntry, FleetNode, FleetTrie
+from fairhit.core.waiting.heaps import is_hit
 
 # Clients within their overdraft that are examined at one node for a request cached to nine tenths.
 _HITS_EXAMINED = 4
@@ -298,7 +299,7 @@ class FleetIndex:
         tokens = engine.tokens(depth)
         entry = self._ranks.top(node, Opened.HITS)
         while entry is not None and not (
-            is_hit(entry, tokens)
+            is_hit(entry.request, tokens)
             and entry.request not in engine.hidden
             and _is_longest(engine, entry, depth)
         ):

@@ -12,7 +12,7 @@ from enum import Enum
 from fairhit.core.lazy_heap import LazyHeap
 from fairhit.core.request import ClientId
 from fairhit.core.waiting.fleet_trie import FleetEntry, FleetNode, FleetSource
-from fairhit.core.waiting.heaps import HIT_TENTHS
+from fairhit.core.waiting.heaps import is_hit
 
 
 class Opened(Enum):
@@ -64,7 +64,7 @@ class FleetRanks:
         if client.opened is Opened.ALL:
             assert node.ranks is not None
             node.ranks.push(item, lambda each: each[2] in node.oldest)
-        elif client.opened is Opened.HITS and is_hit(entry, self.tokens(node.end)):
+        elif client.opened is Opened.HITS and is_hit(entry.request, self.tokens(node.end)):
             if node.hits is None:
                 node.hits = LazyHeap()
             node.hits.push(item, lambda each: each[2] in node.oldest)
@@ -194,8 +194,3 @@ def _is_true(item: FleetSource, node: FleetNode, client: ClientId) -> bool:
         return source.waits and source.node is node
     entry = source.oldest.get(client)
     return source.parent is node and entry is not None and entry.order == order
-
-
-def is_hit(entry: FleetEntry, tokens: int) -> bool:
-    """Return whether nine tenths of the prompt are among its first `tokens`."""
-    return 10 * tokens >= HIT_TENTHS * entry.request.input_len

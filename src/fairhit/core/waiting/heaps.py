@@ -18,6 +18,11 @@ HIT_TENTHS = 9
 _Front: TypeAlias = tuple[int, int, int, int, ClientId]
 
 
+def is_hit(request: Request, tokens: int) -> bool:
+    """Return whether nine tenths of the prompt are among its first `tokens`."""
+    return 10 * tokens >= HIT_TENTHS * request.input_len
+
+
 def no_standing(_: ClientId) -> int:
     """Rank all clients alike: among equal matches the earliest arrival is first."""
     return 0
@@ -292,7 +297,7 @@ class WaitingHeaps:
 
     def _is_hit(self, entry: WaitingEntry, depth: int) -> bool:
         tokens = self._prefix_len(depth) if self._prefix_len else depth * self._block_size
-        return 10 * tokens >= HIT_TENTHS * entry.request.input_len
+        return is_hit(entry.request, tokens)
 
 
 def _is_true(item: Source, node: TrieNode, client: ClientId) -> bool:

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isnan, prod
 from typing import NamedTuple
 
 from fairhit.core.engine_time import Prices
@@ -35,6 +35,12 @@ _SHARE = 0.05
 # Names in vLLM and SGLang; an engine with several ranks or models has several samples.
 _RUNNING = (b"vllm:num_requests_running", b"sglang:num_running_reqs")
 _WAITING = (b"vllm:num_requests_waiting", b"sglang:num_queue_reqs")
+# KV memory: the share in use and the size of vLLM's; tokens in use and altogether of SGLang's.
+_USAGE, _BLOCKS = b"vllm:kv_cache_usage_perc", b"vllm:cache_config_info"
+_USED, _CAPACITY = b"sglang:num_used_tokens", b"sglang:max_total_num_tokens"
+_LABELS = tuple(
+    re.compile(rb'[{,]%b="([0-9]{1,12})"' % name) for name in (b"num_gpu_blocks", b"block_size")
+)
 # The rest of a sample in Prometheus's text format, after the name: labels, value, time.
 _SAMPLE = re.compile(
     rb'(?:[ \t]*\{(?:[^"}\n]++|"(?:[^"\\\n]++|\\.)*+")*+\}[ \t]*|[ \t]+)'
@@ -54,10 +60,11 @@ _CONSUMED_EVERY_S = 5.0
 
 
 class EngineLoad(NamedTuple):
-    """Requests in an engine, of all its users."""
+    """Requests in an engine, of all its users, and the tokens of KV memory that those that run leave."""
 
     running: int
     waiting: int
+    free_len: int | None = None  # None: not among its metrics
 
 
 def read_load(body: bytes) -> EngineLoad:
@@ -66,14 +73,43 @@ def read_load(body: bytes) -> EngineLoad:
     Metrics may be 100 KB, several times a second: a regular expression over all lines would take 1 ms.
     """
     running, waiting = _sum(body, _RUNNING), _sum(body, _WAITING)
-    return EngineLoad(running=int(running), waiting=int(waiting))
+    return EngineLoad(running=int(running), waiting=int(waiting), free_len=_free_len(body))
+
+
+def _free_len(body: bytes) -> int | None:
+    """Tokens of KV memory that running requests leave, of all ranks; None if it is not reported. O(body).
+
+    Raises ValueError for a sample that is none.
+    """
+    if used := _all(body, _USED):
+        capacity = sum(_all(body, _CAPACITY))
+        return max(0, int(capacity - sum(used))) if capacity else None
+    usage, capacities = _all(body, _USAGE), list(_capacities(body))
+    if not usage or len(usage) != len(capacities):
+        return None
+    shares = (max(0.0, 1 - share) for share in usage)
+    return int(sum(share * size for share, size in zip(shares, capacities, strict=True)))
+
+
+def _capacities(body: bytes) -> Iterator[int]:
+    """Tokens of KV memory of each rank of a vLLM engine."""
+    for end in _samples(body, _BLOCKS):
+        sample = _SAMPLE.match(body, end)
+        if sample is not None:
+            found = [label.search(body, end, sample.start(1)) for label in _LABELS]
+            if all(found):
+                yield prod(int(each[1]) for each in found if each)
+
+
+def _all(body: bytes, name: bytes) -> list[float]:
+    """Values of all samples of a metric. Raises ValueError."""
+    return [number for end in _samples(body, name) for number in _value(body, end, name)]
 
 
 def _sum(body: bytes, names: Sequence[bytes]) -> float:
     """Sum of all samples of the first metric of `names` that is present. Raises ValueError."""
     for name in names:
-        numbers = [number for end in _samples(body, name) for number in _value(body, end, name)]
-        if numbers:
+        if numbers := _all(body, name):
             return sum(numbers)
     raise ValueError(f"no {b' or '.join(names).decode()} among its metrics")
 
@@ -260,7 +296,9 @@ class LoadMonitor:
         if load is None:
             self._set_unknown(name, worker, problem)
         else:
-            self._dispatcher.observed(name, running=load.running, waiting=load.waiting)
+            self._dispatcher.observed(
+                name, running=load.running, waiting=load.waiting, free_len=load.free_len
+            )
         if body:
             self._apply_prices(name, body)
 

@@ -68,6 +68,11 @@ class IdealHost:
         self._counts: dict[ClientId, int] = {}
         self._shown = False
 
+    @property
+    def free_len(self) -> int:
+        """Tokens of memory that the running requests leave. O(1)."""
+        return self.memory.available
+
     def fits_ever(self, request: Request) -> bool:
         """Return whether prompt and max_tokens fit in an empty memory."""
         return self.memory.fits_ever(request)

@@ -88,6 +88,11 @@ class SimulatedEngine(Protocol):
 
     scheduler: FairQueue
 
+    @property
+    def free_len(self) -> int | None:
+        """Tokens of memory that the running requests leave; None if the engine does not report them."""
+        ...
+
     def fits_ever(self, request: Request) -> bool:
         """Return whether the request could run alone here; if not, it is rejected on arrival."""
         ...

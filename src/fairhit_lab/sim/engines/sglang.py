@@ -66,6 +66,11 @@ class SglangHost:
 
     # -- calls of the replica ------------------------------------------------------------------
 
+    @property
+    def free_len(self) -> int:
+        """Tokens of memory that the running requests leave. O(1)."""
+        return self._pool.available
+
     def fits_ever(self, request: Request) -> bool:
         """Return whether the request could run alone; SGLang keeps a page, here one token, for itself."""
         return request.input_len + request.max_tokens + 1 < self._pool.capacity

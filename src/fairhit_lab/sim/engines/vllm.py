@@ -83,6 +83,11 @@ class VllmHost:
 
     # -- calls of the replica ------------------------------------------------------------------
 
+    @property
+    def free_len(self) -> int:
+        """Tokens of memory that the running requests leave. O(1)."""
+        return self._pool.free * self._pool.block_size
+
     def fits_ever(self, request: Request) -> bool:
         """Return whether the request could run alone here; if not, it is rejected on arrival."""
         return request.input_len + request.max_tokens <= self._pool.blocks * self._pool.block_size

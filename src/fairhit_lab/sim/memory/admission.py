@@ -46,7 +46,7 @@ class Reserve:
         tree = self._tree
         # DESIGN's "uncached + max_tokens <= free + evictable, its own match left out", with the free and
         # unpinned tokens on one side.
-        available = self._available
+        available = self.available
         if request.max_tokens > available:
             return None
         prompt = Runs.of(request.prompt)
@@ -96,7 +96,7 @@ class Reserve:
         assert 0 <= self._reserved <= self._capacity - self._tree.size, self._reserved
 
     @property
-    def _available(self) -> int:
+    def available(self) -> int:
         """Tokens of memory that are neither reserved nor pinned."""
         return self._capacity - self._reserved - self._tree.pinned
 

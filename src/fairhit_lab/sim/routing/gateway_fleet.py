@@ -237,7 +237,9 @@ class GatewayFleet:
             if job is not None and own.state is TicketState.STARTED:
                 self.dispatcher.emitted(own, job.emitted)
         self._report_prices(name, replica.host.scheduler)
-        self.dispatcher.observed(name, running=running, waiting=waiting)
+        self.dispatcher.observed(
+            name, running=running, waiting=waiting, free_len=replica.host.free_len
+        )
         if self.dispatcher.engines[name].tickets:
             self._kernel.at(
                 self._kernel.now_us + LOAD_INTERVAL_US, GATEWAY, self._read_load, number

@@ -1,6 +1,7 @@
 """Goals, ratios over workloads and their verdicts: what the studies over many workloads share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Any, Literal
 
 from fairhit_lab.studies.ours.contention import gap_over_bound, heavy_p99_s, light_p99_s, worst_gap
@@ -127,6 +128,32 @@ def on_all(
         ours=in_words(found, seeds_of(results)),
         holds=holds,
         why=failed_on("not", bad, none),
+    )
+
+
+def target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], bool]) -> Verdict:
+    """The verdict on medians that must keep the rule on every workload."""
+    if not found:
+        return Verdict(
+            claim=claim,
+            paper=BEYOND,
+            ours="no value",
+            holds="not comparable",
+            why="there is no such workload",
+        )
+    bad = [load for load, value in found.items() if not rule(value, load)]
+    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    return Verdict(
+        claim=claim,
+        paper=BEYOND,
+        ours=f"{median(found.values()):.2f} in the median; {found[low]:.2f} on {low} to "
+        f"{found[high]:.2f} on {high}",
+        holds="does not hold"
+        if len(bad) == len(found)
+        else "holds under conditions only"
+        if bad
+        else "holds",
+        why=f"not on {', '.join(f'{load} ({found[load]:.2f})' for load in bad)}" if bad else "",
     )
 
 

@@ -1,11 +1,11 @@
 """`fair` and its parts against the other policies: 13 workloads, three hosts, the targets judged."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from fairhit.core.service import TokenCost
-from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path
+from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path, target
 from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
 from fairhit_lab.studies.shared.dominance import Goal, dominations
 from fairhit_lab.studies.shared.measures import in_summary
@@ -145,23 +145,23 @@ def _targets(host: _Host) -> list[Verdict]:
         )
     ]
     return [
-        _target(
+        target(
             f"{host.name}: at least {OF_LPM} of lpm's throughput where lpm has the most of vtc, lpm and dlpm",
             {load: ratio for load, ratio in host.throughput("lpm") if load in lpm_best},
             lambda ratio, _: ratio >= OF_LPM,
         ),
-        _target(
+        target(
             f"{host.name}: no less throughput than dlpm, within {NOISE:.0%}",
             dict(host.throughput("dlpm")),
             lambda ratio, _: ratio >= 1 - NOISE,
         ),
-        _target(
+        target(
             f"{host.name}: the worst light client has {LEAST_SHARE} of its entitlement, or at most "
             f"{NEAR_SHARE} less than under the best policy",
             {load: host.of("light_share", "fair", load) for load in host.loads},
             lambda share, load: share >= min(LEAST_SHARE, best_share[load] - NEAR_SHARE),
         ),
-        _target(
+        target(
             f"{host.name}: light clients' p99 wait is at most {TIMES_WAIT} of the shorter of vtc's and "
             "dlpm's",
             {load: host.wait(load) for load in host.loads},
@@ -169,7 +169,7 @@ def _targets(host: _Host) -> list[Verdict]:
         ),
         _undominated(host),
         *(
-            _target(
+            target(
                 f"{host.name}: {quantum} (overdraft alike) has less than {LITTLE} of the throughput",
                 dict(host.longer(quantum)),
                 lambda ratio, _: ratio < LITTLE,
@@ -177,32 +177,6 @@ def _targets(host: _Host) -> list[Verdict]:
             for quantum in LONGER
         ),
     ]
-
-
-def _target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], bool]) -> Verdict:
-    """The verdict on medians that must keep the rule on every workload."""
-    if not found:
-        return Verdict(
-            claim=claim,
-            paper=BEYOND,
-            ours="no value",
-            holds="not comparable",
-            why="there is no such workload",
-        )
-    bad = [load for load, value in found.items() if not rule(value, load)]
-    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
-    return Verdict(
-        claim=claim,
-        paper=BEYOND,
-        ours=f"{median(found.values()):.2f} in the median; {found[low]:.2f} on {low} to "
-        f"{found[high]:.2f} on {high}",
-        holds="does not hold"
-        if len(bad) == len(found)
-        else "holds under conditions only"
-        if bad
-        else "holds",
-        why=f"not on {', '.join(f'{load} ({found[load]:.2f})' for load in bad)}" if bad else "",
-    )
 
 
 def _undominated(host: _Host) -> Verdict:

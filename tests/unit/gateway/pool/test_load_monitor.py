@@ -75,9 +75,40 @@ def test_a_load_is_the_sum_over_an_engine_s_ranks(body: bytes, load: EngineLoad)
     assert read_load(body) == load
 
 
+CACHE = (
+    b'vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25\n'
+    b'vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_gpu_blocks="1000",x=""} 1.0\n'
+)
+POOL = b"\nsglang:num_used_tokens 300.0\nsglang:max_total_num_tokens 1000.0\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "free_len"),
+    [
+        (VLLM, None),
+        (VLLM + CACHE, 12_000),
+        (VLLM + CACHE + CACHE.replace(b'engine="0"', b'engine="1"'), 24_000),
+        (VLLM + CACHE.replace(b"0.25", b"1.5"), 0),
+        (VLLM + CACHE.replace(b"0.25", b"NaN"), None),
+        (VLLM + CACHE.replace(b'"1000"', b'"None"'), None),
+        (VLLM + CACHE.replace(b"block_size", b"block_sizes"), None),
+        (VLLM + CACHE.replace(b"vllm:kv_cache_usage_perc", b"vllm:gpu_cache_usage_perc"), None),
+        (SGLANG + POOL, 700),
+        (SGLANG + POOL.replace(b"300", b"1300"), 0),
+        (SGLANG + POOL.replace(b"max_total", b"total"), None),
+    ],
+)
+def test_memory_that_is_left_is_read_where_it_is_reported(
+    body: bytes, free_len: int | None
+) -> None:
+    assert read_load(body).free_len == free_len
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
+        (VLLM + CACHE.replace(b"0.25", b"-0.25"), "vllm:kv_cache_usage_perc is -0.25"),
+        (SGLANG + POOL.replace(b"300.0", b"many"), "a sample of sglang:num_used_tokens that is no"),
         (
             VLLM.replace(b"vllm:num_requests_waiting{", b"vllm:of_another{"),
             "no vllm:num_requests_waiting or",

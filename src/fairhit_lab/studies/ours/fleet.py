@@ -1,0 +1,183 @@
+"""The gateway's queue before many engines, against routers and central queues: throughput, shares, waits."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairhit_lab.studies.dlpm.shared import PREBLE_BY_THRESHOLD
+from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path, target
+from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
+from fairhit_lab.studies.shared.dominance import Goal, dominations
+from fairhit_lab.studies.shared.panel import Panel
+from fairhit_lab.studies.shared.results import Results
+from fairhit_lab.studies.shared.study import Case, Study, Verdict
+
+STOCK, PLUG_IN = "fleet", "fleet + plug-in"
+CENTRAL = "central-fair"
+# Simulators with one view of the whole queue for each engine; they know each engine's memory at once.
+CENTRALS: Mapping[str, Mapping[str, Any]] = {
+    "central-dlpm": {"scheduler": "dlpm", "router": "central-dlpm"},
+    CENTRAL: {"scheduler": "fair", "router": CENTRAL},
+}
+FLEETS: Mapping[str, Mapping[str, Any]] = {
+    STOCK: {"scheduler": "fair", "router": "fleet"},
+    PLUG_IN: {"scheduler": "fair", "router": "fleet", "engine_scheduler": "fair"},
+}
+EXTEND = {"worker_quantum": 65_536, "worker_charge": "extend"}
+ROUTERS: Mapping[str, Mapping[str, Any]] = {
+    "preble": {"scheduler": "preble-groups", "router": "preble"},
+    "d2lpm": {"scheduler": "dlpm", "router": "d2lpm"},
+    "d2lpm (extend)": {"scheduler": "dlpm", "router": "d2lpm", **EXTEND},
+}
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "threshold": PREBLE_BY_THRESHOLD,
+    "rr+lpm": {"scheduler": "lpm", "router": "round-robin"},
+    "vtc (client round robin)": {"scheduler": "vtc", "router": "client-round-robin"},
+    "fcfs (least loaded)": {"scheduler": "fcfs", "router": "least-loaded"},
+}
+SYSTEMS = {**ROUTERS, **CENTRALS, **FLEETS}
+FEW_LOADS: Sequence[str] = ("tot-s1", "judge-s1", "chat", "arena", "agentic")
+# Host and engines; the systems and workloads that are run there, and the seconds of arrivals.
+POINTS: Mapping[
+    tuple[str, int], tuple[Mapping[str, Mapping[str, Any]], Sequence[str], int]
+] = {
+    ("ideal", 4): ({**SYSTEMS, **OTHERS}, tuple(LOADS), 120),
+    ("sglang", 4): ({**ROUTERS, **FLEETS}, tuple(LOADS), 120),
+    ("ideal", 16): (SYSTEMS, FEW_LOADS, 120),
+    ("ideal", 64): ({**ROUTERS, **FLEETS}, FEW_LOADS[:3], 60),
+}  # fmt: skip
+QUICK_LOADS, QUICK_S = ("judge-s1",), 30
+
+THROUGHPUT, SHARE = Goal(metric="throughput"), Goal(metric="light_share")
+WAIT = Goal(metric="light_p99_s", more=False, noise=0.1)
+GOALS = (THROUGHPUT, SHARE, WAIT)
+OF_BEST, TIMES_WAIT, NEAR_SHARE = 0.95, 1.1, 0.02
+
+
+def cases(quick: bool) -> Sequence[Case]:
+    """Each system on each workload, host and number of engines."""
+    return [
+        contended(
+            load,
+            {"host": host, "engines": engines, "policy": name, "workload": load},
+            {**settings, "host": host},
+            engines=engines,
+            duration_s=QUICK_S if quick else duration_s,
+        )
+        for (host, engines), (systems, loads, duration_s) in POINTS.items()
+        if engines == 4 or not quick
+        for load in (QUICK_LOADS if quick else loads)
+        for name, settings in systems.items()
+    ]
+
+
+def judge(results: Results) -> Sequence[Verdict]:
+    """The targets, for each kind of fleet and each point."""
+    verdicts = []
+    for host, engines in POINTS:
+        rows = [row for row in results.rows if (row["host"], row["engines"]) == (host, engines)]
+        if rows:
+            where = f"{engines} engines, host {host}"
+            verdicts += [each for fleet in FLEETS for each in _targets(Results(rows), fleet, where)]
+    return verdicts
+
+
+def _targets(results: Results, fleet: str, where: str) -> list[Verdict]:
+    loads = [str(load) for load in results.labels("workload")]
+    systems = [str(policy) for policy in results.labels("policy")]
+
+    def ratios(metric: str, other: str) -> dict[str, float]:
+        return {
+            load: results.ratio(
+                metric, {"workload": load, "policy": fleet}, {"workload": load, "policy": other}
+            ).median
+            for load in loads
+        }
+
+    others = [name for name in systems if name not in FLEETS]
+    to_best = {load: min(ratios("throughput", name)[load] for name in others) for load in loads}
+    verdicts = [
+        _undominated(results, fleet, where, others),
+        target(
+            f"{where}: {fleet} has at least {OF_BEST} of the best throughput",
+            to_best,
+            lambda ratio, _: ratio >= OF_BEST,
+        ),
+    ]
+    if CENTRAL in systems:
+        share = {
+            load: results.interval("light_share", workload=load, policy=CENTRAL).median
+            for load in loads
+        }
+        verdicts += [
+            target(
+                f"{where}: light clients' p99 wait under {fleet} is at most {TIMES_WAIT} of {CENTRAL}'s",
+                ratios("light_p99_s", CENTRAL),
+                lambda ratio, _: ratio <= TIMES_WAIT,
+            ),
+            target(
+                f"{where}: the worst light client has under {fleet} at most {NEAR_SHARE} less of its "
+                f"entitlement than under {CENTRAL}",
+                {
+                    load: results.interval("light_share", workload=load, policy=fleet).median
+                    for load in loads
+                },
+                lambda value, load: value >= share[load] - NEAR_SHARE,
+            ),
+        ]
+    return verdicts
+
+
+def _undominated(results: Results, fleet: str, where: str, others: Sequence[str]) -> Verdict:
+    """The verdict on others that are as good as the fleet in all goals and better in one."""
+    among = [{"policy": name} for name in (fleet, *others)]
+    found = dominations(results, GOALS, "workload", among)
+    by = {others[one - 1]: on for (one, other), on in found.items() if other == 0}
+    shown = "; ".join(f"by {name} on {', '.join(map(str, on))}" for name, on in by.items())
+    return Verdict(
+        claim=f"{where}: none of {', '.join(others)} dominates {fleet} on any workload",
+        paper=BEYOND,
+        ours=shown or "by none",
+        holds="does not hold" if by else "holds",
+        why=shown,
+    )
+
+
+def _panels(host: str, engines: int) -> list[Panel]:
+    where = {"host": host, "engines": engines}
+    said = f"{engines} engines, {host}"
+    return [
+        merged_path(
+            f"Share of entitlement: {said}", "light_share",
+            "worst light client's share of its entitlement",
+            where=where, best={"throughput": "most"},
+        ),
+        merged_path(
+            f"Light clients' waits: {said}", "light_p99_s",
+            "p99 wait of light clients, times the shortest",
+            where=where, best={"throughput": "most", "light_p99_s": "least"}, log_y=True,
+        ),
+    ]  # fmt: skip
+
+
+STUDY = Study(
+    whose="ours",
+    title="The gateway's queue before 4, 16 and 64 engines",
+    source="beyond the papers: many engines, late binding",
+    shows="throughput, entitlement and waits of the gateway's queue, of routers and of central queues",
+    takes="quick 6 s; full 40 min",
+    cases=cases,
+    measures={**MEASURES, "light_share": light_share},
+    panels=[panel for host, engines in POINTS for panel in _panels(host, engines)],
+    judge=judge,
+    choices=(
+        "Workloads, engines and rates as in `pareto-fleet`. `fleet` is the gateway's own queue under "
+        "`fair` (`--router fleet`) before stock engines, which serve in order of arrival and report no "
+        "prices; before engines with the plug-in (`fleet + plug-in`) it has the prices that they measure, "
+        "and each orders the few requests that it has under `fair`. The gateway reads their load four "
+        "times a second, learns their capacity, decides in 100 us and is 100 us away. Central queues know "
+        "each engine's memory and cache at once, and bind requests in the scheduling pass, which no "
+        "gateway can. `d2lpm` has 16,384 tokens to a worker; `d2lpm (extend)` charges computed tokens "
+        "only, and has 65,536. At 16 engines five workloads are run, at 64 three of them for 60 s. A "
+        "client is light if it asks for less than its share."
+    ),
+)
