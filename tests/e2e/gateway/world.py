@@ -37,6 +37,7 @@ class FakeEngine:
     sick_probes: int = 0  # this many more fail
     probes: Counter[str] = field(default_factory=Counter)  # by path
     models_answer: bytes | None = None  # instead of a list of `models`
+    metrics: Callable[[], bytes] | None = None  # its answer to GET /metrics
     received: list[Received] = field(default_factory=list)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the gateway closed a connection
     url: str = ""
@@ -93,6 +94,8 @@ class FakeEngine:
     def probe(self, head: str, writer: asyncio.StreamWriter) -> None:
         models = [{"id": name, "object": "model"} for name in self.models]
         body = self.models_answer or json.dumps({"data": models}).encode()
+        if self.metrics is not None and head.split()[1] == "/metrics":
+            body = self.metrics()
         self.sick_probes -= self.sick_probes > 0
         self.probes[head.split()[1]] += 1
         status = "200 OK" if self.healthy and not self.sick_probes else "503 Service Unavailable"
