@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Protocol
 
-from fairhit.core.request import WorkerId
+from fairhit.core.request import Request, WorkerId
+from fairhit.core.waiting.heaps import is_hit
 from fairhit.dispatch.accounting.output_pace import OutputPace
 from fairhit.dispatch.concurrency_limit import ConcurrencyLimit
 from fairhit.dispatch.lane import EngineView
@@ -88,6 +89,30 @@ class Engine:
         """True if no trial gate forbids one more request."""
         return self.gate is None or self.gate.lets_through
 
+    @property
+    def takes_hits(self) -> bool:
+        """True if cached prompts may follow a request that was sent: the engine reports its memory."""
+        assert self.limit is not None
+        return self.room is not None and self.room.is_reported and self.limit.takes_hits
+
+    def has_capacity_for(self, request: Request, matched_len: int) -> bool:
+        """Return whether a request fits here of which `matched_len` prompt tokens are cached. O(1)."""
+        assert self.limit is not None
+        if not (self.limit.has_capacity or is_hit(request, matched_len)):
+            return False
+        if self.room is None or not self.limit.in_flight:
+            return True
+        return self.room.fits(request.input_len - matched_len)
+
+    def forget(self) -> None:
+        """Forget cache, capacity and memory of an engine that is down. O(cached units)."""
+        if self.view is not None:
+            self.view.clear()
+        if self.limit is not None:
+            self.limit.restart()
+        if self.room is not None:
+            self.room.restart()
+
     def pending_len(self, running: int) -> int:
         """Return the prompt tokens to compute of all requests here but the `running` oldest. O(in flight)."""
         count = len(self.tickets) - running
@@ -100,6 +125,8 @@ class Engine:
         """Count `ticket` as in flight here. O(1)."""
         assert ticket not in self.tickets, ticket
         self.tickets.add(ticket)
+        if self.room is not None:
+            self.room.sent(ticket.extend_len)
         peaks = self.peaks
         peaks.in_flight = max(peaks.in_flight, len(self.tickets))
 

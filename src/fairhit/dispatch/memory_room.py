@@ -9,7 +9,7 @@ that are cached and would fit. So it is not sent, where the engine reports its m
 _ANSWERS = 32
 # Reports in a row that nothing waits in the engine, though a request was not sent for want of room. Then one
 # is sent: what an engine reports may be wrong.
-_PATIENCE = 120
+_MOST_REFUSALS = 120
 
 
 class MemoryRoom:
@@ -38,7 +38,7 @@ class MemoryRoom:
         """Return whether a request with so many prompt tokens to compute may be sent now. O(1)."""
         if self._reported is None or extend_len + self._answer_len <= self._free:
             return True
-        if self._refusals >= _PATIENCE:
+        if self._refusals >= _MOST_REFUSALS:
             self._refusals = 0
             return True
         self._refused = True

@@ -30,7 +30,6 @@ from fairhit.core.ledgers.shared_deficits import Engines, SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Cost, Weights
 from fairhit.core.waiting.fleet import FleetCaches
-from fairhit.core.waiting.heaps import is_hit
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
 from fairhit.dispatch.accounting.engine_prices import EnginePrices
 from fairhit.dispatch.engine import Engine, EngineTable
@@ -272,11 +271,7 @@ class GatewayQueue:
         for lane in self._lanes_of.pop(name, ()):
             lane.remove_engine(name)
         engine = self._engines[name]
-        if engine.view is not None and engine.limit is not None:
-            engine.view.clear()
-            engine.limit.restart()
-        if engine.room is not None:
-            engine.room.restart()
+        engine.forget()
         return self._sort(name)
 
     def models_changed(self, name: WorkerId) -> list[Ticket]:
@@ -407,13 +402,8 @@ class GatewayQueue:
         assert view is not None and limit is not None and lane is not None
         prompt = ticket.request.prompt
         matched_len = self._placement.tokens(ticket, view.match_len(prompt))
-        extend_len = ticket.request.input_len - matched_len
-        if not (limit.has_capacity or is_hit(ticket.request, matched_len)):
+        if not engine.has_capacity_for(ticket.request, matched_len):
             return False
-        if engine.room is not None:
-            if limit.in_flight and not engine.room.fits(extend_len):
-                return False
-            engine.room.sent(extend_len)
         self._placement.charge(ticket, name, matched_len)
         lane.admit(ticket)
         ticket.number = limit.sent(streams=ticket.streams)
@@ -441,10 +431,8 @@ class GatewayQueue:
         if engine is None or engine.limit is None or not engine.up:
             return
         limit, sent = engine.limit, False
-        # Where memory is what is short, cached prompts follow the one that was sent.
-        follows = engine.room is not None and engine.room.is_reported
         while engine.lets_through and self._ledger.total_waiting:
-            if not (limit.has_capacity or (sent and follows and limit.takes_hits)):
+            if not (limit.has_capacity or (sent and engine.takes_hits)):
                 break
             if self.is_full:
                 self._limited[name] = None
