@@ -7,7 +7,7 @@ how long the pass lasts, and emits the events. The hosts: `ideal`, `vtc_artifact
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import ClientId, Request
@@ -88,11 +88,6 @@ class SimulatedEngine(Protocol):
 
     scheduler: FairQueue
 
-    @property
-    def free_len(self) -> int | None:
-        """Tokens of memory that the running requests leave; None if the engine does not report them."""
-        ...
-
     def fits_ever(self, request: Request) -> bool:
         """Return whether the request could run alone here; if not, it is rejected on arrival."""
         ...
@@ -115,6 +110,16 @@ class SimulatedEngine(Protocol):
 
     def cancel(self, job: EngineJob) -> None:
         """Remove the job in whatever state; if it runs, between two passes only."""
+        ...
+
+
+@runtime_checkable
+class ReportsMemory(Protocol):
+    """An engine that reports its memory, as vLLM and SGLang do."""
+
+    @property
+    def free_len(self) -> int:
+        """Tokens of memory that the running requests leave."""
         ...
 
 

@@ -117,11 +117,6 @@ class ArtifactHost:
         self._context = 0  # tokens in memory of all that run
         self._counts: dict[ClientId, int] = {}  # running requests by client
 
-    @property
-    def free_len(self) -> None:
-        """Not reported: what is free depends on when the requests that run will end."""
-        return None
-
     def fits_ever(self, request: Request) -> bool:
         """Return whether the prompt is within a prefill's budget and the request fits in an empty memory."""
         return request.input_len <= self._budget and self._memory.fits_ever(request)

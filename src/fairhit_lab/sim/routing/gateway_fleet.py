@@ -28,7 +28,7 @@ from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
 from fairhit.settings.declaration import settings_of
 from fairhit_lab.events import Cancel, Dispatch, Event, FirstToken, Observer
 from fairhit_lab.sim.config import SimConfig
-from fairhit_lab.sim.engines.interface import EngineJob
+from fairhit_lab.sim.engines.interface import EngineJob, ReportsMemory
 from fairhit_lab.sim.event_order import GATEWAY
 from fairhit_lab.sim.intake import TraceTicket
 from fairhit_lab.sim.kernel import Kernel
@@ -237,9 +237,8 @@ class GatewayFleet:
             if job is not None and own.state is TicketState.STARTED:
                 self.dispatcher.emitted(own, job.emitted)
         self._report_prices(name, replica.host.scheduler)
-        self.dispatcher.observed(
-            name, running=running, waiting=waiting, free_len=replica.host.free_len
-        )
+        free_len = replica.host.free_len if isinstance(replica.host, ReportsMemory) else None
+        self.dispatcher.observed(name, running=running, waiting=waiting, free_len=free_len)
         if self.dispatcher.engines[name].tickets:
             self._kernel.at(
                 self._kernel.now_us + LOAD_INTERVAL_US, GATEWAY, self._read_load, number
