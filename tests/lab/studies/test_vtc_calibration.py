@@ -78,6 +78,21 @@ def test_the_page_quotes_the_committed_runs():
     assert " ".join(sentence(record["errors_percent"], 25).split()) in " ".join(page.split())
 
 
+CROSS_VALIDATED = RESULTS.with_name("vtc_cross_validation.json")
+
+
+def test_the_page_quotes_the_runs_that_were_left_out():
+    record, page = json.loads(CROSS_VALIDATED.read_text(encoding="utf-8")), PAGE.read_text("utf-8")
+
+    for folds in ("by run", "by workload"):
+        errors = record[folds]["errors_percent"]
+        for kind in ("fitted_to_all", "left_out"):
+            assert " ".join(sentence(errors[kind], 25).split()) in " ".join(page.split())
+        assert errors["left_out"]["tokens_per_s_mean"] <= 1
+        assert errors["left_out"]["tokens_per_s_worst"] <= 4
+        assert errors["left_out"]["ttft_worst"] <= 8
+
+
 def test_the_page_names_every_constant_of_the_table():
     """A row of `models.py` that changes must change on the page, too."""
     from fairhit_lab.sim.hardware.models import GPUS
@@ -128,6 +143,66 @@ def test_every_run_of_the_folder_is_compared_and_written(tmp_path, capsys):
     assert record["rows"][0]["jittered"]["seeds"] == 1
     assert {"commit", "machine", "date"} <= set(record)
     assert "overload/FCFS" in capsys.readouterr().out
+
+
+def test_runs_of_unknown_schedulers_are_left_out_in_one_line(tmp_path, capsys):
+    rows = ROWS + "overload,SJF,0,0,1,1,1,1\nincrease,LIFO,0,0,1,1,1,1\n"
+
+    assert experiment("--data", folder_with(tmp_path, rows), "--seeds", "1") == 0
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "unknown" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "left out, as their scheduler is unknown: overload/SJF, increase/LIFO ("
+    )
+
+
+SLOWER = "".join(f"more,FCFS,{n}.0,{n % 2},{200 + 30 * n},16,0.{3 + n},1.{n}\n" for n in range(5))
+
+
+def test_each_run_is_simulated_with_constants_that_have_not_seen_it(tmp_path, capsys):
+    out = tmp_path / "out.json"
+    folder = folder_with(tmp_path, ROWS + SLOWER)
+
+    assert experiment("--data", folder, "--cross-validate", "--out", out) == 0
+
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["command"].endswith("--cross-validate")
+    rows = record["by run"]["rows"]
+    assert [row["run"] for row in rows] == ["overload/FCFS", "increase/VTC", "more/FCFS"]
+    assert set(rows[0]["constants"]) == {"host_us", "admit_ms", "e_kv"}
+    assert any(row["left_out"] != row["fitted_to_all"] for row in rows)
+    assert "left out" in capsys.readouterr().out
+
+
+def test_too_few_runs_to_leave_one_out_are_one_line(tmp_path, capsys):
+    assert experiment("--data", folder_with(tmp_path), "--cross-validate") == 2
+    assert "--cross-validate: too few runs" in capsys.readouterr().err
+
+
+def test_a_constant_is_found_again_from_runs_made_with_it():
+    """Runs made with one constant moved: the fit moves it back, and the other ones stay about."""
+    from fairhit_lab.studies.vtc_artifact import cross_validation as cv
+
+    def made(slope, value):
+        return (0.01 * slope * value, -0.02 * slope * value)
+
+    names = list(cv.FITTED["a10g-2024"])
+    seen = [
+        cv.Sensitivity(
+            run=None,
+            measured=made(slope, 30.0),  # 30 us more on the host
+            simulated=(0.0, 0.0),
+            slopes=[made(slope, 1.0), (0.001 * place, 0.0), (0.0, 0.5 * place)],
+        )
+        for place, slope in enumerate((1.0, 2.0, -1.0, 0.5))
+    ]
+
+    found = cv.fitted("a10g-2024", seen)
+
+    published = cv._published("a10g-2024")
+    assert found["host_us"] == pytest.approx(published["host_us"] + 30)
+    assert all(found[name] == pytest.approx(published[name]) for name in names[1:])
 
 
 def test_an_interrupt_keeps_the_runs_that_are_done(tmp_path, monkeypatch):

@@ -7,8 +7,9 @@ the engine and the GPU (docs/reference/step-time.md).
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -16,11 +17,15 @@ from fairhit.errors import ConfigError
 from fairhit.local import provenance
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants
 from fairhit_lab.studies.shared.data_folder import data_folder
+from fairhit_lab.studies.vtc_artifact import cross_validation
 from fairhit_lab.studies.vtc_artifact.comparison import (
     Comparison,
+    RunNumbers,
     agreement,
     numbers_of,
+    record,
     show,
     write,
 )
@@ -41,18 +46,34 @@ WEIGHTED = {f"c{client}": client + 1 for client in range(4)}  # of WVTC
 ON_A100 = "a100-2024:llama-2-13b"
 A100_PREFIX = "llama13b_a100_"  # then the pool, and the length of the requests
 
+COMMAND = "fairhit experiment vtc-calibration"
+KNOWN = (*SCHEDULERS, "RPM<limit>")
+
+
+class UnknownScheduler(ConfigError):
+    """A run under a scheduler that is not simulated here."""
+
+
+def gpu_of(run: MeasuredRun) -> str:
+    """The GPU of a run, by its workload's name."""
+    return "a100-2024" if run.workload.startswith(A100_PREFIX) else "a10g-2024"
+
+
 # A few seconds together: one run of each kind.
 QUICK = ("overload/FCFS", "increase/FCFS", "increase/VTC", "real/VTC", "real/RPM5", "real/RPM20")
 
 
-def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConfig:
+def settings(
+    run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0, constants: Constants = BUILT_IN
+) -> SimConfig:
     """The artifact's engine on the run's GPU, with the run's scheduler. Raises ConfigError."""
     limited = re.fullmatch(r"RPM([1-9]\d{0,8})", run.scheduler, re.ASCII)
     if limited is None and run.scheduler not in SCHEDULERS:
-        known = ", ".join([*SCHEDULERS, "RPM<limit>"])
-        raise ConfigError(f"{run.name}: unknown scheduler {run.scheduler!r}; known: {known}")
+        raise UnknownScheduler(
+            f"{run.name}: unknown scheduler {run.scheduler!r}; known: {', '.join(KNOWN)}"
+        )
     gpu = ON_A10G
-    if run.workload.startswith(A100_PREFIX):
+    if gpu_of(run) != "a10g-2024":
         pool = run.workload.removeprefix(A100_PREFIX).partition("_")[0]
         if not re.fullmatch(r"[1-9]\d{0,8}", pool, re.ASCII):
             raise ConfigError(f"{run.name}: expected {A100_PREFIX}<KV tokens>_<length>")
@@ -63,12 +84,15 @@ def settings(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> SimConf
         weights=WEIGHTED if run.scheduler == "WVTC" else {},
         jitter=jitter,
         seed=seed,
+        constants=constants,
         **ENGINE,
         **gpu,
     )
 
 
-def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[Row]:
+def simulated(
+    run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0, constants: Constants = BUILT_IN
+) -> list[Row]:
     """The run's requests through the simulator, as their callers would have seen them."""
     calls = [
         lengths_only(
@@ -80,7 +104,7 @@ def simulated(run: MeasuredRun, *, jitter: float = 0.0, seed: int = 0) -> list[R
         )
         for number, each in enumerate(run.requests)
     ]
-    return replayed(calls, settings(run, jitter=jitter, seed=seed))
+    return replayed(calls, settings(run, jitter=jitter, seed=seed, constants=constants))
 
 
 def compare(run: MeasuredRun, seeds: Sequence[int] = ()) -> Comparison:
@@ -104,6 +128,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, default=3, metavar="N", help="runs with jittered passes (3)"
     )
+    parser.add_argument(
+        "--cross-validate",
+        action="store_true",
+        help="instead, fit the host's constants without each run in turn and simulate that run",
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="runs whose name has it")
     parser.add_argument("--out", metavar="FILE", help="also write the numbers there, as JSON")
     parser.add_argument(
@@ -124,20 +153,14 @@ def run(options: argparse.Namespace, console: Console) -> int:
             raise ConfigError(f"--{flag}: there is no folder {Path(path).parent}")
     data = data_folder(options.data, REQUESTS)
     every = read_runs(data)
-    runs = [
-        each
-        for each in every
-        if options.only in each.name and (not options.quick or each.name in QUICK)
-    ]
-    if not runs:
-        raise ConfigError(f"--only: no run has {options.only!r} in its name")
-    for each in runs:  # bad names are reported before minutes of simulation
-        try:
-            settings(each)
-        except ConfigError as error:
-            raise ConfigError(f"{data / REQUESTS}: {error}") from None
-    seeds = [] if options.quick else range(1, options.seeds + 1)
+    runs = _selected(every, options, data / REQUESTS, console)
     about = provenance.of_this_run()
+    if options.cross_validate:
+        found = _cross_validated(runs, console)
+        if options.out:
+            write(options.out, {"command": f"{COMMAND} --cross-validate", **about, **found})
+        return 0
+    seeds = [] if options.quick else range(1, options.seeds + 1)
     done: list[Comparison] = []
     interrupted = False
     try:
@@ -147,10 +170,81 @@ def run(options: argparse.Namespace, console: Console) -> int:
     if done:
         show(done, agreement(done), console)
         if options.out:
-            write(options.out, done, agreement(done), {**about, "interrupted": interrupted})
+            own = {"command": COMMAND, **about, "interrupted": interrupted}
+            write(options.out, {**own, **record(done, agreement(done))})
     if options.figure and not interrupted:
         _draw(Path(options.figure), data, every)
     return 130 if interrupted else 0
+
+
+def _selected(
+    every: Sequence[MeasuredRun], options: argparse.Namespace, path: Path, console: Console
+) -> list[MeasuredRun]:
+    """The runs to compare; one line names those whose scheduler is not known here. Raises ConfigError."""
+    named = [each for each in every if options.only in each.name]
+    if not named:
+        raise ConfigError(f"--only: no run has {options.only!r} in its name")
+    if options.quick:  # a folder of other runs has none of these
+        named = [each for each in named if each.name in QUICK] or named[: len(QUICK)]
+    runs, unknown = [], []
+    for each in named:  # bad names are reported before minutes of simulation
+        try:
+            settings(each)
+        except UnknownScheduler as error:
+            unknown.append((each.name, error))
+            continue
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        runs.append(each)
+    if not runs:
+        raise ConfigError(f"{path}: {unknown[0][1]}")
+    if unknown:
+        names = ", ".join(name for name, _ in unknown)
+        known = ", ".join(KNOWN)
+        console.print(
+            f"left out, as their scheduler is unknown: {names} (known: {known})",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    return runs
+
+
+# What is left out at a time: one run, or all runs of one workload, which are alike.
+FOLDS: Mapping[str, Callable[[MeasuredRun], str]] = {
+    "by run": lambda run: run.name,
+    "by workload": lambda run: run.workload,
+}
+
+
+def _cross_validated(runs: Sequence[MeasuredRun], console: Console) -> dict[str, Any]:
+    """Fit without each fold in turn, show the errors and return them. Raises ConfigError."""
+    from rich.progress import Progress
+
+    def simulate(run: MeasuredRun, constants: Constants) -> RunNumbers:
+        return numbers_of(simulated(run, constants=constants), f"{run.name}, simulated")
+
+    found: dict[str, list[cross_validation.LeftOut]] = {name: [] for name in FOLDS}
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("runs", total=(1 + len(FOLDS)) * len(runs))
+        for gpu in cross_validation.FITTED:
+            seen = []
+            for each in runs:
+                if gpu_of(each) == gpu:
+                    bar.update(task, description=each.name)
+                    measured = numbers_of(each.rows(), f"{each.name}, measured")
+                    seen.append(cross_validation.sensitivity(each, gpu, measured, simulate))
+                    bar.advance(task)
+            for name, fold_of in FOLDS.items() if seen else ():
+                found[name] += cross_validation.left_out(
+                    gpu, seen, simulate, fold_of, lambda _: bar.advance(task)
+                )
+    if not found["by run"]:
+        raise ConfigError("--cross-validate: too few runs of one GPU to leave one out")
+    for name, runs_left_out in found.items():
+        if runs_left_out:
+            cross_validation.show(name, runs_left_out, console)
+    return {name: cross_validation.record_of(of) for name, of in found.items() if of}
 
 
 def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:

@@ -72,8 +72,12 @@ class Agreement:
 
 def agreement(comparisons: Sequence[Comparison]) -> Agreement:
     """The errors over all runs: mean and worst throughput, median and worst time to the first token."""
-    throughput = [abs(each.throughput_error) for each in comparisons]
-    ttft = [abs(each.ttft_error) for each in comparisons]
+    return agreement_of([(each.throughput_error, each.ttft_error) for each in comparisons])
+
+
+def agreement_of(errors: Sequence[tuple[float, float]]) -> Agreement:
+    """The same of relative errors of throughput and of the time to the first token, by run."""
+    throughput, ttft = ([abs(pair[place]) for pair in errors] for place in (0, 1))
     return Agreement(
         throughput_mean=fmean(throughput),
         throughput_worst=max(throughput),
@@ -200,17 +204,17 @@ def markdown(rows: Sequence[Line]) -> list[str]:
     ]
 
 
-def write(
-    path: str, comparisons: Sequence[Comparison], agreement: Agreement, about: Mapping[str, object]
-) -> None:
-    """Write all numbers and their origin as JSON. Raises ConfigError."""
-    record = {
-        "command": "fairhit experiment vtc-calibration",
-        **about,
+def record(comparisons: Sequence[Comparison], agreement: Agreement) -> dict[str, object]:
+    """All numbers, ready for JSON."""
+    return {
         "errors_percent": summary(agreement),
         "rows": [line(comparison) for comparison in comparisons],
     }
+
+
+def write(path: str, content: Mapping[str, object]) -> None:
+    """Write numbers and their origin as JSON. Raises ConfigError."""
     try:
-        Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"--out: {in_words(error)}") from None
