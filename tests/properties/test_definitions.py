@@ -151,7 +151,7 @@ def test_a_service_gap_is_the_largest_over_all_pairs_of_instants(steps):
     worker = WorkerGaps(pairs, 0)
     waiting = dict.fromkeys(WEIGHTS, 0)
     total = dict.fromkeys(WEIGHTS, 0.0)
-    # By instant: who waits, and what each was served by its weight so far.
+    # By instant: waiting requests of each client, and its service by weight so far.
     instants = [(dict(waiting), dict(total))]
     for client, what, tokens in steps:
         if what == 0:
