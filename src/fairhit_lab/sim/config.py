@@ -62,6 +62,10 @@ class SimConfig:
         None, "policy of the engines behind router fleet, which orders the requests that they have",
         of="fleet", choices=("fcfs", "lpm", "dlpm", "fair", "vtc"), shown="fcfs",
     )  # fmt: skip
+    engine_reports: str | None = setting(
+        None, "what the engines behind router fleet report: their load and memory, or the load alone",
+        of="fleet", choices=("memory", "load"), shown="memory",
+    )  # fmt: skip
     decision_us: Annotated[int, MICROSECONDS] | None = setting(
         None, "time that router fleet takes for each request, one after the other", "SECONDS",
         of="fleet", flag="decision-time", shown="0.0001",

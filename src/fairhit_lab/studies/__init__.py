@@ -22,6 +22,7 @@ STUDIES: dict[str, str] = {
     "pareto": "ours.frontiers",
     "pareto-fleet": "ours.frontiers",
     "fleet": "ours.fleet",
+    "fleet-memory": "ours.fleet",
     "sensitivity-min-match": "ours.min_match",
     "sensitivity-quantum": "ours.sensitivity",
     "sensitivity-worker-quantum": "ours.sensitivity",

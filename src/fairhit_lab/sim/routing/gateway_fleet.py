@@ -237,7 +237,9 @@ class GatewayFleet:
             if job is not None and own.state is TicketState.STARTED:
                 self.dispatcher.emitted(own, job.emitted)
         self._report_prices(name, replica.host.scheduler)
-        free_len = replica.host.free_len if isinstance(replica.host, ReportsMemory) else None
+        free_len = None
+        if isinstance(replica.host, ReportsMemory) and self._config.engine_reports != "load":
+            free_len = replica.host.free_len
         self.dispatcher.observed(name, running=running, waiting=waiting, free_len=free_len)
         if self.dispatcher.engines[name].tickets:
             self._kernel.at(

@@ -159,7 +159,62 @@ def _panels(host: str, engines: int) -> list[Panel]:
     ]  # fmt: skip
 
 
-STUDY = Study(
+# ---- what the memory that engines report is worth
+
+REPORTS = ("memory", "load")
+MEMORY_HOSTS = ("ideal", "sglang")
+
+
+def memory_cases(quick: bool) -> Sequence[Case]:
+    """Both fleets before four engines that report load and memory, or their load alone."""
+    return [
+        contended(
+            load,
+            {"host": host, "policy": name, "reports": reports, "workload": load},
+            {**FLEETS[name], "host": host, "engine_reports": reports},
+            engines=4,
+            duration_s=QUICK_S if quick else 120,
+        )
+        for host in MEMORY_HOSTS
+        for load in (QUICK_LOADS if quick else LOADS)
+        for name in FLEETS
+        for reports in REPORTS
+    ]
+
+
+def judge_memory(results: Results) -> Sequence[Verdict]:
+    """How throughput and light clients' waits change with the report, for each fleet and host."""
+    loads = [str(load) for load in results.labels("workload")]
+
+    def ratios(metric: str, host: str, fleet: str) -> dict[str, float]:
+        memory, load_only = ({"host": host, "policy": fleet, "reports": each} for each in REPORTS)
+        return {
+            load: results.ratio(
+                metric, {"workload": load, **memory}, {"workload": load, **load_only}
+            ).median
+            for load in loads
+        }
+
+    return [
+        target(
+            f"host {host}: {fleet} has {what} where engines report their memory",
+            ratios(metric, host, fleet),
+            rule,
+        )
+        for host in MEMORY_HOSTS
+        for fleet in FLEETS
+        for metric, what, rule in (
+            ("throughput", "no less throughput, within 2 %,", lambda ratio, _: ratio >= 0.98),
+            ("light_p99_s", "p99 waits of light clients at most 1.1 as long", _no_longer),
+        )
+    ]
+
+
+def _no_longer(ratio: float, _: str) -> bool:
+    return ratio <= TIMES_WAIT
+
+
+_FLEET = Study(
     whose="ours",
     title="The gateway's queue before 4, 16 and 64 engines",
     source="beyond the papers: many engines, late binding",
@@ -181,3 +236,34 @@ STUDY = Study(
         "client is light if it asks for less than its share."
     ),
 )
+
+_MEMORY = Study(
+    whose="ours",
+    title="The gateway's queue before engines that report their memory, or their load alone",
+    source="beyond the papers: four engines, late binding",
+    shows="what the report of free memory is worth: throughput and waits with and without it",
+    takes="quick 2 s; full 6 min",
+    cases=memory_cases,
+    measures={**MEASURES, "light_share": light_share},
+    panels=[
+        Panel(
+            title=f"{title}: {fleet}, {host}",
+            form="bars",
+            x="workload",
+            y=metric,
+            hue="reports",
+            where={"host": host, "policy": fleet},
+            y_label=label,
+        )
+        for host in MEMORY_HOSTS
+        for fleet in FLEETS
+        for title, metric, label in (
+            ("Throughput", "throughput", "service tokens/s, client view"),
+            ("Light clients' waits", "light_p99_s", "s, p99 to the first token"),
+        )
+    ],
+    judge=judge_memory,
+    choices="Workloads, engines and fleets as in `fleet`, four engines.",
+)
+
+STUDIES = {"fleet": _FLEET, "fleet-memory": _MEMORY}

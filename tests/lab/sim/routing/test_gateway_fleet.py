@@ -113,6 +113,21 @@ def test_requests_wait_at_the_gateway_and_not_in_the_engines() -> None:
     assert left and max(left) <= 2
 
 
+def test_where_memory_is_reported_no_prompt_waits_for_it_in_an_engine() -> None:
+    """Long and short prompts, five or fifty of which fit: most long ones wait in the engine otherwise."""
+    rows = [
+        row(f"{'ab'[n % 2]}{n}", n / 50, of=f"{n}", length=(176, 32)[n % 2], output_len=20)
+        for n in range(300)
+    ]
+
+    def waited_s(reports: str) -> float:
+        _, events = played(rows, scheduler="dlpm", engine_reports=reports)
+        sent = {event.request: event.t_us for event in of(events, Enqueue)}
+        return sum(e.t_us - sent[e.request] for e in of(events, Admit)) / len(rows) / SECOND
+
+    assert waited_s("memory") < waited_s("load") / 2
+
+
 def test_a_failed_engine_loses_no_request() -> None:
     changes = (
         WorkerChange(time_us=2 * SECOND, worker=1, up=False),
