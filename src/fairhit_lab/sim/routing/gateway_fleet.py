@@ -102,6 +102,8 @@ class GatewayFleet:
         self._decision_us = 100 if config.decision_us is None else config.decision_us
         self._transit_us = 100 if config.transit_us is None else config.transit_us
         self._free_us = 0  # when the last decision was made
+        self.decisions = 0
+        self.delayed_us = 0  # the time that engines waited for these decisions, all together
         self._replicas: dict[int, Replica] = {}
         self._followers: dict[int, CacheFollower] = {}
         self._flights: dict[RequestId, _Flight] = {}
@@ -188,6 +190,8 @@ class GatewayFleet:
         now_us = self._kernel.now_us
         self._free_us = max(self._free_us, now_us) + self._decision_us
         flight.sent_us = self._free_us
+        self.decisions += 1
+        self.delayed_us += self._free_us - now_us
         self._later(self._free_us - now_us + self._transit_us, self._reach, flight, int(own.worker))
 
     def _reach(self, flight: _Flight, number: int) -> None:

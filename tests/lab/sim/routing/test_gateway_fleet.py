@@ -60,9 +60,11 @@ def test_a_lone_request_is_decided_sent_and_seen_to_end() -> None:
 
 
 def test_decisions_are_made_one_after_the_other() -> None:
-    _, events = played([row(f"a{n}") for n in range(4)], decision_us=2 * MS, transit_us=0)
+    cluster, events = played([row(f"a{n}") for n in range(4)], decision_us=2 * MS, transit_us=0)
 
     assert [event.t_us for event in of(events, Enqueue)] == [2 * MS, 4 * MS, 6 * MS, 8 * MS]
+    assert cluster.fleet is not None
+    assert (cluster.fleet.decisions, cluster.fleet.delayed_us) == (4, 20 * MS)
 
 
 def test_requests_with_one_prefix_meet_at_one_engine() -> None:
