@@ -35,15 +35,15 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "fcfs (least loaded)": {"scheduler": "fcfs", "router": "least-loaded"},
 }
 SYSTEMS = {**ROUTERS, **CENTRALS, **FLEETS}
-FEW_LOADS: Sequence[str] = ("tot-s1", "judge-s1", "chat", "arena", "agentic")
+FEW_LOADS: Sequence[str] = ("tot-s1", "judge-s1", "chat")
 # Host and engines; the systems and workloads that are run there, and the seconds of arrivals.
 POINTS: Mapping[
     tuple[str, int], tuple[Mapping[str, Mapping[str, Any]], Sequence[str], int]
 ] = {
     ("ideal", 4): ({**SYSTEMS, **OTHERS}, tuple(LOADS), 120),
     ("sglang", 4): ({**ROUTERS, **FLEETS}, tuple(LOADS), 120),
-    ("ideal", 16): (SYSTEMS, FEW_LOADS, 120),
-    ("ideal", 64): ({**ROUTERS, **FLEETS}, FEW_LOADS[:3], 60),
+    ("ideal", 16): (SYSTEMS, FEW_LOADS, 60),
+    ("ideal", 64): ({**ROUTERS, **FLEETS}, FEW_LOADS, 30),
 }  # fmt: skip
 QUICK_LOADS, QUICK_S = ("judge-s1",), 30
 
@@ -219,7 +219,7 @@ _FLEET = Study(
     title="The gateway's queue before 4, 16 and 64 engines",
     source="beyond the papers: many engines, late binding",
     shows="throughput, entitlement and waits of the gateway's queue, of routers and of central queues",
-    takes="quick 6 s; full 40 min",
+    takes="quick 6 s; full 25 min",
     cases=cases,
     measures={**MEASURES, "light_share": light_share},
     panels=[panel for host, engines in POINTS for panel in _panels(host, engines)],
@@ -232,7 +232,7 @@ _FLEET = Study(
         "times a second, learns their capacity, decides in 100 us and is 100 us away. Central queues know "
         "each engine's memory and cache at once, and bind requests in the scheduling pass, which no "
         "gateway can. `d2lpm` has 16,384 tokens to a worker; `d2lpm (extend)` charges computed tokens "
-        "only, and has 65,536. At 16 engines five workloads are run, at 64 three of them for 60 s. A "
+        "only, and has 65,536. At 16 engines three workloads are run for 60 s, at 64 for 30 s. A "
         "client is light if it asks for less than its share."
     ),
 )
