@@ -25,7 +25,9 @@ POLICIES: dict[str, str] = {
     "lcf": "#b8a800",
     "drr": "#8c564b",
     "central-dlpm": "#7a2f00",
-    "central-fair": "#6a3d9a",
+    "central-fair": "#b294c7",
+    "fleet": "#6a3d9a",
+    "threshold": "#b8336a",
 }
 # Colours of names that are no policies: clients, workloads, variants.
 OTHERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#444444", "#d55e00", "#b8a800")

@@ -60,6 +60,8 @@ def draw(axes: Any, panel: Panel, results: Results, styles: SeriesStyles) -> Non
     elif panel.zero and axes.has_data():
         data, (_, high) = axes.dataLim, axes.get_ylim()
         axes.set_ylim(min(0, data.ymin), max(high, 1.05 * data.ymax))
+    for axis in (axes.xaxis, axes.yaxis):
+        _separate_thousands(axis)
     if panel.form == "path":  # last, as the limits of the axes have to be final
         _name_marks(axes, lines_of(panel, results), styles)
 
@@ -71,6 +73,15 @@ def _plain(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_locator(NullLocator())
+
+
+def _separate_thousands(axis: Any) -> None:
+    """Write the numbers of a linear axis as 20,000 where they are that large."""
+    from matplotlib.ticker import ScalarFormatter, StrMethodFormatter
+
+    is_plain = type(axis.get_major_formatter()) is ScalarFormatter
+    if is_plain and max(map(abs, axis.get_view_interval())) >= 2_000:
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
 def _bars(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
