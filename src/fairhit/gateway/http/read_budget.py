@@ -10,6 +10,7 @@ client with a thousand long bodies delays no other client's.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Final, TypeVar
 
 from fairhit.gateway.http.round_robin import OwnerQueues
@@ -56,20 +57,20 @@ class ReadBudget:
     def run(self, steps: Steps[Result], *, owner: object) -> "asyncio.Future[Result]":
         """Run `steps` of `owner` in later iterations. Cancelling the returned future ends them."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-
-        def step() -> None:
-            if future.cancelled():
-                steps.close()
-                return
-            try:
-                self.run_later(next(steps), step, owner=owner)
-            except StopIteration as stop:
-                future.set_result(stop.value)
-            except Exception as error:  # noqa: BLE001 - raised by whatever awaits the result
-                future.set_exception(error)
-
-        step()
+        self._step(steps, future, owner)
         return future
+
+    def _step(self, steps: Steps[Result], future: "asyncio.Future[Result]", owner: object) -> None:
+        """Run one step. No function of its own, which would refer to itself and so keep the result."""
+        if future.cancelled():
+            steps.close()
+            return
+        try:
+            self.run_later(next(steps), partial(self._step, steps, future, owner), owner=owner)
+        except StopIteration as stop:
+            future.set_result(stop.value)
+        except Exception as error:  # noqa: BLE001 - raised by whatever awaits the result
+            future.set_exception(error)
 
     def _renew_later(self) -> None:
         if not self._is_counting:

@@ -1,7 +1,9 @@
 """Bytes read per event loop iteration, and that deferred data keeps its order and its end."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import gc
+import weakref
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 import pytest
@@ -204,3 +206,29 @@ async def test_a_bug_of_ours_closes_the_connection_it_was_met_on() -> None:
         await asyncio.sleep(0)
 
     assert wire.aborted
+
+
+class Body:
+    """A result that can be watched."""
+
+
+def test_a_result_is_freed_with_its_future() -> None:
+    """Not only when the garbage collector runs, which is seldom: until then every long body was kept."""
+
+    async def work() -> None:
+        def steps() -> Generator[int, None, Body]:
+            yield 1
+            yield 1
+            return Body()
+
+        future = ReadBudget().run(steps(), owner="a")
+        freed = weakref.ref(await future)
+        del future
+        await asyncio.sleep(0)
+        assert freed() is None
+
+    gc.disable()
+    try:
+        asyncio.run(work())
+    finally:
+        gc.enable()
