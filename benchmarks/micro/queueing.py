@@ -34,6 +34,7 @@ class Bench:
             rules=rules,
             max_in_flight=10**6,
             on_ready=self.sent.append,
+            on_hold=lambda _, __: None,
         )
         for number in range(engines):
             self.dispatcher.engine_up(f"w{number}")

@@ -43,8 +43,11 @@ class World:
 
     def __init__(
         self, *slots: int, rules: QueueRules, streams: bool | None = None, capacity: int = 32_768,
-        max_sent: int | None = None, router: Router | None = None,
+        max_sent: int | None = None, router: Router | None = None, text_len: int = TEXT,
     ) -> None:  # fmt: skip
+        self.text_len, self.prompt_len = text_len, text_len // 4
+        self.steps = 0
+        self.held: list[tuple[int, Ticket]] = []  # the step in which each hold is over
         self.streams = streams  # None: some do
         self.index = ApproximatePrefixIndex(capacity=capacity)
         self.dispatcher = Dispatcher(
@@ -54,6 +57,7 @@ class World:
             max_in_flight=10**6,
             max_sent=max_sent,
             on_ready=self.send,
+            on_hold=self.hold,
         )
         self.engines = {f"w{number}": Engine(each) for number, each in enumerate(slots)}
         self.outputs: dict[Ticket, int] = {}
@@ -70,13 +74,14 @@ class World:
     ) -> Ticket:
         """Submit a request. Raises QueueFull, NotFound or NoEngine."""
         self.number += 1
-        text = b"%07d" % topic * (TEXT // 14) + b"%07d" % self.number * (TEXT // 14)
+        half = self.text_len // 14
+        text = b"%07d" % topic * half + b"%07d" % self.number * half
         streams = bool(self.number % 3) if self.streams is None else self.streams
         request = Request(
             id=str(self.number),
             client=client,
             prompt=ChunkedText().extended(text).chunks,
-            input_len=PROMPT,
+            input_len=self.prompt_len,
             max_tokens=output_len,
             order=self.number,
             routing_key=key,
@@ -113,8 +118,17 @@ class World:
         engine = self.engines[ticket.worker]
         engine.queue.append(Asked(ticket, self.outputs[ticket], sent_at=engine.steps))
 
+    def hold(self, ticket: Ticket, longest_us: int) -> None:
+        assert ticket.held and self.dispatcher.engines[ticket.held].is_open, ticket
+        self.held.append((self.steps + longest_us // STEP_US, ticket))
+
     def step(self, name: str) -> None:
         """Fill the engine's slots and emit an output of each request."""
+        self.steps += 1
+        over = [ticket for at, ticket in self.held if at <= self.steps]
+        self.held = [(at, ticket) for at, ticket in self.held if at > self.steps]
+        for ticket in over:
+            self.dispatcher.hold_over(ticket)
         engine = self.engines[name]
         engine.steps += 1
         while engine.queue and len(engine.running) < engine.slots:
@@ -123,7 +137,7 @@ class World:
             prompt = asked.ticket.request.prompt
             hit = next((at for at, c in enumerate(prompt) if c not in engine.cache), len(prompt))
             engine.cache.update(prompt)
-            asked.extend_len = PROMPT - chunks_len(hit) // 4
+            asked.extend_len = self.prompt_len - chunks_len(hit) // 4
             self.served[asked.ticket.request.client] += asked.extend_len
         for asked in list(engine.running):
             if asked not in engine.running:
@@ -138,7 +152,7 @@ class World:
             if not asked.left:
                 engine.running.remove(asked)
                 self.ends[asked.ticket] += 1
-                usage = Usage(PROMPT, asked.emitted, PROMPT - asked.extend_len)
+                usage = Usage(self.prompt_len, asked.emitted, self.prompt_len - asked.extend_len)
                 self.dispatcher.finished(asked.ticket, usage, ran_us=self.ran_us(asked))
 
     def report(self, name: str) -> None:
@@ -216,7 +230,7 @@ class World:
             if worker.limit.has_capacity and worker.is_open and not is_full:
                 takeable = [
                     t for t in queued if worker.serves(t.model) and name not in t.tried
-                    and t.pinned in {"", name}
+                    and t.pinned in {"", name} and t.held in {None, "", name}
                 ]  # fmt: skip
                 assert not takeable, (name, takeable[0])
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fairhit.core.service import TokenCost
 from fairhit.dispatch import QueueRules
-from tests.properties.engines import PROMPT, World
+from tests.properties.engines import TEXT, World
 from tests.properties.gateways import Gateways
 from tests.properties.test_gateways import SKEWED, bound, drive, gap
 
@@ -33,17 +33,19 @@ def engine_bound(world: World, policy: str, engines: int) -> int:
     `engines`: lives of engines in the run, each of which had its own requests in flight.
     """
     most = max(engine.peaks.in_flight for engine in world.dispatcher.engines.values())
-    in_flight = engines * most * (PROMPT + 2 * LONGEST)
+    in_flight = engines * most * (world.prompt_len + 2 * LONGEST)
     if policy == "dlpm":
         return 2 * (QUANTUM + in_flight)
-    return 2 * (QUANTUM + OVERDRAFT + 2 * in_flight + PROMPT)
+    return 2 * (QUANTUM + OVERDRAFT + 2 * in_flight + world.prompt_len)
 
 
 class Faults:
     """A fleet in which one fault after the other happens, and two clients that always wait."""
 
-    def __init__(self, slots: tuple[int, ...], policy: str, rng: random.Random) -> None:
-        self.world = World(*slots, rules=RULES[policy], streams=True)
+    def __init__(
+        self, slots: tuple[int, ...], policy: str, rng: random.Random, text_len: int = TEXT
+    ) -> None:
+        self.world = World(*slots, rules=RULES[policy], streams=True, text_len=text_len)
         self.rng = rng
         self.lives = len(slots)
         self.slow: dict[str, int] = {}  # engines by how many steps of others make one of theirs
@@ -122,12 +124,14 @@ KINDS: dict[str, Callable[[Faults, str], None]] = {
     slots=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
     policy=st.sampled_from(["dlpm", "fair"]),
     kinds=st.sets(st.sampled_from(sorted(KINDS))),
+    text_len=st.sampled_from([TEXT, 2 * TEXT]),
 )
 def test_clients_that_wait_stay_within_the_bound_whatever_engines_do(
-    seed: int, slots: tuple[int, ...], policy: str, kinds: set[str]
+    seed: int, slots: tuple[int, ...], policy: str, kinds: set[str], text_len: int
 ) -> None:
+    """Prompts of twice the text share enough with others to be held for an engine."""
     rng = random.Random(seed)
-    fleet = Faults(slots, policy, rng)
+    fleet = Faults(slots, policy, rng, text_len)
     for number in range(300):
         if kinds and rng.random() < 0.05:
             KINDS[rng.choice(sorted(kinds))](fleet, rng.choice(list(fleet.world.engines)))

@@ -11,7 +11,7 @@ from fairhit.dispatch import QUEUE_SCHEDULERS, QueueRules, TicketState
 from fairhit.errors import NoEngine, NotFound, QueueFull
 from fairhit.policies.dlpm import DLPM
 from fairhit.routers.sticky import Sticky
-from tests.properties.engines import PROMPT, World
+from tests.properties.engines import PROMPT, TEXT, World
 
 QUEUE_SIZE = 12
 
@@ -101,8 +101,9 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     limit = rng.choice([None, None, 1, 2, 5])
     router = rng.choice([None, None, Sticky(max_keys=2)])
     world = World(
-        *slots, rules=rules, capacity=rng.choice([3, 20, 9999]), max_sent=limit, router=router
-    )
+        *slots, rules=rules, capacity=rng.choice([3, 20, 9999]), max_sent=limit, router=router,
+        text_len=rng.choice([TEXT, 2 * TEXT]),
+    )  # fmt: skip
     for _ in range(rng.randint(20, 200)):
         one_event(world, rng)
         if limit is not None and rng.random() < 0.02:  # a reload
@@ -120,7 +121,7 @@ def test_every_ticket_ends_once_and_no_engine_idles_while_one_waits_for_it(seed:
     assert not len(world.dispatcher.queue)
     for worker in world.dispatcher.engines.values():
         assert not worker.limit.in_flight
-    assert not any(list(lane.scheduler) for lane in world.dispatcher.queue._lanes.values())
+    assert not any(list(lane.scheduler) for lane in world.dispatcher.queue.lanes)
 
 
 LONGEST = 30  # outputs

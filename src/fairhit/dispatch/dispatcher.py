@@ -14,6 +14,7 @@ from fairhit.dispatch.accounting.client_ledger import ClientLedger
 from fairhit.dispatch.accounting.consumption import Consumption
 from fairhit.dispatch.accounting.estimate_errors import EstimateErrors
 from fairhit.dispatch.accounting.reports import Reports
+from fairhit.dispatch.delay import OnHold
 from fairhit.dispatch.engine import Engine, EngineTable, TrialGate
 from fairhit.dispatch.placement import Placement
 from fairhit.dispatch.queue import GatewayQueue
@@ -31,7 +32,9 @@ class Dispatcher:
 
     With `rules`, requests wait here until an engine has capacity; `on_ready` is then called with each ticket
     that is to be sent, except with one that its own `arrive` or `failed` returns ready to be sent.
-    `max_in_flight` limits a client's requests, `max_sent` those at all engines together.
+    `on_hold`, where given, is called with each ticket that is held for an engine, and with the microseconds
+    after which to call `hold_over` with it. `max_in_flight` limits a client's requests, `max_sent` those at
+    all engines together.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class Dispatcher:
         named: int = 1000,
         rules: QueueRules | None = None,
         on_ready: Callable[[Ticket], None] | None = None,
+        on_hold: OnHold | None = None,
     ) -> None:
         self.router = router
         self.index = index
@@ -63,6 +67,7 @@ class Dispatcher:
             rules=rules or QueueRules(),
             queues=rules is not None,
             max_sent=max_sent,
+            on_hold=on_hold,
         )
         self.retries = 0
         self.on_ready = on_ready
@@ -298,6 +303,11 @@ class Dispatcher:
     def changed(self, name: WorkerId) -> None:
         """Send what a change at an engine, or of its clients' credit, allows. O(1) and the tickets sent."""
         self.queue.changed(name)
+        self._notify()
+
+    def hold_over(self, ticket: Ticket) -> None:
+        """End the time for which `ticket` is held; nothing if it waits no longer. O(as `arrive`)."""
+        self.queue.release(ticket)
         self._notify()
 
     def refill(self) -> None:

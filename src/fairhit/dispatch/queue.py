@@ -4,7 +4,8 @@ Invariant, after every event: no engine has free capacity while a ticket waits t
 clients that wait at other gateways have precedence (`accounting/ledger_sharing.py`).
 
 A ticket waits in the *lane* of the engines that may take it: those that are up, serve its model and have not
-failed it; where a session is kept at one engine, only that one. Mostly there is one lane. Under a policy with
+failed it; where a session is kept at one engine, or while it is held for one (`delay`), only that one. Mostly
+there is one lane. Under a policy with
 shared deficits all lanes charge the same ones, so that a client has one account in the fleet; under another
 each lane has accounts of its own.
 
@@ -13,27 +14,30 @@ each lane has accounts of its own.
 | a ticket arrives             | the router chooses among the engines with capacity, and it is  | submit    |
 |                              | sent; without one, it waits                                    |           |
 | an engine has capacity       | it takes what its lanes' policies admit next by its cache,     | _fill     |
-|                              | until it has none or nothing is due                            |           |
+|                              | until it has none or nothing is due. A ticket of which another | _hold     |
+|                              | one has more cached is held for that one                       |           |
 | an engine comes or goes, or  | waiting tickets change to the lanes of the engines that may    | _sort     |
 | its models change            | take them now                                                  |           |
 
 So a ticket is bound when it is sent, by the caches and the free capacity of that moment.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.costs import ContextCost
 from fairhit.core.fair_queue import FairQueue
-from fairhit.core.ledgers.shared_deficits import Engines, SharedDeficits
+from fairhit.core.ledgers.shared_deficits import SharedDeficits
 from fairhit.core.request import ClientId, WorkerId
 from fairhit.core.service import Cost, Weights
 from fairhit.core.waiting.fleet import FleetCaches
 from fairhit.dispatch.accounting.client_ledger import ClientLedger
 from fairhit.dispatch.accounting.engine_prices import EnginePrices
+from fairhit.dispatch.delay import DelayScheduling, OnHold
 from fairhit.dispatch.engine import Engine, EngineTable
 from fairhit.dispatch.lane import EngineView, Lane
+from fairhit.dispatch.lanes import Lanes
 from fairhit.dispatch.memory_room import MemoryRoom
 from fairhit.dispatch.placement import Placement
 from fairhit.dispatch.queue_rules import QueueRules
@@ -41,13 +45,10 @@ from fairhit.dispatch.ticket import Ticket, TicketState
 from fairhit.errors import NoEngine, QueueFull
 from fairhit.policies.shared import DLPMShared, FairShared
 
-# Lanes of an engine that are examined for its next ticket, in rotation.
-_LANES_EXAMINED = 16
-# Waiting clients, and engines of their lanes, in one report to other gateways.
-_MOST_LISTED = 1024
-_MOST_NAMED = 16_384
-# Lanes kept without tickets: a policy without shared deficits has its accounts there.
-_IDLE_LANES = 256
+# Tokens of a match that make a difference between lanes.
+_NEAR = 256
+_MOST_DECLINED = 16  # tickets that an engine declines before it takes one
+_MOST_HOLDING = 64  # lanes beyond which no ticket is held: each is notified of charges
 
 
 class GatewayQueue:
@@ -65,12 +66,14 @@ class GatewayQueue:
         rules: QueueRules,
         queues: bool,
         max_sent: int | None = None,
+        on_hold: OnHold | None = None,
     ) -> None:
         self.ready: list[Ticket] = []
         self.rules = rules
         self.scheduler = rules.scheduler
         self.queues = queues
         self.switches = 0  # changes of policy or weights: all deficits were forgotten
+        self.holds = 0  # tickets that were held for an engine
         self.sent = 0  # tickets in flight at all engines together
         self.max_sent = max_sent  # their largest number; None: no limit
         self.prices = EnginePrices()
@@ -78,13 +81,17 @@ class GatewayQueue:
         self._engines = engines.engines
         self._placement = placement
         self._ledger = ledger
-        self._lanes: OrderedDict[frozenset[WorkerId], Lane] = OrderedDict()
-        self._lanes_of: dict[WorkerId, OrderedDict[Lane, None]] = {}  # of the engines that are up
+        self.lanes = Lanes(self._engines, finder=placement.index.match, schedule=self._schedule)
         self._with_capacity: dict[WorkerId, None] = {}  # engines that can be sent one more at once
         self._changed: dict[WorkerId, None] = {}  # engines to fill before this event is over
-        # Engines with capacity that `max_sent` blocks, in rotation: otherwise the engine that finishes
-        # most requests would get every slot that becomes free.
+        # Engines with capacity that `max_sent` blocks, in rotation: else the fastest would get every slot.
         self._limited: dict[WorkerId, None] = {}
+        self._delay = DelayScheduling(
+            engines=self._engines,
+            placement=placement,
+            longest_us=rules.max_hold_us if on_hold is not None else 0,
+        )
+        self._on_hold = on_hold
         self._use(rules.scheduler)
 
     def __len__(self) -> int:
@@ -105,7 +112,7 @@ class GatewayQueue:
     @property
     def cost(self) -> Cost | None:
         """Return the cost in force; None for a policy without one. O(1)."""
-        for lane in self._lanes.values():
+        for lane in self.lanes:
             return lane.scheduler.cost
         return self._first.cost
 
@@ -126,39 +133,15 @@ class GatewayQueue:
         """True if as many tickets are in flight as `max_sent` allows. O(1)."""
         return self.max_sent is not None and self.sent >= self.max_sent
 
-    @property
-    def lanes_waiting(self) -> int:
-        """Return how many lanes have waiting tickets. O(lanes)."""
-        return sum(1 for lane in self._lanes.values() if len(lane))
-
     def waits_for_last(self, name: WorkerId) -> bool:
         """Return whether a ticket waits that the draining engine `name` alone may take. O(its lanes)."""
-        return any(len(lane) and self._is_last(lane) for lane in self._lanes_of.get(name, ()))
-
-    def waiting(self) -> dict[Engines, list[ClientId]]:
-        """Return waiting clients by the engines that can be sent their requests. O(clients, lanes' engines).
-
-        Some are missing if there are more than `_MOST_LISTED`, or engines than `_MOST_NAMED`.
-        """
-        found: dict[Engines, list[ClientId]] = {}
-        left, names = _MOST_LISTED, _MOST_NAMED
-        for lane in self._lanes.values():
-            if not len(lane):
-                continue
-            engines = tuple(sorted(name for name in lane.engines if self._engines[name].is_open))
-            if not engines or len(engines) > names or not left:
-                continue
-            clients = lane.clients(left)
-            left, names = left - len(clients), names - len(engines)
-            key = engines if len(engines) < len(self._engines) else ()
-            found.setdefault(key, []).extend(clients)
-        return found
+        return any(self._is_last(lane) for lane in self.lanes.waits_for(name))
 
     def credit(self, client: ClientId) -> int:
         """Return a client's credit in units: of the fleet, or the least of its lanes. O(1), or O(lanes)."""
         if self.deficits is not None:
             return self.deficits.value(client)
-        lanes = [lane for lane in self._lanes.values() if lane.scheduler.waiting(client)]
+        lanes = [lane for lane in self.lanes if lane.scheduler.waiting(client)]
         return min((lane.scheduler.credit(client) for lane in lanes), default=0)
 
     def check_capacity(self, client: ClientId) -> None:
@@ -188,27 +171,40 @@ class GatewayQueue:
             return
         if self._placement.pins(ticket):
             ticket.pinned = self._placement.choose(ticket, matches, None if all_up else candidates)
-        if ticket.pinned:
             candidates = candidates & {ticket.pinned}
-        free: Collection[WorkerId] = self._with_capacity
-        if not all_up or ticket.pinned:
-            free = self._with_capacity.keys() & candidates
-        is_alone = not self._ledger.total_waiting
         self._enqueue(ticket)
+        self._offer(ticket, candidates, matches)
+
+    def release(self, ticket: Ticket) -> None:
+        """Hold a ticket no longer: each engine of its model may take it. O(as `submit`)."""
+        if ticket.held and ticket.state is TicketState.QUEUED:
+            ticket.held = ""
+            self._change_lane(ticket)
+            self._offer(ticket, self._table.untried(ticket), self._placement.matches(ticket))
+
+    def _offer(
+        self, ticket: Ticket, candidates: frozenset[WorkerId], matches: PrefixMatches
+    ) -> None:
+        """Send a waiting ticket to one of `candidates` if one has capacity, and it is due."""
+        free: Collection[WorkerId] = self._with_capacity
+        if len(candidates) < self._table.up:
+            free = self._with_capacity.keys() & candidates
         if not free:
             return
         if self.is_full:
             self._limited.update(dict.fromkeys(free))
             return
         chosen = self._placement.choose(ticket, matches, free)
-        if is_alone and isinstance(ticket.lane, Lane) and ticket.lane.propose(chosen) is ticket:
-            engine = self._engines[chosen]
-            if self._take(ticket, chosen, engine):
-                self._note_capacity(chosen, engine)
-                return
-        self._changed[chosen] = None
+        if not self._hold(ticket, chosen, matches):
+            lane, is_alone = ticket.lane, self._ledger.total_waiting == 1
+            if is_alone and isinstance(lane, Lane) and lane.propose(chosen) is ticket:
+                engine = self._engines[chosen]
+                if self._take(ticket, chosen, engine):
+                    self._note_capacity(chosen, engine)
+                    return
+            self._changed[chosen] = None
         self.run()
-        if not ticket.worker:  # the engine took another one
+        if not (ticket.worker or ticket.held):  # the engine took another one
             self._changed.update((name, None) for name in self._with_capacity if name in candidates)
             self.run()
 
@@ -261,17 +257,15 @@ class GatewayQueue:
             engine.limit = self.rules.make_limit()
             if self.rules.max_engine_requests is None:
                 engine.room = MemoryRoom()
-        self._lanes_of[name] = OrderedDict()
+        self.lanes.open(name)
         return self._sort(name)
 
     def lose(self, name: WorkerId) -> list[Ticket]:
         """Exclude the engine `name`, which is down, and forget its cache. O(waiting)."""
         for waiting in (self._with_capacity, self._limited, self._changed):
             waiting.pop(name, None)
-        for lane in self._lanes_of.pop(name, ()):
-            lane.remove_engine(name)
-        engine = self._engines[name]
-        engine.forget()
+        self.lanes.close(name)
+        self._engines[name].forget()
         return self._sort(name)
 
     def models_changed(self, name: WorkerId) -> list[Ticket]:
@@ -290,20 +284,15 @@ class GatewayQueue:
         Returns the tickets that no engine may take.
         """
         stuck: list[Ticket] = []
-        for lane in list(self._lanes.values()):
+        for lane in list(self.lanes):
             for ticket in lane.waiting():
                 if ticket.pinned:
                     self._pin_anew(ticket)
-                engines = self._may_take(ticket)
-                if engines == lane.engines:
+                if self._may_take(ticket) == lane.engines:
                     continue
-                lane.leave(ticket)
-                self._lane(engines).enter(ticket)
-                if not engines:
+                if not self._change_lane(ticket).engines:
                     stuck.append(ticket)
-        for engines, lane in list(self._lanes.items()):
-            if not engines <= self._lanes_of.keys() and not len(lane):
-                self._drop(lane)
+        self.lanes.drop_lost()
         self.changed(name)
         self.refill()
         return [ticket for ticket in stuck if not ticket.worker]
@@ -317,8 +306,7 @@ class GatewayQueue:
     def limit_sent(self, max_sent: int | None) -> None:
         """Change how many tickets may be in flight at all engines. O(1), and the tickets sent for it."""
         self.max_sent = max_sent
-        if self._ledger.total_waiting:
-            self.run()
+        self.run()
 
     def change_weights(self, weights: Weights) -> None:
         """Change the clients' weights; all deficits are forgotten. O(tickets)."""
@@ -329,17 +317,24 @@ class GatewayQueue:
         """Change the policy; all deficits are forgotten. O(tickets). Raises ConfigError."""
         self._use(name)
         self.switches += 1
-        for lane in self._lanes.values():
-            lane.schedule(self._make, self.deficits)
+        for lane in self.lanes:
+            self._schedule(lane)
         self.refill()  # precedence of clients elsewhere no longer counts
 
     # -- lanes
 
     def _may_take(self, ticket: Ticket) -> frozenset[WorkerId]:
-        """Return the engines that are up and may take the ticket. O(1), O(engines) after a failure."""
+        """Return the engines that are up and may take the ticket. O(1), O(engines) after a failure.
+
+        It is not held any longer for one that may not.
+        """
         engines = self._table.up_for(ticket.model)
         if ticket.tried:
             engines = engines.difference(ticket.tried)
+        if ticket.held:
+            if ticket.held in engines and self._engines[ticket.held].is_steady:
+                return frozenset((ticket.held,))
+            ticket.held = ""
         return engines & {ticket.pinned} if ticket.pinned else engines
 
     def _pin_anew(self, ticket: Ticket) -> None:
@@ -354,43 +349,44 @@ class GatewayQueue:
         elif engine is None or not engine.up or name in ticket.tried:
             ticket.pinned = ""
 
-    def _lane(self, engines: frozenset[WorkerId]) -> Lane:
-        """Return the lane of these engines, made if necessary. O(its engines) then."""
-        lane = self._lanes.get(engines)
-        if lane is None:
-            if len(self._lanes) >= _IDLE_LANES:
-                self._drop_idle()
-            lane = self._lanes[engines] = Lane(engines, self._placement.index.match)
-            for name in engines:
-                view = self._engines[name].view
-                assert view is not None, name
-                lane.add_engine(name, view)
-                self._lanes_of[name][lane] = None
-            lane.schedule(self._make, self.deficits)
-        return lane
-
-    def _drop_idle(self) -> None:
-        """Drop lanes without tickets, the one unused for longest first, until half may be kept."""
-        for lane in list(self._lanes.values()):
-            if len(self._lanes) <= _IDLE_LANES // 2:
-                return
-            if lane.is_idle:
-                self._drop(lane)
-
-    def _drop(self, lane: Lane) -> None:
-        """Use a lane no more; its tickets in flight are charged there until they end."""
-        lane.close()
-        del self._lanes[lane.engines]
-        for name in lane.engines:
-            if name in self._lanes_of:
-                self._lanes_of[name].pop(lane, None)
+    def _schedule(self, lane: Lane) -> None:
+        lane.schedule(self._make, self.deficits)
 
     # -- one ticket
+
+    def _change_lane(self, ticket: Ticket) -> Lane:
+        """Let a waiting ticket wait in the lane of the engines that may take it now. O(prompt)."""
+        assert ticket.lane is not None, ticket
+        ticket.lane.leave(ticket)
+        lane = self.lanes.get(self._may_take(ticket))
+        lane.enter(ticket)
+        return lane
+
+    def _hold(self, ticket: Ticket, name: WorkerId, matches: PrefixMatches | None = None) -> bool:
+        """Hold a ticket that `name` could take for an engine that has more of it cached, if there is one.
+
+        Returns whether it is held. Not for an engine for which as many are held as it runs at once.
+        """
+        deficits, on_hold = self.deficits, self._on_hold
+        if deficits is None or on_hold is None or deficits.queues >= _MOST_HOLDING:
+            return False
+        hold = self._delay.hold(ticket, name, among=self._may_take(ticket), matches=matches)
+        if hold is None:
+            return False
+        limit = self._engines[hold.engine].limit
+        if limit is None or len(self.lanes.get(frozenset((hold.engine,)))) >= limit.size:
+            return False
+        ticket.held = hold.engine
+        self.holds += 1
+        self._change_lane(ticket)
+        self._changed[hold.engine] = None
+        on_hold(ticket, hold.longest_us)
+        return True
 
     def _enqueue(self, ticket: Ticket) -> None:
         ticket.state = TicketState.QUEUED
         self._ledger.enqueued(ticket.request.client)
-        self._lane(self._may_take(ticket)).enter(ticket)
+        self.lanes.get(self._may_take(ticket)).enter(ticket)
 
     def _take(self, ticket: Ticket, name: WorkerId, engine: Engine) -> bool:
         """Charge a waiting ticket at the engine, and send it there. O(prompt).
@@ -406,6 +402,7 @@ class GatewayQueue:
             return False
         self._placement.charge(ticket, name, matched_len)
         lane.admit(ticket)
+        ticket.held = ticket.held and ""
         ticket.number = limit.sent(streams=ticket.streams)
         # No more than the prefix index holds: its evictions are reported, and the view would keep the rest.
         view.learn(prompt[: ticket.indexed])
@@ -430,7 +427,7 @@ class GatewayQueue:
         engine = self._engines.get(name)
         if engine is None or engine.limit is None or not engine.up:
             return
-        limit, sent = engine.limit, False
+        limit, sent, declined = engine.limit, False, 0
         while engine.lets_through and self._ledger.total_waiting:
             if not (limit.has_capacity or (sent and engine.takes_hits)):
                 break
@@ -438,6 +435,9 @@ class GatewayQueue:
                 self._limited[name] = None
                 break
             ticket = self._next(name, engine)
+            if ticket is not None and declined < _MOST_DECLINED and self._hold(ticket, name):
+                declined += 1
+                continue
             if ticket is None or not self._take(ticket, name, engine):
                 break
             sent = True
@@ -446,25 +446,16 @@ class GatewayQueue:
             limit.turned_away()
 
     def _next(self, name: WorkerId, engine: Engine) -> Ticket | None:
-        """Return the ticket that the engine takes next: of several lanes' the one with the most credit.
+        """Return the ticket that the engine takes next, the best of its lanes' proposals.
 
         None if clients that wait at other gateways have precedence. O(lanes examined).
         """
-        lanes = [lane for lane in self._lanes_of[name] if len(lane)]
-        if len(lanes) == 1 and engine.accepts:
-            ticket = lanes[0].propose(name)
-            if ticket is None and self._may_lend(name):
-                ticket = lanes[0].lend(name)
-            return ticket
-        if len(lanes) > _LANES_EXAMINED:
-            lanes = lanes[:_LANES_EXAMINED]
-            for lane in lanes:
-                self._lanes_of[name].move_to_end(lane)
+        lanes = self.lanes.of(name)
         if not engine.accepts:
             lanes = [lane for lane in lanes if self._is_last(lane)]
-        best = self._best(lane.propose(name) for lane in lanes)
+        best = self._best((lane.propose(name) for lane in lanes), engine)
         if best is None and self._may_lend(name):
-            best = self._best(lane.lend(name) for lane in lanes)
+            best = self._best((lane.lend(name) for lane in lanes), engine)
         return best
 
     def _may_lend(self, name: WorkerId) -> bool:
@@ -477,16 +468,25 @@ class GatewayQueue:
             return False
         return not (self._engines[name].accepts and deficits.is_due_elsewhere(name))
 
-    def _best(self, tickets: Iterable[Ticket | None]) -> Ticket | None:
+    def _best(self, tickets: Iterable[Ticket | None], engine: Engine) -> Ticket | None:
+        """Return the best of the lanes' proposals: as within a lane, the longest match, then credit.
+
+        By credit alone where lanes have accounts of their own.
+        """
         found = [ticket for ticket in tickets if ticket is not None]
         if len(found) < 2:
             return found[0] if found else None
-        return max(found, key=self._precedence)
+        return max(found, key=lambda ticket: self._precedence(ticket, engine))
 
-    def _precedence(self, ticket: Ticket) -> tuple[int, int]:
+    def _precedence(self, ticket: Ticket, engine: Engine) -> tuple[int, int, int]:
         assert isinstance(ticket.lane, Lane) and ticket.scheduled is not None
+        assert engine.view is not None
+        matched = 0
+        if self.deficits is not None:
+            units = engine.view.match_len(ticket.request.prompt)
+            matched = self._placement.tokens(ticket, units) // _NEAR
         credit = ticket.lane.scheduler.credit(ticket.scheduled.client)
-        return credit, -ticket.request.order
+        return matched, credit, -ticket.request.order
 
     def _is_last(self, lane: Lane) -> bool:
         """Return whether no engine of the lane accepts requests, so that one that drains must."""

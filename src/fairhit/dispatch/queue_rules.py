@@ -21,6 +21,8 @@ QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
 POLICY_SETTINGS = ("quantum", "cost", "overdraft", "near", "prepay")
 # With the deficits of all lanes together where the policy has any that can be.
 _CLASSES = {**SCHEDULERS, **SHARED}
+# The longest hold of a request for the engine that has its prompt cached.
+MAX_HOLD_US = 2_000_000
 # Clients with a record in each engine's queue, about 200 bytes each.
 _MAX_CLIENTS = 200_000
 
@@ -31,6 +33,9 @@ class QueueRules:
 
     `quantum`, `cost`, `overdraft`, `near` and `prepay` are the policy's; None: its default. A policy that
     has no such setting refuses it. What an engine evicts is its own affair: `eviction` is no setting here.
+
+    `max_hold_us`: the longest time that a request is held for an engine with its prompt cached; 0: none is.
+    A policy without shared deficits holds none.
 
     A client may have `queue_size` requests waiting, all clients together `queue_total`; 0: a request
     that would have to wait is refused. `shared`: other gateways serve the same clients, and the deficits of
@@ -47,6 +52,7 @@ class QueueRules:
     queue_size: int = 512
     queue_total: int = 65_536
     max_engine_requests: int | None = None
+    max_hold_us: int = MAX_HOLD_US
     shared: bool = False
 
     def make_limit(self) -> ConcurrencyLimit:

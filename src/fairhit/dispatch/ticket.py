@@ -52,7 +52,7 @@ class Ticket:
     """
 
     __slots__ = (
-        "answers", "charged_len", "estimated_len", "final_len", "indexed", "is_notified", "lane",
+        "answers", "charged_len", "estimated_len", "final_len", "held", "indexed", "is_notified", "lane",
         "matched_len", "model", "number", "output_len", "pinned", "request", "scheduled", "state",
         "streams", "text_len", "tried", "worker",
     )  # fmt: skip
@@ -79,6 +79,8 @@ class Ticket:
         self.answers = answers  # sequences asked for; 0: the endpoint has no outputs (embeddings)
         self.is_notified = True  # False: ready to be sent, and `on_ready` has not been called yet
         self.pinned: WorkerId = ""  # the only engine that may serve it
+        # The engine for which it is held now; "": it was; None: it was not (see `delay`).
+        self.held: WorkerId | None = None
         # Written by its lane only; None: it does not wait, or the engine's requests do not wait here.
         self.lane: TicketLane | None = None
         self.scheduled: Request | None = None  # the request as the lane's policy knows it

@@ -36,6 +36,7 @@ def queue_rules(settings: GatewaySettings, weights: Weights) -> QueueRules | Non
         weights=weights,
         queue_size=settings.queue_size,
         max_engine_requests=settings.max_engine_requests,
+        max_hold_us=round(settings.max_hold_secs * 1e6),
         shared=settings.shares(),
     )
 
@@ -56,6 +57,7 @@ def make_router(settings: GatewaySettings, weights: Weights) -> Router:
             quantum=settings.worker_quantum,
             weights=weights,
             charge=settings.worker_charge,
+            overdraft=settings.worker_overdraft,
             min_match=settings.min_match,
         )
     return ROUTERS[settings.router()]()

@@ -81,6 +81,7 @@ class Gateway:
             named=settings.metrics_max_clients,
             rules=queue_rules(settings, weights),
             on_ready=self._send,
+            on_hold=self._hold,
         )
         self.pool = EnginePool(
             dispatcher=self.dispatcher,
@@ -335,6 +336,10 @@ class Gateway:
     def _send(self, ticket: Ticket) -> None:
         """An engine has free capacity for a waiting request."""
         log_exceptions(self.exchanges[ticket].send)
+
+    def _hold(self, ticket: Ticket, longest_us: int) -> None:
+        """A waiting request is held for the engine that has its prompt cached."""
+        self._loop.call_later(longest_us / 1e6, self.dispatcher.hold_over, ticket)
 
     def _is_adapter(self, model: str) -> bool:
         """True if `model` is a LoRA adapter: engines list adapters with their parent model."""

@@ -9,6 +9,9 @@ in closed form; the best match is sought among the available workers, and counts
 on; ties are broken by in-flight tokens, not by requests, then by a hash of the client; the estimate
 charged at dispatch is replaced by the final cost; a worker starts with a full quantum, and its counters
 are dropped when it is removed.
+
+Beyond the paper, and off by default: an overdraft B^w. A prompt that w has cached to nine tenths is sent
+there while q_{i,w} > -w_i * B^w and w's backlog is longer than the shortest by at most four times the match.
 """
 
 from collections import OrderedDict
@@ -19,12 +22,16 @@ from zlib import crc32
 from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.request import ClientId, Request, WorkerId
 from fairhit.core.service import UNITS_PER_TOKEN, WEIGHT_SCALE, Cost, TokenCost, Weights
+from fairhit.core.waiting.heaps import is_hit
 from fairhit.errors import ConfigError
 from fairhit.routers.in_flight_load import InFlightLoad
 
 # The charge for a prompt: all its tokens (the paper), or those that the worker must compute. Charging
 # cached tokens moves a client away from its cache as fast as a client without any (paper map, repair 15).
 WorkerCharge = Literal["extend", "input"]
+# Tokens of a longer backlog that a match is worth in the overdraft, for each token matched: with 1 a burst of
+# requests for one document is split over all workers.
+_WORTH = 4
 
 
 class _Account:
@@ -47,7 +54,8 @@ class D2LPM:
     `max_clients` clients; a forgotten client starts with full quanta again. That changes where its next
     requests are sent, never how much a client is served: no request waits for a q_{i,w}.
 
-    `quantum` and `min_match` are in tokens. Raises ConfigError for a value below 1 or an unknown `charge`.
+    `quantum`, `overdraft` and `min_match` are in tokens. Raises ConfigError for a value below 1 (of the
+    overdraft: below 0) or an unknown `charge`.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class D2LPM:
         weights: Weights | None = None,
         cost: Cost | None = None,
         charge: WorkerCharge = "extend",
+        overdraft: int = 0,
         min_match: int = 64,
         max_clients: int = 100_000,
     ) -> None:
@@ -64,11 +73,16 @@ class D2LPM:
             raise ConfigError(f"worker-quantum: expected a number of tokens >= 1, got {quantum}")
         if min_match < 1:
             raise ConfigError(f"min-match: expected a number of tokens >= 1, got {min_match}")
+        if overdraft < 0:
+            raise ConfigError(
+                f"worker-overdraft: expected a number of tokens >= 0, got {overdraft}"
+            )
         if charge not in get_args(WorkerCharge):
             raise ConfigError(f"worker-charge: expected extend or input, got {charge!r}")
         self._weights = weights or Weights()
         # Per millionth of a weight: exact, since a token has 10^8 units.
         self._quantum_units = quantum * UNITS_PER_TOKEN // WEIGHT_SCALE
+        self._overdraft_units = overdraft * UNITS_PER_TOKEN // WEIGHT_SCALE
         self._cost = cost or TokenCost()
         self._charge = charge
         self._min_match = min_match
@@ -115,6 +129,10 @@ class D2LPM:
         if not self._any_available(account, candidates):  # Alg. 2, lines 4-5
             # Alg. 2, line 6; the printed loop never looks at G_avail again.
             self._refill(client, account, candidates)
+        if self._overdraft_units:
+            chosen = self._overdrawn(request, account, matches, candidates)
+            if chosen is not None:
+                return chosen
         # Alg. 2, line 7, with G taken among the available: the second-best match is not ignored.
         for length, holders in matches.by_length:
             if length < self._min_match:  # a few shared tokens are no reason to overload a worker
@@ -154,6 +172,30 @@ class D2LPM:
         if candidates is None:
             return len(account.spent) < len(self.load)
         return any(worker not in account.spent for worker in candidates)
+
+    def _overdrawn(
+        self,
+        request: Request,
+        account: _Account,
+        matches: PrefixMatches,
+        candidates: Collection[WorkerId] | None,
+    ) -> WorkerId | None:
+        """Return the worker that has nearly all of the prompt cached, though q_{i,w} may be spent there.
+
+        None if there is none, the overdraft is used up, or its backlog is too long for what the match saves.
+        """
+        length, holders = matches.by_length[0] if matches.by_length else (0, ())
+        if length < self._min_match or not is_hit(request, length):
+            return None
+        least, rotation = self.load.order.least, crc32(request.client.encode())
+        lowest = -self._overdraft_units * self._weights.of(request.client)
+        beyond = [worker for worker in account.spent if account.deficits[worker] <= lowest]
+        chosen = least(rotation, among=holders, candidates=candidates, but=beyond)
+        idlest = least(rotation, candidates=candidates)
+        if chosen is None or idlest is None:
+            return None
+        longer = self.load.tokens(chosen) - self.load.tokens(idlest)
+        return chosen if longer <= _WORTH * length else None
 
     def _refill(
         self, client: ClientId, account: _Account, candidates: Collection[WorkerId] | None

@@ -74,12 +74,20 @@ class SimConfig:
         None, "time from router fleet to an engine, and back", "SECONDS",
         of="fleet", flag="transit", shown="0.0001",
     )  # fmt: skip
+    max_hold_us: Annotated[int, MICROSECONDS] | None = setting(
+        None, "longest time that router fleet holds a request for the engine with its prompt; 0: none",
+        "SECONDS", of="fleet", flag="max-hold", shown="2",
+    )  # fmt: skip
     worker_quantum: int | None = setting(
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"
     )
     worker_charge: str | None = setting(
         None, "prompt tokens that d2lpm charges at an engine; input: all; extend: those to compute",
         of="router", choices=("input", "extend"), shown="input",
+    )  # fmt: skip
+    worker_overdraft: int | None = setting(
+        None, "tokens beyond Q^w for a prompt that the engine has cached, for d2lpm",
+        "TOKENS", of="router", ge=0, shown="0",
     )  # fmt: skip
     min_match: int | None = setting(
         None, "shortest cached prefix that counts, for d2lpm", "TOKENS", of="router", ge=1, shown="64"

@@ -1,6 +1,8 @@
-"""The page on late binding quotes the committed rows of the study `fleet`."""
+"""The pages on late binding and on the queue quote the committed rows of the studies `fleet...`."""
 
 import csv
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -8,39 +10,89 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/explanation/late-binding.md"
-ROWS = ROOT / "benchmarks/results/experiments/fleet/rows.csv"
 FLEETS = ("fleet", "fleet + plug-in")
+WORKLOADS = 13
 
 
-def ratios(host: str, metric: str, fleet: str, other: str) -> list[float]:
-    """By workload, before four engines: the median of the seeds' ratios."""
-    found: dict[tuple[str, str, str], float] = {}
-    with ROWS.open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            if (row["host"], row["engines"]) == (host, "4") and row[metric]:
-                found[row["policy"], row["workload"], row["seed"]] = float(row[metric])
+@cache
+def rows(study: str) -> list[dict[str, str]]:
+    path = ROOT / "benchmarks/results/experiments" / study / "rows.csv"
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def ratios(
+    study: str, metric: str, over: Mapping[str, str], under: Mapping[str, str]
+) -> list[float]:
+    """By workload, the median of the seeds' ratios of two runs' metric."""
+
+    def values(of: Mapping[str, str]) -> dict[tuple[str, str], float]:
+        found = (row for row in rows(study) if of.items() <= row.items() and row[metric])
+        return {(row["workload"], row["seed"]): float(row[metric]) for row in found}
+
+    tops, bottoms = values(over), values(under)
     by_load: dict[str, list[float]] = {}
-    for (policy, load, seed), value in found.items():
-        if policy == fleet and (other, load, seed) in found:
-            by_load.setdefault(load, []).append(value / found[other, load, seed])
+    for key in tops.keys() & bottoms.keys():
+        by_load.setdefault(key[0], []).append(tops[key] / bottoms[key])
     return [median(each) for each in by_load.values()]
 
 
+def cell(each: list[float]) -> str:
+    return f"{median(each):.2f} ({min(each):.2f} to {max(each):.2f})"
+
+
+def on_page(*cells: str) -> bool:
+    return f"| {' | '.join(cells)} |" in PAGE.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    ("words", "other", "host"),
+    ("words", "other", "host", "engines"),
     [
-        ("d2lpm", "d2lpm", "sglang"),
-        ("d2lpm, extend charged, 65,536 tokens to a worker", "d2lpm (extend)", "sglang"),
-        ("Preble", "preble", "sglang"),
-        ("`central-fair`", "central-fair", "ideal"),
+        ("d2lpm", "d2lpm", "sglang", "4"),
+        ("d2lpm, extend charged, 65,536 tokens to a worker", "d2lpm (extend)", "sglang", "4"),
+        ("the same with as large an overdraft", "d2lpm (overdraft)", "sglang", "4"),
+        ("Preble", "preble", "sglang", "4"),
+        ("`central-fair`", "central-fair", "ideal", "4"),
+        ("d2lpm, extend charged", "d2lpm (extend)", "ideal", "16"),
+        ("Preble", "preble", "ideal", "16"),
+        ("`central-fair`", "central-fair", "ideal", "16"),
     ],
 )
-def test_the_table_is_that_of_the_committed_rows(words: str, other: str, host: str) -> None:
-    cells = [words, f"`{host}`"]
+def test_the_table_of_systems_is_that_of_the_committed_rows(words, other, host, engines):
+    cells = [words, f"`{host}`", engines]
     for metric in ("throughput", "light_p99_s"):
         for fleet in FLEETS:
-            each = ratios(host, metric, fleet, other)
-            assert len(each) == 13
-            cells.append(f"{median(each):.2f} ({min(each):.2f} to {max(each):.2f})")
+            where = {"host": host, "engines": engines}
+            each = ratios("fleet", metric, where | {"policy": fleet}, where | {"policy": other})
+            assert len(each) == WORKLOADS
+            cells.append(cell(each))
 
-    assert f"| {' | '.join(cells)} |" in PAGE.read_text(encoding="utf-8")
+    assert on_page(*cells), cells
+
+
+@pytest.mark.parametrize(
+    ("host", "longest"), [("ideal", "0.25"), ("ideal", "2"), ("ideal", "8"), ("sglang", "2")]
+)
+def test_the_table_of_holds_is_that_of_the_committed_rows(host, longest):
+    cells = [f"{longest} s", f"`{host}`"]
+    for metric in ("throughput", "light_p99_s"):
+        for fleet in FLEETS:
+            where = {"host": host, "policy": fleet}
+            each = ratios(
+                "fleet-hold", metric, where | {"longest_hold_s": longest},
+                where | {"longest_hold_s": "0"},
+            )  # fmt: skip
+            assert len(each) == WORKLOADS
+            cells.append(cell(each))
+
+    assert on_page(*cells), cells
+
+
+def test_the_readme_quotes_the_committed_rows():
+    where = {"host": "sglang", "engines": "4"}
+    sides = where | {"policy": "fleet + plug-in"}, where | {"policy": "d2lpm"}
+    more, wait = (median(ratios("fleet", of, *sides)) for of in ("throughput", "light_p99_s"))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    assert f"it has {more:.2f} times D2LPM's throughput" in readme
+    assert f"light tenants wait {wait:.2f} times as long" in readme

@@ -47,7 +47,7 @@ def test_requests_for_the_same_engines_wait_in_one_lane() -> None:
 
     assert [len(found) for found in lanes.values()] == [1, 1]
     assert lanes["m"] != lanes["n"]
-    assert world.dispatcher.queue.lanes_waiting == 2
+    assert world.dispatcher.queue.lanes.waiting == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,7 +100,7 @@ def test_more_lanes_than_are_examined_at_a_time_are_all_served() -> None:
         ask(world, "busy", "other", output_len=10_000)
     busy = ask(world, "busy", "m0", output_len=1)
     tickets = [ask(world, "a", model, output_len=1) for model in models]
-    assert world.dispatcher.queue.lanes_waiting == 40
+    assert world.dispatcher.queue.lanes.waiting == 40
     for _ in range(100):
         world.step("w0")
 
@@ -119,7 +119,7 @@ def test_lanes_that_are_not_used_any_more_are_dropped_with_all_that_they_followe
         world.down(name)
 
     queue = world.dispatcher.queue
-    assert [lane.engines for lane in queue._lanes.values()] == []
+    assert [lane.engines for lane in queue.lanes] == []
     assert view._listeners == []
 
 
@@ -129,7 +129,7 @@ def test_sessions_keep_few_lanes() -> None:
     for number in range(30):
         world.ask("a", output_len=1, topic=number, key=f"k{number}")
 
-    assert len(world.dispatcher.queue._lanes) <= 4
+    assert len(list(world.dispatcher.queue.lanes)) <= 4
 
 
 def test_a_policy_without_shared_deficits_keeps_accounts_for_each_lane() -> None:

@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
 from fairhit.core.service import UNITS_PER_TOKEN, Weights
+from fairhit.routers.d2lpm import D2LPM
 from tests.unit.routers.asking import QUANTUM, choose, d2lpm, request
 
 
@@ -142,3 +145,39 @@ def test_weights_scale_the_quantum() -> None:
 
     assert router.quantum_of("gold") == 250 * UNITS_PER_TOKEN
     assert router.quantum_of("other") == 100 * UNITS_PER_TOKEN
+
+
+def in_debt(overdraft: int) -> D2LPM:
+    """A router at whose idle w0 the client "a" has a debt of half a quantum, and none at w1."""
+    router, sent, cost = d2lpm(overdraft=overdraft), request("a", 0), QUANTUM * 3 // 2
+    router.dispatch(sent, "w0", extend_len=cost)
+    router.true_up(sent, "w0", extend_len=cost, output_len=0)
+    assert router.deficit("a", "w0") == -QUANTUM // 2 * UNITS_PER_TOKEN
+    return router
+
+
+@pytest.mark.parametrize(
+    ("overdraft", "cached", "chosen"),
+    [
+        (QUANTUM, 90, "w0"),
+        (QUANTUM, 89, "w1"),
+        (QUANTUM // 2 + 1, 90, "w0"),
+        (QUANTUM // 2, 90, "w1"),
+        (0, 90, "w1"),
+    ],
+)
+def test_within_the_overdraft_a_prompt_cached_to_nine_tenths_stays(
+    overdraft: int, cached: int, chosen: str
+) -> None:
+    assert choose(in_debt(overdraft), request("a", 1), {"w0": cached, "w1": 0}) == chosen
+
+
+@pytest.mark.parametrize(("backlog", "chosen"), [(359, "w0"), (360, "w1")])
+def test_the_overdraft_does_not_count_at_a_worker_with_too_long_a_backlog(
+    backlog: int, chosen: str
+) -> None:
+    """Four times the 90 tokens that the match saves are the longest backlog for it, outputs included."""
+    router = in_debt(QUANTUM)
+    router.dispatch(request("b", 1, max_tokens=1), "w0", extend_len=backlog)
+
+    assert choose(router, request("a", 2), {"w0": 90, "w1": 0}) == chosen

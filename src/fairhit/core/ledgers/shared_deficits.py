@@ -65,6 +65,11 @@ class SharedDeficits(OverdraftDeficits):
         """Notify the queue no longer, as nothing waits in it. O(1)."""
         self._queues.pop(on_change, None)
 
+    @property
+    def queues(self) -> int:
+        """Return how many queues of this host are notified. O(1)."""
+        return len(self._queues)
+
     def is_due_elsewhere(self, engine: WorkerId) -> bool:
         """Return whether a client with q_i > 0 waits for `engine` at another host. O(those), at C speed."""
         return any(

@@ -21,7 +21,7 @@ class LedgerSharing:
         ledger = self._ledger()
         if ledger is None:
             return None
-        return LedgerReport(charged=ledger.report(), waiting=self._dispatcher.queue.waiting())
+        return LedgerReport(charged=ledger.report(), waiting=self._dispatcher.queue.lanes.clients())
 
     def quantum_of(self) -> QuantumOf:
         """Return the function from clients to Q_i in units; the ledger is shared."""

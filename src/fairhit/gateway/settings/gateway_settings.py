@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from fairhit.core.cache.token_blocks import BLOCK_LEN
+from fairhit.dispatch.queue_rules import MAX_HOLD_US
 from fairhit.errors import ConfigError
 from fairhit.gateway.auth.keys import parse_tenant_key
 from fairhit.gateway.settings.files import read_text
@@ -124,15 +125,16 @@ class RoutingSettings:
         16384, "Q^w of d2lpm: tokens of service that a client gets at one engine before others",
         "TOKENS", ge=1,
     )  # fmt: skip
+    worker_overdraft: int = setting(
+        0, "tokens beyond Q^w for a prompt that the engine has cached, for d2lpm", "TOKENS", ge=0
+    )
     min_match: int = setting(
         64, "shortest cached prefix that counts for the choice of an engine", "TOKENS", ge=1
     )
     worker_charge: WorkerCharge = setting(
         "extend", "prompt tokens that d2lpm charges; extend: those to compute; input: all"
     )
-    weights: Shares = setting(
-        {}, "shares of clients", "CLIENT=WEIGHT,...", live=True, shown="1 each"
-    )
+    weights: Shares = setting({}, "clients' shares", "CLIENT=WEIGHT,...", live=True, shown="1 each")
     max_tree_size: int = setting(32768, "size of the prefix index of each engine", "CHUNKS", ge=1)
     tokenizer: Path | None = setting(
         None, "directory with a tokenizer.json: index blocks of tokens instead of bytes", "DIR"
@@ -174,9 +176,8 @@ class QueueSettings:
         "TOKENS", ge=1, shown="256",
     )  # fmt: skip
     prepay: Prepay | None = setting(
-        None, "outputs that fair charges when a request is sent: the expected ones, or none",
-        shown="expected",
-    )  # fmt: skip
+        None, "outputs that fair charges when it sends a request", shown="expected"
+    )
     queue_size: int = setting(
         512, "requests of one client that may wait here, then 429", "N", ge=0, live=True
     )
@@ -185,6 +186,9 @@ class QueueSettings:
     )
     max_engine_requests: int | None = setting(
         None, "requests in flight at one engine", "N", ge=1, shown="learnt"
+    )
+    max_hold_secs: float = setting(
+        MAX_HOLD_US // 10**6, "longest hold for the engine with the prompt", "S", ge=0, le=60
     )
     load_interval_secs: float = setting(
         0.25, "between two readings of a busy engine's load", "S", ge=0.01
@@ -461,7 +465,7 @@ class GatewaySettings(
             ),
             "routing_key_header": (self.router() == "sticky", "--policy sticky"),
             **dict.fromkeys(
-                ("worker_quantum", "min_match", "worker_charge"),
+                ("worker_quantum", "worker_overdraft", "min_match", "worker_charge"),
                 (self.router() == "d2lpm", "--policy d2lpm"),
             ),
             "prometheus_host": (self.prometheus_port is not None, "--prometheus-port"),

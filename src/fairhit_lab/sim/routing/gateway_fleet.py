@@ -21,7 +21,7 @@ from fairhit.core.fair_queue import FairQueue
 from fairhit.core.policy import KeepsLedger
 from fairhit.core.request import Request, RequestId, Unit, WorkerId
 from fairhit.core.service import Weights
-from fairhit.dispatch import Dispatcher, QueueRules, Ticket, TicketState, Usage
+from fairhit.dispatch import MAX_HOLD_US, Dispatcher, QueueRules, Ticket, TicketState, Usage
 from fairhit.errors import ConfigError, EngineError, NotFound
 from fairhit.routers.d2lpm import D2LPM
 from fairhit.routers.prefix_index.precise import Knowledge, PrecisePrefixIndex
@@ -92,11 +92,12 @@ class GatewayFleet:
         rules = QueueRules(
             scheduler=config.scheduler, weights=weights,
             queue_size=_NO_LIMIT, queue_total=_NO_LIMIT, **given,
+            max_hold_us=MAX_HOLD_US if config.max_hold_us is None else config.max_hold_us,
         )  # fmt: skip
         self._index = PrecisePrefixIndex(block_len=BLOCK_LEN)
         self.dispatcher = Dispatcher(
             router=D2LPM(), index=self._index, rules=rules,
-            max_in_flight=_NO_LIMIT, on_ready=self._send,
+            max_in_flight=_NO_LIMIT, on_ready=self._send, on_hold=self._hold,
         )  # fmt: skip
         self._blocks = _CachedBlocks(self._index)
         self._decision_us = 100 if config.decision_us is None else config.decision_us
@@ -193,6 +194,10 @@ class GatewayFleet:
         self.decisions += 1
         self.delayed_us += self._free_us - now_us
         self._later(self._free_us - now_us + self._transit_us, self._reach, flight, int(own.worker))
+
+    def _hold(self, own: Ticket, wait_us: int) -> None:
+        """Keep a request for an engine for some time; it may be taken meanwhile."""
+        self._kernel.at(self._kernel.now_us + wait_us, GATEWAY, self.dispatcher.hold_over, own)
 
     def _reach(self, flight: _Flight, number: int) -> None:
         """A request has reached its engine."""

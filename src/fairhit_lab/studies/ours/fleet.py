@@ -8,7 +8,7 @@ from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path, ta
 from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
 from fairhit_lab.studies.shared.dominance import Goal, dominations
 from fairhit_lab.studies.shared.panel import Panel
-from fairhit_lab.studies.shared.results import Results
+from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Case, Study, Verdict
 
 STOCK, PLUG_IN = "fleet", "fleet + plug-in"
@@ -28,6 +28,11 @@ ROUTERS: Mapping[str, Mapping[str, Any]] = {
     "d2lpm": {"scheduler": "dlpm", "router": "d2lpm"},
     "d2lpm (extend)": {"scheduler": "dlpm", "router": "d2lpm", **EXTEND},
 }
+OVERDRAFT: Mapping[str, Mapping[str, Any]] = {
+    "d2lpm (overdraft)": {
+        "scheduler": "dlpm", "router": "d2lpm", **EXTEND, "worker_overdraft": 65_536
+    },
+}  # fmt: skip
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     "threshold": PREBLE_BY_THRESHOLD,
     "rr+lpm": {"scheduler": "lpm", "router": "round-robin"},
@@ -36,14 +41,16 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 }
 SYSTEMS = {**ROUTERS, **CENTRALS, **FLEETS}
 FEW_LOADS: Sequence[str] = ("tot-s1", "judge-s1", "chat")
+AT_ONCE = {**ROUTERS, **FLEETS}
 # Host and engines; the systems and workloads that are run there, and the seconds of arrivals.
 POINTS: Mapping[
     tuple[str, int], tuple[Mapping[str, Mapping[str, Any]], Sequence[str], int]
 ] = {
-    ("ideal", 4): ({**SYSTEMS, **OTHERS}, tuple(LOADS), 120),
-    ("sglang", 4): ({**ROUTERS, **FLEETS}, tuple(LOADS), 120),
-    ("ideal", 16): (SYSTEMS, FEW_LOADS, 60),
-    ("ideal", 64): ({**ROUTERS, **FLEETS}, FEW_LOADS, 30),
+    ("ideal", 4): ({**SYSTEMS, **OVERDRAFT, **OTHERS}, tuple(LOADS), 120),
+    ("sglang", 4): ({**AT_ONCE, **OVERDRAFT}, tuple(LOADS), 120),
+    ("vllm", 4): (AT_ONCE, FEW_LOADS, 120),
+    ("ideal", 16): ({**AT_ONCE, CENTRAL: CENTRALS[CENTRAL]}, tuple(LOADS), 60),
+    ("ideal", 64): (AT_ONCE, FEW_LOADS, 60),
 }  # fmt: skip
 QUICK_LOADS, QUICK_S = ("judge-s1",), 30
 
@@ -159,49 +166,79 @@ def _panels(host: str, engines: int) -> list[Panel]:
     ]  # fmt: skip
 
 
-# ---- what the memory that engines report is worth
+# ---- what the memory that engines report is worth, and a hold for the engine with the prompt
 
-REPORTS = ("memory", "load")
-MEMORY_HOSTS = ("ideal", "sglang")
+ABLATION_HOSTS = ("ideal", "sglang")
+# Seconds of the longest hold: none and the default, and two others on the ideal host.
+NO_HOLD, HOLD = 0, 2
+HOLDS: Mapping[str, Sequence[float]] = {
+    "ideal": (NO_HOLD, 0.25, HOLD, 8),
+    "sglang": (NO_HOLD, HOLD),
+}
+REPORTS = ("load", "memory")
 
 
-def memory_cases(quick: bool) -> Sequence[Case]:
-    """Both fleets before four engines that report load and memory, or their load alone."""
+def _ablation(
+    label: str, setting: str, values: Mapping[str, Mapping[Label, Any]], quick: bool
+) -> Sequence[Case]:
+    """Both fleets before four engines, with each value of a setting by host, shown as `label`."""
     return [
         contended(
             load,
-            {"host": host, "policy": name, "reports": reports, "workload": load},
-            {**FLEETS[name], "host": host, "engine_reports": reports},
+            {"host": host, "policy": name, label: shown, "workload": load},
+            {**FLEETS[name], "host": host, setting: value},
             engines=4,
             duration_s=QUICK_S if quick else 120,
         )
-        for host in MEMORY_HOSTS
+        for host in ABLATION_HOSTS
         for load in (QUICK_LOADS if quick else LOADS)
         for name in FLEETS
-        for reports in REPORTS
+        for shown, value in values[host].items()
     ]
 
 
+def memory_cases(quick: bool) -> Sequence[Case]:
+    """Engines that report load and memory, or their load alone."""
+    values: dict[str, dict[Label, str]] = {
+        host: {each: each for each in REPORTS} for host in ABLATION_HOSTS
+    }
+    return _ablation("reports", "engine_reports", values, quick)
+
+
+def hold_cases(quick: bool) -> Sequence[Case]:
+    """Requests held for the engine with their prompt, for so many seconds at most."""
+    values: dict[str, dict[Label, int]] = {
+        host: {each: round(each * 1e6) for each in longest} for host, longest in HOLDS.items()
+    }
+    return _ablation("longest_hold_s", "max_hold_us", values, quick)
+
+
 def judge_memory(results: Results) -> Sequence[Verdict]:
-    """How throughput and light clients' waits change with the report, for each fleet and host."""
+    """How throughput and light clients' waits change with the report of memory."""
+    return _gains(results, "reports", REPORTS, "where engines report their memory")
+
+
+def judge_hold(results: Results) -> Sequence[Verdict]:
+    """How throughput and light clients' waits change with the default hold."""
+    return _gains(results, "longest_hold_s", (NO_HOLD, HOLD), "with holds of up to 2 s")
+
+
+def _gains(results: Results, label: str, values: tuple[Label, Label], where: str) -> list[Verdict]:
+    """Whether the second value of a label is no worse than the first, for each fleet and host."""
     loads = [str(load) for load in results.labels("workload")]
 
     def ratios(metric: str, host: str, fleet: str) -> dict[str, float]:
-        memory, load_only = ({"host": host, "policy": fleet, "reports": each} for each in REPORTS)
+        without, given = ({"host": host, "policy": fleet, label: each} for each in values)
         return {
             load: results.ratio(
-                metric, {"workload": load, **memory}, {"workload": load, **load_only}
+                metric, {"workload": load, **given}, {"workload": load, **without}
             ).median
             for load in loads
         }
 
     return [
-        target(
-            f"host {host}: {fleet} has {what} where engines report their memory",
-            ratios(metric, host, fleet),
-            rule,
-        )
-        for host in MEMORY_HOSTS
+        target(f"host {host}: {fleet} has {what} {where}", ratios(metric, host, fleet), rule)
+        for host in ABLATION_HOSTS
         for fleet in FLEETS
         for metric, what, rule in (
             ("throughput", "no less throughput, within 2 %,", lambda ratio, _: ratio >= 0.98),
@@ -214,12 +251,32 @@ def _no_longer(ratio: float, _: str) -> bool:
     return ratio <= TIMES_WAIT
 
 
+def _bars(label: str) -> list[Panel]:
+    return [
+        Panel(
+            title=f"{title}: {fleet}, {host}",
+            form="bars",
+            x="workload",
+            y=metric,
+            hue=label,
+            where={"host": host, "policy": fleet},
+            y_label=unit,
+        )
+        for host in ABLATION_HOSTS
+        for fleet in FLEETS
+        for title, metric, unit in (
+            ("Throughput", "throughput", "service tokens/s, client view"),
+            ("Light clients' waits", "light_p99_s", "s, p99 to the first token"),
+        )
+    ]
+
+
 _FLEET = Study(
     whose="ours",
     title="The gateway's queue before 4, 16 and 64 engines",
     source="beyond the papers: many engines, late binding",
     shows="throughput, entitlement and waits of the gateway's queue, of routers and of central queues",
-    takes="quick 6 s; full 25 min",
+    takes="quick 8 s; full 80 min",
     cases=cases,
     measures={**MEASURES, "light_share": light_share},
     panels=[panel for host, engines in POINTS for panel in _panels(host, engines)],
@@ -232,8 +289,9 @@ _FLEET = Study(
         "times a second, learns their capacity, decides in 100 us and is 100 us away. Central queues know "
         "each engine's memory and cache at once, and bind requests in the scheduling pass, which no "
         "gateway can. `d2lpm` has 16,384 tokens to a worker; `d2lpm (extend)` charges computed tokens "
-        "only, and has 65,536. At 16 engines three workloads are run for 60 s, at 64 for 30 s. A "
-        "client is light if it asks for less than its share."
+        "only, and has 65,536; `d2lpm (overdraft)` may exceed them by as much again for cached prompts. At "
+        "16 and 64 engines arrivals last 60 s, at 64 on three workloads. A client is light if it asks for "
+        "less than its share."
     ),
 )
 
@@ -245,25 +303,25 @@ _MEMORY = Study(
     takes="quick 2 s; full 6 min",
     cases=memory_cases,
     measures={**MEASURES, "light_share": light_share},
-    panels=[
-        Panel(
-            title=f"{title}: {fleet}, {host}",
-            form="bars",
-            x="workload",
-            y=metric,
-            hue="reports",
-            where={"host": host, "policy": fleet},
-            y_label=label,
-        )
-        for host in MEMORY_HOSTS
-        for fleet in FLEETS
-        for title, metric, label in (
-            ("Throughput", "throughput", "service tokens/s, client view"),
-            ("Light clients' waits", "light_p99_s", "s, p99 to the first token"),
-        )
-    ],
+    panels=_bars("reports"),
     judge=judge_memory,
     choices="Workloads, engines and fleets as in `fleet`, four engines.",
 )
 
-STUDIES = {"fleet": _FLEET, "fleet-memory": _MEMORY}
+_HOLD = Study(
+    whose="ours",
+    title="Delay scheduling: requests held for the engine that has their prompt cached",
+    source="beyond the papers: four engines, late binding",
+    shows="what it is worth to hold requests for an engine: throughput and waits by the longest hold",
+    takes="quick 4 s; full 20 min",
+    cases=hold_cases,
+    measures={**MEASURES, "light_share": light_share},
+    panels=_bars("longest_hold_s"),
+    judge=judge_hold,
+    choices=(
+        "Workloads, engines and fleets as in `fleet`, four engines. `longest_hold_s` in seconds; shorter "
+        "holds are half a millisecond for each prompt token that the other engine holds."
+    ),
+)
+
+STUDIES = {"fleet": _FLEET, "fleet-memory": _MEMORY, "fleet-hold": _HOLD}

@@ -160,7 +160,7 @@ def test_a_caller_may_leave_at_any_time(cancel_s: float) -> None:
     assert cluster.fleet is not None
     dispatcher = cluster.fleet.dispatcher
     assert all(not engine.tickets for engine in dispatcher.engines.values())
-    assert not dispatcher.queue.waiting()
+    assert not dispatcher.queue.lanes.clients()
 
 
 def test_late_cache_events_cost_hits() -> None:

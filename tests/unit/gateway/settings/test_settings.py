@@ -360,11 +360,12 @@ def test_settings_that_do_nothing_by_themselves_are_named() -> None:
 
     routing = {
         "worker_quantum": 7,
+        "worker_overdraft": 7,
         "min_match": 7,
         "worker_charge": "input",
         "routing_key_header": "x-a",
     }
-    for policy, count in (("d2lpm", 1), ("cache_aware", 1), ("manual", 3), ("round-robin", 4)):
+    for policy, count in (("d2lpm", 1), ("cache_aware", 1), ("manual", 4), ("round-robin", 5)):
         routed = GatewaySettings(**routing, policy=policy)
         assert len(routed.without_effect()) == count, policy
 

@@ -115,6 +115,10 @@ class GatewayMetrics(Collector):
         yield CounterMetricFamily(
             "fairhit_retries", "Requests sent to another engine.", value=self._dispatcher.retries
         )
+        yield CounterMetricFamily(
+            "fairhit_holds", "Waiting requests that were held for the engine with their prompt cached.",
+            value=self._dispatcher.queue.holds,
+        )  # fmt: skip
         if self._retries is not None:
             yield CounterMetricFamily(
                 "fairhit_retries_refused",

@@ -272,7 +272,7 @@ class SnapshotTaker:
 
     def _bound(self, gap: ClientGap) -> float | None:
         queue = self._dispatcher.queue
-        if queue.rules.shared or not queue.queues or queue.lanes_waiting > 1:
+        if queue.rules.shared or not queue.queues or queue.lanes.waiting > 1:
             # Fair over all gateways, of which this one sees its own part; or in the engines; or the two may
             # wait for different engines.
             return None
