@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from fairhit_lab.studies.shared.claims import SHARE, Claim, above, below, within, words
 from fairhit_lab.studies.shared.study import Case, Generated, Outcome, Study
 from fairhit_lab.studies.vtc.shared import (
+    LATE,
+    LATE_START,
     RATES_AND_RESPONSES,
     Text,
     curve,
     figure,
+    late,
     measured,
     ours,
     quotient,
@@ -159,7 +162,10 @@ FIG6 = figure(
     shows="service rates and response times of a client that is on and off, and of another; both ask for"
     " more than their share",
     takes="quick 2 s; full 10 s",
-    cases=under_each("on_off_overload", lasts=(600, 300)),  # no rows were shipped
+    cases=lambda quick: [  # no rows were shipped
+        *under_each("on_off_overload", lasts=(600, 300))(quick),
+        late("on_off_overload", 300 if quick else 600),
+    ],
     measures={
         "rate_c0": rate("c0"),
         "rate_c1": rate("c1"),
@@ -182,6 +188,7 @@ FIG6 = figure(
             reach=SHARE,
             rule=within(0.9, 1),
             why=FIG6_RATES["vtc"],
+            elsewhere={LATE_START: ours("least_share", LATE)},
         ),
         Claim(
             whose="ours",

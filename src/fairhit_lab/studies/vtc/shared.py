@@ -3,7 +3,9 @@
 Workloads are those of `fairhit trace generate`, so clients count from c0: the paper's Client 1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fairhit.core.costs import PROFILED
@@ -15,6 +17,7 @@ from fairhit_lab.studies.shared.study import Case, Generated, Imported, Measure,
 from fairhit_lab.studies.vtc_artifact.case import AsMeasured, AsPrinted, Replayed
 from fairhit_lab.studies.vtc_artifact.measures import TABLE
 from fairhit_lab.studies.vtc_artifact.replay import ON_A10G
+from fairhit_lab.traces.trace import TraceRow
 
 PAPER = "VTC (arXiv:2401.00588v2)"
 # Theorem 4.4 there: 2 max(w_p L_input, w_q M) = 2 max(at most 512, 2 * 10,000).
@@ -80,6 +83,34 @@ def figure(
 
 
 # ---- cases
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LateStart(Generated):
+    """A generated workload before an engine that serves nothing at first: requests wait until then.
+
+    In the authors' run of 600 s under VTC the first token comes after 3.4 s and the next after 5.5 s, where
+    their run of 360 s takes 1.2 s. Then requests of both clients are admitted together, end together, and the
+    next are of both again; without it each batch is of one client, in turns.
+    """
+
+    begin_s: float = 6.0
+
+    def rows(self, seed: int, data: Path | None) -> Iterator[TraceRow]:
+        """The requests, none before the engine begins to serve."""
+        begin_us = round(self.begin_s * 1e6)
+        for row in Generated.rows(self, seed, data):
+            yield replace(row, arrival_us=max(row.arrival_us, begin_us))
+
+
+LATE = "vtc (late start)"
+LATE_START = f"the engine begins to serve after {LateStart(workload='').begin_s:g} s"
+
+
+def late(workload: str, seconds: int, *, shown: tuple[str, ...] | None = None) -> Replayed:
+    """VTC before an engine that begins late."""
+    source = LateStart(workload=workload, settings={"duration": seconds})
+    return simulated("vtc", source, labels={"scheduler": LATE}, shown=shown)
 
 
 def simulated(

@@ -15,6 +15,7 @@ from fairhit_lab.studies.vtc.shared import (
     PRINTED,
     REAL,
     SIMULATED,
+    late,
     measured,
     ours,
     printed,
@@ -365,6 +366,7 @@ TABLE5 = table_study(
     others=[
         simulated("vtc", LONGER, labels=LONGER_LABELS, shown=()),
         measured("vtc", "overload_600s", labels=LONGER_LABELS, shown=()),
+        late("overload", 600, shown=()),
     ],
 )
 
