@@ -61,7 +61,7 @@ def _own(name: str) -> str:
 
 
 def _head(found: Sequence[Finished | MissingStudy]) -> Markup:
-    """The heading with the count of each verdict, and the main claims."""
+    """The heading with what was found, and the count of each verdict."""
     judged: dict[str, Counter[Holds]] = {PAPERS: Counter(), OURS: Counter()}
     for each in found:
         for verdict in verdicts_of(each):
@@ -85,8 +85,9 @@ def _head(found: Sequence[Finished | MissingStudy]) -> Markup:
             runs,
             class_="lead",
         ),
+        _found(done),
         *(_tiles(whose, counts) for whose, counts in judged.items() if counts),
-        _headlines(done),
+        _claims(done),
     )  # fmt: skip
 
 
@@ -110,17 +111,29 @@ def _group_of(each: Finished | MissingStudy) -> str:
     return GROUPS.get(each.name.partition("-")[0], OTHER_GROUP)
 
 
-def _headlines(done: Sequence[Finished]) -> Markup:
-    """Tables of each study's first claim: the papers' main claims, then all others."""
-    firsts = {each.name: each for each in done if each.verdicts}
-    main = [firsts.pop(name) for name in MAIN if name in firsts]
-    # One table if the results have none of the main studies, or no others.
-    tables = [("The main claims", main or list(firsts.values()), True)]
-    if main and firsts:
-        tables.append(
-            (f"The first claim of {len(firsts)} more studies", list(firsts.values()), False)
-        )
-    return together(*(_claims(title, of, is_open) for title, of, is_open in tables if of))
+def _found(done: Sequence[Finished]) -> Markup:
+    """What was found, ten lines: how many claims of each main study hold, and its first claim."""
+    by_name = {each.name: each for each in done if each.verdicts}
+    # The first studies if the results have none of the main ones.
+    main = [by_name[name] for name in MAIN if name in by_name]
+    lines = [_line(each) for each in main or list(by_name.values())[: len(MAIN)]]
+    heading = tag("h2", "What was found", id="found")
+    found = tag("ol", *lines)
+    return tag("section", heading, found, class_="headlines") if lines else Markup("")
+
+
+def _line(each: Finished) -> Markup:
+    first = each.verdicts[0]
+    held = sum(verdict.holds == "holds" for verdict in each.verdicts)
+    title = _short(each.study.source) if _group_of(each) != OTHER_GROUP else each.study.title
+    printed = "" if first.whose == "ours" else f" The paper: {first.paper}."
+    return tag(
+        "li",
+        tag("a", title, href=f"#{each.name}"),
+        f": {held} of {len(each.verdicts)} claims hold without a condition. {first.claim}: ",
+        pill(first.holds),
+        f" {first.ours}.{printed}",
+    )
 
 
 def _short(source: str) -> str:
@@ -128,7 +141,11 @@ def _short(source: str) -> str:
     return re.sub(r" \(arXiv:[^)]*\)", "", source)
 
 
-def _claims(title: str, of: Sequence[Finished], is_open: bool) -> Markup:
+def _claims(done: Sequence[Finished]) -> Markup:
+    """A table of each study's first claim."""
+    of = [each for each in done if each.verdicts]
+    if not of:
+        return Markup("")
     rows = [
         tag(
             "tr",
@@ -144,13 +161,14 @@ def _claims(title: str, of: Sequence[Finished], is_open: bool) -> Markup:
     ]
     heading = tag("tr", *(tag("th", name, scope="col") for name in HEADLINE_COLUMNS))
     table = tag("table", tag("thead", heading), tag("tbody", *rows), class_="verdicts")
-    return tag("details", tag("summary", title), table, class_="headlines", open=is_open)
+    title = f"The first claim of each of {len(of)} studies"
+    return tag("details", tag("summary", title), table, class_="headlines")
 
 
-# Studies with the papers' main claims, in this order.
+# The studies with the main claims, the papers' first.
 MAIN = (
-    "dlpm-fig7", "dlpm-fig9", "dlpm-fig8", "dlpm-fig1", "dlpm-fig10", "dlpm-fig11", "vtc-table2",
-    "vtc-fig3", "pareto",
+    "dlpm-fig7", "dlpm-fig8", "dlpm-fig9", "dlpm-fig1", "dlpm-fig11", "vtc-fig3", "vtc-table2", "pareto",
+    "fair-cost", "fleet",
 )  # fmt: skip
 HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")
 

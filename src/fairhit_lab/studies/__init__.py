@@ -23,6 +23,7 @@ STUDIES: dict[str, str] = {
     "pareto-fleet": "ours.frontiers",
     "fleet": "ours.fleet",
     "fleet-memory": "ours.fleet",
+    "fleet-hold": "ours.fleet",
     "sensitivity-min-match": "ours.min_match",
     "sensitivity-quantum": "ours.sensitivity",
     "sensitivity-worker-quantum": "ours.sensitivity",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import ON_A10G, ON_A10G_8B, jain_ratio, spelled
+from fairhit_lab.studies.dlpm.shared import BESIDE_ONE, ON_A10G, ON_A10G_8B, jain_ratio, spelled
 from fairhit_lab.studies.shared.claims import SHARE, Rule, above, below, judged
 from fairhit_lab.studies.shared.measures import in_summary, program_wait
 from fairhit_lab.studies.shared.panel import Panel
@@ -46,7 +46,7 @@ def cases(quick: bool) -> Sequence[Case]:
         )
 
     quanta = QUICK_QUANTA if quick else QUANTA
-    policies = [("vtc", 0), ("lpm", 0), *(("dlpm", quantum) for quantum in quanta)]
+    policies = [("vtc", 0), ("lpm", 0), ("fair", 0), *(("dlpm", quantum) for quantum in quanta)]
     made = [case(STATED, *each, ({"kv_tokens": KV_TOKENS}, RATE, {})) for each in policies]
     if not quick:
         few = [each for each in policies if each[1] in (0, 4_096, 65_536)]
@@ -272,5 +272,5 @@ STUDY = Study(
     "hold every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has "
     "for Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the "
     "ideal engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
-    "4,096 was not run (quick) the small one is 1,024.",
+    f"4,096 was not run (quick) the small one is 1,024. {BESIDE_ONE}",
 )

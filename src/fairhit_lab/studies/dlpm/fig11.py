@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from fairhit_lab.studies.dlpm.shared import ON_A10G, STATED, on_ideal
+from fairhit_lab.studies.dlpm.shared import BESIDE_ONE, ON_A10G, STATED, on_ideal
 from fairhit_lab.studies.shared.claims import Rule, above, judged, within
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
@@ -12,7 +12,7 @@ from fairhit_lab.studies.shared.results import Interval, Label, Results, interva
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 
 COUNTS = (5, 10, 20, 30, 40, 50)
-POLICIES = ("dlpm", "lpm", "vtc")
+POLICIES = ("dlpm", "lpm", "vtc", "fair")
 SCARCE = "40,000 KV tokens"
 FALLS = "falls slightly with more clients (50 over 5: 0.85 to 1)"
 OTHERS: Mapping[str, Mapping[str, Any]] = {
@@ -197,5 +197,5 @@ STUDY = Study(
     "the ideal engine. At a request that does not fit, passes of DLPM skip up to 32 of them "
     "(max_misfits), a bound for the sake of speed; those of LPM and VTC end there, as theirs do, and with "
     "SGLang's admission DLPM's, too. Scarce memory, SGLang's admission and a large Q^u are varied with 5 "
-    "and with 50 clients.",
+    f"and with 50 clients. {BESIDE_ONE}",
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import (
+    BESIDE_ONE,
     ON_A10G,
     STATED,
     Run,
@@ -18,7 +19,7 @@ from fairhit_lab.studies.shared.measures import in_summary, ttft
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 
-POLICIES = ("dlpm", "lpm", "vtc")
+POLICIES = ("dlpm", "lpm", "vtc", "fair")
 TREES = "c2"
 RATES = 8.0  # times 0.2, 0.1, 0.02 and 0.05 programs a second
 # Settings, then the factor of the rates.
@@ -150,5 +151,5 @@ STUDY = Study(
     "with 40,000). Ideal engine; SGLang's admission, memory, Q^u and LPM's fallback are varied. At a "
     "request that does not fit, passes of DLPM skip up to 32 of them (max_misfits), a bound for the "
     "sake of speed; those of LPM and VTC end there, as theirs do, and with SGLang's admission DLPM's, too. "
-    "More means by more than 1 %.",
+    f"More means by more than 1 %. {BESIDE_ONE}",
 )

@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, SCARCE, column_of, judge
-from fairhit_lab.studies.dlpm.shared import DLPM_SYSTEMS, ON_A100, PREBLE_BY_THRESHOLD, STATED
+from fairhit_lab.studies.dlpm.shared import (
+    BESIDE,
+    DLPM_SYSTEMS,
+    ON_A100,
+    PREBLE_BY_THRESHOLD,
+    STATED,
+    SYSTEMS,
+)
 from fairhit_lab.studies.shared.measures import fewest_programs, in_summary, program_wait, wait
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study
@@ -65,7 +72,7 @@ def _case(
     rates = tuple(replicas * rate for rate in RATES[point])
     least_s, after_s = LASTS[workload]
     arrivals_s = max(least_s, round(PROGRAMS / rates[-1]))
-    own: dict[str, Any] = {"host": "ideal", **DLPM_SYSTEMS[system], "replicas": replicas}
+    own: dict[str, Any] = {"host": "ideal", **SYSTEMS[system], "replicas": replicas}
     if system == "d2lpm":
         own["worker_quantum"] = WORKER_QUANTUM
     if system in {"d2lpm", "preble"} and given[0].get("host", "ideal") == "ideal":
@@ -99,7 +106,7 @@ def cases(quick: bool) -> Sequence[Case]:
         _case(point, replicas, system)
         for point in RATES
         for replicas in (1, 2, 4, 8)
-        for system in DLPM_SYSTEMS
+        for system in SYSTEMS
         if (system, replicas) != ("preble", 1)  # a router between engines, omitted there too
     ]
     made += [
@@ -196,5 +203,5 @@ STUDY = Study(
     "= 4, with 16,384 inside that range. The ideal engine, for speed; SGLang's admission is varied at D = "
     "4. At a request that does not fit, passes of D2LPM and Preble skip up to 32 of them, those of "
     "VTC and LPM end: all of either kind at D = 4. Preble is E2 as published; by a threshold (section "
-    "7.1) at D = 4.",
+    f"7.1) at D = 4. {BESIDE}",
 )

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import (
+    BESIDE,
     DLPM_SYSTEMS,
     NAMES,
     ON_A10G,
     STATED,
+    SYSTEMS,
     on_ideal,
     over_time,
     ratios,
@@ -41,7 +43,7 @@ def cases(quick: bool) -> Sequence[Case]:
 
     def case(reading: str, system: str, variant: str, settings: Mapping[str, Any]) -> Case:
         workload, rates = READINGS[reading]
-        own = {"replicas": 2, **DLPM_SYSTEMS[system], **settings}
+        own = {"replicas": 2, **SYSTEMS[system], **settings}
         return Simulated(
             labels={"reading": reading, "system": system, "variant": variant},
             source=Generated(workload=workload, settings={"rates": rates, "duration": duration_s}),
@@ -52,7 +54,7 @@ def cases(quick: bool) -> Sequence[Case]:
     made = [
         case(reading, system, STATED, {})
         for reading in ((ALONE,) if quick else READINGS)
-        for system in DLPM_SYSTEMS
+        for system in SYSTEMS
     ]
     if not quick:
         made += [
@@ -214,10 +216,7 @@ STUDY = Study(
     },
     panels=over_time(
         ("response_time", "service_client"),
-        {
-            system: {"reading": ALONE, "variant": STATED, "system": system}
-            for system in DLPM_SYSTEMS
-        },
+        {system: {"reading": ALONE, "variant": STATED, "system": system} for system in SYSTEMS},
     ),
     judge=judge,
     choices="The conversations are not public here: lengths of Chatbot Arena from the VTC trace, 1.2 "
@@ -226,5 +225,6 @@ STUDY = Study(
     "(arXiv, the figure here) or both. Low is P99 below 5 s, as no number is printed. Ideal engine; "
     "SGLang's admission, LPM's fallback and scarce memory are varied. At a request that does not fit, "
     "passes of D2LPM and Preble skip up to 32 of them (max_misfits), a bound for the sake of speed; "
-    "those of VTC and LPM end there, as theirs do; with SGLang's admission all end.",
+    "those of VTC and LPM end there, as theirs do; with SGLang's admission all end. "
+    f"{BESIDE}",
 )

@@ -20,6 +20,20 @@ DLPM_SYSTEMS: Mapping[str, Mapping[str, Any]] = {
     "vtc": {"scheduler": "vtc", "router": "client-round-robin"},
 }
 
+# Beyond the paper, in every figure: the policy `fair`, and in front of several engines the gateway's queue.
+FLEET = "fleet"
+FAIR: Mapping[str, Any] = {"scheduler": "fair"}
+SYSTEMS: Mapping[str, Mapping[str, Any]] = {
+    **DLPM_SYSTEMS,
+    FLEET: {**FAIR, "router": "fleet", "engine_scheduler": "fair"},
+}
+# What each study says of them.
+BESIDE_ONE = "`fair` is beyond the paper: what this project adds, in no claim of the paper's."
+BESIDE = (
+    "`fleet` is beyond the paper: one queue under `fair` before engines with the plug-in, in no claim of the"
+    " paper's."
+)
+
 NAMES = {"d2lpm": "D2LPM", "rr+lpm": "RR+LPM", "preble": "Preble", "vtc": "VTC"}
 
 # Preble as the DLPM paper describes it (section 7.1): to the longest match above a threshold, whatever
