@@ -13,6 +13,7 @@ from fairhit_lab.report.figures.plot import STYLE
 FIGURE = ROOT / "docs" / "figures" / "two-tenants.svg"
 NAMES = {
     "fcfs": "arrival order\n(fcfs)",
+    "vtc": "equal tokens\n(vtc)",
     "lpm": "cache hits first\n(lpm)",
     "dlpm": "fairhit, tokens\n(dlpm + d2lpm)",
     "fair": "fairhit, engine time\n(fair + d2lpm)",
@@ -60,7 +61,7 @@ def draw(path: Path) -> None:
 
     style: dict[Any, Any] = {**STYLE, "svg.hashsalt": "two-tenants", "font.size": 11}
     with rc_context(style):
-        figure = Figure(figsize=(8, 3.9), layout="constrained")
+        figure = Figure(figsize=(8, 4.7), layout="constrained")
         waits, cached = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1])
         for number, policy in enumerate(reversed(NAMES)):
             rows, colour = rows_of(policy), POLICIES[policy]

@@ -10,6 +10,7 @@ from fairhit_lab.baselines.justitia import Justitia
 from fairhit_lab.baselines.k_lpm import KLPM
 from fairhit_lab.baselines.las import LAS
 from fairhit_lab.baselines.preble import Preble
+from fairhit_lab.baselines.preble_ratio import PrebleRatio
 from fairhit_lab.baselines.rpm import RPM
 from fairhit_lab.baselines.vtc_noisy import VTCNoisy
 from fairhit_lab.baselines.vtc_oracle import VTCOracle
@@ -33,6 +34,7 @@ ALL_ROUTERS: dict[str, type[Router]] = {
     **ROUTERS,
     "client-round-robin": ClientRoundRobin,
     "preble": Preble,
+    "preble-ratio": PrebleRatio,
 }
 # The gateway's queue (`fairhit.dispatch`): a request is sent to an engine when that has capacity.
 FLEET = "fleet"

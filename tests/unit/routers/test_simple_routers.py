@@ -45,6 +45,15 @@ def test_least_loaded_counts_work() -> None:
     assert chosen(router, *jobs, workers=("u", "v")) == "u v v v"
 
 
+def test_preble_by_a_ratio_follows_half_of_a_prompt_and_no_less() -> None:
+    router = fleet("preble-ratio", "u", "v")
+    router.dispatch(request("a", 0), "u", extend_len=1000)
+
+    assert choose(router, request("a", 1), {"u": 50, "v": 49}) == "u"  # of 100 tokens, though it is busy
+    assert choose(router, request("a", 2), {"u": 49, "v": 0}) == "v"
+    assert choose(router, request("a", 3), {"u": 60, "v": 60}) == "v"  # of equals the least loaded
+
+
 def test_each_client_goes_round_by_itself() -> None:
     """Requests of other clients in between do not make a client skip a worker."""
     router = fleet("client-round-robin", "u", "v", "w")

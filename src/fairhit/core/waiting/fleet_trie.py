@@ -371,7 +371,8 @@ class FleetTrie:
         assert node.parent is not None
         if at == node.start and not self._reaches(engine, node.parent):
             return
-        cached = engine.leading(node.key, node.start, node.end)
+        # What was cached of this edge still is, so only what follows is counted.
+        cached = at - node.start + engine.leading(node.key, at, node.end)
         self._set(engine, node, cached)
         if cached == node.end - node.start and len(node.children or ()) <= _FEW_CHILDREN:
             self._extend(engine, node)

@@ -24,6 +24,7 @@ from fairhit.settings.declaration import settings_of
 # Scheduler in the engines, router in the gateway.
 POLICIES = (
     ("fcfs", "round-robin"),
+    ("vtc", "least-loaded"),
     ("lpm", "least-loaded"),
     ("dlpm", "d2lpm"),
     ("fair", "d2lpm"),

@@ -77,7 +77,8 @@ def _figure(study: Study, results: Results) -> Any:
     figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
     styles = _styles_by_hue(drawn, results)
     shared = _shared(drawn, styles)
-    _title(figure, f"{study.title} – {study.source}", styles[shared] if shared else {})
+    dashed = any(panel.form == "lines" for panel in drawn if _hue(panel) == shared)
+    _title(figure, f"{study.title} – {study.source}", styles.get(shared, {}), dashed=dashed)
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     curves: dict[str, list[Any]] = {}
     for place, panel in enumerate(drawn):
@@ -153,8 +154,9 @@ def _shared(panels: Sequence[Panel], styles: Mapping[str, SeriesStyles]) -> str:
     return hue if count > 1 and 1 < len(styles[hue]) <= LEGEND_AT_MOST else ""
 
 
-def _title(figure: Any, text: str, styles: SeriesStyles) -> None:
-    """Draw the title, and below it the shared legend."""
+def _title(figure: Any, text: str, styles: SeriesStyles, *, dashed: bool) -> None:
+    """Draw the title, and below it the shared legend; `dashed`: lines of one colour show their dashes."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     columns = lines = 0
@@ -166,7 +168,12 @@ def _title(figure: Any, text: str, styles: SeriesStyles) -> None:
     figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
     if styles:
         legend = figure.legend(
-            handles=[Patch(color=style[0], label=str(name)) for name, style in styles.items()],
+            handles=[
+                Patch(color=style.colour, label=str(name))
+                if style.dashes == "-" or not dashed
+                else Line2D([], [], color=style.colour, linestyle=style.dashes, label=str(name))
+                for name, style in styles.items()
+            ],
             loc="upper center",
             bbox_to_anchor=(0.5, 1 - LINE_INCHES / figure.get_figheight()),
             ncols=columns,

@@ -23,7 +23,7 @@ from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, 
 ONE_PREFIX = "one prefix"
 APART = "no in-batch sharing"
 BY_THRESHOLD = "a threshold without balancing and one prefix for all of client 0's trees"
-THRESHOLD, LONG_LIST = "threshold", "40 trees each and one prefix for all of client 0's"
+THRESHOLD, LONG_LIST = "threshold", "40 trees, one prefix"
 BY_A_THRESHOLD = {BY_THRESHOLD: ONE_PREFIX, f"a threshold, {LONG_LIST}": LONG_LIST}
 EQUAL = 0.98  # Jain's index of an equal share, a choice of ours
 PEAK = "the highest mean wait of a minute"

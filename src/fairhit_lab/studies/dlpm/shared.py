@@ -44,6 +44,9 @@ PREBLE_BY_THRESHOLD: Mapping[str, Any] = {
     "worker_quantum": 10**9,
 }
 
+# The same by a ratio of the prompt: a match counts if it is half of it.
+PREBLE_BY_RATIO: Mapping[str, Any] = {"scheduler": "preble-groups", "router": "preble-ratio"}
+
 # GPUs and models of the paper's figures. An A10G has 129,000 tokens of KV beside the smaller model and
 # 39,000 beside the larger one, where prefixes push each other out.
 ON_A10G = {"step_time": "a10g:llama-3.2-3b"}
