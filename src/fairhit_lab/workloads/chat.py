@@ -32,9 +32,12 @@ def _lognormal(rng: Random, median: float, mean: float, most: int) -> int:
     return min(max(round(rng.lognormvariate(math.log(median), sigma)), 2), most)
 
 
-def arena_lengths(rng: Random) -> tuple[int, int]:
-    """A question and its answer: median, mean and range of the VTC paper's Chatbot Arena trace."""
-    return _lognormal(rng, 40, 136, 1021), _lognormal(rng, 211, 256, 977)
+def arena_lengths(rng: Random, *, answer: int = 256) -> tuple[int, int]:
+    """A question and its answer: median, mean and range of the VTC paper's Chatbot Arena trace.
+
+    `answer` is the answers' mean, in tokens; their median and spread are in proportion.
+    """
+    return _lognormal(rng, 40, 136, 1021), _lognormal(rng, 211 * answer / 256, answer, 977)
 
 
 def sglang_lengths(rng: Random, *, answers: str) -> tuple[int, int]:
@@ -124,6 +127,7 @@ def arena(
     surging: Naturals = (),
     surge: Positive = 5,
     surge_until: Positive = 0.5,
+    answer: Count = 256,
     duration: Positive = 600,
     cv: Positive = 1,
 ) -> Iterator[TraceRow]:
@@ -139,7 +143,7 @@ def arena(
             turns=count,
             system=system,
             think=think,
-            lengths=arena_lengths,
+            lengths=partial(arena_lengths, answer=answer),
             label="arena",
         )
 

@@ -6,6 +6,7 @@ import pytest
 from tests.lab.studies.synthetic import rows_of, study
 
 from fairhit_lab.metrics.series import SeriesPoint
+from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.report.study_files import write_judgement
 from fairhit_lab.studies import study_of
 from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, Fig7Point, Fig7Table, judge
@@ -22,7 +23,13 @@ from fairhit_lab.studies.shared.claims import (
     within,
     words,
 )
-from fairhit_lab.studies.shared.measures import fewest_programs, lead_of, response_peak, slow_share
+from fairhit_lab.studies.shared.measures import (
+    fewest_programs,
+    late_ttft,
+    lead_of,
+    response_peak,
+    slow_share,
+)
 from fairhit_lab.studies.shared.results import Results, interval_of
 from fairhit_lab.studies.shared.study import Outcome, Verdict
 
@@ -371,3 +378,18 @@ def test_who_began_no_program_began_fewest():
     run = Outcome(summary={"program_waits": {"a": {"count": 7}, "b": {"count": 5}}})
 
     assert [fewest_programs("a", "b")(run), fewest_programs("a", "b", "c")(run)] == [5, 0]
+
+
+def test_late_waits_are_those_of_the_last_requests_to_arrive():
+    def request(client, arrival_s, wait_s, *, aborted=False):
+        return Row(client, arrival_s, arrival_s + wait_s, arrival_s + 99, 1, 1, aborted)
+
+    early = [request("a", at, 50.0) for at in range(8)]
+    run = Outcome(
+        summary={},
+        requests=[request("a", 9, 2.0), request("a", 8, 1.0), *early, request("b", 10, 70.0),
+                  request("a", 11, 90.0, aborted=True)],
+    )  # fmt: skip
+
+    assert [late_ttft("a", share)(run) for share in (0.1, 0.2, 1.0)] == [2.0, 2.0, 50.0]
+    assert late_ttft("c", 0.1)(run) is None

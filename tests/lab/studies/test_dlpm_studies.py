@@ -122,8 +122,8 @@ def test_a_wait_of_some_seconds_is_not_600(peak_s, holds):
 def surge(**d2lpm):
     """Figure 8 as printed, under the later reading, with every variant."""
     low = {
-        "good_p99_s": 1.0, "good_mean_s": 0.5, "surging_mean_s": 1.0, "c2_p99_s": 2.0, "c3_p99_s": 2.0,
-        "longest_s": 80.0, "makespan_s": 100.0, "throughput": 2.0, "hit_rate": 0.3,
+        "good_p99_s": 1.0, "good_mean_s": 0.5, "surging_mean_s": 1.0, "c2_late_p99_s": 2.0,
+        "c3_late_p99_s": 2.0, "longest_s": 80.0, "makespan_s": 100.0, "throughput": 2.0, "hit_rate": 0.3,
     }  # fmt: skip
     by_system = {
         "d2lpm": low | d2lpm,
@@ -135,6 +135,14 @@ def surge(**d2lpm):
         {"reading": fig8.ALONE, "variant": variant, "system": system, "seed": 0, **numbers}
         for variant in (STATED, *fig8.OTHERS)
         for system, numbers in by_system.items()
+    ] + [
+        {
+            "reading": fig8.BOTH,
+            "variant": STATED,
+            "system": "d2lpm",
+            "seed": 0,
+            **by_system["d2lpm"],
+        }
     ]
 
 
@@ -144,7 +152,7 @@ def test_figure_8_holds_as_printed():
 
 @pytest.mark.parametrize("client", ["c2", "c3"])
 def test_low_for_all_is_low_for_the_clients_that_misbehaved_too(client):
-    verdicts = verdicts_of(fig8.judge, surge(**{f"{client}_p99_s": 30.0}))
+    verdicts = verdicts_of(fig8.judge, surge(**{f"{client}_late_p99_s": 30.0}))
 
     number = client.removeprefix("c")
     assert held(verdicts, "D2LPM keeps client " + number) == "does not hold"

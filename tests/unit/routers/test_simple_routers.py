@@ -49,7 +49,9 @@ def test_preble_by_a_ratio_follows_half_of_a_prompt_and_no_less() -> None:
     router = fleet("preble-ratio", "u", "v")
     router.dispatch(request("a", 0), "u", extend_len=1000)
 
-    assert choose(router, request("a", 1), {"u": 50, "v": 49}) == "u"  # of 100 tokens, though it is busy
+    assert (
+        choose(router, request("a", 1), {"u": 50, "v": 49}) == "u"
+    )  # of 100 tokens, though it is busy
     assert choose(router, request("a", 2), {"u": 49, "v": 0}) == "v"
     assert choose(router, request("a", 3), {"u": 60, "v": 60}) == "v"  # of equals the least loaded
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping, Sequence
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fairhit_lab.report.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, short
 from fairhit_lab.report.figures.palette import colours_of, policy_of
@@ -13,7 +13,8 @@ from fairhit_lab.studies.shared.results import Interval, Label, Results
 MARKERS = "osD^vPX*<>"
 # The width of a panel for which placing's letter sizes hold.
 USUAL_INCHES = 4.0
-DASHES = ("-", "--", ":", "-.")
+Dashes = Literal["-", "--", ":", "-."]
+DASHES: tuple[Dashes, ...] = ("-", "--", ":", "-.")
 
 
 class SeriesStyle(NamedTuple):
@@ -21,7 +22,7 @@ class SeriesStyle(NamedTuple):
 
     colour: str
     marker: str
-    dashes: str
+    dashes: Dashes
 
 
 SeriesStyles = Mapping[Label, SeriesStyle]

@@ -4,7 +4,7 @@ A hash identifies its block and all blocks before it. It depends on the tokens a
 128 bits collisions can be ignored.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from fairhit.core.cache.token_runs import Run, Runs
@@ -29,14 +29,14 @@ def known_len(row: TraceRow) -> int:
 
 
 class BlockHashes:
-    """The hashes of the full blocks of some tokens, computed on demand."""
+    """The hashes of the full blocks of some tokens, computed on demand; `known` are the first of them."""
 
     __slots__ = ("_blocks", "_hashes", "tokens")
 
-    def __init__(self, tokens: Runs, *, block_size: int) -> None:
+    def __init__(self, tokens: Runs, *, block_size: int, known: Sequence[bytes] = ()) -> None:
         self.tokens = tokens
-        self._blocks = _blocks(tokens, block_size)
-        self._hashes: list[bytes] = []
+        self._blocks = _blocks(tokens[len(known) * block_size :] if known else tokens, block_size)
+        self._hashes: list[bytes] = list(known)
 
     def first(self, count: int) -> list[bytes]:
         """Return the first `count` hashes, which must exist. O(new ones + count)."""

@@ -312,18 +312,33 @@ class _CachedBlocks:
     def __init__(self, index: PrecisePrefixIndex) -> None:
         self._index = index
         self._held: dict[WorkerId, set[int]] = {}
-        self._hashes: OrderedDict[Runs, BlockHashes] = OrderedDict()
+        self._hashes: OrderedDict[Runs, tuple[BlockHashes, list[int]]] = OrderedDict()
 
     def keys(self, tokens: Runs, length: int) -> list[int]:
         """Return the keys of the full blocks of tokens[:length]. O(blocks), more for new tokens."""
-        hashes = self._hashes.get(tokens)
-        if hashes is None:
-            hashes = self._hashes[tokens] = BlockHashes(tokens, block_size=BLOCK_LEN)
-            if len(self._hashes) > _MOST_HASHED:
-                self._hashes.popitem(last=False)
-        else:
+        hashes, keys = self._hashes_of(tokens)
+        count = length // BLOCK_LEN
+        if len(keys) < count:
+            new = hashes.first(count)[len(keys) :]
+            keys += [int.from_bytes(each[:8], "big") for each in new]
+        return keys[:count]
+
+    def _hashes_of(self, tokens: Runs) -> tuple[BlockHashes, list[int]]:
+        """The hashes of tokens, and keys made of them; what a long run ends is hashed once for all tokens."""
+        found = self._hashes.get(tokens)
+        if found is not None:
             self._hashes.move_to_end(tokens)
-        return [int.from_bytes(each[:8], "big") for each in hashes.first(length // BLOCK_LEN)]
+            return found
+        longest = max(range(len(tokens.runs)), key=lambda at: tokens.runs[at][2], default=0)
+        head = Runs(tokens.runs[: longest + 1])
+        known: list[bytes] = []
+        if len(head) < len(tokens):
+            known = self._hashes_of(head)[0].first(len(head) // BLOCK_LEN)
+        found = BlockHashes(tokens, block_size=BLOCK_LEN, known=known), []
+        self._hashes[tokens] = found
+        if len(self._hashes) > _MOST_HASHED:
+            self._hashes.popitem(last=False)
+        return found
 
     def forget(self, worker: WorkerId) -> None:
         """Forget a worker, whose blocks the index has dropped."""

@@ -25,6 +25,7 @@ OTHERS: Mapping[str, Setting] = {
     "cv 4": ({"kv_tokens": KV_TOKENS}, RATE, {"cv": 4}),
     "siblings say the same": ({"kv_tokens": KV_TOKENS}, RATE, {"collapse": True}),
     "90 % of their shares": ({"kv_tokens": KV_TOKENS}, 0.08, {}),
+    "deep queues": ({"kv_tokens": KV_TOKENS}, 0.2, {}),
 }
 
 
@@ -266,11 +267,12 @@ STUDY = Study(
     ],
     judge=judge,
     choices="Workload, rates and quanta are not printed: trees of thought (S1), 0.065 a second and client. "
-    "With 40,000 KV tokens an A10G serves 7.4 to 8.1 requests/s by the policy: the good clients ask for 72 "
-    "to 79 % of their shares, client 0 for 8 to 9 times its share; with 90 % for the good ones as a variant. "
-    "The run stops with the arrivals; an unfinished program counts with the time so far. 129,000 KV tokens "
-    "hold every tree in flight and leave nothing to win by locality, so memory is 40,000, what an A10G has "
-    "for Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the "
-    "ideal engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; where "
-    f"4,096 was not run (quick) the small one is 1,024. {BESIDE_ONE}",
+    "With 40,000 KV tokens an A10G serves 7.4 to 8.1 requests/s by the policy: the good clients ask "
+    "for 72 to 79 % of their shares, client 0 for 8 to 9 times its share; with 90 % for the good ones "
+    "as a variant, and 0.2 a second, at which all clients wait (deep queues). The run stops with the "
+    "arrivals; an unfinished program counts with the time so far. 129,000 KV tokens hold every tree in "
+    "flight and leave nothing to win by locality, so memory is 40,000, what an A10G has for "
+    "Llama-3.1-8B. At a request that does not fit every policy's pass ends, as SGLang's does; with the "
+    "ideal engine DLPM's skips up to 32 of them, VTC's and LPM's end there. Quanta by factors of 4; "
+    f"where 4,096 was not run (quick) the small one is 1,024. {BESIDE_ONE}",
 )

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, SCARCE, column_of, judge
+from fairhit_lab.studies.dlpm.fig7_claims import SCARCE, column_of, judge
 from fairhit_lab.studies.dlpm.shared import (
     BESIDE,
     DLPM_SYSTEMS,
+    FLEET,
     ON_A100,
+    PREBLE_BY_RATIO,
     PREBLE_BY_THRESHOLD,
     STATED,
     SYSTEMS,
@@ -19,23 +21,22 @@ from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study
 # Programs a second, client and GPU; requests_per_s has what is served.
 RATES: Mapping[tuple[str, str], tuple[float, ...]] = {
     ("tot", "s1"): (0.12,),
-    ("tot", "s2"): (0.08,),
+    ("tot", "s2"): (0.038,),
     ("judge", "s1"): (0.5,),
-    ("judge", "s2"): (0.33,),
+    ("judge", "s2"): (0.24,),
     ("long-qa", "s1"): (0.56, 0.08),
-    ("long-qa", "s2"): (0.09,),
+    ("long-qa", "s2"): (0.04,),
 }
-# Arrivals last so long that a good client can be expected to begin so many programs, and this at least;
-# then the run goes on for a while before it is stopped, in seconds.
-PROGRAMS = 1.5 * FEWEST
-LASTS: Mapping[str, tuple[float, float]] = {
-    "tot": (40, 60),
-    "judge": (60, 90),
-    "long-qa": (60, 90),
-}
+# Ten minutes of arrivals; then the run goes on for a while before it is stopped, in seconds.
+ARRIVALS_S, QUICK_ARRIVALS_S = 600, 60
+AFTER_S: Mapping[str, float] = {"tot": 60, "judge": 90, "long-qa": 90}
 # The inputs of a document's dozen questions; of trees and articles it is several programs' worth.
 WORKER_QUANTUM = 262_144
-# Varied at D = 4: settings of D2LPM alone, against the others as they stand.
+# Simulating each token of `fair` in 8 engines takes as long as all else of the figure.
+FLEET_AT_MOST = 4
+IDEAL = "ideal engine"
+# All below is varied at D = 4. Settings of D2LPM alone, against the others as they stand; Figure 10 varies
+# those for trees.
 OF_D2LPM: Mapping[str, Mapping[str, Any]] = {
     "Q^w 16,384": {"worker_quantum": 16_384},
     "Q^w 65,536": {"worker_quantum": 65_536},
@@ -45,18 +46,23 @@ OF_D2LPM: Mapping[str, Mapping[str, Any]] = {
     "Q^w 1,048,576, min-match 1,024": {"worker_quantum": 1_048_576, "min_match": 1_024},
     "Q^w 16,384, extend charged": {"worker_quantum": 16_384, "worker_charge": "extend"},
 }
-# Varied at D = 4 for all systems, without the largest workload: settings, then the workload's.
+# For all systems: settings, then the workload's. Without the largest workload, S1 trees of thought.
 Given = tuple[Mapping[str, Any], Mapping[str, Any]]
 OF_ALL: Mapping[str, Given] = {
-    "SGLang's admission": ({"host": "sglang"}, {}),
+    IDEAL: ({"host": "ideal"}, {}),
+    "ideal engine, no in-batch sharing": ({"host": "ideal", "inbatch": "compute"}, {}),
     "cv 4": ({}, {"cv": 4}),
-    "no in-batch sharing": ({"inbatch": "compute"}, {}),
 }
-# Systems whose passes stop at a request that does not fit, or skip it, unlike as stated; at D = 4.
-StopOrSkip = tuple[tuple[str, ...], Mapping[str, Any]]
-STOP_OR_SKIP: Mapping[str, StopOrSkip] = {
-    "all stop": (("d2lpm", "preble"), {"misfit": "stop", "max_misfits": None}),
-    "all skip": (("rr+lpm", "vtc"), {"misfit": "skip", "max_misfits": 32}),
+# For all systems, of S2 trees of thought: what is not told about them.
+OF_TREES: Mapping[str, Given] = {
+    "one prefix": ({}, {"preface": (531, 0), "question": (59,)}),
+    "siblings say the same": ({}, {"collapse": True}),
+}
+# Of one system: another Preble, and SGLang's lpm, which orders by arrival above 128 waiting requests.
+OF_ONE: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Preble by a ratio of the prompt": ("preble", PREBLE_BY_RATIO),
+    "Preble by a threshold": ("preble", PREBLE_BY_THRESHOLD),
+    "lpm's fall-back at 128": ("rr+lpm", {"fallback": 128}),
 }
 
 
@@ -66,16 +72,15 @@ def _case(
     system: str,
     variant: str = STATED,
     given: Given = ({}, {}),
+    *,
+    arrivals_s: float = ARRIVALS_S,
 ) -> Case:
     """A case of the figure; `given` are the settings, and the workload's, that the variant changes."""
     workload, kind = point
-    rates = tuple(replicas * rate for rate in RATES[point])
-    least_s, after_s = LASTS[workload]
-    arrivals_s = max(least_s, round(PROGRAMS / rates[-1]))
-    own: dict[str, Any] = {"host": "ideal", **SYSTEMS[system], "replicas": replicas}
+    own: dict[str, Any] = {"host": "sglang", **SYSTEMS[system], "replicas": replicas}
     if system == "d2lpm":
         own["worker_quantum"] = WORKER_QUANTUM
-    if system in {"d2lpm", "preble"} and given[0].get("host", "ideal") == "ideal":
+    if system in {"d2lpm", "preble"} and given[0].get("host") == "ideal":
         own["max_misfits"] = 32
     own.update(given[0])
     return Simulated(
@@ -88,51 +93,53 @@ def _case(
         },
         source=Generated(
             workload=f"{workload}-{kind}",
-            settings={"clients": 3, "rates": rates, "duration": arrivals_s, **given[1]},
+            settings={
+                "clients": 3,
+                "rates": tuple(replicas * rate for rate in RATES[point]),
+                "duration": arrivals_s,
+                **given[1],
+            },
         ),
         settings={**ON_A100, **own},
-        stop_s=arrivals_s + after_s,
+        stop_s=arrivals_s + AFTER_S[workload],
     )
 
 
 def cases(quick: bool) -> Sequence[Case]:
     """The points of the figure, then what the paper leaves unstated, at D = 4."""
+    smaller = [point for point in RATES if point != ("tot", "s1")]
     if quick:
-        points = [
-            (point, 2 if point[0] == "tot" else 4) for point in RATES if point != ("tot", "s1")
+        points = [(point, 2 if point[0] == "tot" else 4) for point in smaller]
+        return [
+            _case(*at, system, arrivals_s=QUICK_ARRIVALS_S)
+            for at in points
+            for system in DLPM_SYSTEMS
         ]
-        return [_case(*at, system) for at in points for system in DLPM_SYSTEMS]
     made = [
         _case(point, replicas, system)
         for point in RATES
         for replicas in (1, 2, 4, 8)
         for system in SYSTEMS
-        if (system, replicas) != ("preble", 1)  # a router between engines, omitted there too
+        # Preble is a router between engines, omitted there too; the queue is in no claim.
+        if (system, replicas) != ("preble", 1) and (system != FLEET or replicas <= FLEET_AT_MOST)
     ]
     made += [
         _case(point, 4, "d2lpm", variant, (settings, {}))
         for variant, settings in OF_D2LPM.items()
-        for point in RATES
-        if point != ("tot", "s1")
+        for point in smaller
+        if point[0] != "tot"
     ]
     made += [
         _case(point, 4, system, variant, given)
-        for variant, given in OF_ALL.items()
-        for point in RATES
-        if point != ("tot", "s1")
+        for of, points in ((OF_ALL, smaller), (OF_TREES, [("tot", "s2")]))
+        for variant, given in of.items()
+        for point in points
         for system in DLPM_SYSTEMS
     ]
     made += [
         _case(point, 4, system, variant, (settings, {}))
-        for variant, (systems, settings) in STOP_OR_SKIP.items()
-        for point in RATES
-        if point != ("tot", "s1")
-        for system in systems
-    ]
-    made += [
-        _case(point, 4, "preble", "Preble by a threshold", (PREBLE_BY_THRESHOLD, {}))
-        for point in RATES
-        if point != ("tot", "s1")
+        for variant, (system, settings) in OF_ONE.items()
+        for point in smaller
     ]
     scarce: Given = ({"kv_tokens": 100_000}, {})
     made += [_case(("tot", "s2"), replicas, "rr+lpm", SCARCE, scarce) for replicas in (4, 8)]
@@ -165,7 +172,7 @@ STUDY = Study(
     title="Three workloads on one to eight GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 7",
     shows="throughput, fairness and good clients' latency with a client that sends more (S1) or longer (S2)",
-    takes="quick 15 s; full 12 min",
+    takes="quick 15 s; full 60 min",
     cases=cases,
     measures={
         **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),
@@ -190,18 +197,19 @@ STUDY = Study(
     ],
     judge=judge,
     choices="Rates, durations, counts of clients and quanta are not printed: one misbehaving and two good "
-    "clients; arrivals for 40 to 375 s, until a good client can be expected to have begun 30 programs, "
-    "then 60 or 90 s more: eight GPUs for ten minutes would take hours. Points where a client began fewer "
-    "than 20 are in no claim over points: one program more or less would move them. Programs and first "
-    "tokens still awaited at the stop count with the time so far, so latencies under overload are too "
-    "short, and their ratios too near 1. Rates are in proportion to D, by the capacity measured: S1 asks "
-    "for 2 to 3 times it, the good clients for 65 to 90 % of their shares; in S2, where all send alike, "
-    "every client asks for 1.3 to 2 times its share, as nothing would wait at 60 to 80 %. Llama-3.1-8B on "
-    "A100s with 449,000 KV tokens. Q^w is 262,144, outside the 2,000 to 40,000 of the paper's Figure 10 "
-    "(trees of thought): one question of long QA has 21,000 tokens, and a Q^w below that moves every "
-    "request to another GPU; this is a document with its questions. It decides long QA and is varied at D "
-    "= 4, with 16,384 inside that range. The ideal engine, for speed; SGLang's admission is varied at D = "
-    "4. At a request that does not fit, passes of D2LPM and Preble skip up to 32 of them, those of "
-    "VTC and LPM end: all of either kind at D = 4. Preble is E2 as published; by a threshold (section "
-    f"7.1) at D = 4. {BESIDE}",
+    "clients; ten minutes of arrivals, then 60 or 90 s more. Points where a client began fewer than 20 "
+    "programs are in no claim over points: one program more or less would move them. Programs and first "
+    "tokens still awaited at the stop count with the time so far: what a ratio could be at most is "
+    "computed from that. Rates are in proportion to D: S1 asks for 2 to 3 times what is served, the "
+    "good clients for 65 to 90 % of their shares; S2 asks for what D2LPM can serve before eight GPUs "
+    "and RR+LPM cannot. Llama-3.1-8B on A100s with 449,000 KV tokens under SGLang's rules of admission "
+    "(host sglang). Q^w is 262,144, outside the 2,000 to 40,000 of the paper's Figure 10 (trees of "
+    "thought): one question of long QA has 21,000 tokens, and a Q^w below that moves every request to "
+    "another GPU; this is a document with its questions. Varied at D = 4, each over the same points, "
+    "those not varied as stated: D2LPM's quanta and min-match on judge and long QA, the ideal engine "
+    "(D2LPM and Preble skip up to 32 requests that do not fit, VTC and LPM do not) with and without "
+    "in-batch sharing, burstier arrivals, one prefix for all of client 0's trees, siblings that say the "
+    "same, lpm's fall-back to the order of arrival above 128 waiting requests, Preble by a ratio of the "
+    f"prompt (section 6.1) and by a threshold (section 7.1) instead of E2. {BESIDE} It stands before up "
+    f"to {FLEET_AT_MOST} GPUs.",
 )

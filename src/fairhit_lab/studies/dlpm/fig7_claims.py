@@ -44,7 +44,7 @@ class Fig7Point(NamedTuple):
 
 
 class Fig7Table:
-    """The rows by point, seed and system. Where a setting has only D2LPM's, others are taken as stated.
+    """The rows by point, seed and system. What a setting does not vary is taken as stated.
 
     Points at which a client began fewer than FEWEST programs in some seed are left out of all seeds, so
     that each seed's maximum is over the same points, and counted.
@@ -54,16 +54,16 @@ class Fig7Table:
         self._results = results
         self._rows: dict[tuple[Fig7Point, Label], dict[Label, ResultRow]] = {}
         self.points: dict[Fig7Point, None] = {}
-        few: set[Fig7Point] = set()
+        self._few: set[Fig7Point] = set()
         for row in results.rows:
             point = Fig7Point(*(_label(row, name) for name in COLUMNS))
             if not isinstance(programs := row["programs"], int | float) or programs < FEWEST:
-                few.add(point)
+                self._few.add(point)
             self._rows.setdefault((point, _label(row, "seed")), {})[_label(row, "system")] = row
             self.points[point] = None
         stated = [point for point in self.points if point.variant == STATED]
-        self.scope = f"{sum(point not in few for point in stated)} of {len(stated)} points"
-        self.points = {point: None for point in self.points if point not in few}
+        self.scope = f"{sum(point not in self._few for point in stated)} of {len(stated)} points"
+        self.points = {point: None for point in self.points if point not in self._few}
         self.seeds = list(dict.fromkeys(seed for _, seed in self._rows))
 
     def has(self, point: Fig7Point, seed: Label, system: str) -> bool:
@@ -93,7 +93,7 @@ class Fig7Table:
     def ratios(
         self, variant: str, metric: str, over: str, under: str
     ) -> dict[Label, dict[Fig7Point, float]]:
-        """Ratios of two systems' metric by seed and point, where at least one was run in this setting."""
+        """Ratios of two systems' metric by seed and point, as `pairs` selects them."""
         return {
             seed: {point: a / b for point, (a, b) in of.items()}
             for seed, of in self.pairs(variant, metric, over, under).items()
@@ -102,14 +102,23 @@ class Fig7Table:
     def pairs(
         self, variant: str, metric: str, over: str, under: str
     ) -> dict[Label, dict[Fig7Point, tuple[float, float]]]:
-        """By seed and point both systems' metrics, as `ratios` selects them."""
+        """By seed and point both systems' metrics; empty if neither was run in this setting.
+
+        A setting is compared over all points at the D at which it was run: what it does not vary is taken
+        as stated.
+        """
         found: dict[Label, dict[Fig7Point, tuple[float, float]]] = {}
-        points = [each for each in self.points if each.variant == variant]
-        if variant == STATED_THERE:
-            points = [each for each in self.points if each[::3] == (STATED, 4)]
+        points = self._compared(variant)
+        if variant not in {STATED, STATED_THERE} and not any(
+            self.has(point, seed, system)
+            for point in points
+            for seed in self.seeds
+            for system in (over, under)
+        ):
+            return found
         for seed in self.seeds:
             for point in points:
-                if not any(self.has(point, seed, system) for system in (over, under)):
+                if point in self._few:
                     continue
                 top, bottom = self.row(point, seed, over), self.row(point, seed, under)
                 if top is None or bottom is None:
@@ -123,6 +132,16 @@ class Fig7Table:
                 )
                 found.setdefault(seed, {})[point] = a, b
         return found
+
+    def _compared(self, variant: str) -> list[Fig7Point]:
+        """The points of a setting: the stated ones that have enough programs, at the D that it was run at."""
+        stated = [point for point in self.points if point.variant == STATED]
+        if variant == STATED:
+            return stated
+        if variant == STATED_THERE:
+            return [point for point in stated if point.replicas == 4]
+        at = {point.replicas for point, _ in self._rows if point.variant == variant}
+        return [point._replace(variant=variant) for point in stated if point.replicas in at]
 
 
 def _label(row: ResultRow, name: str) -> Label:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from math import ceil
 from statistics import fmean
 from typing import Any
 
@@ -54,6 +55,21 @@ def ttft(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
             percentile,
             without,
         )
+
+    return measure
+
+
+def late_ttft(client: str, share: float) -> Measure:
+    """The P99 of seconds to the first token over the last `share` of a client's requests, by arrival.
+
+    None for a run without a row per request.
+    """
+
+    def measure(outcome: Outcome) -> float | None:
+        own = [row for row in outcome.requests if row.client == client and not row.aborted]
+        own.sort(key=lambda row: row.arrival_s)
+        waits = sorted(row.first_token_s - row.arrival_s for row in own[-ceil(share * len(own)) :])
+        return waits[99 * len(waits) // 100] if waits else None
 
     return measure
 
