@@ -33,7 +33,7 @@ AFTER_S: Mapping[str, float] = {"tot": 60, "judge": 90, "long-qa": 90}
 # The inputs of a document's dozen questions; of trees and articles it is several programs' worth.
 WORKER_QUANTUM = 262_144
 # Simulating each token of `fair` in 8 engines takes as long as all else of the figure.
-FLEET_AT_MOST = 4
+FLEET_AT_MOST = 2
 IDEAL = "ideal engine"
 # All below is varied at D = 4. Settings of D2LPM alone, against the others as they stand; Figure 10 varies
 # those for trees.
@@ -172,7 +172,7 @@ STUDY = Study(
     title="Three workloads on one to eight GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 7",
     shows="throughput, fairness and good clients' latency with a client that sends more (S1) or longer (S2)",
-    takes="quick 15 s; full 60 min",
+    takes="quick 15 s; full 45 min",
     cases=cases,
     measures={
         **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),
