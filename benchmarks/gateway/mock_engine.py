@@ -1,6 +1,7 @@
 """An engine that costs next to nothing: it answers at once, so that what is measured is the gateway.
 
-Each streamed event says when it was written, in nanoseconds of the machine's monotonic clock.
+Each streamed event says when it was written, in nanoseconds of the machine's monotonic clock. A request with
+"slow":true is answered after a while, so that others wait for it.
 
 `python -m benchmarks.gateway.mock_engine PORT [PORT...]` serves on each port until it is killed.
 """
@@ -28,6 +29,7 @@ _EVENT = (
 )
 _LAST = b'data: {"id":"chatcmpl-1","choices":[],%b}\n\n' % _USAGE
 STREAM_TOKENS, STREAM_INTERVAL_S = 200, 0.02
+SLOW_S = 0.01  # until the answer to a request with "slow":true
 
 
 def _whole(body: bytes) -> bytes:
@@ -80,6 +82,8 @@ class MockEngine(asyncio.Protocol):
         elif b'"stream":true' in request:
             self.transport.write(STREAM_HEAD)
             self.stream(STREAM_TOKENS)
+        elif b'"slow":true' in request:
+            asyncio.get_running_loop().call_later(SLOW_S, self.transport.write, ANSWER_REPLY)
         else:
             self.transport.write(ANSWER_REPLY)
 
