@@ -4,7 +4,7 @@
 
 Three engines with the demo model on CPU, 4 running requests and 4,096 tokens of KV each; once as vLLM comes
 (its own order: first come, first served), once with the plug-in. In front of them, one after the other: the
-gateway with its queue under `fair` and under `dlpm`, the gateway without a queue and with d2lpm, and the
+gateway with its queue under `fair`, with and without holds, and under `dlpm`, the gateway without a queue and with d2lpm, and the
 cache-aware policies of sglang-router and vllm-router. Peers cannot tell an engine whose request it is, so
 they stand in front of engines without the plug-in only.
 
@@ -57,6 +57,11 @@ class System:
 
 SYSTEMS = (
     System("fleet queue, fair", STOCK, ("--queue", "gateway", "--scheduler", "fair")),
+    System(
+        "fleet queue, fair, no holds",
+        STOCK,
+        ("--queue", "gateway", "--scheduler", "fair", "--max-hold-secs", "0"),
+    ),
     System("fleet queue, dlpm", STOCK, ("--queue", "gateway", "--scheduler", "dlpm")),
     System("d2lpm", STOCK, ("--queue", "engine", "--policy", "d2lpm")),
     System("sglang-router", STOCK),
