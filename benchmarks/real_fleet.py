@@ -4,9 +4,9 @@
 
 Three engines with the demo model on CPU, 4 running requests and 4,096 tokens of KV each; once as vLLM comes
 (its own order: first come, first served), once with the plug-in. In front of them, one after the other: the
-gateway with its queue under `fair`, with and without holds, and under `dlpm`, the gateway without a queue and with d2lpm, and the
-cache-aware policies of sglang-router and vllm-router. Peers cannot tell an engine whose request it is, so
-they stand in front of engines without the plug-in only.
+gateway with its queue under `fair`, with and without holds, and under `dlpm`, the gateway without a queue and
+with d2lpm, and the cache-aware policies of sglang-router and vllm-router. Peers cannot tell an engine whose
+request it is, so they stand in front of engines without the plug-in only.
 
 Three tenants keep a fixed number of requests in flight, each caller one: `heavy` and `light` share prefixes
 within the tenant, of `private` every prompt is new from its first word. The prefixes together do not fit
