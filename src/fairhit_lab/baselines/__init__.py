@@ -9,8 +9,7 @@ from fairhit_lab.baselines.client_round_robin import ClientRoundRobin
 from fairhit_lab.baselines.justitia import Justitia
 from fairhit_lab.baselines.k_lpm import KLPM
 from fairhit_lab.baselines.las import LAS
-from fairhit_lab.baselines.preble import Preble
-from fairhit_lab.baselines.preble_ratio import PrebleRatio
+from fairhit_lab.baselines.preble import Preble, PrebleRatio
 from fairhit_lab.baselines.rpm import RPM
 from fairhit_lab.baselines.vtc_noisy import VTCNoisy
 from fairhit_lab.baselines.vtc_oracle import VTCOracle

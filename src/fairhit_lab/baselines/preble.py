@@ -11,6 +11,8 @@ Repairs (docs/explanation/paper-map.md): sums are kept up to date instead of wal
 request; running requests' prefixes are never counted as evicted; a hash of the client breaks ties; times
 come from the simulator (`served`), and without them the initial 0.15 s a token stays and nothing is
 replicated.
+
+`PrebleRatio` is what the DLPM paper describes under that name, without costs and balancing.
 """
 
 from collections import deque
@@ -22,6 +24,7 @@ from fairhit.core.cache.prefix_matches import PrefixMatches
 from fairhit.core.cache.trie import path_to
 from fairhit.core.request import Request, WorkerId
 from fairhit.core.service import parse_tokens
+from fairhit.routers.least_loaded import LeastLoaded
 from fairhit_lab.baselines.preble_tree import PrebleNode, PrebleTree, Stat
 
 # The constants of its code.
@@ -314,3 +317,27 @@ class Preble(PrebleTree):
         each_us = stat.count * prefill_us(node.end - node.start, node.end) // len(node.holders)
         decodes = node.runs.get(worker, 0) * stat.output_len
         return self._missed(each_us) + decodes * self._loads[worker].pace_us
+
+
+class PrebleRatio(LeastLoaded):
+    """Of the workers with the longest match, if it is half of the prompt, else of all: the least loaded.
+
+    arXiv:2501.14312v1, section 6.1: "a pre-defined prefix-matching ratio", whose value it does not print;
+    from half of the prompt on Preble's own E2 exploits.
+    """
+
+    def route(
+        self,
+        request: Request,
+        *,
+        matches: PrefixMatches,
+        candidates: Collection[WorkerId] | None = None,
+    ) -> WorkerId:
+        """Choose a worker. O(match lengths), and as `LoadOrder.least`."""
+        for length, holders in matches.by_length:
+            if 2 * length < request.input_len:
+                break
+            chosen = self.load.order.least(among=holders, candidates=candidates)
+            if chosen is not None:
+                return chosen
+        return super().route(request, matches=matches, candidates=candidates)

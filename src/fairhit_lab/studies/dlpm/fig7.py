@@ -53,7 +53,7 @@ OF_ALL: Mapping[str, Given] = {
     "ideal engine, no in-batch sharing": ({"host": "ideal", "inbatch": "compute"}, {}),
     "cv 4": ({}, {"cv": 4}),
 }
-# For all systems, of S2 trees of thought: what is not told about them.
+# For all systems, of S2 trees of thought: what the paper leaves open about them.
 OF_TREES: Mapping[str, Given] = {
     "one prefix": ({}, {"preface": (531, 0), "question": (59,)}),
     "siblings say the same": ({}, {"collapse": True}),

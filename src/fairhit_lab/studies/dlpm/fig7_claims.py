@@ -118,18 +118,13 @@ class Fig7Table:
             return found
         for seed in self.seeds:
             for point in points:
-                if point in self._few:
-                    continue
                 top, bottom = self.row(point, seed, over), self.row(point, seed, under)
-                if top is None or bottom is None:
+                if top is None or bottom is None or point in self._few:
                     continue
                 column = column_of(metric, point.workload)
                 a, b = top[column], bottom[column]
                 # Unfinished programs have a time, too: a missing value here is our bug.
-                assert isinstance(a, int | float) and isinstance(b, int | float) and b > 0, (
-                    point,
-                    seed,
-                )
+                assert isinstance(a, int | float) and isinstance(b, int | float) and b > 0, point
                 found.setdefault(seed, {})[point] = a, b
         return found
 
