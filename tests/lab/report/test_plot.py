@@ -10,7 +10,7 @@ from fairhit.errors import ConfigError
 from fairhit_lab.report.figures.drawn import Curve, curves_of, lines_of, short, table_of
 from fairhit_lab.report.figures.palette import POLICIES, colours_of, policy_of
 from fairhit_lab.report.figures.placing import Mark, placed
-from fairhit_lab.report.figures.plot import columns_of, save_figure
+from fairhit_lab.report.figures.plot import places_of, save_figure
 from fairhit_lab.report.figures.plot_forms import draw, styles_of
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Results
@@ -131,7 +131,7 @@ def test_a_table_has_a_line_a_case_and_says_where_there_is_nothing():
 
 @pytest.mark.parametrize(
     ("label", "shown"),
-    [(256, "256"), (4096, "4k"), (40_000, "40k"), (1000, "1000"), (0.5, "0.5"), ("a b", "a b")],
+    [(256, "256"), (4096, "4k"), (40_000, "40k"), (1000, "1,000"), (0.5, "0.5"), ("a b", "a b")],
 )
 def test_labels_are_short(label, shown):
     assert short(label) == shown
@@ -204,14 +204,35 @@ def test_a_name_stays_in_its_panel():
 
 
 @pytest.mark.parametrize(
-    ("shown", "columns"),
-    [("a", 1), ("abc", 3), ("abcd", 2), ("abcdef", 3), ("aaabbb", 3), ("aaaaabbbbbc", 5),
-     ("aabbc", 2), ("abcdabcdabcd", 4), ("aaaaaaabbbbbbb", 4)],
+    ("shown", "rows"),
+    [
+        ("a", ["a"]), ("abc", ["abc"]), ("abcd", ["ab", "cd"]), ("abcdef", ["abc", "def"]),
+        ("abcdefgh", ["abcd", "efgh"]), ("aabbc", ["aa", "bb", "c"]), ("aaabbb", ["aaa", "bbb"]),
+        ("aaaaabbbbb", ["ab"] * 5), ("aaaabbbbc", ["ab"] * 4 + ["c"]), ("aaaaa", ["aaa", "aa"]),
+        ("abababab", ["ab"] * 4), ("abcabc", ["abc"] * 2),
+    ],
 )  # fmt: skip
-def test_a_row_shows_one_thing_where_as_many_panels_show_each(shown, columns):
+def test_a_row_or_a_column_shows_one_quantity_where_as_many_panels_show_each(shown, rows):
     panels = [replace(FORMS["bars"], y=y) for y in shown]
+    drawn_rows: dict[int, str] = {}
 
-    assert columns_of(panels) == columns
+    for (row, column), panel in sorted(
+        zip(places_of(panels), panels, strict=True), key=lambda i: i[0]
+    ):
+        assert column == len(drawn_rows.setdefault(row, ""))
+        drawn_rows[row] += panel.y
+
+    assert list(drawn_rows.values()) == rows
+
+
+def test_a_figure_is_narrow_enough_for_800_pixels(tmp_path):
+    """Nine points at 10.8 inches are nine pixels of 800."""
+    from matplotlib.image import imread
+
+    panels = [replace(FORMS["plain bars"], title=str(number)) for number in range(8)]
+    save_figure([tmp_path / "a.png"], study(drawn(1), panels=panels), RESULTS)
+
+    assert imread(tmp_path / "a.png").shape[1] <= 10.8 * 130
 
 
 def test_what_has_no_place_on_the_scale_is_a_level_and_adds_no_tick():

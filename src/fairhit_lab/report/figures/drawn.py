@@ -231,6 +231,8 @@ def short(label: Cell) -> str:
         return f"{label // 1024}k"
     if isinstance(label, int) and label >= 10_000 and label % 1000 == 0:
         return f"{label // 1000}k"
+    if isinstance(label, int):
+        return f"{label:,}"
     return f"{label:g}" if isinstance(label, float) else str(label)
 
 

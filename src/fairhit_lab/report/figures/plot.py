@@ -17,9 +17,13 @@ from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Study
 
-PANEL_INCHES = 4.0, 3.0
+# A figure as wide as this can be read at 800 pixels: its letters are 9 of them high.
+WIDE_AT_MOST = 10.8
+PANEL_INCHES = 4.0, 2.8
 # Size of panels with a path of more policies than this, each of which is named at its marker.
 CROWDED, CROWDED_INCHES = 12, (5.4, 4.2)
+# The columns of panels that name their markers: of few policies, of many.
+PATHS, CROWDED_PATHS = 3, 2
 TABLE_LINE_INCHES = 0.2
 LEGEND_AT_MOST = 16
 # Sizes of the title and of the legend below it.
@@ -69,20 +73,26 @@ def _figure(study: Study, results: Results) -> Any:
     # Quick runs leave cases out, so that some panels may have nothing to show.
     drawn = [panel for panel in axed if _names(panel, results)] or axed[:1]
     tables = [(panel, table_of(panel, results)) for panel in study.panels if panel.form == "table"]
-    columns = columns_of(drawn)
-    rows = ceil(len(drawn) / columns)
     crowd = max((len(_names(panel, results)) for panel in drawn if panel.form == "path"), default=0)
     wide, high = CROWDED_INCHES if crowd > CROWDED else PANEL_INCHES
+    places = places_of(drawn, 4 if not crowd else PATHS if crowd <= CROWDED else CROWDED_PATHS)
+    rows = max((row + 1 for row, _ in places), default=0)
+    columns = max((column + 1 for _, column in places), default=1)
     heights = [high] * rows + [TABLE_LINE_INCHES * (len(lines) + 1.2) for _, lines in tables]
-    figure = Figure(figsize=(max(columns * wide, 6.5), sum(heights) + 0.6), layout="constrained")
+    figure = Figure(
+        figsize=(min(max(columns * wide, 6.5), WIDE_AT_MOST), sum(heights) + 0.6),
+        layout="constrained",
+    )
     styles = _styles_by_hue(drawn, results)
     shared = _shared(drawn, styles)
     dashed = any(panel.form == "lines" for panel in drawn if _hue(panel) == shared)
     _title(figure, f"{study.title} – {study.source}", styles.get(shared, {}), dashed=dashed)
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     curves: dict[str, list[Any]] = {}
-    for place, panel in enumerate(drawn):
-        axes = figure.add_subplot(grid[place // columns, place % columns])
+    for place, panel in zip(places, drawn, strict=True):
+        row, column = place
+        alone = panel.form == "bars" and columns > 1 and [at for at, _ in places].count(row) == 1
+        axes = figure.add_subplot(grid[row, :] if alone else grid[row, column])
         names = _names(panel, results)
         # Too many for one legend: the few of this panel get colours of their own.
         own = styles_of(names) if len(styles[_hue(panel)]) > LEGEND_AT_MOST else styles[_hue(panel)]
@@ -100,17 +110,30 @@ def _figure(study: Study, results: Results) -> Any:
     return figure
 
 
-def columns_of(panels: Sequence[Panel]) -> int:
-    """The number of columns: a row per quantity if all have equally many panels, else up to four."""
+def places_of(panels: Sequence[Panel], at_most: int = 4) -> list[tuple[int, int]]:
+    """
+    The row and column of each panel.
+
+    If each quantity has equally many panels, up to three of them make a row, and more make a column; what
+    the last quantity lacks or has more goes below. Quantities that take turns make a row together.
+    Other panels fill rows of up to `at_most`.
+    """
     shown = [len(list(of)) for _, of in groupby(panels, key=lambda panel: (panel.of, panel.y))]
-    if len(shown) > 1 and set(shown[:-1]) <= {2, 3, 4, 5} and len(set(shown[:-1])) == 1:
-        return max(shown[0], shown[-1]) if shown[-1] <= 5 else shown[0]
-    count = len(panels)
-    if count <= 3:
-        return max(count, 1)
-    if count == 4:
-        return 2
-    return 3 if count <= 6 or count == 9 else 4
+    count, each = len(panels), shown[0] if shown else 0
+    if len(shown) > 1 and each > 1 and set(shown[:-1]) == {each}:
+        if each <= at_most and each <= 3:
+            return [divmod(place, each) for place in range(count)]
+        full = [of for of in shown if of == each]
+        if len(full) in {2, 3}:
+            whole = len(full) * each
+            below = [(each + more // len(full), more % len(full)) for more in range(count - whole)]
+            return [(place % each, place // each) for place in range(whole)] + below
+    shows = [(panel.of, panel.y) for panel in panels]
+    turns = [
+        n for n in (2, 3) if count > n and shows == (shows[:n] * count)[:count] and count % n == 0
+    ]
+    usual = turns[0] if turns else 2 if count == 4 else 3 if count <= 6 or count == 9 else 4
+    return [divmod(place, min(usual, at_most)) for place in range(count)]
 
 
 def _own_legend(axes: Any, panel: Panel) -> None:

@@ -238,7 +238,7 @@ def _by_quantum(results: Results) -> list[Verdict]:
 
 
 STUDY = Study(
-    title="Throughput against fairness",
+    title="Throughput against fairness, trees of thought (S1) on one A10G",
     source="DLPM (arXiv:2501.14312v1), Figure 1",
     shows="throughput and Jain's index of VTC, LPM and DLPM with quanta from 256 to 262,144",
     takes="quick 10 s; full 4 min",
@@ -249,7 +249,7 @@ STUDY = Study(
     },
     panels=[
         Panel(
-            title=f"One A10G, trees of thought (S1): {variant}",
+            title=variant,
             form="path",
             x="throughput",
             y=y,
