@@ -89,8 +89,7 @@ def _figure(study: Study, results: Results) -> Any:
     _title(figure, f"{study.title} – {study.source}", styles.get(shared, {}), dashed=dashed)
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     curves: dict[str, list[Any]] = {}
-    for place, panel in zip(places, drawn, strict=True):
-        row, column = place
+    for (row, column), panel in zip(places, drawn, strict=True):
         alone = panel.form == "bars" and columns > 1 and [at for at, _ in places].count(row) == 1
         axes = figure.add_subplot(grid[row, :] if alone else grid[row, column])
         names = _names(panel, results)

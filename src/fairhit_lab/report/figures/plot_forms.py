@@ -13,6 +13,8 @@ from fairhit_lab.studies.shared.results import Interval, Label, Results
 MARKERS = "osD^vPX*<>"
 # The width of a panel for which placing's letter sizes hold.
 USUAL_INCHES = 4.0
+# A logarithmic axis that ends below this many times its beginning may have one of 1, 2 and 5 only.
+SHORT_LOG_AXIS = 6
 Dashes = Literal["-", "--", ":", "-."]
 DASHES: tuple[Dashes, ...] = ("-", "--", ":", "-.")
 
@@ -68,10 +70,12 @@ def draw(axes: Any, panel: Panel, results: Results, styles: SeriesStyles) -> Non
 
 
 def _plain(axis: Any) -> None:
-    """Label a logarithmic axis with 0.1, 1, 10, and with 2 and 5 where they fit."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    """Label a logarithmic axis with 0.1, 1, 10, and with 2 and 5 where they fit; a short one evenly."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=9))
+    low, high = axis.get_view_interval()
+    is_short = high < low * SHORT_LOG_AXIS
+    axis.set_major_locator(MaxNLocator(5) if is_short else LogLocator(subs=(1, 2, 5), numticks=9))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_locator(NullLocator())
 

@@ -149,8 +149,8 @@ def cases(quick: bool) -> Sequence[Case]:
 SHOWN = (
     ("throughput", "Throughput", "input + 2 x output, tokens/s"),
     ("jain_client", "Jain's index", "client view"),
-    ("p50", "P50 of good clients", "seconds"),
-    ("p99", "P99 of good clients", "seconds"),
+    ("p50", "P50", "good clients' seconds"),
+    ("p99", "P99", "good clients' seconds"),
 )
 
 
