@@ -21,8 +21,8 @@ QUEUE_SCHEDULERS = tuple(name for name in IN_ENGINES if name != "preble-groups")
 POLICY_SETTINGS = ("quantum", "cost", "overdraft", "near", "prepay")
 # With the deficits of all lanes together where the policy has any that can be.
 _CLASSES = {**SCHEDULERS, **SHARED}
-# The longest hold of a request for the engine that has its prompt cached.
-MAX_HOLD_US = 2_000_000
+# The longest hold of a request for the engine that has its prompt cached: that for 32,000 tokens of it.
+MAX_HOLD_US = 16_000_000
 # Clients with a record in each engine's queue, about 200 bytes each.
 _MAX_CLIENTS = 200_000
 

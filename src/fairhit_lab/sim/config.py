@@ -76,7 +76,7 @@ class SimConfig:
     )  # fmt: skip
     max_hold_us: Annotated[int, MICROSECONDS] | None = setting(
         None, "longest time that router fleet holds a request for the engine with its prompt; 0: none",
-        "SECONDS", of="fleet", flag="max-hold", shown="2",
+        "SECONDS", of="fleet", flag="max-hold", shown="16",
     )  # fmt: skip
     worker_quantum: int | None = setting(
         None, "Q^w of d2lpm", "TOKENS", of="router", ge=1, shown="16384"

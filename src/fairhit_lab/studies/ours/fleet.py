@@ -50,7 +50,7 @@ POINTS: Mapping[
     ("sglang", 4): ({**AT_ONCE, **OVERDRAFT}, tuple(LOADS), 120),
     ("vllm", 4): (AT_ONCE, FEW_LOADS, 120),
     ("ideal", 16): ({**AT_ONCE, CENTRAL: CENTRALS[CENTRAL]}, tuple(LOADS), 60),
-    ("ideal", 64): (AT_ONCE, FEW_LOADS, 60),
+    ("ideal", 64): (AT_ONCE, tuple(LOADS), 30),
 }  # fmt: skip
 QUICK_LOADS, QUICK_S = ("judge-s1",), 30
 
@@ -169,19 +169,14 @@ def _panels(host: str, engines: int) -> list[Panel]:
 # ---- what the memory that engines report is worth, and a hold for the engine with the prompt
 
 ABLATION_HOSTS = ("ideal", "sglang")
-# Seconds of the longest hold: none and the default, and two others on the ideal host.
-NO_HOLD, HOLD = 0, 2
-HOLDS: Mapping[str, Sequence[float]] = {
-    "ideal": (NO_HOLD, 0.25, HOLD, 8),
-    "sglang": (NO_HOLD, HOLD),
-}
+# Seconds of the longest hold: none, one that long prompts exceed, and the default.
+NO_HOLD, SHORT_HOLD, HOLD = 0, 2, 16
+HOLDS = (NO_HOLD, SHORT_HOLD, HOLD)
 REPORTS = ("load", "memory")
 
 
-def _ablation(
-    label: str, setting: str, values: Mapping[str, Mapping[Label, Any]], quick: bool
-) -> Sequence[Case]:
-    """Both fleets before four engines, with each value of a setting by host, shown as `label`."""
+def _ablation(label: str, setting: str, values: Mapping[Label, Any], quick: bool) -> Sequence[Case]:
+    """Both fleets before four engines, with each value of a setting, shown as `label`."""
     return [
         contended(
             load,
@@ -193,23 +188,18 @@ def _ablation(
         for host in ABLATION_HOSTS
         for load in (QUICK_LOADS if quick else LOADS)
         for name in FLEETS
-        for shown, value in values[host].items()
+        for shown, value in values.items()
     ]
 
 
 def memory_cases(quick: bool) -> Sequence[Case]:
     """Engines that report load and memory, or their load alone."""
-    values: dict[str, dict[Label, str]] = {
-        host: {each: each for each in REPORTS} for host in ABLATION_HOSTS
-    }
-    return _ablation("reports", "engine_reports", values, quick)
+    return _ablation("reports", "engine_reports", {each: each for each in REPORTS}, quick)
 
 
 def hold_cases(quick: bool) -> Sequence[Case]:
     """Requests held for the engine with their prompt, for so many seconds at most."""
-    values: dict[str, dict[Label, int]] = {
-        host: {each: round(each * 1e6) for each in longest} for host, longest in HOLDS.items()
-    }
+    values: dict[Label, int] = {each: each * 1_000_000 for each in HOLDS}
     return _ablation("longest_hold_s", "max_hold_us", values, quick)
 
 
@@ -220,7 +210,7 @@ def judge_memory(results: Results) -> Sequence[Verdict]:
 
 def judge_hold(results: Results) -> Sequence[Verdict]:
     """How throughput and light clients' waits change with the default hold."""
-    return _gains(results, "longest_hold_s", (NO_HOLD, HOLD), "with holds of up to 2 s")
+    return _gains(results, "longest_hold_s", (NO_HOLD, HOLD), f"with holds of up to {HOLD} s")
 
 
 def _gains(results: Results, label: str, values: tuple[Label, Label], where: str) -> list[Verdict]:
@@ -289,9 +279,9 @@ _FLEET = Study(
         "times a second, learns their capacity, decides in 100 us and is 100 us away. Central queues know "
         "each engine's memory and cache at once, and bind requests in the scheduling pass, which no "
         "gateway can. `d2lpm` has 16,384 tokens to a worker; `d2lpm (extend)` charges computed tokens "
-        "only, and has 65,536; `d2lpm (overdraft)` may exceed them by as much again for cached prompts. At "
-        "16 and 64 engines arrivals last 60 s, at 64 on three workloads. A client is light if it asks for "
-        "less than its share."
+        "only, and has 65,536; `d2lpm (overdraft)` may exceed them by as much again for cached prompts. "
+        "Arrivals last 60 s at 16 engines and 30 s at 64. On host vllm three workloads are run. A client "
+        "is light if it asks for less than its share."
     ),
 )
 
