@@ -9,7 +9,8 @@ from fairhit_lab.metrics.series import SeriesPoint
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.report.study_files import write_judgement
 from fairhit_lab.studies import study_of
-from fairhit_lab.studies.dlpm.fig7_claims import FEWEST, Fig7Point, Fig7Table, judge
+from fairhit_lab.studies.dlpm.fig7_claims import judge
+from fairhit_lab.studies.dlpm.fig7_points import FEWEST, Fig7Point, Fig7Table
 from fairhit_lab.studies.dlpm.shared import STATED
 from fairhit_lab.studies.shared.claims import (
     Claim,

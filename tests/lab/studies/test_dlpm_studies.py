@@ -3,7 +3,7 @@
 import pytest
 
 from fairhit_lab.studies.dlpm import fig8, fig9, fig10
-from fairhit_lab.studies.dlpm.fig7_claims import Fig7Point, by_workload
+from fairhit_lab.studies.dlpm.fig7_points import Fig7Point, by_workload
 from fairhit_lab.studies.dlpm.shared import STATED, ratios, spelled
 from fairhit_lab.studies.shared.measures import longest_ttft
 from fairhit_lab.studies.shared.results import Results
@@ -93,11 +93,11 @@ def case_study(**preble):
         "vtc": theirs,
         "rr+lpm": unfair,
         "preble": unfair,
-        "threshold": unfair,
+        **dict.fromkeys(fig9.TOLD, unfair),
     }
     return [
         {"system": system, "variant": variant, "seed": 0, **numbers}
-        for variant in (STATED, fig9.ONE_PREFIX, fig9.APART)
+        for variant in (STATED, fig9.SHORT, fig9.APART)
         for system, numbers in by_system.items()
     ]
 
@@ -124,12 +124,13 @@ def surge(**d2lpm):
     low = {
         "good_p99_s": 1.0, "good_mean_s": 0.5, "surging_mean_s": 1.0, "c2_late_p99_s": 2.0,
         "c3_late_p99_s": 2.0, "longest_s": 80.0, "makespan_s": 100.0, "throughput": 2.0, "hit_rate": 0.3,
+        "arriving_throughput": 2.0, "arriving_asked": 3.0,
     }  # fmt: skip
     by_system = {
         "d2lpm": low | d2lpm,
         "rr+lpm": low | {"good_p99_s": 60.0},
         "preble": low,
-        "vtc": low | {"surging_mean_s": 30.0, "throughput": 1.0},
+        "vtc": low | {"surging_mean_s": 30.0, "arriving_throughput": 1.0},
     }
     return [
         {"reading": fig8.ALONE, "variant": variant, "system": system, "seed": 0, **numbers}

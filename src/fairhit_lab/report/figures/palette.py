@@ -20,6 +20,7 @@ POLICIES: dict[str, str] = {
     "rr+lpm": "#009e73",
     "preble": "#cc79a7",
     "preble-groups": "#cc79a7",
+    "preble (ratio)": "#8a4a75",
     "fcfs": "#444444",
     "rpm": "#e69f00",
     "lcf": "#b8a800",

@@ -1,9 +1,10 @@
 """The CPU time of scheduling D engines, measured on this project's code, beside a decode step.
 
-A round schedules every engine once: each admits one request, and one arrives. Three ways: as printed,
+A round schedules every engine once: each admits one request, and one arrives. Four ways: as printed,
 one scheduler matches its whole queue against each engine's tree and sorts it; the central one keeps an
 index of the queue for each tree; D2LPM matches each arrival once, and each engine has an index of its
-own queue. No network: what is synchronised has no cost here.
+own queue; the gateway's queue under `fair` is one queue for all engines, with one trie of its prompts. No
+network: what is synchronised has no cost here.
 """
 
 import random
@@ -16,6 +17,8 @@ from fairhit.core.cache.radix_tree import RadixTree
 from fairhit.core.cache.token_runs import Runs
 from fairhit.core.fair_queue import FairQueue
 from fairhit.core.request import Request
+from fairhit.core.waiting.fleet import FleetCaches
+from fairhit.policies import make_policy
 from fairhit.policies.dlpm import DLPM
 from fairhit.routers.d2lpm import D2LPM
 from fairhit_lab.baselines.central_dlpm import CentralDLPM
@@ -172,6 +175,30 @@ def d2lpm_ms(seed: int, engines: int, waiting: int) -> float:
     return _median_round(traffic, engines, turn)
 
 
+def fleet_ms(seed: int, engines: int, waiting: int) -> float:
+    """The median round with one queue under `fair` for all engines, as the gateway has it."""
+    traffic = SeededTraffic(seed)
+    trees = _trees(traffic, engines)
+    caches = FleetCaches()
+    for number, tree in enumerate(trees):
+        caches.add_engine(f"w{number}", tree)
+    queue = FairQueue(make_policy("fair", cache=caches))
+    for _ in range(waiting):
+        queue.add(traffic.request())
+
+    def turn(arrivals: Iterable[Request]) -> None:
+        for number, (tree, arrival) in enumerate(zip(trees, arrivals, strict=True)):
+            caches.at(f"w{number}")
+            queue.begin_pass()
+            request = queue.propose()
+            assert request is not None
+            queue.admit(request, extend_len=_cache(tree, request))
+            queue.finish(request)
+            queue.add(arrival)
+
+    return _median_round(traffic, engines, turn)
+
+
 def _median_round(
     traffic: SeededTraffic, engines: int, turn: Callable[[Iterable[Request]], None]
 ) -> float:
@@ -188,7 +215,7 @@ def decode_ms(step_time: str) -> float:
     return parse_step_time(step_time).pass_ps(work) / PS_PER_MS
 
 
-WAYS = {"printed": printed_ms, "central": central_ms, "d2lpm": d2lpm_ms}
+WAYS = {"printed": printed_ms, "central": central_ms, "d2lpm": d2lpm_ms, "fleet": fleet_ms}
 
 
 def measured(seed: int, *, way: str, engines: int, waiting: int, step_time: str) -> dict[str, Any]:

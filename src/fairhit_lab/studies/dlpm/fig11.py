@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import BESIDE_ONE, ON_A10G, STATED, on_ideal
-from fairhit_lab.studies.shared.claims import Rule, above, judged, within
+from fairhit_lab.studies.shared.claims import Rule, above, could_show, judged, within
+from fairhit_lab.studies.shared.limits import throughput_ratio
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
@@ -98,6 +99,7 @@ def _judged(
     *,
     rule: Rule,
     of: Callable[[str], Interval],
+    reach: Rule | None,
 ) -> Verdict:
     """The verdict on a number as stated and in the other settings.
 
@@ -114,8 +116,33 @@ def _judged(
         why += f"; the worst of fewer numbers of clients, not judged: {worst}"
         others = {name: found for name, found in others.items() if name not in few}
     return judged(
-        claim=claim, paper=paper, ours=of(STATED), unit="x", rule=rule, why=why, elsewhere=others
+        claim=claim,
+        paper=paper,
+        ours=of(STATED),
+        unit="x",
+        rule=rule,
+        why=why,
+        elsewhere=others,
+        reach=reach,
     )
+
+
+def _worst_reach(results: Results, over: str, under: str) -> Rule | None:
+    """What the least ratio of throughputs could be: as much as it could be with any number of clients."""
+    found = [
+        reach
+        for clients in results.labels("clients")
+        for of in [{"clients": clients, "variant": STATED}]
+        if (reach := throughput_ratio(results, {**of, "policy": over}, {**of, "policy": under}))
+    ]
+    return could_show(0, min(reach.high for reach in found)) if found else None
+
+
+def _spread_reach(results: Results, policy: str) -> Rule | None:
+    """What the ratio of throughputs with most and with fewest clients could be."""
+    counts = results.labels("clients")
+    of: dict[str, Label] = {"policy": policy, "variant": STATED}
+    return throughput_ratio(results, {**of, "clients": counts[-1]}, {**of, "clients": counts[0]})
 
 
 def judge(results: Results) -> Sequence[Verdict]:
@@ -128,6 +155,7 @@ def judge(results: Results) -> Sequence[Verdict]:
             _hit_rates(results, "dlpm", other),
             rule=rule,
             of=partial(_worst, results, over="dlpm", under=other),
+            reach=_worst_reach(results, "dlpm", other),
         )
         for claim, paper, rule, other in (
             ("about LPM's (95 % or more)", "comparable", Rule(low=0.95), "lpm"),
@@ -141,6 +169,7 @@ def judge(results: Results) -> Sequence[Verdict]:
             _hit_rates(results, policy),
             rule=rule,
             of=partial(_spread, results, policy=policy),
+            reach=_spread_reach(results, policy),
         )
         for policy, claim, paper, rule in (
             ("dlpm", FALLS, "a slight decrease", within(0.85, 1)),
@@ -198,7 +227,9 @@ STUDY = Study(
     ],
     judge=judge,
     choices="Workload and rate are not printed: trees of thought (b = 2), 0.5 a second in all, 1.7 times "
-    "what an A10G serves (8.9 requests/s); the run stops with the arrivals. 129,000 KV tokens; "
+    "what an A10G serves (8.9 requests/s); the run stops with the arrivals. What the run can show: as more "
+    "is asked for than is served, a policy may have up to 1.7 times the rate of another, or any part of it; "
+    "what is asked for is the limit that is stated. 129,000 KV tokens; "
     "the ideal engine. At a request that does not fit, passes of DLPM skip up to 32 of them "
     "(max_misfits), a bound for the sake of speed; those of LPM and VTC end there, as theirs do, and with "
     "SGLang's admission DLPM's, too. Scarce memory, SGLang's admission, also with four times "

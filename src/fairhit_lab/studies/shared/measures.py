@@ -74,6 +74,26 @@ def late_ttft(client: str, share: float) -> Measure:
     return measure
 
 
+def while_arriving(share: float, *, served: bool = True) -> Measure:
+    """Client-view service a second up to the time at which that share of the requests has arrived.
+
+    Of the requests that have finished by then; with `served` False of those that have arrived, the most
+    that could have been served. None for a run without a row per request.
+    """
+
+    def measure(outcome: Outcome) -> float | None:
+        rows = [row for row in outcome.requests if not row.aborted]
+        if not rows:
+            return None
+        arrivals = sorted(row.arrival_s for row in rows)
+        end_s = arrivals[ceil(share * len(arrivals)) - 1]
+        counted = (row for row in rows if (row.finish_s if served else row.arrival_s) <= end_s)
+        tokens = sum(row.input_len + 2 * row.output_len for row in counted)
+        return tokens / end_s if end_s else None
+
+    return measure
+
+
 def wait(percentile: str, *, without: tuple[str, ...] = ()) -> Measure:
     """As `ttft`, but a request without a first token at the stop counts with the time so far."""
 

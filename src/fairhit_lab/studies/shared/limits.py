@@ -1,0 +1,93 @@
+"""Limits of ratios of two systems: what the runs of a figure could have shown, by settings and arrivals.
+
+A system serves no more than its clients ask for, ends no earlier than the last request arrives, and lets no
+request wait for longer than the run lasts. Given the other system's number, these limit the ratio.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from math import inf
+from random import Random
+from typing import Any, NamedTuple
+
+from fairhit_lab.studies.shared.claims import Rule, could_show
+from fairhit_lab.studies.shared.results import Label, ResultRow, Results
+from fairhit_lab.traces.trace import TraceRow
+from fairhit_lab.workloads import GENERATORS
+
+US_PER_S = 10**6
+Run = Mapping[str, Label]
+OUTPUT_WEIGHT = 2  # of service as clients see it: input + 2 x output
+
+
+class Asked(NamedTuple):
+    """The tokens of service that clients ask for in a run, and when the last request can start."""
+
+    service: int
+    last_s: float
+
+
+def asked_in(results: Results, row: ResultRow) -> Asked | None:
+    """What the clients of a row's run ask for; None where its settings were not recorded."""
+    case = results.settings(row)
+    seed = row["seed"]
+    if case is None or not isinstance(seed, int) or "workload" not in case.get("source", {}):
+        return None
+    asked = _generated(json.dumps(case["source"], sort_keys=True), seed)
+    stop_s = case.get("stop_s")
+    return asked if stop_s is None else asked._replace(last_s=min(asked.last_s, float(stop_s)))
+
+
+@lru_cache(maxsize=1024)
+def _generated(source: str, seed: int) -> Asked:
+    """The requests of a generated workload, drawn again. O(requests)."""
+    given: dict[str, Any] = json.loads(source)
+    service, last_us = 0, 0
+    row: TraceRow
+    for row in GENERATORS[given["workload"]].rows(Random(seed), **given["settings"]):
+        service += len(row.prompt) + OUTPUT_WEIGHT * row.output_len
+        last_us = max(last_us, row.arrival_us)
+    return Asked(service, last_us / US_PER_S)
+
+
+def most_throughput(results: Results, row: ResultRow) -> float | None:
+    """The throughput of a run in which all that is asked for is served when the last request arrives."""
+    asked = asked_in(results, row)
+    return asked.service / asked.last_s if asked and asked.last_s else None
+
+
+def throughput_ratio(results: Results, over: Run, under: Run) -> Rule | None:
+    """What a ratio of throughputs could be, given the one below the line; None if settings are unknown."""
+    bases = results.values("throughput", **under)
+    caps = [
+        most / bases[seed]
+        for row in _rows(results, over)
+        for seed in [row["seed"]]
+        if isinstance(seed, int) and bases.get(seed)
+        if (most := most_throughput(results, row))
+    ]
+    return could_show(0, max(caps)) if caps else None
+
+
+def ends_ratio(results: Results, over: Run, under: Run) -> Rule | None:
+    """What a ratio of times from end to end could be, given the one below the line. It has no upper end."""
+    bases = results.values("makespan_s", **under)
+    ends = [
+        asked.last_s / bases[seed]
+        for row in _rows(results, over)
+        for seed in [row["seed"]]
+        if isinstance(seed, int) and bases.get(seed)
+        if (asked := asked_in(results, row))
+    ]
+    return could_show(min(ends), inf) if ends else None
+
+
+def waits_ratio(results: Results, metric: str, over: Run, under: Run) -> Rule | None:
+    """What a ratio of waits could be, given the one below the line: up to a wait of the whole run."""
+    lasts, base = results.interval("makespan_s", **over), results.interval(metric, **under)
+    return could_show(0, lasts.high / base.low) if lasts.seeds and base.seeds and base.low else None
+
+
+def _rows(results: Results, of: Run) -> list[ResultRow]:
+    return [row for row in results.rows if all(row[name] == label for name, label in of.items())]
