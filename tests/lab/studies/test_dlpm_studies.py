@@ -93,7 +93,7 @@ def case_study(**preble):
         "vtc": theirs,
         "rr+lpm": unfair,
         "preble": unfair,
-        **dict.fromkeys(fig9.TOLD, unfair),
+        **dict.fromkeys(fig9.DESCRIBED, unfair),
     }
     return [
         {"system": system, "variant": variant, "seed": 0, **numbers}

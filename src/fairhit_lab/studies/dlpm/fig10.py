@@ -35,10 +35,13 @@ WORKLOADS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
 }
 RATE = 0.15  # trees a second and client
 OTHERS = ("rr+lpm", "preble", "vtc")
-# Preble as this paper tells it: by a ratio of the prompt (section 6.1), by a threshold (section 7.1).
+# Preble as this paper describes it: by a ratio of the prompt (section 6.1), by a threshold (section 7.1).
 RATIO, THRESHOLD = "preble (ratio)", "threshold"
-TOLD: Mapping[str, Mapping[str, Any]] = {RATIO: PREBLE_BY_RATIO, THRESHOLD: PREBLE_BY_THRESHOLD}
-RUN = {**SYSTEMS, **TOLD}
+DESCRIBED: Mapping[str, Mapping[str, Any]] = {
+    RATIO: PREBLE_BY_RATIO,
+    THRESHOLD: PREBLE_BY_THRESHOLD,
+}
+RUN = {**SYSTEMS, **DESCRIBED}
 
 
 def cases(quick: bool) -> Sequence[Case]:
@@ -65,7 +68,7 @@ def cases(quick: bool) -> Sequence[Case]:
         if workload != EXTEND:
             systems += [(name, 0) for name in (*OTHERS, FLEET)]
         if workload in {BAD, PREFIX, FAST} and not quick:
-            systems += [(name, 0) for name in TOLD]
+            systems += [(name, 0) for name in DESCRIBED]
         for system, quantum in systems:
             own: dict[str, Any] = {"replicas": 4, "host": "ideal", **RUN[system]}
             if quantum:
@@ -193,7 +196,7 @@ def _preble(results: Results) -> Verdict:
     workloads = [name for name in (PREFIX, FAST) if name in results.labels("workload")]
     elsewhere = {f"E2, {name}": against(name) for name in workloads} | {
         f"{system}, {workload}": against(workload, system)
-        for system in TOLD
+        for system in DESCRIBED
         for workload in (BAD, *workloads)
         if results.values("throughput", **_at(workload, 0, system))
     }

@@ -22,9 +22,9 @@ from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
 from fairhit_lab.studies.shared.study import Case, Generated, Simulated, Study, Verdict
 
-# Preble as this paper tells it (sections 7.1 and 6.1), beside E2 as published.
+# Preble as this paper describes it (sections 7.1 and 6.1), beside E2 as published.
 THRESHOLD, RATIO = "threshold", "preble (ratio)"
-TOLD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+DESCRIBED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     THRESHOLD: ("by a threshold", PREBLE_BY_THRESHOLD),
     RATIO: ("by a ratio of the prompt", PREBLE_BY_RATIO),
 }
@@ -56,14 +56,14 @@ def _over_d2lpm(results: Results, metric: str, system: str, variant: str = STATE
 
 
 def _varied(results: Results, metric: str, system: str) -> dict[str, Interval]:
-    """The same ratio in the other settings in which the system was run; Preble also as told here."""
+    """The same ratio in the other settings in which the system was run; Preble also as described here."""
     found = {
         name: _over_d2lpm(results, metric, system, name) for name in _variants(results, system)
     }
     if system == "preble":
         found |= {
             how: _over_d2lpm(results, metric, name)
-            for name, (how, _) in TOLD.items()
+            for name, (how, _) in DESCRIBED.items()
             if results.values(metric, **_run(name))
         }
     return found
@@ -78,11 +78,11 @@ def _variants(results: Results, system: str) -> list[str]:
     ]
 
 
-def _as_told(results: Results, metric: str) -> dict[str, Interval]:
-    """A metric of Preble as this paper tells it."""
+def _as_described(results: Results, metric: str) -> dict[str, Interval]:
+    """A metric of Preble as this paper describes it."""
     return {
         how: results.interval(metric, **_run(name))
-        for name, (how, _) in TOLD.items()
+        for name, (how, _) in DESCRIBED.items()
         if results.values(metric, **_run(name))
     }
 
@@ -148,7 +148,7 @@ def _shares(results: Results) -> list[Verdict]:
         }
         for system in ("preble", "rr+lpm")
     }
-    beside["preble"] |= _as_told(results, "jain_system")
+    beside["preble"] |= _as_described(results, "jain_system")
     made = [
         judged(
             claim=f"{NAMES[system]} shares actual service {how} {EQUAL}",
@@ -235,7 +235,7 @@ def _seconds(results: Results) -> list[Verdict]:
             unit=" s",
             rule=up_to(600),
             why=f"the whole run takes {lasts}",
-            elsewhere=_as_told(results, "peak_response_s"),
+            elsewhere=_as_described(results, "peak_response_s"),
             reach=within_run(results, _run("preble")),
         ),
         judged(
@@ -254,7 +254,7 @@ def _collapse(results: Results) -> list[Verdict]:
     """Verdicts on the share of minutes at less than 40 % of the best one."""
     excess = {
         SHORT: _excess(results, "preble", SHORT),
-        **{how: _excess(results, name, STATED) for name, (how, _) in TOLD.items()},
+        **{how: _excess(results, name, STATED) for name, (how, _) in DESCRIBED.items()},
     }
     runs = {**_runs("preble"), "by a threshold": _run(THRESHOLD)}
     return [
@@ -283,7 +283,7 @@ def _excess(results: Results, system: str, variant: str) -> Interval:
 # Client 0's ten times 59 tokens: a question of its own each time, or one text before all of them.
 OWN = {"question": (590, 59)}
 SHARED = {"preface": (531, 0)}
-RUN = {**SYSTEMS, **{name: settings for name, (_, settings) in TOLD.items()}}
+RUN = {**SYSTEMS, **{name: settings for name, (_, settings) in DESCRIBED.items()}}
 LONG_LIST, SHORT_LIST = 40, 16  # trees of each client
 # What the paper leaves open, for those systems that a claim compares: workload, then settings. The short
 # list, with a question of its own for each tree, on the engine as stated and with one more setting varied.
@@ -372,7 +372,7 @@ STUDY = Study(
     "time instead of one prefix; with this list the ideal engine, scarce memory, in-batch sharing, and "
     "siblings that say the same, too. With SGLang's rules every pass ends at a request that does not fit; on "
     "the ideal engine passes of D2LPM and Preble skip it, without a limit (max_misfits is not set: queues "
-    "are short), and VTC's end. Preble: E2 as published, and as this paper tells it: to the longest match "
-    "above a threshold (threshold, section 7.1), or if the match is half of the prompt (preble (ratio), "
-    f"section 6.1). {BESIDE}",
+    "are short), and VTC's end. Preble: E2 as published, and as this paper describes it: to the longest "
+    "match above a threshold (threshold, section 7.1), or if the match is half of the prompt (preble "
+    f"(ratio), section 6.1). {BESIDE}",
 )

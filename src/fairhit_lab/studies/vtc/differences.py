@@ -12,6 +12,7 @@ from fairhit_lab.studies.vtc.shared import (
     LATE_START,
     MEASURED,
     SIMULATED,
+    Limit,
     Text,
     curve,
     figure,
@@ -22,10 +23,12 @@ from fairhit_lab.studies.vtc.shared import (
     ours,
     quotient,
     ratio,
+    ratio_up_to,
     several,
     simulated,
     theirs,
     under_each,
+    up_to_most,
 )
 from fairhit_lab.studies.vtc_artifact.measures import (
     difference_at,
@@ -67,6 +70,7 @@ def _bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
         paper=words(f"{printed}; ", theirs("most_difference", "vtc", **place)),
         value=ours("most_difference", "vtc", **place),
         rule=below(BOUND),
+        reach=up_to_most("most_asked", "vtc", **place),
         why=words(
             grown("vtc", **place),
             ", and in the second half it moves by ",
@@ -84,6 +88,7 @@ def _later_bounded(printed: str, lengths: Sequence[str] = ()) -> Claim:
         paper=words(f"{printed}; ", theirs("later_swing", "vtc", **place)),
         value=ours("later_swing", "vtc", **place),
         rule=below(BOUND),
+        reach=up_to_most("most_asked", "vtc", **place),
         why=grown("vtc", **place),
         elsewhere=_with_lengths(lengths, "later_swing"),
     )
@@ -105,6 +110,7 @@ def _unbounded(printed: str, at_least: float, lengths: Sequence[str] = ()) -> Cl
         paper=words(f"{printed}; ", theirs("last_difference", "fcfs", **place)),
         value=quotient(*ends, **place),
         rule=above(at_least),
+        reach=ratio_up_to("most_asked", "fcfs", "half_difference", "fcfs", of=place),
         why=grown("fcfs", **place),
         unit="x",
         elsewhere={
@@ -305,7 +311,20 @@ def _within_bound(setting: Setting) -> Claim:
         ),
         value=lambda results: most(results) if ran(results, **_place(setting)) else None,
         rule=within(0, 4 * pool),
+        reach=up_to_most("most_asked", "vtc", **_place(setting)),
         why=words("at the end it is ", ours("last_difference", "vtc", **_place(setting))),
+    )
+
+
+def _limits(over: Setting, under: Setting) -> Limit:
+    """What the ratio of the largest differences could be, given the one below the line."""
+    return ratio_up_to(
+        "most_asked",
+        "vtc",
+        "most_difference",
+        "vtc",
+        of=_place(over),
+        under_of=_place(under),
     )
 
 
@@ -320,6 +339,7 @@ def _further(claim: str, over: Setting, under: Setting) -> Claim:
         ),
         value=_over(over, under),
         rule=above(1.2),
+        reach=_limits(over, under),
         why=_spreads(over, under),
         unit="x",
         elsewhere={"between the worst seeds": _worst(over, under)},
@@ -365,6 +385,7 @@ FIG15 = figure(
             paper="the same variance",
             value=_over((35_000, 768), (35_000, 512)),
             rule=within(0.8, 1.25),
+            reach=_limits((35_000, 768), (35_000, 512)),
             why=_spreads((35_000, 768), (35_000, 512)),
             unit="x",
         ),
@@ -413,6 +434,7 @@ def _lower(clients: int, name: str, metric: str, claim: str) -> Claim:
         paper=words("significantly lower", rows if clients == 2 else ""),
         value=ratio(metric, name, "vtc", clients=clients),
         rule=below(0.6),
+        reach=ratio_up_to("most_asked", name, metric, "vtc", of={"clients": clients}),
         why=words(f"{name}: ", _curve_of(name, clients), "; vtc: ", _curve_of("vtc", clients)),
         unit="x",
     )
@@ -425,6 +447,7 @@ def _fig19_claims(clients: int) -> list[Claim]:
         paper=f"bounded (by {BOUND:,})",
         value=ours("most_difference", "vtc", clients=clients),
         rule=below(BOUND),
+        reach=up_to_most("most_asked", "vtc", clients=clients),
         why=_curve_of("vtc", clients),
     )
     return [bounded] + [

@@ -5,17 +5,18 @@ Workloads are those of `fairhit trace generate`, so clients count from c0: the p
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from fairhit.core.costs import PROFILED
 from fairhit_lab.metrics.vtc_table import VtcTable
-from fairhit_lab.studies.shared.claims import Claim, each_judged, words
+from fairhit_lab.studies.shared.claims import Claim, Rule, could_show, each_judged, words
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of, three_digits
 from fairhit_lab.studies.shared.study import Case, Generated, Imported, Measure, Study
 from fairhit_lab.studies.vtc_artifact.case import AsMeasured, AsPrinted, Replayed
-from fairhit_lab.studies.vtc_artifact.measures import TABLE
+from fairhit_lab.studies.vtc_artifact.measures import TABLE, asked_per_s, lasts_s, most_asked
 from fairhit_lab.studies.vtc_artifact.replay import ON_A10G
 from fairhit_lab.traces.trace import TraceRow
 
@@ -53,7 +54,16 @@ CHOICES = (
     " has any to draw; those above 0 also let each pass take up to 5 % more or less, as neither the"
     " engine nor the real trace has randomness of its own. 'measured' are the authors' own runs, from"
     " the rows that their artifact ships; they have no seeds. Clients count from c0, the paper's Client 1."
+    " What the runs can show: workloads, rates and durations are the artifact's; runs go on until all is"
+    " served, so that no response is cut and none takes longer than the run; a difference of service may grow"
+    " to all that one client asks for, and throughput to all that is asked for. These are the limits stated."
 )
+# What the runs could have shown: lengths of responses, differences and throughputs at most.
+LIMITS: Mapping[str, Measure] = {
+    "lasts_s": lasts_s,
+    "most_asked": most_asked,
+    "asked_per_s": asked_per_s,
+}
 
 
 def figure(
@@ -75,7 +85,7 @@ def figure(
         shows=shows,
         takes=takes,
         cases=cases,
-        measures={**TABLE, **(measures or {})},
+        measures={**TABLE, **LIMITS, **(measures or {})},
         panels=panels,
         judge=each_judged(claims),
         choices=f"{CHOICES} {choices}".strip(),
@@ -255,6 +265,46 @@ def quotient(over: str, under: str, scheduler: str, **labels: Label) -> Number:
         return interval_of(tops[seed] / bottoms[seed] for seed in tops if bottoms.get(seed))
 
     return number
+
+
+# What a claim's number could have been.
+Limit = Callable[[Results], Rule | None]
+# A ratio of the service of two clients has no end: one of them may get nothing.
+ANY = could_show(0, inf)
+
+
+def up_to_most(most: str, scheduler: str, **labels: Label) -> Limit:
+    """The limits of a number of one run: from none to another of LIMITS."""
+
+    def limit(results: Results) -> Rule | None:
+        found = ours(most, scheduler, **labels)(results)
+        return could_show(0, found.high) if found.seeds else None
+
+    return limit
+
+
+def ratio_up_to(
+    most: str,
+    over: str,
+    metric: str,
+    under: str,
+    *,
+    of: Mapping[str, Label] | None = None,
+    under_of: Mapping[str, Label] | None = None,
+) -> Limit:
+    """The limits of a ratio to a metric of the run `under`: from none to one of LIMITS of the run `over`.
+
+    `of` are further labels of both runs; `under_of` those of the second where they differ.
+    """
+
+    def limit(results: Results) -> Rule | None:
+        top = ours(most, over, **(of or {}))(results)
+        base = ours(metric, under, **(under_of or of or {}))(results)
+        if not top.seeds or not base.seeds or base.low <= 0:
+            return None
+        return could_show(0, top.high / base.low)
+
+    return limit
 
 
 def theirs(metric: str, scheduler: str, unit: str = "", /, **labels: Label) -> Text:

@@ -39,6 +39,7 @@ PRINTED_AS = {
     "diff_var": "diff_var",
     "tokens_per_s": "throughput",
 }
+OF_LINES = "A line is compared with the printed one on both sides, so that it may fail either way."
 # Printed Avg Diffs that differ by a smaller share than this are not ordered.
 APART = 0.05
 
@@ -81,7 +82,7 @@ def table_study(
         measures=TABLE,
         panels=_panels(measured_too=bool(with_rows)),
         judge=_judge(lines, request / WINDOW_S),
-        choices=CHOICES,
+        choices=f"{CHOICES} {OF_LINES}",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import sqrt
 from statistics import fmean
 
-from fairhit_lab.metrics.vtc_table import WINDOW_S, served, service
+from fairhit_lab.metrics.vtc_table import WINDOW_S, linear, served, service
 from fairhit_lab.studies.shared.study import Measure, Outcome
 
 
@@ -84,6 +84,26 @@ def longest_mean_response(*without: str) -> Measure:
         return max((fmean(of) for of in waits.values()), default=None)
 
     return measure
+
+
+def lasts_s(outcome: Outcome) -> float | None:
+    """Seconds to the last end of a request: no response takes longer."""
+    return max((row.finish_s for row in served(outcome.requests)), default=None)
+
+
+def most_asked(outcome: Outcome) -> float | None:
+    """The service that the greediest client asked for, in tokens: no difference of service is larger."""
+    of: dict[str, float] = {}
+    for row in served(outcome.requests):
+        of[row.client] = of.get(row.client, 0.0) + linear(row.input_len, row.output_len)
+    return max(of.values(), default=None)
+
+
+def asked_per_s(outcome: Outcome) -> float | None:
+    """Tokens/s if all requests that were served had been served by the last arrival: no run has more."""
+    rows = served(outcome.requests)
+    end_s = last_arrival_s(outcome)
+    return sum(row.input_len + row.output_len for row in rows) / end_s if end_s else None
 
 
 def share_served(outcome: Outcome) -> float | None:
