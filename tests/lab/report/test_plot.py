@@ -131,7 +131,16 @@ def test_a_table_has_a_line_a_case_and_says_where_there_is_nothing():
 
 @pytest.mark.parametrize(
     ("label", "shown"),
-    [(256, "256"), (4096, "4k"), (40_000, "40k"), (1000, "1,000"), (0.5, "0.5"), ("a b", "a b")],
+    [
+        (256, "256"),
+        (4096, "4k"),
+        (40_000, "40k"),
+        (256_000, "256k"),
+        (2_000, "2k"),
+        (1000, "1,000"),
+        (0.5, "0.5"),
+        ("a b", "a b"),
+    ],
 )
 def test_labels_are_short(label, shown):
     assert short(label) == shown

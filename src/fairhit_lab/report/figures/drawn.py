@@ -226,14 +226,23 @@ def _text(cells: Sequence[Cell]) -> str:
 
 
 def short(label: Cell) -> str:
-    """A label as an axis shows it: 16384 becomes 16k."""
-    if isinstance(label, int) and label >= 1024 and label % 1024 == 0:
+    """A label as an axis shows it: 16384 becomes 16k, as a power of two, and 40000 becomes 40k."""
+    if isinstance(label, int) and label >= 1024 and label & (label - 1) == 0:
         return f"{label // 1024}k"
-    if isinstance(label, int) and label >= 10_000 and label % 1000 == 0:
+    if isinstance(label, int) and label >= 2000 and label % 1000 == 0:
         return f"{label // 1000}k"
     if isinstance(label, int):
         return f"{label:,}"
     return f"{label:g}" if isinstance(label, float) else str(label)
+
+
+def said(name: Label, hue: str) -> str:
+    """A name as a legend shows it: a number with what it is of, "pool 35,000", "longest hold 2 s"."""
+    if isinstance(name, str):
+        return name
+    number = f"{name:,}" if isinstance(name, int) else f"{name:g}"
+    what = hue.replace("_", " ")
+    return f"{what[:-2]} {number} s" if hue.endswith("_s") else f"{what} {number}"
 
 
 def _label(cell: Cell) -> Label:

@@ -26,12 +26,15 @@ POLICIES: dict[str, str] = {
     "lcf": "#b8a800",
     "drr": "#8c564b",
     "central-dlpm": "#7a2f00",
+    "central": "#7a2f00",
     "central-fair": "#b294c7",
     "fleet": "#6a3d9a",
     "threshold": "#b8336a",
 }
 # Colours of names that are no policies: clients, workloads, variants.
 OTHERS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#444444", "#d55e00", "#b8a800")
+# The same beside policies: colours that no policy has.
+BESIDE = ("#7f7f7f", "#a6761d", "#17a2b8", "#1b1b1b", "#9acd32", "#c49c94", "#e377c2")
 # A ramp for numbers in their order, and for more names than OTHERS.
 RAMP = ("#30123b", "#3f5aa9", "#2a9d8f", "#6fb03f", "#c7a50e", "#e07b12", "#b33a2c")
 
@@ -56,9 +59,8 @@ def colours_of(names: Sequence[Label]) -> dict[Label, str]:
         return dict(zip(sorted(names, key=float), _ramp(len(names)), strict=True))
     unnamed = [name for name in names if policy_of(name) is None]
     free = _ramp(len(unnamed)) if len(unnamed) > len(OTHERS) else list(OTHERS)
-    if len(unnamed) < len(names):  # a policy's colour is used for nothing else beside it
-        taken = {POLICIES[policy] for name in names if (policy := policy_of(name))}
-        free = [colour for colour in free if colour not in taken] or list(OTHERS)
+    if len(unnamed) < len(names) and len(unnamed) <= len(BESIDE):
+        free = list(BESIDE)
     found = {name: free[place % len(free)] for place, name in enumerate(unnamed)}
     return {
         name: POLICIES[policy] if (policy := policy_of(name)) else found[name] for name in names

@@ -4,15 +4,22 @@ plot_forms.py draws one panel. No study has plotting code of its own.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from math import ceil
 from pathlib import Path
 from typing import Any, cast
 
 from fairhit.errors import ConfigError, in_words
-from fairhit_lab.report.figures.drawn import curves_of, lines_of, table_of
-from fairhit_lab.report.figures.plot_forms import SeriesStyles, draw, draw_table, styles_of
+from fairhit_lab.report.figures.drawn import curves_of, lines_of, said, table_of
+from fairhit_lab.report.figures.plot_forms import (
+    HATCHES,
+    SeriesStyle,
+    SeriesStyles,
+    draw,
+    draw_table,
+    styles_of,
+)
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results
 from fairhit_lab.studies.shared.study import Study
@@ -85,8 +92,11 @@ def _figure(study: Study, results: Results) -> Any:
     )
     styles = _styles_by_hue(drawn, results)
     shared = _shared(drawn, styles)
-    dashed = any(panel.form == "lines" for panel in drawn if _hue(panel) == shared)
-    _title(figure, f"{study.title} – {study.source}", styles.get(shared, {}), dashed=dashed)
+    forms = {
+        "curves" if panel.of == "series" else panel.form for panel in drawn if _hue(panel) == shared
+    }
+    keys = {said(name, shared): style for name, style in styles.get(shared, {}).items()}
+    _title(figure, f"{study.title} – {study.source}", keys, forms=forms)
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     curves: dict[str, list[Any]] = {}
     for (row, column), panel in zip(places, drawn, strict=True):
@@ -136,11 +146,11 @@ def places_of(panels: Sequence[Panel], at_most: int = 4) -> list[tuple[int, int]
 
 
 def _own_legend(axes: Any, panel: Panel) -> None:
-    """Add a legend to one panel; above bars, which would fill any corner."""
+    """Add a legend to one panel, above bars and curves, which would fill any corner."""
     names = axes.get_legend_handles_labels()[1]
     if not 1 < len(names) <= LEGEND_AT_MOST:
         return
-    if panel.form != "bars":
+    if panel.form == "path" or (panel.log_y and panel.form != "bars"):
         axes.legend(ncols=ceil(len(names) / 8))
         return
     columns = min(len(names), 3)
@@ -176,26 +186,40 @@ def _shared(panels: Sequence[Panel], styles: Mapping[str, SeriesStyles]) -> str:
     return hue if count > 1 and 1 < len(styles[hue]) <= LEGEND_AT_MOST else ""
 
 
-def _title(figure: Any, text: str, styles: SeriesStyles, *, dashed: bool) -> None:
-    """Draw the title, and below it the shared legend; `dashed`: lines of one colour show their dashes."""
+def _key(name: str, style: SeriesStyle, forms: Collection[str]) -> Any:
+    """The sign of a name in the legend, as its panels draw it: a line with its marker, or a filled bar."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    if "lines" in forms or ("curves" in forms and style.dashes != "-"):
+        marker = style.marker if "lines" in forms else ""
+        return Line2D(
+            [],
+            [],
+            color=style.colour,
+            marker=marker,
+            markersize=4,
+            linestyle=style.dashes,
+            label=name,
+        )
+    hatch = HATCHES[style.dashes] if "bars" in forms else None
+    return Patch(facecolor=style.colour, hatch=hatch, edgecolor="white", linewidth=0, label=name)
+
+
+def _title(
+    figure: Any, text: str, styles: Mapping[str, SeriesStyle], *, forms: Collection[str]
+) -> None:
+    """Draw the title, and below it the shared legend of panels of these forms."""
     columns = lines = 0
     if styles:
-        letters = max(len(str(name)) for name in styles) + KEY_LETTERS
+        letters = max(map(len, styles)) + KEY_LETTERS
         columns = min(len(styles), int(figure.get_figwidth() * LETTERS_AN_INCH / letters) or 1)
         lines = ceil(len(styles) / columns)
     # Empty lines of the title reserve the space of the legend, which no layout engine reserves.
     figure.suptitle(text + "\n " * lines, fontsize=TITLE_POINTS, color=TITLE_COLOUR)
     if styles:
         legend = figure.legend(
-            handles=[
-                Patch(color=style.colour, label=str(name))
-                if style.dashes == "-" or not dashed
-                else Line2D([], [], color=style.colour, linestyle=style.dashes, label=str(name))
-                for name, style in styles.items()
-            ],
+            handles=[_key(name, style, forms) for name, style in styles.items()],
             loc="upper center",
             bbox_to_anchor=(0.5, 1 - LINE_INCHES / figure.get_figheight()),
             ncols=columns,

@@ -1,10 +1,10 @@
 """Draws one panel: bars, lines, a path, curves over time, a table."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from math import nan
 from typing import Any, Literal, NamedTuple
 
-from fairhit_lab.report.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, short
+from fairhit_lab.report.figures.drawn import Curve, Lines, Spot, curves_of, lines_of, said, short
 from fairhit_lab.report.figures.palette import colours_of, policy_of
 from fairhit_lab.report.figures.placing import LabelSide, Mark, anchor_of, placed
 from fairhit_lab.studies.shared.panel import Panel
@@ -17,6 +17,11 @@ USUAL_INCHES = 4.0
 SHORT_LOG_AXIS = 6
 Dashes = Literal["-", "--", ":", "-."]
 DASHES: tuple[Dashes, ...] = ("-", "--", ":", "-.")
+# Bars of one colour differ in what fills them.
+HATCHES: Mapping[Dashes, str | None] = {"-": None, "--": "//", ":": "..", "-.": "xx"}
+# Between the lines of a panel, so that their whiskers do not hide each other, and between the outer ones at
+# most: shares of its width.
+APART, APART_AT_MOST = 0.008, 0.05
 
 
 class SeriesStyle(NamedTuple):
@@ -50,7 +55,7 @@ def draw(axes: Any, panel: Panel, results: Results, styles: SeriesStyles) -> Non
     axes.set_title(panel.title)
     named = False
     if panel.of == "series":
-        _curves(axes, curves_of(panel, results), styles)
+        _curves(axes, curves_of(panel, results), styles, panel.hue or "client")
     else:
         lines = lines_of(panel, results)
         {"bars": _bars, "lines": _lines, "path": _path}[panel.form](axes, panel, lines, styles)
@@ -85,7 +90,7 @@ def _separate_thousands(axis: Any) -> None:
     from matplotlib.ticker import ScalarFormatter, StrMethodFormatter
 
     is_plain = type(axis.get_major_formatter()) is ScalarFormatter
-    if is_plain and max(map(abs, axis.get_view_interval())) >= 2_000:
+    if is_plain and max(map(abs, axis.get_view_interval())) >= 1_000:
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
@@ -101,7 +106,7 @@ def _bars(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
         else:  # bars may be policies, which have colours of their own
             by_x = colours_of(lines.categories)
             colour = [by_x[p.x] if policy_of(p.x) else styles[hue][0] for p in points]
-        hatches = "//" if panel.hue and styles[hue][2] != "-" else None
+        hatches = HATCHES[styles[hue].dashes] if panel.hue else None
         axes.bar(
             places,
             [point.y.median for point in points],
@@ -110,7 +115,7 @@ def _bars(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
             hatch=hatches,
             edgecolor="white",
             linewidth=0.4,
-            label=str(hue),
+            label=said(hue, panel.hue),
         )
         _whiskers(axes, places, points)
     _name_categories(axes, lines)
@@ -140,30 +145,49 @@ def _name_categories(axes: Any, lines: Lines) -> None:
 
 
 def _lines(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
-    """Draw a line per hue and a band for the range over the seeds.
+    """Draw a line per hue, with whiskers for the range over the seeds.
 
-    A hue with a single x beside others that have several does not depend on x: it becomes a level.
+    A hue with a single x beside others that have several does not depend on x: it becomes a level, with
+    its whisker at the right edge. Lines stand a little apart, so that no whisker hides another.
     """
     swept = {hue for hue, points in lines.by_hue.items() if len(points) > 1}
-    for hue, points in lines.by_hue.items():
-        style = styles[hue]
+    apart = _apart(panel, lines, swept)
+    for number, (hue, points) in enumerate(lines.by_hue.items()):
+        style, aside = styles[hue], number - (len(lines.by_hue) - 1) / 2
         if lines.numeric and swept and hue not in swept:
-            y = points[0].y
-            axes.axhline(y.median, color=style.colour, linestyle="--", label=str(hue))
-            axes.axhspan(y.low, y.high, color=style.colour, alpha=0.12, linewidth=0)
+            y, edge = points[0].y, 1 - 2 * APART * (len(lines.by_hue) - number)
+            axes.axhline(y.median, color=style.colour, linestyle="--", label=said(hue, panel.hue))
+            axes.plot(
+                [edge, edge], [y.low, y.high], color=style.colour, linewidth=1.6,
+                transform=axes.get_yaxis_transform(),
+            )  # fmt: skip
             continue
-        places = [lines.place(point.x) for point in points]
+        places = [apart(lines.place(point.x), aside) for point in points]
         axes.plot(
             places, [point.y.median for point in points], style.dashes, marker=style.marker,
-            markersize=4, color=style.colour, label=str(hue),
+            markersize=4, color=style.colour, label=said(hue, panel.hue),
         )  # fmt: skip
-        if any(point.y.seeds > 1 for point in points):
-            axes.fill_between(
-                places, [p.y.low for p in points], [p.y.high for p in points],
-                color=style.colour, alpha=0.18, linewidth=0,
-            )  # fmt: skip
+        axes.errorbar(
+            places, [point.y.median for point in points],
+            yerr=_error([point.y for point in points]), fmt="none", ecolor=style.colour,
+            elinewidth=0.9, alpha=0.7,
+        )  # fmt: skip
     shown = [lines.by_hue[hue] for hue in swept or lines.by_hue]
     _x_axis(axes, panel, lines, {point.x for points in shown for point in points})
+
+
+def _apart(panel: Panel, lines: Lines, swept: Collection[Label]) -> Callable[[float, float], float]:
+    """Where a point stands that is so many lines aside of its place; `swept` are the lines that vary x."""
+    shown = [points for hue, points in lines.by_hue.items() if hue in swept]
+    places = [lines.place(point.x) for points in shown for point in points]
+    share = min(APART, APART_AT_MOST / len(lines.by_hue))
+    if not places:
+        return lambda place, _: place
+    if panel.log_x and lines.numeric:
+        factor = (max(places) / min(places)) ** share
+        return lambda place, aside: place * factor**aside
+    wide = share * (max(places) - min(places))
+    return lambda place, aside: place + wide * aside
 
 
 def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> None:
@@ -265,12 +289,14 @@ def _error(intervals: Sequence[Interval]) -> tuple[list[float], list[float]]:
     return [i.median - i.low for i in intervals], [i.high - i.median for i in intervals]
 
 
-def _curves(axes: Any, curves: Sequence[Curve], styles: SeriesStyles) -> None:
+def _curves(axes: Any, curves: Sequence[Curve], styles: SeriesStyles, hue: str) -> None:
     """Draw what each client got over time; a missing value stays a gap."""
     for curve in curves:
         colour, _, dashes = styles[curve.name]
         values = [nan if value is None else value for value in curve.values]
-        axes.plot(curve.times_s, values, dashes, color=colour, linewidth=1.3, label=str(curve.name))
+        axes.plot(
+            curve.times_s, values, dashes, color=colour, linewidth=1.3, label=said(curve.name, hue)
+        )
     axes.set_xlim(left=0)
 
 

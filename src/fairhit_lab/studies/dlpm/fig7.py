@@ -166,6 +166,7 @@ def _panel(workload: str, kind: str, metric: str, title: str, label: str) -> Pan
         where={"workload": workload, "misbehaviour": kind, "variant": STATED},
         x_label="GPUs (D)",
         y_label=label,
+        log_y=metric in {"p50", "p99"},
     )
 
 

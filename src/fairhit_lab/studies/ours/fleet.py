@@ -251,6 +251,7 @@ def _bars(label: str) -> list[Panel]:
             hue=label,
             where={"host": host, "policy": fleet},
             y_label=unit,
+            log_y=True,
         )
         for host in ABLATION_HOSTS
         for fleet in FLEETS

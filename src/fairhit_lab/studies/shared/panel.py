@@ -7,7 +7,7 @@ from typing import Literal
 from fairhit_lab.studies.shared.dominance import Goal
 
 # bars: grouped by x, a colour per hue, whiskers over the seeds. lines: y over x, a line per hue, the
-# seeds' range as a band; a hue with a single x beside others that have several is a level. path: a line
+# seeds' range as whiskers; a hue with a single x beside others that have several is a level. path: a line
 # per hue through its cases in their order, a marker at each (trade-offs). table: a line per hue, a column
 # for each of `columns`.
 Form = Literal["bars", "lines", "path", "table"]
