@@ -136,7 +136,7 @@ def _line(each: Finished, main: "MainStudy") -> Markup:
     return tag(
         "li",
         tag("a", main.asks, href=f"#{each.name}"),
-        f"{source}: {held} of {whose} {len(counted)} claims hold for every seed and setting. One of them: "
+        f"{source}: {held} of {whose} {len(counted)} claims hold for every seed and setting. For example, "
         f"{shown.claim}: ",
         pill(shown.holds),
         f" {shown.ours}.{printed}",
@@ -203,10 +203,10 @@ MAIN = (
 )
 # What a reader of the ten lines has to know of the names in them.
 NAMES = (
-    "The names: VTC serves next whoever has received the fewest tokens; LPM whatever has the longest "
-    "prefix in the cache; DLPM does as LPM, but only for clients that have credit left, and D2LPM is DLPM "
-    "with a router in front of several engines. RR+LPM sends requests to engines in turns, Preble to the "
-    "engine that has the prefix. fair and fleet are this project's: DLPM that charges engine time, and one "
+    "The names: VTC serves the client next that has received the fewest tokens, LPM the request with the "
+    "longest prefix in the cache; DLPM does as LPM, but only for clients that have credit left, and D2LPM is "
+    "DLPM with a router in front of several engines. RR+LPM sends requests to engines in turns, Preble to "
+    "the engine that has the prefix. fair and fleet are this project's: DLPM that charges engine time, and one "
     "queue under it in front of many engines. A seed is one draw of the arrivals."
 )
 HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")

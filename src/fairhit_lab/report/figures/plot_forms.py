@@ -153,7 +153,7 @@ def _lines(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
     swept = {hue for hue, points in lines.by_hue.items() if len(points) > 1}
     apart = _apart(panel, lines, swept)
     for number, (hue, points) in enumerate(lines.by_hue.items()):
-        style, aside = styles[hue], number - (len(lines.by_hue) - 1) / 2
+        style, offset = styles[hue], number - (len(lines.by_hue) - 1) / 2
         if lines.numeric and swept and hue not in swept:
             y, edge = points[0].y, 1 - 2 * APART * (len(lines.by_hue) - number)
             axes.axhline(y.median, color=style.colour, linestyle="--", label=said(hue, panel.hue))
@@ -162,7 +162,7 @@ def _lines(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
                 transform=axes.get_yaxis_transform(),
             )  # fmt: skip
             continue
-        places = [apart(lines.place(point.x), aside) for point in points]
+        places = [apart(lines.place(point.x), offset) for point in points]
         axes.plot(
             places, [point.y.median for point in points], style.dashes, marker=style.marker,
             markersize=4, color=style.colour, label=said(hue, panel.hue),
@@ -177,7 +177,7 @@ def _lines(axes: Any, panel: Panel, lines: Lines, styles: SeriesStyles) -> None:
 
 
 def _apart(panel: Panel, lines: Lines, swept: Collection[Label]) -> Callable[[float, float], float]:
-    """Where a point stands that is so many lines aside of its place; `swept` are the lines that vary x."""
+    """The place of a point that is offset by so many lines; `swept` are the lines that vary x."""
     shown = [points for hue, points in lines.by_hue.items() if hue in swept]
     places = [lines.place(point.x) for points in shown for point in points]
     share = min(APART, APART_AT_MOST / len(lines.by_hue))
@@ -185,9 +185,9 @@ def _apart(panel: Panel, lines: Lines, swept: Collection[Label]) -> Callable[[fl
         return lambda place, _: place
     if panel.log_x and lines.numeric:
         factor = (max(places) / min(places)) ** share
-        return lambda place, aside: place * factor**aside
+        return lambda place, offset: place * factor**offset
     wide = share * (max(places) - min(places))
-    return lambda place, aside: place + wide * aside
+    return lambda place, offset: place + wide * offset
 
 
 def _x_axis(axes: Any, panel: Panel, lines: Lines, places: Container[Label]) -> None:
