@@ -206,8 +206,8 @@ NAMES = (
     "The names: VTC serves the client next that has received the fewest tokens, LPM the request with the "
     "longest prefix in the cache; DLPM does as LPM, but only for clients that have credit left, and D2LPM is "
     "DLPM with a router in front of several engines. RR+LPM sends requests to engines in turns, Preble to "
-    "the engine that has the prefix. fair and fleet are this project's: DLPM that charges engine time, and one "
-    "queue under it in front of many engines. A seed is one draw of the arrivals."
+    "the engine that has the prefix. fair and fleet are this project's: DLPM that charges engine time, and "
+    "one queue under it in front of many engines. A seed is one draw of the arrivals."
 )
 HEADLINE_COLUMNS = ("verdict", "figure", "claim", "paper", "ours")
 
