@@ -17,12 +17,12 @@ from fairhit.errors import ConfigError
 from fairhit.local import provenance
 from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.sim.config import SimConfig
+from fairhit_lab.sim.hardware.models import Gpu
 from fairhit_lab.sim.hardware.tables import BUILT_IN, Constants
 from fairhit_lab.studies.shared.data_folder import data_folder
-from fairhit_lab.studies.vtc_artifact import cross_validation
+from fairhit_lab.studies.vtc_artifact import cross_validation, repeatability
 from fairhit_lab.studies.vtc_artifact.comparison import (
     Comparison,
-    RunNumbers,
     agreement,
     numbers_of,
     record,
@@ -126,7 +126,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", help="workload data (FAIRHIT_DATA)")
     parser.add_argument("--quick", action="store_true", help="six runs, without the seeds")
     parser.add_argument(
-        "--seeds", type=int, default=3, metavar="N", help="runs with jittered passes (3)"
+        "--seeds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="runs with jittered passes (3); --cross-validate compares their median",
     )
     parser.add_argument(
         "--cross-validate",
@@ -155,12 +159,13 @@ def run(options: argparse.Namespace, console: Console) -> int:
     every = read_runs(data)
     runs = _selected(every, options, data / REQUESTS, console)
     about = provenance.of_this_run()
-    if options.cross_validate:
-        found = _cross_validated(runs, console)
-        if options.out:
-            write(options.out, {"command": f"{COMMAND} --cross-validate", **about, **found})
-        return 0
     seeds = [] if options.quick else range(1, options.seeds + 1)
+    if options.cross_validate:
+        found = _cross_validated(runs, seeds, console)
+        if options.out:
+            own = {"command": f"{COMMAND} --cross-validate", **about, "seeds": len(seeds)}
+            write(options.out, {**own, **found})
+        return 0
     done: list[Comparison] = []
     interrupted = False
     try:
@@ -217,13 +222,35 @@ FOLDS: Mapping[str, Callable[[MeasuredRun], str]] = {
 }
 
 
-def _cross_validated(runs: Sequence[MeasuredRun], console: Console) -> dict[str, Any]:
+def _middle_of(seeds: Sequence[int]) -> cross_validation.Simulate:
+    """Simulate with each seed and return the median, or once and without jitter if there is none."""
+    draws = [(JITTER, seed) for seed in seeds] or [(0.0, 0)]
+    known: dict[tuple[str, Gpu], cross_validation.Values] = {}
+
+    def simulate(run: MeasuredRun, constants: Constants) -> cross_validation.Values:
+        key = (run.name, constants.gpus[gpu_of(run)])
+        if key not in known:  # workloads of one run are the same fold twice
+            known[key] = cross_validation.middle(
+                [
+                    numbers_of(
+                        simulated(run, jitter=jitter, seed=seed, constants=constants),
+                        f"{run.name}, simulated",
+                    )
+                    for jitter, seed in draws
+                ]
+            )
+        return known[key]
+
+    return simulate
+
+
+def _cross_validated(
+    runs: Sequence[MeasuredRun], seeds: Sequence[int], console: Console
+) -> dict[str, Any]:
     """Fit without each fold in turn, show the errors and return them. Raises ConfigError."""
     from rich.progress import Progress
 
-    def simulate(run: MeasuredRun, constants: Constants) -> RunNumbers:
-        return numbers_of(simulated(run, constants=constants), f"{run.name}, simulated")
-
+    simulate = _middle_of(seeds)
     found: dict[str, list[cross_validation.LeftOut]] = {name: [] for name in FOLDS}
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task("runs", total=(1 + len(FOLDS)) * len(runs))
@@ -244,7 +271,13 @@ def _cross_validated(runs: Sequence[MeasuredRun], console: Console) -> dict[str,
     for name, runs_left_out in found.items():
         if runs_left_out:
             cross_validation.show(name, runs_left_out, console)
-    return {name: cross_validation.record_of(of) for name, of in found.items() if of}
+    repeated = repeatability.of(found["by run"])
+    if repeated:
+        repeatability.show(repeated, console)
+    return {
+        **{name: cross_validation.record_of(of) for name, of in found.items() if of},
+        "repeated": repeated and repeatability.record_of(repeated),
+    }
 
 
 def _draw(path: Path, data: Path, runs: Sequence[MeasuredRun]) -> None:

@@ -5,11 +5,15 @@ squares on the logarithms of tokens/s and of the mean time to the first token, a
 simulated with them. One Gauss-Newton step from the published constants, with derivatives from the simulator:
 an unweighted linear fit has the same solution wherever it begins, so the published constants, which have
 seen every run, enter by the curvature alone.
+
+Under overload small differences in time decide which requests run together, so one simulated run is one
+draw of many. `middle` is the median of several, whose passes are jittered as the measured ones are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import exp, log
+from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,8 +45,8 @@ Values = tuple[float, float]  # logarithms of tokens/s and of the mean time to t
 class Simulate(Protocol):
     """Simulates a run with these constants."""
 
-    def __call__(self, run: MeasuredRun, constants: Constants) -> RunNumbers:
-        """The numbers of the simulated run."""
+    def __call__(self, run: MeasuredRun, constants: Constants) -> Values:
+        """The logarithms of the simulated run."""
         ...
 
 
@@ -72,6 +76,12 @@ def logarithms(numbers: RunNumbers) -> Values:
     return log(numbers.tokens_per_s), log(numbers.ttft_s)
 
 
+def middle(draws: Sequence[RunNumbers]) -> Values:
+    """The median of each logarithm over simulated runs that differ in their seed only."""
+    throughput, ttft = zip(*(logarithms(each) for each in draws), strict=True)
+    return median(throughput), median(ttft)
+
+
 def with_constants(gpu: str, values: Mapping[str, float]) -> Constants:
     """The built-in tables with some constants of a GPU replaced."""
     given: dict[str, Any] = dict(values)
@@ -84,11 +94,11 @@ def sensitivity(
 ) -> Sensitivity:
     """Simulate the run with the published constants, and with each of them moved a step."""
     published = _published(gpu)
-    base = logarithms(simulate(run, with_constants(gpu, published)))
+    base = simulate(run, with_constants(gpu, published))
     slopes = []
     for name, (_, _, step) in FITTED[gpu].items():
         moved = {**published, name: published[name] + step}
-        found = logarithms(simulate(run, with_constants(gpu, moved)))
+        found = simulate(run, with_constants(gpu, moved))
         slopes.append(((found[0] - base[0]) / step, (found[1] - base[1]) / step))
     return Sensitivity(run=run, measured=logarithms(measured), simulated=base, slopes=slopes)
 
@@ -126,7 +136,7 @@ def left_out(
             continue
         own = fitted(gpu, others)
         errors = [
-            _error(each, logarithms(simulate(each.run, with_constants(gpu, constants))))
+            _error(each, simulate(each.run, with_constants(gpu, constants)))
             for constants in (everything, own)
         ]
         found.append(
