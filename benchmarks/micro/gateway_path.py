@@ -14,8 +14,12 @@ import cProfile
 import gc
 import pstats
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import product
 from statistics import median
+from sys import setprofile
+from types import FrameType
 
 from benchmarks.gateway import mock_engine
 from benchmarks.gateway.load import requests
@@ -58,15 +62,17 @@ class Nowhere(asyncio.Transport):
 class Rig:
     """A gateway, one caller, and a connection to each of its engines, all of them in this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: str) -> None:
         keys = [f"tenant-{n}:key-{n}" for n in range(CLIENTS)]
-        self.gateway = Gateway(make({"tenant_api_key": keys}, where="benchmark"))
+        settings = {"tenant_api_key": keys, "queue": queue}
+        self.gateway = Gateway(make(settings, where="benchmark"))
         self.connections: dict[Nowhere, EngineConnection] = {}
         self.tokens = [mock_engine.token() for _ in range(EVENTS)]
 
     async def open(self) -> None:
         """Engines are known and up without having been asked."""
         gateway = self.gateway
+        gateway._loop = asyncio.get_running_loop()
         self.used = [Nowhere([])]  # the transport written to last
         urls = [f"http://127.0.0.1:{number + 1}" for number in range(ENGINES)]
         for url in urls:
@@ -116,26 +122,48 @@ def cases(rig: Rig) -> dict[str, tuple[int, bool, Callable[[list[bytes]], None],
     }
 
 
-async def measure(only: str | None, batches: int, *, shares: bool) -> list[dict[str, object]]:
+async def measure(
+    only: str | None, queues: Sequence[str], batches: int, *, shares: bool, calls: bool
+) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
-    for name in cases(Rig()) if only is None else [only]:
-        rig = Rig()
+    for queue, name in product(queues, cases(Rig("engine")) if only is None else [only]):
+        rig = Rig(queue)
         await rig.open()
         size, stream, serve, count = cases(rig)[name]
         source = requests(size, seed=1, clients=CLIENTS, stream=stream)
         made = [cut(next(source)) for _ in range(REQUESTS)]
         for pieces in made[: REQUESTS // 2]:
             serve(pieces)
+        what = name if queue == "engine" else f"{name}, queueing"
         if shares:
             profile = cProfile.Profile()
             profile.runcall(lambda s=serve, m=made: [s(pieces) for pieces in m])
             pstats.Stats(profile).sort_stats("tottime").print_stats(45)
             continue
+        if calls:
+            print(f"{what:24} {_calls(serve, made)}")
+            continue
         spent = sorted(_batch(serve, made) / count for _ in range(batches))
-        row = {"what": name, "us_min": round(spent[0], 1), "us_median": round(median(spent), 1)}
-        print(f"{name:16} {row['us_min']:8} us at least, {row['us_median']:8} in the median")
+        row = {"what": what, "us_min": round(spent[0], 1), "us_median": round(median(spent), 1)}
+        print(f"{what:24} {row['us_min']:8} us at least, {row['us_median']:8} in the median")
         rows.append(row)
     return rows
+
+
+def _calls(serve: Callable[[list[bytes]], None], made: list[list[bytes]]) -> str:
+    """Calls of our functions per request, and the files that these are in; of the pure gateway only."""
+    found: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/fairhit/" in frame.f_code.co_filename:
+            found[frame.f_code.co_filename] += 1
+
+    setprofile(note)
+    for pieces in made:
+        serve(pieces)
+    setprofile(None)
+    often = sum(number >= len(made) / 2 for number in found.values())
+    return f"{found.total() / len(made):.0f} calls through {often} files"
 
 
 def _batch(serve: Callable[[list[bytes]], None], made: list[list[bytes]]) -> float:
@@ -150,13 +178,17 @@ def main() -> None:
     """Measure, print, and write the rows of a complete run."""
     parser = OneLineParser(prog="benchmarks.micro.gateway_path")
     parser.add_argument("--shares", action="store_true", help="by function instead")
+    parser.add_argument("--calls", action="store_true", help="Python calls and files instead")
+    parser.add_argument("--queue", choices=["engine", "gateway"], help="default: both")
     parser.add_argument("--only", choices=["2 KB", "80 KB", "streamed event"])
     parser.add_argument("--batches", type=int, default=BATCHES)
     parser.add_argument("--dry", action="store_true", help="print, and write nothing")
     options = parser.parse_args()
     gc.disable()
-    rows = asyncio.run(measure(options.only, options.batches, shares=options.shares))
-    if not (options.only or options.shares or options.dry):
+    queues = [options.queue] if options.queue else ["engine", "gateway"]
+    kinds = {"shares": options.shares, "calls": options.calls}
+    rows = asyncio.run(measure(options.only, queues, options.batches, **kinds))
+    if not (options.only or options.queue or any(kinds.values()) or options.dry):
         write_rows("gateway_path", rows)
 
 

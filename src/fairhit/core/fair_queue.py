@@ -16,7 +16,6 @@ from fairhit.core.policy import Charging, KeepsLedger, Policy, Refunding
 from fairhit.core.request import ClientId, Request, RequestId
 from fairhit.core.request_record import (
     PREEMPTION_COOLDOWN_PASSES,
-    Prompt,
     RequestRecord,
     RequestState,
 )
@@ -147,24 +146,24 @@ class FairQueue:
         """
         record = self._records[request.id]
         assert record.paid and 0 <= extend_len <= input_len, (request.id, extend_len, input_len)
-        charged, true = Prompt(record.input_len, record.extend_len), Prompt(input_len, extend_len)
-        record.input_len, record.extend_len = true
-        if charged == true:
+        input_before, extend_before = record.input_len, record.extend_len
+        if input_before == input_len and extend_before == extend_len:
             return
+        record.input_len, record.extend_len = input_len, extend_len
         if self._accounts:
             cost, outputs = record.cost, record.output_len
             assert cost is not None, request.id
-            price = self._accounts.cost.prompt(*charged, cost)
-            true_price = self._accounts.cost.prompt(*true, cost)
-            if outputs and 0 < input_len != charged.input_len:
+            price = self._accounts.cost.prompt(input_before, extend_before, cost)
+            true_price = self._accounts.cost.prompt(input_len, extend_len, cost)
+            if outputs and 0 < input_len != input_before:
                 # Each was charged behind the estimated prompt.
-                price += cost.decode(charged.input_len, 0, outputs)
+                price += cost.decode(input_before, 0, outputs)
                 true_price += cost.decode(input_len, 0, outputs)
             self._accounts.ledger.replace(request.client, charged=price, true=true_price)
         if self._services is not None:
             service = self._services.record(request.client)
-            service.extend_len += extend_len - charged.extend_len
-            service.cached_len += input_len - extend_len - (charged.input_len - charged.extend_len)
+            service.extend_len += extend_len - extend_before
+            service.cached_len += input_len - extend_len - (input_before - extend_before)
 
     def preempt(self, request: Request) -> None:
         """Return a running request to the queue; it is proposed first and charged nothing again."""

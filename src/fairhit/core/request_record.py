@@ -1,7 +1,6 @@
 """The record of one request in a queue: its state, and what it was charged for."""
 
 from enum import Enum
-from typing import NamedTuple
 
 from fairhit.core.request import Request
 from fairhit.core.service import Cost
@@ -18,13 +17,6 @@ class RequestState(Enum):
     BLOCKED = "blocked"  # waits for something else than memory
     RUNNING = "running"
     PREEMPTED = "preempted"  # charged already, and proposed first
-
-
-class Prompt(NamedTuple):
-    """The length of a prompt in tokens, and how many of them were computed."""
-
-    input_len: int
-    extend_len: int
 
 
 class RequestRecord:

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
@@ -34,6 +34,9 @@ _BLOCKED_AT_ONCE = 1 << 16
 # Weight of a parsed byte in the read budget: parsing lists takes ten times as long as searching text.
 _PARSED = 2
 _EMPTY = ChunkedText()
+# A prompt in the form of the prefix index, its units there, its tokens, and the bytes from which these were
+# estimated, 0 if they were counted. Not a NamedTuple, which compiled code makes and reads as Python does.
+_Read: TypeAlias = tuple[ChunkedText | BlockedTokens, tuple[int, ...], int, int]
 
 
 class PendingRequest:
@@ -88,19 +91,6 @@ class PendingRequest:
 
     def resume(self) -> None:
         """Without effect: no engine is sending."""
-
-
-class _Read(NamedTuple):
-    """A prompt in the form of the prefix index; `text_len` 0: its length in tokens is known."""
-
-    prompt: ChunkedText | BlockedTokens
-    units: tuple[int, ...]
-    input_len: int
-    text_len: int
-
-    @classmethod
-    def of(cls, prompt: BlockedTokens, parsed: ParsedBody) -> "_Read":
-        return cls(prompt, prompt.reusable, prompt.length + int(prompt.length * parsed.unparsed), 0)
 
 
 class Admission:
@@ -167,7 +157,7 @@ class Admission:
             return self._send(connection, request, parsed, client, self._chunked(parsed))
         if parsed.tokens is not None and len(parsed.tokens) <= _BLOCKED_AT_ONCE:
             prompt = self._tokenizer.prompt(parsed)
-            return self._send(connection, request, parsed, client, _Read.of(prompt, parsed))
+            return self._send(connection, request, parsed, client, _read(prompt, parsed))
         return self._tokenize(self._tokenizer, connection, request, parsed, client)
 
     def index_answer(self, exchange: Exchange, answer: str) -> None:
@@ -258,7 +248,7 @@ class Admission:
             if prompt is None:
                 pending.done(None)
                 return
-            read = _Read.of(prompt, parsed)
+            read = _read(prompt, parsed)
             pending.done(lambda: self._send(connection, request, parsed, client, read))
 
         encode = partial(tokenizer.prompt, parsed)
@@ -289,6 +279,7 @@ class Admission:
         client: ClientId,
         read: _Read,
     ) -> Exchange:
+        prompt, units, input_len, text_len = read
         hide_usage = self._injector.asks_usage(parsed)
         fields = self._injector.fields(parsed, client, ask_usage=hide_usage)
         # Before a ticket is made: a request that is refused must leave none behind.
@@ -300,14 +291,14 @@ class Admission:
             Request(
                 id=str(self._order),
                 client=client,
-                prompt=read.units,
-                input_len=max(1, read.input_len),
+                prompt=units,
+                input_len=max(1, input_len),
                 max_tokens=parsed.max_tokens * parsed.answers,
                 order=self._order,
                 routing_key=self._routing_key.of(request.head) if self._routing_key else "",
             ),
             model=parsed.model,
-            text_len=read.text_len,
+            text_len=text_len,
             streams=parsed.stream,
             answers=parsed.answers if parsed.endpoint.limits else 0,
         )
@@ -319,7 +310,7 @@ class Admission:
             lines=lines,
             body=body,
             hide_usage=hide_usage,
-            prompt=read.prompt,
+            prompt=prompt,
             endpoint=parsed.endpoint,
             indexes_answer=parsed.answers == 1 and not parsed.unparsed,
             streams=parsed.stream,
@@ -343,8 +334,8 @@ class Admission:
             prompt = prompt.extended(text, xxh3_64_intdigest, seed=self._seed)
         length = len(text) + int(len(text) * parsed.unparsed)
         if parsed.tokens is not None:
-            return _Read(prompt, prompt.chunks, length // TOKEN_BYTES, 0)
-        return _Read(prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length)
+            return prompt, prompt.chunks, length // TOKEN_BYTES, 0
+        return prompt, prompt.chunks, self._dispatcher.scale.tokens(length), length
 
     def _has_events(self, worker: WorkerId, prompt: BlockedTokens) -> bool:
         """True if the engine's KV events report which blocks of the answer are cached."""
@@ -355,6 +346,10 @@ class Admission:
 
     def _deadline(self) -> float:
         return monotonic() + self._timeout_s
+
+
+def _read(prompt: BlockedTokens, parsed: ParsedBody) -> _Read:
+    return prompt, prompt.reusable, prompt.length + int(prompt.length * parsed.unparsed), 0
 
 
 def _steps(body: Body, endpoint: Endpoint) -> Steps[ParsedBody]:

@@ -1,8 +1,8 @@
 """Approximate prefix index: hashed chunks of text per worker, for engines that report no KV events.
 
 Entries are made at dispatch, evicted least recently used first and never confirmed (DESIGN 3.4). A text is
-cut at fixed positions; the key of a chunk is its depth and a checksum of the text up to its end, chained
-from chunk to chunk. Two texts whose checksums collide send a request to an engine that has cached less of
+cut at fixed positions; the key of a chunk is a checksum of the text up to its end, chained from chunk to
+chunk. Two texts whose checksums collide send a request to an engine that has cached less of
 it than estimated; no answer depends on that. Callers cannot provoke it without the `seed` of the first
 checksum.
 """
@@ -22,9 +22,6 @@ from fairhit.routers.prefix_index.worker_bitmaps import WorkerBitmaps
 # the error of a match is below a quarter and 80 KB are 41 chunks. Text beyond 16 MiB is ignored.
 _SIZES: Final = [256] * 4 + [512] * 6 + [1024] * 16 + [4096] * 4091
 _ENDS: Final = tuple(accumulate(_SIZES))
-# Bits of the checksum in a key; the depth is above them. Of each chunk: the depth, its begin and its end.
-_SUM_BITS: Final = 64
-_CUTS: Final = tuple((n << _SUM_BITS, end - _SIZES[n], end) for n, end in enumerate(_ENDS))
 # Bytes from which a memoryview costs less than copies of the chunks.
 _LONG: Final = 8192
 
@@ -49,13 +46,13 @@ class ChunkedText(NamedTuple):
         count = bisect_right(_ENDS, begin + len(text))
         if count == len(known):
             return ChunkedText(known, text)
-        value = known[-1] & ((1 << _SUM_BITS) - 1) if known else seed
+        value, at, chunks = known[-1] if known else seed, 0, [*known]
         data = text if len(text) < _LONG else memoryview(text)
-        added = [
-            depth | (value := checksum(data[start - begin : end - begin], value))
-            for depth, start, end in _CUTS[len(known) : count]
-        ]
-        return ChunkedText((*known, *added), text[_ENDS[count - 1] - begin :])
+        for size in _SIZES[len(known) : count]:
+            value = checksum(data[at : at + size], value)
+            chunks.append(value)
+            at += size
+        return ChunkedText(tuple(chunks), text[at:])
 
 
 def chunks_len(chunks: int) -> int:

@@ -18,7 +18,7 @@ def chunks(gateway: Gateway) -> tuple[int, ...]:
     endpoint = endpoint_of(b"/v1/completions")
     assert endpoint is not None
     call = parse_body(b'{"model": "m", "prompt": "%b"}' % TEXT, endpoint)
-    return gateway._admission._chunked(call).prompt.chunks
+    return gateway._admission._chunked(call)[1]
 
 
 def test_each_gateway_sums_prompts_as_no_caller_can() -> None:
