@@ -1,12 +1,13 @@
-"""Routers and queues in front of the same real vLLM engines: service and waiting times of each tenant.
+"""Routers and queues in front of the same real engines: service and waiting times of each tenant.
 
     python -m benchmarks.real_fleet --rounds 3 --seconds 15
+    FAIRHIT_SGLANG=.venvs/sglang/bin/python python -m benchmarks.real_fleet --engine sglang
 
-Three engines with the demo model on CPU, 4 running requests and 4,096 tokens of KV each; once as vLLM comes
-(its own order: first come, first served), once with the plug-in. In front of them, one after the other: the
-gateway with its queue under `fair`, with and without holds, and under `dlpm`, the gateway without a queue and
-with d2lpm, and the cache-aware policies of sglang-router and vllm-router. Peers cannot tell an engine whose
-request it is, so they stand in front of engines without the plug-in only.
+Three engines with the demo model on CPU, 4 running requests and 4,096 tokens of KV each, of vLLM or SGLang;
+once as they come (their own order: first come, first served), once with the plug-in. In front of them, one
+after the other: the gateway with its queue under `fair`, with and without holds, and under `dlpm`, the
+gateway without a queue and with d2lpm, and the cache-aware policies of sglang-router and vllm-router. Peers
+cannot tell an engine whose request it is, so they stand in front of engines without the plug-in only.
 
 Three tenants keep a fixed number of requests in flight, each caller one: `heavy` and `light` share prefixes
 within the tenant, of `private` every prompt is new from its first word. The prefixes together do not fit
@@ -30,7 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.sglang.server import Server
+
 from benchmarks.gateway import contenders
+from benchmarks.one_engine import SGLANG, SGLANG_FLAGS, VLLM
 from benchmarks.record import write_rows
 from fairhit.cli.parser import OneLineParser
 from fairhit.local import engine_process as local
@@ -107,8 +111,8 @@ def _words(rng: random.Random, count: int) -> str:
     return " ".join(rng.choices(flood.WORDS, k=count))
 
 
-def start_engines(stack: ExitStack, kind: str, count: int) -> list[int]:
-    """Start the engines and wait until each answers; return their ports."""
+def start_vllm(stack: ExitStack, kind: str, count: int) -> list[int]:
+    """Start vLLM engines and wait until each answers; return their ports."""
     ports = local.free_ports(count)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     options = local.EngineOptions(
@@ -133,6 +137,23 @@ def start_engines(stack: ExitStack, kind: str, count: int) -> list[int]:
                 raise SystemExit(f"no engine answers at port {port}")
             time.sleep(0.5)
     return ports
+
+
+def start_sglang(stack: ExitStack, kind: str, count: int) -> list[int]:
+    """Start SGLang engines and wait until each answers; return their ports."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    policy = "fcfs" if kind == STOCK else "fair"
+    servers = []
+    for port in local.free_ports(count):
+        (folder / str(port)).mkdir()
+        servers.append(Server(folder / str(port), policy, *SGLANG_FLAGS, port=port))
+        stack.callback(servers[-1].stop)
+    for server in servers:
+        server.wait_until_it_answers()
+    return [server.port for server in servers]
+
+
+START = {VLLM: start_vllm, SGLANG: start_sglang}
 
 
 def _start(stack: ExitStack, command: list[str], **settings: Any) -> None:
@@ -226,19 +247,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--engines", type=int, default=3)
+    parser.add_argument("--engine", choices=list(START), default=VLLM)
     given: argparse.Namespace = parser.parse_args()
     contenders.install([*PEERS])
     rows: list[dict[str, Any]] = []
     for kind in (STOCK, PLUGIN):
         with ExitStack() as stack:
-            engines = start_engines(stack, kind, given.engines)
+            engines = START[given.engine](stack, kind, given.engines)
             for seed in range(given.rounds):
                 rows += [
                     run(system, engines, seconds=given.seconds, seed=seed)
                     for system in SYSTEMS
                     if system.engines == kind
                 ]
-    write_rows("real_fleet", rows, medians=medians(rows), callers=CALLERS, prefixes=PREFIXES,
+    name = "real_fleet" if given.engine == VLLM else f"real_fleet_{given.engine}"
+    write_rows(name, rows, medians=medians(rows), callers=CALLERS, prefixes=PREFIXES,
                number_of_engines=given.engines, warm_up_s=WARM_UP_S)  # fmt: skip
 
 

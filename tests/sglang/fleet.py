@@ -90,10 +90,6 @@ class Fleet:
     def worker(self, url: str) -> Worker:
         return self.gateway.dispatcher.engines[url]
 
-    def queues_here(self) -> list[bool]:
-        """Of vLLM and SGLang: whether what they are to do waits at the gateway."""
-        return [self.worker(url).queue is not None for url in self.engines.urls]
-
     async def ask(
         self, client: str, prompt: object, *, max_tokens: int = 4, **more: object
     ) -> Reply:
@@ -121,7 +117,7 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def gateway_before(engines: Engines, **settings: object) -> AsyncIterator[Fleet]:
-    """Once both engines are up, and it is known which of them are fair themselves."""
+    """Once both engines are up."""
     both: Sequence[Engine] = (engines.vllm, engines.sglang)
     given = {
         "port": 0,

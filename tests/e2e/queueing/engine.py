@@ -93,9 +93,16 @@ class Outcome:
 class Traffic:
     """Both tenants' callers, each asking again as soon as it is answered."""
 
-    def __init__(self, gateway: Gateway, callers: Mapping[str, int] = CALLERS) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        callers: Mapping[str, int] = CALLERS,
+        *,
+        outputs: int = OUTPUTS,
+    ) -> None:
         self._gateway = gateway
         self._callers = callers
+        self._outputs = outputs
         self._number = 0
         self._begun = {FLOOD: 0, LIGHT: 0}
         self._answers = 0
@@ -104,8 +111,8 @@ class Traffic:
     async def run(self, *, warm: int, answers: int, learnt: int | None = None) -> Outcome:
         """Count from the `warm`-th answer on, until there are `answers` more.
 
-        With `learnt`, count not before the gateway has learnt the engine's capacity: until at most so
-        many requests that it sent have not begun, in five samples in a row.
+        With `learnt`, count not before the gateway has learnt the engines' capacity: until it has read each
+        one's load, and at most so many requests that it sent have not begun, in five samples in a row.
         """
         callers = [
             asyncio.create_task(self._call(tenant))
@@ -116,7 +123,8 @@ class Traffic:
         while self._answers < warm or (learnt is not None and samples < 5):
             await asyncio.sleep(0.02)
             assert not any(caller.done() for caller in callers), self.outcome.statuses
-            samples = samples + 1 if self._sent_and_waiting() <= (learnt or 0) else 0
+            is_learnt = self._loads_are_read() and self._sent_and_waiting() <= (learnt or 0)
+            samples = samples + 1 if is_learnt else 0
         warm = self._answers
         before = {tenant: self._service(tenant) for tenant in CALLERS}
         self.outcome.passed.clear()
@@ -129,6 +137,10 @@ class Traffic:
             task.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
         return self.outcome
+
+    def _loads_are_read(self) -> bool:
+        limits = [engine.limit for engine in self._gateway.dispatcher.engines.values()]
+        return all(limit is not None and limit.is_observed for limit in limits)
 
     def _sent_and_waiting(self) -> int:
         engines = self._gateway.dispatcher.engines.values()
@@ -148,7 +160,7 @@ class Traffic:
                 body = {
                     "model": "demo",
                     "prompt": f"{SYSTEM} {tenant} asks question {self._number}",
-                    "max_tokens": OUTPUTS,
+                    "max_tokens": self._outputs,
                     "ignore_eos": True,
                     "stream": True,
                 }

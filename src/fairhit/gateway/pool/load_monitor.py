@@ -27,7 +27,8 @@ from fairhit.gateway.settings import GatewaySettings
 
 _log = logging.getLogger(__name__)
 
-# Between two requests to an engine that is idle, or whose metrics lack its load.
+# Between two requests to an engine that is idle, or whose metrics lack its load; and the longest pause after
+# a slow answer: a busy engine gives one now and then.
 _IDLE_INTERVAL_S = 5.0
 _TIMEOUT_S = 1.0
 # Largest share of the time that requests to one engine may take: metrics may be long.
@@ -277,7 +278,8 @@ class LoadMonitor:
         except (OSError, ValueError, KeyError, EngineFailed):  # health checks judge the engine
             problem = "/metrics does not answer"
         now = self._loop.time()
-        life.due_s = now + max(0.0, (now - begun) / _SHARE - self._interval_s)
+        pause_s = max(0.0, (now - begun) / _SHARE - self._interval_s)
+        life.due_s = now + min(pause_s, _IDLE_INTERVAL_S)
         self._apply(name, body, problem)
 
     def _apply(self, name: WorkerId, body: bytes, problem: str = "") -> None:

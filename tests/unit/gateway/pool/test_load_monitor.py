@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from contextlib import nullcontext, suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from fairhit.dispatch import Dispatcher, QueueRules
 from fairhit.errors import EngineFailed
 from fairhit.gateway.http.engine_connection import EngineConnections
 from fairhit.gateway.pool import health_probe as probe
+from fairhit.gateway.pool import load_monitor
 from fairhit.gateway.pool.load_monitor import (
     EngineLoad,
     LoadMonitor,
@@ -334,6 +336,32 @@ def test_where_requests_wait_in_the_engines_only_consumption_is_read(
 
     assert dispatcher.consumption.share("a") == (1.0, 1.0)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(("slowness_s", "pause_s"), [(0.03, 0.35), (0.2, 3.75), (0.9, 5.0)])
+def test_a_slow_answer_does_not_hide_the_load_for_long(
+    slowness_s: float, pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that is asked for too much of its time is asked less often, but a busy one not after 25 s."""
+    clock = [100.0]
+
+    async def answer_slowly(*_: object, **__: object) -> tuple[int, bytes]:
+        clock[0] += slowness_s
+        return 200, VLLM
+
+    monkeypatch.setattr("fairhit.gateway.pool.load_monitor.probe.get", answer_slowly)
+    dispatcher = Dispatcher(
+        router=D2LPM(), index=ApproximatePrefixIndex(), rules=QueueRules(), on_ready=lambda _: None
+    )
+    loads = observing(dispatcher)
+    dispatcher.engine_up("w")
+
+    loads._loop = SimpleNamespace(time=lambda: clock[0])
+    life = load_monitor._Life()
+
+    asyncio.run(loads._ask("w", life, begun=clock[0]))
+
+    assert life.due_s == pytest.approx(clock[0] + pause_s)
 
 
 async def one_round(loads: LoadMonitor) -> None:
