@@ -1,4 +1,4 @@
-"""The targets of `fair`, one line per target and host, from the committed studies `fair` and `fair-cost`."""
+"""Targets of `fair`, and of the queue before many engines: a line each, from the committed studies."""
 
 import csv
 from statistics import median
@@ -19,6 +19,16 @@ def targets() -> str:
         for row in rows
     ]
     return "\n".join([HEAD, *lines, _decisions()])
+
+
+def fleet_targets() -> str:
+    """Tabulate the claims of the study `fleet`: before stock engines, and before those with the plug-in."""
+    lines = ["| before | target | measured | |", "|---|---|---|---|"]
+    lines += [
+        f"| {row['host']} | {row['target']} | {row['ours']} | {row['holds']} |"
+        for row in _claims("fleet")
+    ]
+    return "\n".join(lines)
 
 
 def beside_dlpm() -> str:

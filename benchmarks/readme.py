@@ -309,6 +309,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "docs" / "reference" / "fair-targets.md": {
         "targets": fair_page.targets,
         "beside-dlpm": fair_page.beside_dlpm,
+        "fleet-targets": fair_page.fleet_targets,
     },
     ROOT / "docs" / "explanation" / "fair.md": {
         "engine-time": engine_time,

@@ -52,10 +52,13 @@ def on_page(*cells: str) -> bool:
         ("d2lpm, extend charged, 65,536 tokens to a worker", "d2lpm (extend)", "sglang", "4"),
         ("the same with as large an overdraft", "d2lpm (overdraft)", "sglang", "4"),
         ("Preble", "preble", "sglang", "4"),
+        ("`central-dlpm`", "central-dlpm", "ideal", "4"),
         ("`central-fair`", "central-fair", "ideal", "4"),
         ("d2lpm, extend charged", "d2lpm (extend)", "ideal", "16"),
         ("Preble", "preble", "ideal", "16"),
         ("`central-fair`", "central-fair", "ideal", "16"),
+        ("d2lpm, extend charged", "d2lpm (extend)", "ideal", "64"),
+        ("Preble", "preble", "ideal", "64"),
     ],
 )
 def test_the_table_of_systems_is_that_of_the_committed_rows(words, other, host, engines):
@@ -71,7 +74,7 @@ def test_the_table_of_systems_is_that_of_the_committed_rows(words, other, host, 
 
 
 @pytest.mark.parametrize(
-    ("host", "longest"), [("ideal", "0.25"), ("ideal", "2"), ("ideal", "8"), ("sglang", "2")]
+    ("host", "longest"), [("ideal", "2"), ("ideal", "16"), ("sglang", "2"), ("sglang", "16")]
 )
 def test_the_table_of_holds_is_that_of_the_committed_rows(host, longest):
     cells = [f"{longest} s", f"`{host}`"]

@@ -110,28 +110,33 @@ def _targets(results: Results, fleet: str, where: str) -> list[Verdict]:
             lambda ratio, _: ratio >= OF_BEST,
         ),
     ]
-    if CENTRAL in systems:
-        share = {
-            load: results.interval("light_share", workload=load, policy=CENTRAL).median
-            for load in loads
-        }
+    for central in (name for name in CENTRALS if name in systems):
         verdicts += [
             target(
-                f"{where}: light clients' p99 wait under {fleet} is at most {TIMES_WAIT} of {CENTRAL}'s",
-                ratios("light_p99_s", CENTRAL),
+                f"{where}: light clients' p99 wait under {fleet} is at most {TIMES_WAIT} of {central}'s",
+                ratios("light_p99_s", central),
                 lambda ratio, _: ratio <= TIMES_WAIT,
             ),
-            target(
-                f"{where}: the worst light client has under {fleet} at most {NEAR_SHARE} less of its "
-                f"entitlement than under {CENTRAL}",
-                {
-                    load: results.interval("light_share", workload=load, policy=fleet).median
-                    for load in loads
-                },
-                lambda value, load: value >= share[load] - NEAR_SHARE,
-            ),
+            _shares(results, fleet, where, central),
         ]
     return verdicts
+
+
+def _shares(results: Results, fleet: str, where: str, central: str) -> Verdict:
+    """The verdict on the worst light client's share of its entitlement, beside that under `central`."""
+    fleets, centrals = (
+        {
+            str(load): results.interval("light_share", workload=load, policy=name).median
+            for load in results.labels("workload")
+        }
+        for name in (fleet, central)
+    )
+    return target(
+        f"{where}: the worst light client has under {fleet} at most {NEAR_SHARE} less of its "
+        f"entitlement than under {central}",
+        fleets,
+        lambda value, load: value >= centrals[load] - NEAR_SHARE,
+    )
 
 
 def _undominated(results: Results, fleet: str, where: str, others: Sequence[str]) -> Verdict:
