@@ -337,7 +337,7 @@ STUDY = Study(
     title="Case study on four GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 9",
     shows="response time, actual service and service as clients see it, to the end of a list of programs",
-    takes="quick 15 s; full 9 min",
+    takes="quick 15 s; full 3 min",
     cases=cases,
     measures={
         **in_summary("makespan_s", "throughput", "hit_rate", "jain_client", "jain_system"),
