@@ -1,6 +1,7 @@
-"""The pages on late binding and on the queue quote the committed rows of the studies `fleet...`."""
+"""The README and the page on late binding quote the committed rows of `fleet...` and of real engines."""
 
 import csv
+import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -99,3 +100,39 @@ def test_the_readme_quotes_the_committed_rows():
 
     assert f"it has {more:.2f} times D2LPM's throughput" in readme
     assert f"light tenants wait {wait:.2f} times as long" in readme
+
+
+def real_fleet():
+    """The rows of the run before real engines, the mean of the rounds first in each list."""
+    return json.loads((ROOT / "benchmarks/results/real_fleet.json").read_text())["medians"]
+
+
+def test_the_table_of_real_engines_is_that_of_the_committed_run():
+    for row in real_fleet():
+        cells = [
+            row["system"],
+            row["engines"],
+            f"{row['requests_per_s']:.1f}",
+            f"{row['hit_rate']:.2f}",
+        ]
+        for tenant in ("heavy", "light", "private"):
+            rate, *waits = (
+                row[f"{tenant}_{what}"][0]
+                for what in ("requests_per_s", "first_token_ms_p50", "first_token_ms_p99")
+            )
+            cells.append(f"{rate:.1f}, {waits[0]:,.0f} / {waits[1]:,.0f}")
+
+        assert on_page(*cells), cells
+
+
+def test_the_readme_quotes_the_run_before_real_engines():
+    ours, peer = (
+        next(row for row in real_fleet() if (row["system"], row["engines"]) == (system, "stock"))
+        for system in ("fleet queue, fair", "sglang-router")
+    )
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    assert f"it serves {ours['requests_per_s']:.1f} requests/s" in readme
+    assert f"sglang-router {peer['requests_per_s']:.1f}" in readme
+    waits = [f"{row['light_first_token_ms_p50'][0]:.0f}" for row in (ours, peer)]
+    assert f"waits {waits[0]} ms in the median instead of {waits[1]}" in readme
