@@ -113,7 +113,7 @@ def _group_of(each: Finished | MissingStudy) -> str:
 
 
 def _found(done: Sequence[Finished]) -> Markup:
-    """What was found, ten lines: how many claims of each main study hold, and one of them."""
+    """Summarise the results in ten lines: how many claims of each main study hold, and one of them."""
     by_name = {each.name: each for each in done if each.verdicts}
     lines = [_line(by_name[main.name], main) for main in MAIN if main.name in by_name]
     if not lines:  # the results have none of the main studies

@@ -128,7 +128,7 @@ def _judged(
 
 
 def _worst_reach(results: Results, over: str, under: str) -> Rule | None:
-    """What the least ratio of throughputs could be: as much as it could be with any number of clients."""
+    """Return the range of the least ratio of throughputs: as much as it could be with any number of clients."""
     found = [
         reach
         for clients in results.labels("clients")
@@ -139,7 +139,7 @@ def _worst_reach(results: Results, over: str, under: str) -> Rule | None:
 
 
 def _spread_reach(results: Results, policy: str) -> Rule | None:
-    """What the ratio of throughputs with most and with fewest clients could be."""
+    """Return the range of the ratio of throughputs with most and with fewest clients."""
     counts = results.labels("clients")
     of: dict[str, Label] = {"policy": policy, "variant": STATED}
     return throughput_ratio(results, {**of, "clients": counts[-1]}, {**of, "clients": counts[0]})

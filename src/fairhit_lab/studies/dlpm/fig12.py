@@ -127,7 +127,7 @@ def judge(results: Results) -> Sequence[Verdict]:
 
 
 def _limits(results: Results, metric: str, over: Run, under: Run) -> Rule | None:
-    """What the ratio could be, given the run below the line."""
+    """Return the range of the ratio, given the run below the line."""
     if metric.startswith("jain"):
         return jain_ratio(results, metric, under, 4)
     if metric == "makespan_s":

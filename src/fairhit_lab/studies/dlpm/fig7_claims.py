@@ -150,7 +150,7 @@ def _beside_preble(table: Fig7Table) -> Iterator[Verdict]:
 
 
 def _reach_at(table: Fig7Table, at: tuple[str, str, int]) -> Rule | None:
-    """What D2LPM's throughput in Preble's could be at a point, given Preble's."""
+    """Return the range of D2LPM's throughput over Preble's at a point, given Preble's."""
     pairs = table.pairs(STATED, "throughput", "d2lpm", "preble")
     caps = [
         most / base
@@ -261,7 +261,7 @@ def _latencies(table: Fig7Table, variants: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _latency_reach(table: Fig7Table, system: str, take: Take) -> Rule | None:
-    """What the ratio of latencies could be, given D2LPM's: up to what it is if nothing of the system's ends.
+    """Return the range of the ratio of latencies, given D2LPM's: at most, nothing of the system's ends.
 
     A maximum counts as within reach if half of the points could show it: else it would be over fewer
     points than the paper's. None where a row's settings were not recorded.
@@ -280,7 +280,7 @@ def _latency_reach(table: Fig7Table, system: str, take: Take) -> Rule | None:
 
 
 def _throughput_reach(table: Fig7Table, system: str, take: Take) -> Rule | None:
-    """What D2LPM's throughput in the system's could be, given the latter: up to what is asked for.
+    """Return the range of the ratio of throughputs, given the system's: D2LPM serves at most what is asked.
 
     Of a maximum as of latencies. None where a row's settings were not recorded.
     """

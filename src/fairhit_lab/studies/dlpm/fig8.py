@@ -195,7 +195,7 @@ def _compared(results: Results) -> list[Verdict]:
 
 
 def _limits(results: Results, metric: str, over: str, under: str) -> Rule | None:
-    """What the ratio could be, given VTC's service or D2LPM's waits as stated."""
+    """Return the range of the ratio, given VTC's service or D2LPM's waits as stated."""
     top, base = (_runs(system)[NAMES[system]] for system in (over, under))
     if metric != "arriving_throughput":
         return waits_ratio(results, metric, top, base)

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 def asked_in(results: Results, row: ResultRow) -> Asked | None:
-    """What the clients of a row's run ask for; None where its settings were not recorded."""
+    """Return what the clients of a run ask for in tokens; None where its settings were not recorded."""
     case = results.settings(row)
     seed = row["seed"]
     if case is None or not isinstance(seed, int) or "workload" not in case.get("source", {}):
@@ -58,7 +58,7 @@ def most_throughput(results: Results, row: ResultRow) -> float | None:
 
 
 def throughput_ratio(results: Results, over: Run, under: Run) -> Rule | None:
-    """What a ratio of throughputs could be, given the one below the line; None if settings are unknown."""
+    """Return the range of a ratio of throughputs, given the one below the line; None: settings unknown."""
     bases = results.values("throughput", **under)
     caps = [
         most / bases[seed]
@@ -71,7 +71,7 @@ def throughput_ratio(results: Results, over: Run, under: Run) -> Rule | None:
 
 
 def ends_ratio(results: Results, over: Run, under: Run) -> Rule | None:
-    """What a ratio of times from end to end could be, given the one below the line. It has no upper end."""
+    """Return the range of a ratio of times from end to end, given the one below the line: no upper end."""
     bases = results.values("makespan_s", **under)
     ends = [
         asked.last_s / bases[seed]
@@ -84,7 +84,7 @@ def ends_ratio(results: Results, over: Run, under: Run) -> Rule | None:
 
 
 def waits_ratio(results: Results, metric: str, over: Run, under: Run) -> Rule | None:
-    """What a ratio of waits could be, given the one below the line: up to a wait of the whole run."""
+    """Return the range of a ratio of waits, given the one below the line: up to a wait of the whole run."""
     lasts, base = results.interval("makespan_s", **over), results.interval(metric, **under)
     return could_show(0, lasts.high / base.low) if lasts.seeds and base.seeds and base.low else None
 

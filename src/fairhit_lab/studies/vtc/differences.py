@@ -317,7 +317,7 @@ def _within_bound(setting: Setting) -> Claim:
 
 
 def _limits(over: Setting, under: Setting) -> Limit:
-    """What the ratio of the largest differences could be, given the one below the line."""
+    """Return the range of the ratio of the largest differences, given the one below the line."""
     return ratio_up_to(
         "most_asked",
         "vtc",

@@ -155,7 +155,7 @@ def _least_step(results: Results) -> Interval:
 
 
 def _step_limits(results: Results) -> Rule | None:
-    """What the least change could be: a response may become shorter or longer by all of a run."""
+    """Return the range of the least change: a response may become shorter or longer by all of a run."""
     longest = ratio_up_to("lasts_s", f"rpm-{HIGHER[-1]}", "middling_s", "fcfs")(results)
     return could_show(-longest.high, longest.high) if longest else None
 

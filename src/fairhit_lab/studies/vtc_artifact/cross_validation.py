@@ -72,7 +72,7 @@ class Sensitivity:
 
 
 def logarithms(numbers: RunNumbers) -> Values:
-    """What is compared of a run."""
+    """Compared measures of a run."""
     return log(numbers.tokens_per_s), log(numbers.ttft_s)
 
 
