@@ -128,7 +128,7 @@ def _judged(
 
 
 def _worst_reach(results: Results, over: str, under: str) -> Rule | None:
-    """Return the range of the least ratio of throughputs: as much as it could be with any number of clients."""
+    """Return the range of the least ratio of throughputs: the widest with any number of clients."""
     found = [
         reach
         for clients in results.labels("clients")
