@@ -308,7 +308,7 @@ def ratio_up_to(
 
 
 def theirs(metric: str, scheduler: str, unit: str = "", /, **labels: Label) -> Text:
-    """The number in the authors' own rows, as a text to stand beside what they print."""
+    """Format the number in the authors' own rows, to be shown beside what they print."""
 
     def text(results: Results) -> str:
         found = results.values(metric, scheduler=scheduler, origin=MEASURED, **labels)
