@@ -50,7 +50,8 @@ class DelayScheduling:
     ) -> Hold | None:
         """Return the hold for one of `among` that has much more of the prompt cached than `name`, or None.
 
-        Of several engines, that with most capacity left. O(chunks of the prompt + engines with that match).
+        Of several engines, that with most capacity left; not if its backlog is longer by more than the match
+        is worth (`Placement.is_worth`). O(chunks of the prompt + engines with that match).
         """
         if ticket.held is not None or ticket.pinned or not self._longest_us:
             return None
@@ -63,7 +64,10 @@ class DelayScheduling:
         found = [other for other in holders if other in among and self._engines[other].is_steady]
         if not found:
             return None
-        return Hold(min(found, key=self._load), min(saved * _US_PER_TOKEN, self._longest_us))
+        holder = min(found, key=self._load)
+        if not self._placement.is_worth(saved, holder, name):
+            return None
+        return Hold(holder, min(saved * _US_PER_TOKEN, self._longest_us))
 
     def _load(self, name: WorkerId) -> tuple[int, WorkerId]:
         limit = self._engines[name].limit

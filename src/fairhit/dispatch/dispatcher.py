@@ -416,7 +416,7 @@ class Dispatcher:
             if engine.limit is not None:
                 engine.limit.ended(ticket.number, answered=answered)
                 if engine.room is not None:
-                    engine.room.ended(ticket.extend_len, ticket.output_len)
+                    engine.room.ended(ticket.number, ticket.extend_len, ticket.output_len)
             engine.tickets.discard(ticket)
             if extend_len:
                 engine.peaks.record(ticket, extend_len=extend_len)

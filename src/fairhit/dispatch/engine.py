@@ -126,7 +126,7 @@ class Engine:
         assert ticket not in self.tickets, ticket
         self.tickets.add(ticket)
         if self.room is not None:
-            self.room.sent(ticket.extend_len)
+            self.room.sent(ticket.number, ticket.extend_len)
         peaks = self.peaks
         peaks.in_flight = max(peaks.in_flight, len(self.tickets))
 

@@ -20,6 +20,9 @@ class MemoryRoom:
 
     def __init__(self) -> None:
         self._answer_len = 0.0
+        self._number = self._reported_number = (
+            0  # of the newest request: now, and at the last new report
+        )
         self.restart()
 
     def restart(self) -> None:
@@ -44,14 +47,20 @@ class MemoryRoom:
         self._refused = True
         return False
 
-    def sent(self, extend_len: int) -> None:
-        """Take the memory of a request that was sent, until the next report. O(1)."""
+    def sent(self, number: int, extend_len: int) -> None:
+        """Take the memory of request `number`, which was sent, until the next report. O(1)."""
+        self._number = number
         self._free -= extend_len
 
-    def ended(self, extend_len: int, output_len: int) -> None:
-        """Return the memory of a request that ended, until the next report. O(1)."""
+    def ended(self, number: int, extend_len: int, output_len: int) -> None:
+        """Return the memory of a request that ended, until the next report. O(1).
+
+        Without its outputs if it was sent after the last report: they were never taken.
+        """
         self._answer_len += (output_len - self._answer_len) / _ANSWERS
-        self._free += extend_len + output_len
+        self._free += extend_len
+        if number <= self._reported_number:
+            self._free += output_len
 
     def reported(self, free_len: int | None, *, pending_len: int, waiting: int) -> None:
         """Set the tokens that running requests leave; None: the engine does not report them. O(1).
@@ -64,4 +73,5 @@ class MemoryRoom:
         self._refused = False
         if free_len is not None and free_len != self._reported:
             self._free = free_len - pending_len
+            self._reported_number = self._number
         self._reported = free_len

@@ -1,6 +1,7 @@
 """Chooses a ticket's engine: the router decides by what the prefix index knows of the engines' caches."""
 
 from collections.abc import Collection
+from zlib import crc32
 
 from fairhit.core.cache.prefix_matches import PrefixMatches, WorkersOfLength
 from fairhit.core.cache.token_blocks import TOKEN_BYTES
@@ -8,9 +9,14 @@ from fairhit.core.policy import Router
 from fairhit.core.request import WorkerId
 from fairhit.dispatch.accounting.token_scale import TokenScale
 from fairhit.dispatch.ticket import Ticket
+from fairhit.routers.in_flight_load import load_of
 from fairhit.routers.prefix_index.interface import PrefixIndex
 from fairhit.routers.prefix_index.precise import PrecisePrefixIndex
 from fairhit.routers.sticky import Sticky
+
+# Tokens that a busier engine may have in flight beyond another one, for each prompt token that it has cached
+# beyond it. Both may have capacity; the requests of one prefix would gather where it is cached.
+_WORTH = 8
 
 
 class Placement:
@@ -22,6 +28,7 @@ class Placement:
         self.scale = TokenScale()
         self._counts = isinstance(index, PrecisePrefixIndex)
         self._is_sticky = isinstance(router, Sticky)
+        self._load = load_of(router)
 
     def pins(self, ticket: Ticket) -> bool:
         """Return whether only the router's choice may serve `ticket`, however busy that engine is."""
@@ -57,6 +64,30 @@ class Placement:
     ) -> WorkerId:
         """Return the router's choice among `candidates`, None for all engines that are up."""
         return self.router.route(ticket.request, matches=matches, candidates=candidates)
+
+    def choose_free(
+        self, ticket: Ticket, matches: PrefixMatches, free: Collection[WorkerId]
+    ) -> WorkerId:
+        """Return the router's choice among `free`, or the idlest if the match is not worth its backlog.
+
+        O(as the router's choice).
+        """
+        chosen = self.choose(ticket, matches, free)
+        if self._load is None or not matches.of(chosen):
+            return chosen
+        rotation = crc32(ticket.request.client.encode())
+        idlest = self._load.order.least(rotation, candidates=free)
+        assert idlest is not None, "no engine to choose from"
+        saved = matches.of(chosen) - matches.of(idlest)
+        return chosen if saved <= 0 or self.is_worth(saved, chosen, idlest) else idlest
+
+    def is_worth(self, saved: int, holder: WorkerId, other: WorkerId) -> bool:
+        """Return whether `saved` cached tokens are worth a longer backlog at `holder` than at `other`. O(1).
+
+        Always, with a router that keeps no in-flight load.
+        """
+        load = self._load
+        return load is None or load.tokens(holder) - load.tokens(other) <= _WORTH * saved
 
     def charge(self, ticket: Ticket, worker: WorkerId, matched_len: int) -> None:
         """Charge `ticket` to `worker` in the router, and enter its prompt in the prefix index."""

@@ -194,7 +194,7 @@ class GatewayQueue:
         if self.is_full:
             self._limited.update(dict.fromkeys(free))
             return
-        chosen = self._placement.choose(ticket, matches, free)
+        chosen = self._placement.choose_free(ticket, matches, free)
         if not self._hold(ticket, chosen, matches):
             lane, is_alone = ticket.lane, self._ledger.total_waiting == 1
             if is_alone and isinstance(lane, Lane) and lane.propose(chosen) is ticket:

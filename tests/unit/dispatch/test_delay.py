@@ -4,6 +4,7 @@ import pytest
 from tests.properties.engines import STEP_US, TEXT, World
 
 from fairhit.dispatch import MAX_HOLD_US, QueueRules, Ticket, TicketState
+from fairhit.routers.d2lpm import D2LPM
 
 LONG = 2 * TEXT  # bytes of a prompt, half of it shared by those of a topic
 MATCHED = 384  # tokens in the whole chunks of that half
@@ -87,6 +88,27 @@ def test_nothing_is_held(text_len: int, rules: dict[str, object]) -> None:
     ticket = ask(world)
 
     assert (ticket.worker, ticket.held, world.held) == (OTHER, None, [])
+
+
+def busier(world: World, tokens: int) -> None:
+    """Let the engine that holds topic 7 have `tokens` more in flight than the other one, which is idle."""
+    router = world.dispatcher.router
+    assert isinstance(router, D2LPM)
+    router.load.order.change(HELD, tokens - router.load.tokens(HELD))
+
+
+@pytest.mark.parametrize("limit", [1, 2], ids=["the holder is full", "both have capacity"])
+def test_a_match_is_worth_eight_times_its_tokens_of_backlog(limit: int) -> None:
+    """Beyond that the idle engine takes the request, though the other one has its prompt."""
+    worth = 8 * MATCHED
+    for tokens, is_kept in ((worth, True), (worth + 1, False)):
+        world = world_of(max_engine_requests=limit)
+        busy_holder(world)
+        busier(world, tokens)
+        ticket = ask(world)
+
+        assert (HELD in {ticket.worker, ticket.held}) is is_kept, tokens
+        assert is_kept or ticket.worker == OTHER
 
 
 def test_no_more_are_held_for_an_engine_than_it_runs_at_once() -> None:

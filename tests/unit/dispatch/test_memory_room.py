@@ -134,7 +134,7 @@ def test_an_old_report_does_not_bring_back_the_memory_that_was_taken_since() -> 
     """SGLang renews its numbers every forty passes."""
     room = MemoryRoom()
     room.reported(1000, pending_len=0, waiting=0)
-    room.sent(800)
+    room.sent(1, 800)
     assert not room.fits(300)
     room.reported(1000, pending_len=0, waiting=0)
     assert not room.fits(300)
@@ -146,12 +146,25 @@ def test_a_usual_answer_needs_memory_too() -> None:
     room = MemoryRoom()
     room.reported(1000, pending_len=0, waiting=0)
     assert room.fits(1000)
-    for _ in range(200):
-        room.sent(10)
-        room.ended(0, 10)
+    for number in range(1, 201):
+        room.sent(number, 0)
+        room.ended(number, 0, 10)
 
     assert room.fits(990)
     assert not room.fits(991)
+
+
+def test_outputs_return_with_a_request_of_the_last_report_only() -> None:
+    """What a later one put out was never taken: reports may be seconds apart."""
+    room = MemoryRoom()
+    room.sent(1, 100)
+    room.reported(1000, pending_len=0, waiting=0)
+    room.sent(2, 100)
+    room.ended(2, 100, 320)
+    assert room.fits(990) and not room.fits(991)
+
+    room.ended(1, 100, 10)
+    assert room.fits(1090) and not room.fits(1110)
 
 
 @pytest.mark.parametrize("waiting", [0, 1])

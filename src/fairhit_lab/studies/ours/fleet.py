@@ -49,8 +49,8 @@ POINTS: Mapping[
     ("ideal", 4): ({**SYSTEMS, **OVERDRAFT, **OTHERS}, tuple(LOADS), 120),
     ("sglang", 4): ({**AT_ONCE, **OVERDRAFT}, tuple(LOADS), 120),
     ("vllm", 4): (AT_ONCE, FEW_LOADS, 120),
-    ("ideal", 16): ({**AT_ONCE, CENTRAL: CENTRALS[CENTRAL]}, tuple(LOADS), 60),
-    ("ideal", 64): (AT_ONCE, tuple(LOADS), 30),
+    ("ideal", 16): (SYSTEMS, tuple(LOADS), 60),
+    ("ideal", 64): ({**AT_ONCE, CENTRAL: CENTRALS[CENTRAL]}, tuple(LOADS), 30),
 }  # fmt: skip
 QUICK_LOADS, QUICK_S = ("judge-s1",), 30
 
