@@ -19,6 +19,7 @@ from fairhit_lab.studies.shared.claims import (
     could_show,
     each_judged,
     judged,
+    limited,
     ran,
     up_to,
     within,
@@ -100,6 +101,24 @@ def test_a_claim_that_the_run_could_not_decide_is_not_comparable(reach, ours, ho
 
     assert (made.holds, made.why[: len(begins)]) == (holds, begins)
     assert (made.least, made.greatest) == (min(reach.low, *ours), max(reach.high, *ours))
+
+
+@pytest.mark.parametrize(
+    ("reach", "rules", "holds", "begins"),
+    [
+        (could_show(0, 2), [above(1)], "holds", ""),
+        (could_show(0, 2), [above(1), above(3)], "holds", ""),
+        (could_show(0, 2), [above(3)], "not comparable", "asks for 3, and the run could show only"),
+        (could_show(2, 3), [above(1)], "not comparable", "cannot fail: the run could show only"),
+    ],
+)
+def test_a_claim_over_workloads_is_decided_if_each_of_its_rules_is(reach, rules, holds, begins):
+    """As one run's: a bar that no run could reach, or each must, decides nothing."""
+    one = Verdict(claim="c", paper="p", ours="o", holds="holds")
+    made = limited(one, reach, rules)
+
+    assert (made.holds, made.why[: len(begins)]) == (holds, begins)
+    assert (made.least, made.greatest) == (reach.low, reach.high)
 
 
 def test_limits_that_are_not_known_decide_nothing():

@@ -57,9 +57,11 @@ def on_page(*cells: str) -> bool:
         ("`central-fair`", "central-fair", "ideal", "4"),
         ("d2lpm, extend charged", "d2lpm (extend)", "ideal", "16"),
         ("Preble", "preble", "ideal", "16"),
+        ("`central-dlpm`", "central-dlpm", "ideal", "16"),
         ("`central-fair`", "central-fair", "ideal", "16"),
         ("d2lpm, extend charged", "d2lpm (extend)", "ideal", "64"),
         ("Preble", "preble", "ideal", "64"),
+        ("`central-fair`", "central-fair", "ideal", "64"),
     ],
 )
 def test_the_table_of_systems_is_that_of_the_committed_rows(words, other, host, engines):

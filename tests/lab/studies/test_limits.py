@@ -1,9 +1,18 @@
 """What a run could have shown follows from what its clients ask for, and when."""
 
+import csv
+from pathlib import Path
+
 import pytest
 
 from fairhit_lab.metrics.vtc_table import Row
-from fairhit_lab.studies.shared.limits import ends_ratio, throughput_ratio, waits_ratio
+from fairhit_lab.studies.shared.claims import ANY, could_show
+from fairhit_lab.studies.shared.limits import (
+    ends_ratio,
+    ratio_limits,
+    throughput_ratio,
+    waits_ratio,
+)
 from fairhit_lab.studies.shared.measures import while_arriving
 from fairhit_lab.studies.shared.results import Results
 from fairhit_lab.studies.shared.study import Generated, Outcome
@@ -37,6 +46,30 @@ def test_without_settings_no_limit_is_known():
     bare = Results(results().rows)
 
     assert throughput_ratio(bare, {"system": "a"}, {"system": "b"}) is None
+
+
+def test_the_limit_of_a_ratio_is_that_of_its_measure():
+    """Twelve seconds to the stop, over a wait of two; an index of 1 over one of 0.8; gaps have no limit."""
+    found = results(stop_s=12)
+    given = [{**row, "jain_system": 0.8, "gap": 7.0} for row in found.rows]
+    found = Results(given, configs=found.configs)
+    pair = {"system": "a"}, {"system": "b"}
+
+    assert ratio_limits(found, "wait_s", *pair) == could_show(0, 6)
+    assert ratio_limits(found, "jain_system", *pair) == could_show(0, 1.25)
+    assert ratio_limits(found, "gap", *pair) == ANY
+    assert ratio_limits(found, "throughput", *pair) == throughput_ratio(found, *pair)
+    assert ratio_limits(found, "wait_s", {"system": "a"}, {"system": "none"}) is None
+
+
+def test_every_committed_verdict_says_what_its_run_could_have_shown():
+    for path in (Path(__file__).parents[3] / "benchmarks/results/experiments").glob(
+        "*/verdicts.csv"
+    ):
+        with path.open(encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                unknown = row["holds"] == "not comparable" and "no value" in row["why"]
+                assert row["least"] or row["greatest"] or unknown, (path.parent.name, row["claim"])
 
 
 def test_service_is_counted_until_most_requests_have_arrived():

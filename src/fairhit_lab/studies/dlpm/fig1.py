@@ -253,7 +253,7 @@ STUDY = Study(
     title="Throughput against fairness, trees of thought (S1) on one A10G",
     source="DLPM (arXiv:2501.14312v1), Figure 1",
     shows="throughput and Jain's index of VTC, LPM and DLPM with quanta from 256 to 262,144",
-    takes="quick 10 s; full 4 min",
+    takes="quick 10 s; full 80 s",
     cases=cases,
     measures={
         **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),

@@ -291,7 +291,7 @@ STUDY = Study(
     title="Worker quantum on four GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 10",
     shows="D2LPM's Q^w from 2,000 to 40,000: throughput and Jain's index, with and without a bad client",
-    takes="quick 12 s; full 2 min",
+    takes="quick 12 s; full 100 s",
     cases=cases,
     measures={
         **in_summary("throughput", "requests_per_s", "hit_rate", "jain_client", "jain_system"),

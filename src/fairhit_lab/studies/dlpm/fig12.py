@@ -139,7 +139,7 @@ STUDY = Study(
     title="Mixed workloads on one GPU",
     source="DLPM (arXiv:2501.14312v1), Figure 12",
     shows="two chats, trees of thought and a judge: response time and actual service over time",
-    takes="quick 6 s; full 3 min",
+    takes="quick 6 s; full 16 s",
     cases=cases,
     measures={
         **in_summary("makespan_s", "throughput", "hit_rate"),

@@ -22,6 +22,7 @@ from fairhit_lab.studies.shared.claims import (
     judged,
     up_to,
 )
+from fairhit_lab.studies.shared.limits import throughput_ratio
 from fairhit_lab.studies.shared.results import (
     Interval,
     Label,
@@ -389,4 +390,7 @@ def _piling_up(results: Results) -> Iterator[Verdict]:
         rule=below(1.03),
         why=f"hit rates {spelled(results, 'hit_rate', hits)}",
         elsewhere={longer: gain(f"{longer}, min-match 1,024", longer)},
+        reach=throughput_ratio(
+            results, {**of, "variant": "min-match 1,024"}, {**of, "variant": STATED}
+        ),
     )

@@ -15,7 +15,16 @@ from fairhit_lab.studies.dlpm.shared import (
     spelled,
     within_run,
 )
-from fairhit_lab.studies.shared.claims import Rule, above, below, could_show, jain_of, judged, up_to
+from fairhit_lab.studies.shared.claims import (
+    ANY,
+    Rule,
+    above,
+    below,
+    could_show,
+    jain_of,
+    judged,
+    up_to,
+)
 from fairhit_lab.studies.shared.limits import ends_ratio, waits_ratio
 from fairhit_lab.studies.shared.measures import in_summary, lead_of, response_peak, slow_share, ttft
 from fairhit_lab.studies.shared.panel import Panel
@@ -185,6 +194,7 @@ def _shares(results: Results) -> list[Verdict]:
             ours=results.interval("lead_client", **_run("d2lpm")),
             unit="x",
             rule=above(1),
+            reach=ANY,
             why=f"its actual service in that half is {lead} of theirs",
         )
     )

@@ -1,11 +1,14 @@
 """Goals, ratios over workloads and their verdicts: what the studies over many workloads share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, Literal
 
 from fairhit_lab.studies.ours.contention import gap_over_bound, heavy_p99_s, light_p99_s, worst_gap
+from fairhit_lab.studies.shared.claims import ANY, Rule, could_show, limited
 from fairhit_lab.studies.shared.dominance import Goal, Labels, better, worse
+from fairhit_lab.studies.shared.limits import ratio_limits
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Interval, Label, Results, interval_of
@@ -28,9 +31,8 @@ MEASURES = {
 
 def only(results: Results, **labels: Label) -> Results:
     """The rows with these labels."""
-    return Results(
-        [row for row in results.rows if all(row[name] == of for name, of in labels.items())]
-    )
+    rows = [row for row in results.rows if all(row[name] == of for name, of in labels.items())]
+    return replace(results, rows=rows)
 
 
 def ran_all(results: Results, loads: Sequence[str]) -> bool:
@@ -55,6 +57,19 @@ def ratios(results: Results, metric: str, over: Labels, under: Labels) -> dict[s
         str(load): results.ratio(metric, {"workload": load, **over}, {"workload": load, **under})
         for load in results.labels("workload")
     }
+
+
+def could_be(results: Results, metric: str, over: Labels, under: Labels) -> Rule:
+    """The least and greatest ratio of two cases' metric that the runs of any workload could have shown."""
+    found = [
+        limits
+        for load in results.labels("workload")
+        for at in [{"workload": load}]
+        if (limits := ratio_limits(results, metric, {**at, **over}, {**at, **under}))
+    ]
+    if not found:
+        return ANY
+    return could_show(min(each.low for each in found), max(each.high for each in found))
 
 
 def in_words(found: Mapping[str, Interval], seeds: int) -> str:
@@ -107,7 +122,7 @@ def on_all(
     metric: str,
     over: Labels,
     under: Labels,
-    rule: Callable[[float], bool],
+    rule: Rule,
     *,
     claim: str,
     paper: str = BEYOND,
@@ -122,17 +137,23 @@ def on_all(
     holds: Holds = "not comparable" if none else "holds"
     if bad:
         holds = "holds under conditions only" if good else "does not hold"
-    return Verdict(
+    verdict = Verdict(
         claim=f"{claim} on all {len(found)} workloads",
         paper=paper,
         ours=in_words(found, seeds_of(results)),
         holds=holds,
         why=failed_on("not", bad, none),
     )
+    return limited(verdict, could_be(results, metric, over, under), [rule])
 
 
-def target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], bool]) -> Verdict:
-    """The verdict on medians that must keep the rule on every workload."""
+def target(
+    claim: str, found: Mapping[str, float], rules: Rule | Mapping[str, Rule], could: Rule
+) -> Verdict:
+    """The verdict on medians that must keep the rule, or their own one of `rules`, on every workload.
+
+    `could`: the least and greatest value that the runs could have shown.
+    """
     if not found:
         return Verdict(
             claim=claim,
@@ -141,9 +162,10 @@ def target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], 
             holds="not comparable",
             why="there is no such workload",
         )
-    bad = [load for load, value in found.items() if not rule(value, load)]
+    by_load = {load: rules if isinstance(rules, Rule) else rules[load] for load in found}
+    bad = [load for load, value in found.items() if not by_load[load](value)]
     low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
-    return Verdict(
+    verdict = Verdict(
         claim=claim,
         paper=BEYOND,
         ours=f"{median(found.values()):.2f} in the median; {found[low]:.2f} on {low} to "
@@ -155,13 +177,12 @@ def target(claim: str, found: Mapping[str, float], rule: Callable[[float, str], 
         else "holds",
         why=f"not on {', '.join(f'{load} ({found[load]:.2f})' for load in bad)}" if bad else "",
     )
+    return limited(verdict, could, by_load.values())
 
 
-def no_worse(goal: Goal) -> Callable[[float], bool]:
+def no_worse(goal: Goal) -> Rule:
     """The rule that a ratio is not beyond noise on the wrong side of 1."""
-    if goal.more:
-        return lambda ratio: ratio >= 1 - goal.noise
-    return lambda ratio: ratio <= 1 + goal.noise
+    return Rule(low=1 - goal.noise) if goal.more else Rule(high=1 + goal.noise)
 
 
 def changes(

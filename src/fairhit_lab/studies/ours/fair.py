@@ -1,12 +1,15 @@
 """`fair` and its parts against the other policies: 13 workloads, three hosts, the targets judged."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from fairhit.core.service import TokenCost
-from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path, target
+from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, could_be, merged_path, target
 from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
+from fairhit_lab.studies.shared import claims
+from fairhit_lab.studies.shared.claims import Rule, below, could_show
 from fairhit_lab.studies.shared.dominance import Goal, dominations
 from fairhit_lab.studies.shared.measures import in_summary
 from fairhit_lab.studies.shared.panel import Panel
@@ -94,14 +97,24 @@ class _Host:
     def __init__(self, results: Results, host: str) -> None:
         self.name = host
         here = [row for row in results.rows if row["host"] == host]
-        self._results = Results([row for row in here if row["group"] == "policies"])
-        self._longer = Results([row for row in here if row["group"] == "longer turns"])
+        self._results, self._longer = (
+            replace(results, rows=[row for row in here if row["group"] == group])
+            for group in ("policies", "longer turns")
+        )
         self.loads = [str(load) for load in self._results.labels("workload")]
         self.policies = [str(policy) for policy in self._results.labels("policy")]
 
     def of(self, metric: str, policy: str, load: str) -> float:
         """The median over the seeds."""
         return self._results.interval(metric, workload=load, policy=policy).median
+
+    def could_be(self, metric: str, *others: str) -> Rule:
+        """The least and greatest ratio of `fair` to any of `others` that the runs could have shown."""
+        found = [
+            could_be(self._results, metric, {"policy": "fair"}, {"policy": other})
+            for other in others
+        ]
+        return could_show(min(each.low for each in found), max(each.high for each in found))
 
     def throughput(self, other: str) -> Iterator[tuple[str, float]]:
         """The throughput of `fair` over that of `other`, by workload."""
@@ -148,31 +161,39 @@ def _targets(host: _Host) -> list[Verdict]:
         target(
             f"{host.name}: at least {OF_LPM} of lpm's throughput where lpm has the most of vtc, lpm and dlpm",
             {load: ratio for load, ratio in host.throughput("lpm") if load in lpm_best},
-            lambda ratio, _: ratio >= OF_LPM,
+            Rule(low=OF_LPM),
+            host.could_be("throughput", "lpm"),
         ),
         target(
             f"{host.name}: no less throughput than dlpm, within {NOISE:.0%}",
             dict(host.throughput("dlpm")),
-            lambda ratio, _: ratio >= 1 - NOISE,
+            Rule(low=1 - NOISE),
+            host.could_be("throughput", "dlpm"),
         ),
         target(
             f"{host.name}: the worst light client has {LEAST_SHARE} of its entitlement, or at most "
             f"{NEAR_SHARE} less than under the best policy",
             {load: host.of("light_share", "fair", load) for load in host.loads},
-            lambda share, load: share >= min(LEAST_SHARE, best_share[load] - NEAR_SHARE),
+            {
+                load: Rule(low=min(LEAST_SHARE, share - NEAR_SHARE))
+                for load, share in best_share.items()
+            },
+            claims.SHARE,
         ),
         target(
             f"{host.name}: light clients' p99 wait is at most {TIMES_WAIT} of the shorter of vtc's and "
             "dlpm's",
             {load: host.wait(load) for load in host.loads},
-            lambda ratio, _: ratio <= TIMES_WAIT,
+            Rule(high=TIMES_WAIT),
+            host.could_be("light_p99_s", "vtc", "dlpm"),
         ),
         _undominated(host),
         *(
             target(
                 f"{host.name}: {quantum} (overdraft alike) has less than {LITTLE} of the throughput",
                 dict(host.longer(quantum)),
-                lambda ratio, _: ratio < LITTLE,
+                below(LITTLE),
+                host.could_be("throughput", "fair"),
             )
             for quantum in LONGER
         ),
@@ -190,6 +211,8 @@ def _undominated(host: _Host) -> Verdict:
         ours=shown or "by none",
         holds="does not hold" if by else "holds",
         why=shown,
+        least=0,
+        greatest=len(host.loads),
     )
 
 

@@ -1,11 +1,21 @@
 """The gateway's queue before many engines, against routers and central queues: throughput, shares, waits."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairhit_lab.studies.dlpm.shared import PREBLE_BY_THRESHOLD
-from fairhit_lab.studies.ours.comparing import BEYOND, MEASURES, merged_path, target
+from fairhit_lab.studies.ours.comparing import (
+    BEYOND,
+    MEASURES,
+    could_be,
+    merged_path,
+    ratios,
+    target,
+)
 from fairhit_lab.studies.ours.contention import LOADS, contended, light_share
+from fairhit_lab.studies.shared import claims
+from fairhit_lab.studies.shared.claims import Rule, could_show
 from fairhit_lab.studies.shared.dominance import Goal, dominations
 from fairhit_lab.studies.shared.panel import Panel
 from fairhit_lab.studies.shared.results import Label, Results
@@ -84,7 +94,8 @@ def judge(results: Results) -> Sequence[Verdict]:
         rows = [row for row in results.rows if (row["host"], row["engines"]) == (host, engines)]
         if rows:
             where = f"{engines} engines, host {host}"
-            verdicts += [each for fleet in FLEETS for each in _targets(Results(rows), fleet, where)]
+            here = replace(results, rows=rows)
+            verdicts += [each for fleet in FLEETS for each in _targets(here, fleet, where)]
     return verdicts
 
 
@@ -92,30 +103,31 @@ def _targets(results: Results, fleet: str, where: str) -> list[Verdict]:
     loads = [str(load) for load in results.labels("workload")]
     systems = [str(policy) for policy in results.labels("policy")]
 
-    def ratios(metric: str, other: str) -> dict[str, float]:
-        return {
-            load: results.ratio(
-                metric, {"workload": load, "policy": fleet}, {"workload": load, "policy": other}
-            ).median
-            for load in loads
-        }
+    def to(metric: str, other: str) -> dict[str, float]:
+        found = ratios(results, metric, {"policy": fleet}, {"policy": other})
+        return {load: each.median for load, each in found.items()}
+
+    def could(other: str, metric: str) -> Rule:
+        return could_be(results, metric, {"policy": fleet}, {"policy": other})
 
     others = [name for name in systems if name not in FLEETS]
-    to_best = {load: min(ratios("throughput", name)[load] for name in others) for load in loads}
+    to_best = {load: min(to("throughput", name)[load] for name in others) for load in loads}
     verdicts = [
         _undominated(results, fleet, where, others),
         target(
             f"{where}: {fleet} has at least {OF_BEST} of the best throughput",
             to_best,
-            lambda ratio, _: ratio >= OF_BEST,
+            Rule(low=OF_BEST),
+            could_show(0, min(could(name, "throughput").high for name in others)),
         ),
     ]
     for central in (name for name in CENTRALS if name in systems):
         verdicts += [
             target(
                 f"{where}: light clients' p99 wait under {fleet} is at most {TIMES_WAIT} of {central}'s",
-                ratios("light_p99_s", central),
-                lambda ratio, _: ratio <= TIMES_WAIT,
+                to("light_p99_s", central),
+                Rule(high=TIMES_WAIT),
+                could(central, "light_p99_s"),
             ),
             _shares(results, fleet, where, central),
         ]
@@ -135,7 +147,8 @@ def _shares(results: Results, fleet: str, where: str, central: str) -> Verdict:
         f"{where}: the worst light client has under {fleet} at most {NEAR_SHARE} less of its "
         f"entitlement than under {central}",
         fleets,
-        lambda value, load: value >= centrals[load] - NEAR_SHARE,
+        {load: Rule(low=share - NEAR_SHARE) for load, share in centrals.items()},
+        claims.SHARE,
     )
 
 
@@ -151,6 +164,8 @@ def _undominated(results: Results, fleet: str, where: str, others: Sequence[str]
         ours=shown or "by none",
         holds="does not hold" if by else "holds",
         why=shown,
+        least=0,
+        greatest=len(results.labels("workload")),
     )
 
 
@@ -220,30 +235,27 @@ def judge_hold(results: Results) -> Sequence[Verdict]:
 
 def _gains(results: Results, label: str, values: tuple[Label, Label], where: str) -> list[Verdict]:
     """Whether the second value of a label is no worse than the first, for each fleet and host."""
-    loads = [str(load) for load in results.labels("workload")]
 
-    def ratios(metric: str, host: str, fleet: str) -> dict[str, float]:
+    def gain(metric: str, host: str, fleet: str, claim: str, rule: Rule) -> Verdict:
         without, given = ({"host": host, "policy": fleet, label: each} for each in values)
-        return {
-            load: results.ratio(
-                metric, {"workload": load, **given}, {"workload": load, **without}
-            ).median
-            for load in loads
+        found = {
+            load: each.median for load, each in ratios(results, metric, given, without).items()
         }
+        return target(claim, found, rule, could_be(results, metric, given, without))
 
     return [
-        target(f"host {host}: {fleet} has {what} {where}", ratios(metric, host, fleet), rule)
+        gain(metric, host, fleet, f"host {host}: {fleet} has {what} {where}", rule)
         for host in ABLATION_HOSTS
         for fleet in FLEETS
         for metric, what, rule in (
-            ("throughput", "no less throughput, within 2 %,", lambda ratio, _: ratio >= 0.98),
-            ("light_p99_s", "p99 waits of light clients at most 1.1 as long", _no_longer),
+            ("throughput", "no less throughput, within 2 %,", Rule(low=0.98)),
+            (
+                "light_p99_s",
+                "p99 waits of light clients at most 1.1 as long",
+                Rule(high=TIMES_WAIT),
+            ),
         )
     ]
-
-
-def _no_longer(ratio: float, _: str) -> bool:
-    return ratio <= TIMES_WAIT
 
 
 def _bars(label: str) -> list[Panel]:

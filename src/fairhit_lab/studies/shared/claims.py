@@ -3,8 +3,8 @@
 Over the seeds, over other settings, and within what the run could have shown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nextafter
 
 from fairhit_lab.studies.shared.results import Interval, Label, Results, three_digits
@@ -55,6 +55,20 @@ def could_show(low: float, high: float) -> Rule:
 
 
 SHARE = could_show(0, 1)
+ANY = could_show(0, inf)
+
+
+def limited(verdict: Verdict, reach: Rule, rules: Iterable[Rule]) -> Verdict:
+    """The verdict with the least and greatest value that its runs could have shown.
+
+    `rules` are those of its workloads. It is "not comparable" if the runs could show one side alone of each.
+    """
+    found = replace(verdict, least=_finite(reach.low), greatest=_finite(reach.high))
+    decided = [_decided(reach, rule) for rule in rules]
+    if verdict.holds == _NOT_COMPARABLE or not decided or not all(decided):
+        return found
+    why = "; ".join(text for text in (decided[0], verdict.why) if text)
+    return replace(found, holds=_NOT_COMPARABLE, why=why)
 
 
 def jain_of(clients: int) -> Rule:

@@ -11,7 +11,7 @@ from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
-from fairhit_lab.studies.shared.claims import Rule, could_show
+from fairhit_lab.studies.shared.claims import ANY, Rule, could_show
 from fairhit_lab.studies.shared.results import Label, ResultRow, Results
 from fairhit_lab.traces.trace import TraceRow
 from fairhit_lab.workloads import GENERATORS
@@ -87,6 +87,26 @@ def waits_ratio(results: Results, metric: str, over: Run, under: Run) -> Rule | 
     """Return the range of a ratio of waits, given the one below the line: up to a wait of the whole run."""
     lasts, base = results.interval("makespan_s", **over), results.interval(metric, **under)
     return could_show(0, lasts.high / base.low) if lasts.seeds and base.seeds and base.low else None
+
+
+def ratio_limits(results: Results, metric: str, over: Run, under: Run) -> Rule | None:
+    """Return the range of a ratio of two runs' measures, given the one below the line; None without it.
+
+    A wait (`..._s`) lasts to the stop at most, an index or share is 1 at most; others have no upper end.
+    """
+    base = results.interval(metric, **under)
+    if not base.seeds or not base.low:
+        return None
+    if metric == "throughput":
+        return throughput_ratio(results, over, under) or ANY
+    if metric.endswith("_s"):
+        stops = [
+            float(case["stop_s"])
+            for row in _rows(results, over)
+            if (case := results.settings(row)) and "stop_s" in case
+        ]
+        return could_show(0, max(stops) / base.low) if stops else ANY
+    return could_show(0, 1 / base.low) if metric.startswith(("jain", "light_share")) else ANY
 
 
 def _rows(results: Results, of: Run) -> list[ResultRow]:

@@ -136,7 +136,7 @@ FIG3 = figure(
     "Figure 3",
     "Two clients over capacity",
     shows="the difference of two clients' accumulated service over time, and each one's service rate",
-    takes="quick 2 s; full 10 s",
+    takes="quick 2 s; full 3 s",
     cases=_fig3_cases,
     measures={
         **DIFFERENCES,
@@ -172,7 +172,7 @@ FIG7 = figure(
     "Many short requests against few long ones",
     shows="the difference of accumulated service of two clients with Poisson arrivals, one with many short"
     " requests, one with few long ones",
-    takes="quick 3 s; full 20 s",
+    takes="quick 3 s; full 3 s",
     cases=under_each("poisson_short_long", lasts=(600, 240), rows="poisson_short_long"),
     measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
     panels=[
@@ -211,7 +211,7 @@ FIG8 = figure(
     "Long inputs against long outputs",
     shows="the difference of accumulated service of two clients with Poisson arrivals, one with long inputs,"
     " one with long outputs",
-    takes="quick 2 s; full 100 s",
+    takes="quick 2 s; full 12 s",
     cases=_fig8_cases,
     measures={"rate_c0": rate("c0"), "rate_c1": rate("c1"), **DIFFERENCES},
     panels=[
@@ -351,7 +351,7 @@ FIG15 = figure(
     "How far service swings",
     shows="the difference of two clients' accumulated service under VTC, over the size of the pool and the"
     " length of requests",
-    takes="quick 5 s; full 40 s",
+    takes="quick 5 s; full 6 s",
     cases=_fig15_cases,
     measures={
         "most_difference": most_difference,
@@ -465,7 +465,7 @@ FIG19 = figure(
     "What foreseeing outputs is good for",
     shows="the difference of accumulated service under VTC that does not foresee outputs, foresees them to"
     " within a half, and exactly",
-    takes="quick 3 s; full 20 s",
+    takes="quick 3 s; full 3 s",
     cases=_fig19_cases,
     measures={
         "most_difference": most_difference,

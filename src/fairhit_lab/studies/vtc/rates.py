@@ -45,7 +45,7 @@ FIG4 = figure(
     "Two clients below their share, one above it",
     shows="service rates and response times of two clients that ask for less than a share and of one"
     " that asks for more",
-    takes="quick 2 s; full 8 s",
+    takes="quick 2 s; full 2 s",
     # This figure has 20 points.
     cases=under_each("proportional", lasts=(600, 300), rows="proportional", pieces=20),
     measures={
@@ -112,7 +112,7 @@ FIG5 = figure(
     "A client on and off, below its share",
     shows="service rates and response times of a client that is on and off and asks for less than its"
     " share, and of one that asks for more",
-    takes="quick 2 s; full 8 s",
+    takes="quick 2 s; full 2 s",
     cases=under_each("on_off_less", lasts=(600, 300), rows="on_off_less"),
     measures={
         "rate_c0": rate("c0"),
@@ -169,7 +169,7 @@ FIG6 = figure(
     "A client on and off, above its share",
     shows="service rates and response times of a client that is on and off, and of another; both ask for"
     " more than their share",
-    takes="quick 2 s; full 10 s",
+    takes="quick 2 s; full 3 s",
     cases=lambda quick: [  # no rows were shipped
         *under_each("on_off_overload", lasts=(600, 300))(quick),
         late("on_off_overload", 300 if quick else 600),
@@ -229,7 +229,7 @@ FIG9 = figure(
     "A client below its share beside one that grows",
     shows="service rates and response times of a client that asks for less than its share, beside one"
     " whose requests grow past it",
-    takes="quick 1 s; full 6 s",
+    takes="quick 1 s; full 2 s",
     cases=under_each("increase", rows="increase"),
     measures={
         "rate_c0": rate("c0"),
@@ -288,7 +288,7 @@ FIG10 = figure(
     "The load changes its shape twice",
     shows="service rates under VTC and under LCF, which lifts no counter: a client is on and off, then both"
     " ask for more than their share, then one for less",
-    takes="quick 1 s; full 8 s",
+    takes="quick 1 s; full 2 s",
     cases=under_each("dist_shift", schedulers=("vtc", "lcf")),  # no rows were shipped
     measures={
         **{
@@ -371,7 +371,7 @@ FIG16 = figure(
     "Figure 16",
     "Weights",
     shows="service rates of four clients over capacity, with equal weights and with 1:2:3:4",
-    takes="quick 1 s; full 8 s",
+    takes="quick 1 s; full 2 s",
     cases=_fig16_cases,
     measures={
         **{f"rate_{client}": rate(client) for client in WEIGHTS},

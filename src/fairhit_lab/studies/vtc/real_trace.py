@@ -85,7 +85,7 @@ FIG12 = figure(
     "Figures 11 and 12",
     "Response times on the real trace",
     shows="what clients of the real trace ask for, and their response times under FCFS and VTC",
-    takes="quick 3 s; full 10 s",
+    takes="quick 2 s; full 2 s",
     cases=_cases(("fcfs", "vtc"), ("fcfs", "vtc")),
     measures=RESPONSES,
     panels=[
@@ -164,7 +164,7 @@ FIG13 = figure(
     "Figure 13",
     "Response times behind limits of requests a minute",
     shows="response times of clients of the real trace behind limits of 5 to 30 requests a minute",
-    takes="quick 4 s; full 20 s",
+    takes="quick 4 s; full 4 s",
     cases=_cases(
         [*(f"rpm-{limit}" for limit in (*LIMITS, *HIGHER)), "fcfs"],
         ("rpm-5", "rpm-20", "fcfs"),
@@ -246,7 +246,7 @@ FIG14 = figure(
     "Figure 14",
     "Throughput over the limit of requests a minute",
     shows="throughput on the real trace behind limits of requests a minute, and under VTC",
-    takes="quick 4 s; full 20 s",
+    takes="quick 3 s; full 3 s",
     cases=_cases(
         [*(f"rpm-{limit}" for limit in THROUGHPUTS), "vtc"], ("rpm-5", "rpm-20", "vtc"), shown=()
     ),
@@ -293,7 +293,7 @@ FIG18 = figure(
     "Figure 18",
     "Response times of all clients, profiled cost",
     shows="response times of all clients of the real trace, under the schedulers of Table 3",
-    takes="quick 7 s; full 40 s",
+    takes="quick 6 s; full 6 s",
     cases=lambda _: [simulated(name, REAL, worth="profiled") for name in ALL],
     measures={
         "heaviest_s": response(THIRD, *HEAVIEST),
