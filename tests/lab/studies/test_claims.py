@@ -104,21 +104,30 @@ def test_a_claim_that_the_run_could_not_decide_is_not_comparable(reach, ours, ho
 
 
 @pytest.mark.parametrize(
-    ("reach", "rules", "holds", "begins"),
+    ("on", "holds", "begins"),
     [
-        (could_show(0, 2), [above(1)], "holds", ""),
-        (could_show(0, 2), [above(1), above(3)], "holds", ""),
-        (could_show(0, 2), [above(3)], "not comparable", "asks for 3, and the run could show only"),
-        (could_show(2, 3), [above(1)], "not comparable", "cannot fail: the run could show only"),
+        ({"a": (could_show(0, 2), above(1))}, "holds", ""),
+        (
+            {"a": (could_show(0, 2), above(1)), "b": (could_show(0, 2), above(3))},
+            "not comparable",
+            "on b it asks for 3, and the run could show only 0 to 2",
+        ),
+        ({"a": (could_show(2, 3), above(1)), "b": (could_show(0, 3), above(1))}, "holds", ""),
+        (
+            {"a": (could_show(2, 3), above(1))},
+            "not comparable",
+            "cannot fail: the run could show only",
+        ),
     ],
 )
-def test_a_claim_over_workloads_is_decided_if_each_of_its_rules_is(reach, rules, holds, begins):
-    """As one run's: a bar that no run could reach, or each must, decides nothing."""
-    one = Verdict(claim="c", paper="p", ours="o", holds="holds")
-    made = limited(one, reach, rules)
+def test_a_claim_over_workloads_needs_each_to_be_able_to_keep_it_and_one_to_break_it(
+    on, holds, begins
+):
+    made = limited(Verdict(claim="c", paper="p", ours="o", holds="holds"), on)
 
     assert (made.holds, made.why[: len(begins)]) == (holds, begins)
-    assert (made.least, made.greatest) == (reach.low, reach.high)
+    lows, highs = zip(*((reach.low, reach.high) for reach, _ in on.values()), strict=True)
+    assert (made.least, made.greatest) == (min(lows), max(highs))
 
 
 def test_limits_that_are_not_known_decide_nothing():

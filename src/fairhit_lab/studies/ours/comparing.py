@@ -59,17 +59,16 @@ def ratios(results: Results, metric: str, over: Labels, under: Labels) -> dict[s
     }
 
 
-def could_be(results: Results, metric: str, over: Labels, under: Labels) -> Rule:
-    """The least and greatest ratio of two cases' metric that the runs of any workload could have shown."""
-    found = [
-        limits
-        for load in results.labels("workload")
-        for at in [{"workload": load}]
-        if (limits := ratio_limits(results, metric, {**at, **over}, {**at, **under}))
-    ]
-    if not found:
-        return ANY
-    return could_show(min(each.low for each in found), max(each.high for each in found))
+def could_be(results: Results, metric: str, over: Labels, under: Labels) -> dict[str, Rule]:
+    """The least and greatest ratio of two cases' metric that the runs could have shown, by workload."""
+    found = {}
+    for load, shown in ratios(results, metric, over, under).items():
+        cases = ({"workload": load, **labels} for labels in (over, under))
+        limits = ratio_limits(results, metric, *cases)
+        if limits and shown.seeds:  # what a run showed, it could show
+            limits = could_show(min(limits.low, shown.low), max(limits.high, shown.high))
+        found[load] = limits or ANY
+    return found
 
 
 def in_words(found: Mapping[str, Interval], seeds: int) -> str:
@@ -144,15 +143,19 @@ def on_all(
         holds=holds,
         why=failed_on("not", bad, none),
     )
-    return limited(verdict, could_be(results, metric, over, under), [rule])
+    could = could_be(results, metric, over, under)
+    return limited(verdict, {load: (reach, rule) for load, reach in could.items()})
 
 
 def target(
-    claim: str, found: Mapping[str, float], rules: Rule | Mapping[str, Rule], could: Rule
+    claim: str,
+    found: Mapping[str, float],
+    rules: Rule | Mapping[str, Rule],
+    could: Mapping[str, Rule],
 ) -> Verdict:
     """The verdict on medians that must keep the rule, or their own one of `rules`, on every workload.
 
-    `could`: the least and greatest value that the runs could have shown.
+    `could`: by workload the least and greatest value that the runs could have shown; without, any.
     """
     if not found:
         return Verdict(
@@ -177,7 +180,7 @@ def target(
         else "holds",
         why=f"not on {', '.join(f'{load} ({found[load]:.2f})' for load in bad)}" if bad else "",
     )
-    return limited(verdict, could, by_load.values())
+    return limited(verdict, {load: (could.get(load, ANY), rule) for load, rule in by_load.items()})
 
 
 def no_worse(goal: Goal) -> Rule:

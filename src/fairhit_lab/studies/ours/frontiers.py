@@ -141,7 +141,7 @@ def _everywhere(results: Results, goal: Goal, other: str, what: str) -> Verdict:
         why=why,
     )
     could = could_be(results, goal.metric, _of("dlpm", DEFAULT), _of(other, 0))
-    return limited(verdict, could, [no_worse(goal)])
+    return limited(verdict, {load: (reach, no_worse(goal)) for load, reach in could.items()})
 
 
 # ---- four engines

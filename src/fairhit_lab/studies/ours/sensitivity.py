@@ -103,12 +103,15 @@ def _enough(results: Results, setting: str, symbol: str, value: Label, cost: Reg
         why=failed_on(side, missed, none),
     )
     if most:
-        return limited(verdict, SHARE, [Rule(low=ENOUGH)])
-    longest = max(
-        could_be(results, cost.metric, {setting: value}, {setting: other}).high
+        return limited(verdict, {load: (SHARE, Rule(low=ENOUGH)) for load in found})
+    coulds = [
+        could_be(results, cost.metric, {setting: value}, {setting: other})
         for other in results.labels(setting)
+    ]
+    longest = {load: max(could[load].high for could in coulds) for load in found}
+    return limited(
+        verdict, {load: (could_show(1, most), Rule(high=LONGER)) for load, most in longest.items()}
     )
-    return limited(verdict, could_show(1, longest), [Rule(high=LONGER)])
 
 
 def _worst_and_middle(found: Mapping[str, Interval], seeds: int, *, most: bool) -> str:
@@ -326,7 +329,8 @@ def _charges(results: Results, goal: Goal) -> Verdict:
         why=f"better on {', '.join(good) or 'none'}, worse on {', '.join(bad) or 'none'}",
     )
     gained = above(1 + goal.noise) if goal.more else below(1 - goal.noise)
-    return limited(verdict, could_be(results, goal.metric, extend, whole), [gained])
+    could = could_be(results, goal.metric, extend, whole)
+    return limited(verdict, {load: (reach, gained) for load, reach in could.items()})
 
 
 STUDIES = {

@@ -3,7 +3,7 @@
 Over the seeds, over other settings, and within what the run could have shown.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nextafter
 
@@ -58,17 +58,26 @@ SHARE = could_show(0, 1)
 ANY = could_show(0, inf)
 
 
-def limited(verdict: Verdict, reach: Rule, rules: Iterable[Rule]) -> Verdict:
-    """The verdict with the least and greatest value that its runs could have shown.
+def limited(verdict: Verdict, on: Mapping[str, tuple[Rule, Rule]]) -> Verdict:
+    """The verdict on a claim about all of some workloads, with the least and greatest value within reach.
 
-    `rules` are those of its workloads. It is "not comparable" if the runs could show one side alone of each.
+    `on` has for each workload what its runs could have shown, and the rule of the claim there. The verdict is
+    "not comparable" if on some workload no value within reach keeps the rule, or if on each every value does.
     """
-    found = replace(verdict, least=_finite(reach.low), greatest=_finite(reach.high))
-    decided = [_decided(reach, rule) for rule in rules]
-    if verdict.holds == _NOT_COMPARABLE or not decided or not all(decided):
+    if not on:
+        return verdict
+    reaches = [reach for reach, _ in on.values()]
+    found = replace(
+        verdict,
+        least=_finite(min(reach.low for reach in reaches)),
+        greatest=_finite(max(reach.high for reach in reaches)),
+    )
+    decided = {load: _decided(reach, rule) for load, (reach, rule) in on.items()}
+    never = [f"on {load} it {why}" for load, why in decided.items() if why.startswith(_ASKS)]
+    if verdict.holds == _NOT_COMPARABLE or not (never or all(decided.values())):
         return found
-    why = "; ".join(text for text in (decided[0], verdict.why) if text)
-    return replace(found, holds=_NOT_COMPARABLE, why=why)
+    first = never[0] if never else next(iter(decided.values()))
+    return replace(found, holds=_NOT_COMPARABLE, why="; ".join(filter(None, (first, verdict.why))))
 
 
 def jain_of(clients: int) -> Rule:
@@ -133,6 +142,7 @@ def judged(
 
 
 _NOT_COMPARABLE: Holds = "not comparable"
+_ASKS = "asks for"
 
 
 def _kind_of(
@@ -161,7 +171,7 @@ def _decided(reach: Rule, rule: Rule) -> str:
     span = f"{_end(reach.low)} to {_end(reach.high)}"
     if reach.high < rule.low or reach.low > rule.high:
         asked = [_end(end) for end in (rule.low, rule.high) if isfinite(end)]
-        return f"asks for {' to '.join(asked)}, and the run could show only {span}"
+        return f"{_ASKS} {' to '.join(asked)}, and the run could show only {span}"
     if rule(reach.low) and rule(reach.high):
         return f"cannot fail: the run could show only {span}"
     return ""

@@ -22,9 +22,10 @@ OUTPUT_WEIGHT = 2  # of service as clients see it: input + 2 x output
 
 
 class Asked(NamedTuple):
-    """The tokens of service that clients ask for in a run, and when the last request can start."""
+    """The tokens that clients ask for in a run, and when the last request can start."""
 
-    service: int
+    input_len: int
+    output_len: int
     last_s: float
 
 
@@ -43,18 +44,26 @@ def asked_in(results: Results, row: ResultRow) -> Asked | None:
 def _generated(source: str, seed: int) -> Asked:
     """The requests of a generated workload, drawn again. O(requests)."""
     given: dict[str, Any] = json.loads(source)
-    service, last_us = 0, 0
+    input_len, output_len, last_us = 0, 0, 0
     row: TraceRow
     for row in GENERATORS[given["workload"]].rows(Random(seed), **given["settings"]):
-        service += len(row.prompt) + OUTPUT_WEIGHT * row.output_len
+        input_len += len(row.prompt)
+        output_len += row.output_len
         last_us = max(last_us, row.arrival_us)
-    return Asked(service, last_us / US_PER_S)
+    return Asked(input_len, output_len, last_us / US_PER_S)
 
 
-def most_throughput(results: Results, row: ResultRow) -> float | None:
-    """The throughput of a run in which all that is asked for is served when the last request arrives."""
+def most_throughput(
+    results: Results, row: ResultRow, output_weight: int = OUTPUT_WEIGHT
+) -> float | None:
+    """The throughput of a run in which all that is asked for is served when the last request arrives.
+
+    In tokens/s, an output counted `output_weight` times; None where the settings were not recorded.
+    """
     asked = asked_in(results, row)
-    return asked.service / asked.last_s if asked and asked.last_s else None
+    if asked is None or not asked.last_s:
+        return None
+    return (asked.input_len + output_weight * asked.output_len) / asked.last_s
 
 
 def throughput_ratio(results: Results, over: Run, under: Run) -> Rule | None:
@@ -92,10 +101,10 @@ def waits_ratio(results: Results, metric: str, over: Run, under: Run) -> Rule | 
 def ratio_limits(results: Results, metric: str, over: Run, under: Run) -> Rule | None:
     """Return the range of a ratio of two runs' measures, given the one below the line; None without it.
 
-    A wait (`..._s`) lasts to the stop at most, an index or share is 1 at most; others have no upper end.
+    A wait (`..._s`) lasts to the stop at most, Jain's index is 1 at most; others have no upper end.
     """
-    base = results.interval(metric, **under)
-    if not base.seeds or not base.low:
+    bases = [value for value in results.values(metric, **under).values() if value]
+    if not bases:
         return None
     if metric == "throughput":
         return throughput_ratio(results, over, under) or ANY
@@ -105,8 +114,8 @@ def ratio_limits(results: Results, metric: str, over: Run, under: Run) -> Rule |
             for row in _rows(results, over)
             if (case := results.settings(row)) and "stop_s" in case
         ]
-        return could_show(0, max(stops) / base.low) if stops else ANY
-    return could_show(0, 1 / base.low) if metric.startswith(("jain", "light_share")) else ANY
+        return could_show(0, max(stops) / min(bases)) if stops else ANY
+    return could_show(0, 1 / min(bases)) if metric.startswith("jain") else ANY
 
 
 def _rows(results: Results, of: Run) -> list[ResultRow]:
