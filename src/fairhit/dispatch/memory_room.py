@@ -20,9 +20,8 @@ class MemoryRoom:
 
     def __init__(self) -> None:
         self._answer_len = 0.0
-        self._number = self._reported_number = (
-            0  # of the newest request: now, and at the last new report
-        )
+        self._number = 0  # of the newest request
+        self._reported_number = 0  # the same at the last new report
         self.restart()
 
     def restart(self) -> None:

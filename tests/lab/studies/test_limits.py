@@ -9,6 +9,7 @@ from fairhit_lab.metrics.vtc_table import Row
 from fairhit_lab.studies.shared.claims import ANY, could_show
 from fairhit_lab.studies.shared.limits import (
     ends_ratio,
+    most_throughput,
     ratio_limits,
     throughput_ratio,
     waits_ratio,
@@ -38,6 +39,8 @@ def test_no_system_serves_more_than_is_asked_for():
     limit = throughput_ratio(results(), {"system": "a"}, {"system": "b"})
 
     assert (limit.low, limit.high) == (0, pytest.approx(asked / last_s / 10))
+    tokens = sum(len(row.prompt) + row.output_len for row in requests)
+    assert most_throughput(results(), results().rows[0], output_weight=1) == tokens / last_s
     assert ends_ratio(results(), {"system": "a"}, {"system": "b"}).low == last_s / 100
     assert waits_ratio(results(), "wait_s", {"system": "a"}, {"system": "b"}).high == 50
 
@@ -63,9 +66,10 @@ def test_the_limit_of_a_ratio_is_that_of_its_measure():
 
 
 def test_every_committed_verdict_says_what_its_run_could_have_shown():
-    for path in (Path(__file__).parents[3] / "benchmarks/results/experiments").glob(
-        "*/verdicts.csv"
-    ):
+    experiments = Path(__file__).parents[3] / "benchmarks/results/experiments"
+    found = list(experiments.glob("*/verdicts.csv"))
+    assert len(found) == sum(each.is_dir() for each in experiments.iterdir()) > 0
+    for path in found:
         with path.open(encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 unknown = row["holds"] == "not comparable" and "no value" in row["why"]

@@ -72,11 +72,11 @@ def limited(verdict: Verdict, on: Mapping[str, tuple[Rule, Rule]]) -> Verdict:
         least=_finite(min(reach.low for reach in reaches)),
         greatest=_finite(max(reach.high for reach in reaches)),
     )
+    never = [load for load, (reach, rule) in on.items() if _is_beyond(reach, rule)]
     decided = {load: _decided(reach, rule) for load, (reach, rule) in on.items()}
-    never = [f"on {load} it {why}" for load, why in decided.items() if why.startswith(_ASKS)]
     if verdict.holds == _NOT_COMPARABLE or not (never or all(decided.values())):
         return found
-    first = never[0] if never else next(iter(decided.values()))
+    first = f"on {never[0]} it {decided[never[0]]}" if never else next(iter(decided.values()))
     return replace(found, holds=_NOT_COMPARABLE, why="; ".join(filter(None, (first, verdict.why))))
 
 
@@ -142,7 +142,6 @@ def judged(
 
 
 _NOT_COMPARABLE: Holds = "not comparable"
-_ASKS = "asks for"
 
 
 def _kind_of(
@@ -166,12 +165,17 @@ def _kind_of(
     return "does not hold", reason
 
 
+def _is_beyond(reach: Rule, rule: Rule) -> bool:
+    """True if no value within reach keeps the rule."""
+    return reach.high < rule.low or reach.low > rule.high
+
+
 def _decided(reach: Rule, rule: Rule) -> str:
     """Why the run could show one side of the claim alone; empty if it could show both."""
     span = f"{_end(reach.low)} to {_end(reach.high)}"
-    if reach.high < rule.low or reach.low > rule.high:
+    if _is_beyond(reach, rule):
         asked = [_end(end) for end in (rule.low, rule.high) if isfinite(end)]
-        return f"{_ASKS} {' to '.join(asked)}, and the run could show only {span}"
+        return f"asks for {' to '.join(asked)}, and the run could show only {span}"
     if rule(reach.low) and rule(reach.high):
         return f"cannot fail: the run could show only {span}"
     return ""
