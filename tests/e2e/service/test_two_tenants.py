@@ -49,10 +49,20 @@ def test_both_were_backlogged_long_enough_to_tell(results: dict[str, flood.Polic
     assert all(result.failures == 0 for result in results.values()), results
 
 
-def test_the_light_tenant_waits_half_as_long_as_under_fcfs(results: dict[str, flood.PolicyResult]):
-    fcfs, dlpm = (results[name].tenants[flood.LIGHT] for name in ("fcfs", "dlpm"))
+def test_one_answer_of_light_costs_it_half_as_many_of_heavy_as_under_fcfs(
+    results: dict[str, flood.PolicyResult],
+):
+    """Answers are counted, not timed: FCFS gives heavy one per caller, 60 for 16, so 3.75.
 
-    assert fcfs.latency_ms_p50 >= 2 * dlpm.latency_ms_p50
+    In three runs on two cores it was 3.75 to 3.92 under FCFS and .76 to .85 under DLPM, where equal
+    service is fewer answers for heavy, whose prefixes do not stay in the cache.
+    """
+
+    def of_heavy(scheduler: str) -> float:
+        tenants = results[scheduler].tenants
+        return tenants[flood.HEAVY].requests_per_s / tenants[flood.LIGHT].requests_per_s
+
+    assert of_heavy("fcfs") >= 2 * of_heavy("dlpm"), results
 
 
 def test_both_get_the_same_service_while_both_are_backlogged(
