@@ -50,8 +50,8 @@ class DelayScheduling:
     ) -> Hold | None:
         """Return the hold for one of `among` that has much more of the prompt cached than `name`, or None.
 
-        Of several engines, that with most capacity left; not if its backlog is longer by more than the match
-        is worth (`Placement.is_worth`). O(chunks of the prompt + engines with that match).
+        Of several engines, that with most capacity left; of none whose backlog is longer by more than the
+        match is worth (`Placement.is_worth`). O(chunks of the prompt + engines with that match).
         """
         if ticket.held is not None or ticket.pinned or not self._longest_us:
             return None
@@ -61,13 +61,16 @@ class DelayScheduling:
         saved = length - matches.of(name)
         if saved < _LEAST:
             return None
-        found = [other for other in holders if other in among and self._engines[other].is_steady]
+        found = [
+            other
+            for other in holders
+            if other in among
+            and self._engines[other].is_steady
+            and self._placement.is_worth(saved, other, name)
+        ]
         if not found:
             return None
-        holder = min(found, key=self._load)
-        if not self._placement.is_worth(saved, holder, name):
-            return None
-        return Hold(holder, min(saved * _US_PER_TOKEN, self._longest_us))
+        return Hold(min(found, key=self._load), min(saved * _US_PER_TOKEN, self._longest_us))
 
     def _load(self, name: WorkerId) -> tuple[int, WorkerId]:
         limit = self._engines[name].limit

@@ -282,8 +282,12 @@ class Dispatcher:
         engine = self.engines.get(name)
         if engine is not None and engine.limit is not None and engine.up:
             if engine.room is not None:
-                pending_len = 0 if free_len is None else engine.pending_len(running)
-                engine.room.reported(free_len, pending_len=pending_len, waiting=waiting)
+                newest, pending_len = (
+                    (0, 0) if free_len is None else engine.running_and_pending(running)
+                )
+                engine.room.reported(
+                    free_len, newest=newest, pending_len=pending_len, waiting=waiting
+                )
             engine.load_problem = None
             engine.limit.observed(running=running, waiting=waiting)
             self.changed(name)

@@ -113,20 +113,23 @@ class Engine:
         if self.room is not None:
             self.room.restart()
 
-    def pending_len(self, running: int) -> int:
-        """Return the prompt tokens to compute of all requests here but the `running` oldest. O(in flight)."""
+    def running_and_pending(self, running: int) -> tuple[int, int]:
+        """Return the number of the newest running request, and the prompt tokens that the others compute.
+
+        The `running` oldest run. O(in flight).
+        """
         count = len(self.tickets) - running
         if count <= 0:
-            return 0
-        newest = nlargest(count, self.tickets, key=_number)
-        return sum(ticket.extend_len for ticket in newest)
+            return max(map(_number, self.tickets), default=0), 0
+        others = nlargest(count, self.tickets, key=_number)
+        return others[-1].number - 1, sum(ticket.extend_len for ticket in others)
 
     def add(self, ticket: Ticket) -> None:
         """Count `ticket` as in flight here. O(1)."""
         assert ticket not in self.tickets, ticket
         self.tickets.add(ticket)
         if self.room is not None:
-            self.room.sent(ticket.number, ticket.extend_len)
+            self.room.sent(ticket.extend_len)
         peaks = self.peaks
         peaks.in_flight = max(peaks.in_flight, len(self.tickets))
 

@@ -20,8 +20,7 @@ class MemoryRoom:
 
     def __init__(self) -> None:
         self._answer_len = 0.0
-        self._number = 0  # of the newest request
-        self._reported_number = 0  # the same at the last new report
+        self._newest = 0  # number of the newest request that ran at the last new report
         self.restart()
 
     def restart(self) -> None:
@@ -46,31 +45,32 @@ class MemoryRoom:
         self._refused = True
         return False
 
-    def sent(self, number: int, extend_len: int) -> None:
-        """Take the memory of request `number`, which was sent, until the next report. O(1)."""
-        self._number = number
+    def sent(self, extend_len: int) -> None:
+        """Take the memory of a request that was sent, until the next report. O(1)."""
         self._free -= extend_len
 
     def ended(self, number: int, extend_len: int, output_len: int) -> None:
         """Return the memory of a request that ended, until the next report. O(1).
 
-        Without its outputs if it was sent after the last report: they were never taken.
+        Without its outputs if it did not run yet at the last report: they were never taken.
         """
         self._answer_len += (output_len - self._answer_len) / _ANSWERS
         self._free += extend_len
-        if number <= self._reported_number:
+        if number <= self._newest:
             self._free += output_len
 
-    def reported(self, free_len: int | None, *, pending_len: int, waiting: int) -> None:
+    def reported(
+        self, free_len: int | None, *, newest: int, pending_len: int, waiting: int
+    ) -> None:
         """Set the tokens that running requests leave; None: the engine does not report them. O(1).
 
-        `pending_len`: prompt tokens to compute for requests that were sent and do not run yet; `waiting`:
-        requests in the engine's queue. A number that is reported again is an old one: an engine renews it
-        every few passes.
+        `newest`: number of the newest request that runs; `pending_len`: prompt tokens to compute for requests
+        that were sent and do not run yet; `waiting`: requests in the engine's queue. A `free_len` that is
+        reported again is an old one: an engine renews it every few passes.
         """
         self._refusals = self._refusals + 1 if self._refused and not waiting else 0
         self._refused = False
         if free_len is not None and free_len != self._reported:
             self._free = free_len - pending_len
-            self._reported_number = self._number
+            self._newest = newest
         self._reported = free_len

@@ -111,6 +111,20 @@ def test_a_match_is_worth_eight_times_its_tokens_of_backlog(limit: int) -> None:
         assert is_kept or ticket.worker == OTHER
 
 
+def test_of_two_engines_with_the_match_it_is_held_for_one_that_is_worth_it() -> None:
+    """Both have as much capacity left; the first of them has too long a backlog."""
+    world = world_of(slots=(1, 1, 1))
+    busy_holder(world, output_len=1000)
+    second = ask(world, output_len=1000)
+    world.dispatcher.hold_over(second)
+    world.step(second.worker)
+    busier(world, 8 * MATCHED + 1)
+    third = ask(world)
+
+    assert second.worker != HELD
+    assert (third.worker, third.held) == ("", second.worker)
+
+
 def test_no_more_are_held_for_an_engine_than_it_runs_at_once() -> None:
     world = world_of()
     busy_holder(world)

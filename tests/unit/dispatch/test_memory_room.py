@@ -133,38 +133,53 @@ def test_what_was_sent_and_does_not_run_yet_is_taken_from_what_is_reported() -> 
 def test_an_old_report_does_not_bring_back_the_memory_that_was_taken_since() -> None:
     """SGLang renews its numbers every forty passes."""
     room = MemoryRoom()
-    room.reported(1000, pending_len=0, waiting=0)
-    room.sent(1, 800)
+    room.reported(1000, newest=0, pending_len=0, waiting=0)
+    room.sent(800)
     assert not room.fits(300)
-    room.reported(1000, pending_len=0, waiting=0)
+    room.reported(1000, newest=0, pending_len=0, waiting=0)
     assert not room.fits(300)
-    room.reported(1001, pending_len=0, waiting=0)
+    room.reported(1001, newest=0, pending_len=0, waiting=0)
     assert room.fits(300)
 
 
 def test_a_usual_answer_needs_memory_too() -> None:
     room = MemoryRoom()
-    room.reported(1000, pending_len=0, waiting=0)
+    room.reported(1000, newest=0, pending_len=0, waiting=0)
     assert room.fits(1000)
     for number in range(1, 201):
-        room.sent(number, 0)
+        room.sent(0)
         room.ended(number, 0, 10)
 
     assert room.fits(990)
     assert not room.fits(991)
 
 
-def test_outputs_return_with_a_request_of_the_last_report_only() -> None:
+def test_outputs_return_with_a_request_that_ran_at_the_last_report_only() -> None:
     """What a later one put out was never taken: reports may be seconds apart."""
     room = MemoryRoom()
-    room.sent(1, 100)
-    room.reported(1000, pending_len=0, waiting=0)
-    room.sent(2, 100)
+    room.sent(100)
+    room.reported(1000, newest=1, pending_len=0, waiting=0)
+    room.sent(100)
     room.ended(2, 100, 320)
     assert room.fits(990) and not room.fits(991)
 
     room.ended(1, 100, 10)
     assert room.fits(1090) and not room.fits(1110)
+
+
+def test_outputs_of_a_request_that_waited_at_the_last_report_do_not_return() -> None:
+    """Its prompt does; one token is left free for the next answer, after one of 32."""
+    fleet = Fleet()
+    fleet.report(10 * LONG, running=0)
+    fleet.ask()
+    waited = fleet.ask()
+    fleet.report(LONG + 101, running=1, waiting=1)
+    room = fleet.dispatcher.engines["w0"].room
+    assert room is not None and room.fits(101) and not room.fits(102)
+    fleet.dispatcher.started(waited)
+    fleet.dispatcher.finished(waited, Usage(LONG, 32, 0), ran_us=1)
+
+    assert room.fits(LONG + 100) and not room.fits(LONG + 101)
 
 
 @pytest.mark.parametrize("waiting", [0, 1])
@@ -173,7 +188,7 @@ def test_an_engine_whose_report_is_wrong_is_sent_one_now_and_then(waiting: int) 
     room = MemoryRoom()
     tries = 0
     for number in range(300):
-        room.reported(number % 2, pending_len=0, waiting=waiting)
+        room.reported(number % 2, newest=0, pending_len=0, waiting=waiting)
         tries += room.fits(100)
 
     assert tries == (0 if waiting else 2)
