@@ -213,6 +213,27 @@ def test_a_constant_is_found_again_from_runs_made_with_it():
     assert all(found[name] == pytest.approx(published[name]) for name in names[1:])
 
 
+def test_a_derivative_is_taken_to_both_sides_within_the_bounds():
+    """The share of the bandwidth is published near 1, its bound: what is above that side is not simulated."""
+    from fairhit_lab.studies.vtc_artifact import cross_validation as cv
+    from fairhit_lab.studies.vtc_artifact.comparison import RunNumbers
+
+    asked = []
+
+    def simulate(_, constants):
+        gpu = constants.gpus["a10g-2024"]
+        asked.append(gpu)
+        return 0.01 * gpu.host_us + 3 * gpu.e_kv, -0.1 * gpu.admit_ms
+
+    found = cv.sensitivity(
+        None, "a10g-2024", RunNumbers(tokens_per_s=1, ttft_s=1, table=None), simulate
+    )
+
+    assert max(gpu.e_kv for gpu in asked) == 1
+    for slope, expected in zip(found.slopes, [(0.01, 0), (0, -0.1), (3, 0)], strict=True):
+        assert slope == pytest.approx(expected)
+
+
 def left_out(run, ttft, *, own=0.0):
     """A run whose time to the first token is missed by this share, its throughput by none."""
     from fairhit_lab.studies.vtc_artifact.cross_validation import LeftOut

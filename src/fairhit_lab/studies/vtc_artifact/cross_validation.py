@@ -7,7 +7,9 @@ an unweighted linear fit has the same solution wherever it begins, so the publis
 seen every run, enter by the curvature alone.
 
 Under overload small differences in time decide which requests run together, so one simulated run is one
-draw of many. `middle` is the median of several, whose passes are jittered as the measured ones are.
+draw of many. `middle` is the median of several, whose passes are jittered as the measured ones are. A
+derivative is taken over `FITTED`'s distance to both sides: over a quarter of it, to one side, the draws made
+some twice as large.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +33,11 @@ from fairhit_lab.studies.vtc_artifact.comparison import (
 )
 from fairhit_lab.studies.vtc_artifact.runs import MeasuredRun
 
-# The constants that end-to-end runs decide, by GPU, with their bounds and a step for the derivative. The
-# others come from measured passes (docs/reference/step-time.md).
+# The constants that end-to-end runs decide, by GPU, with their bounds and the distance, to both sides, of the
+# derivative. The others come from measured passes (docs/reference/step-time.md).
 FITTED: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
-    "a10g-2024": {"host_us": (0, 400, 10), "admit_ms": (0, 60, 2), "e_kv": (0.3, 1, 0.02)},
-    "a100-2024": {"t0_ms": (0, 20, 0.5), "e_kv": (0.3, 1, 0.02)},
+    "a10g-2024": {"host_us": (0, 400, 40), "admit_ms": (0, 60, 8), "e_kv": (0.3, 1, 0.08)},
+    "a100-2024": {"t0_ms": (0, 20, 2), "e_kv": (0.3, 1, 0.08)},
 }
 # An error of the time to the first token under overload is that of the throughput many times over.
 WEIGHTS = (1.0, 0.25)
@@ -92,31 +94,38 @@ def with_constants(gpu: str, values: Mapping[str, float]) -> Constants:
 def sensitivity(
     run: MeasuredRun, gpu: str, measured: RunNumbers, simulate: Simulate
 ) -> Sensitivity:
-    """Simulate the run with the published constants, and with each of them moved a step."""
+    """Simulate the run with the published constants, and with each of them moved to both sides."""
     published = _published(gpu)
-    base = simulate(run, with_constants(gpu, published))
     slopes = []
-    for name, (_, _, step) in FITTED[gpu].items():
-        moved = {**published, name: published[name] + step}
-        found = simulate(run, with_constants(gpu, moved))
-        slopes.append(((found[0] - base[0]) / step, (found[1] - base[1]) / step))
-    return Sensitivity(run=run, measured=logarithms(measured), simulated=base, slopes=slopes)
+    for name, (low, high, distance) in FITTED[gpu].items():
+        ends = max(low, published[name] - distance), min(high, published[name] + distance)
+        below, above = (
+            simulate(run, with_constants(gpu, {**published, name: value})) for value in ends
+        )
+        width = ends[1] - ends[0]
+        slopes.append(((above[0] - below[0]) / width, (above[1] - below[1]) / width))
+    return Sensitivity(
+        run=run,
+        measured=logarithms(measured),
+        simulated=simulate(run, with_constants(gpu, published)),
+        slopes=slopes,
+    )
 
 
 def fitted(gpu: str, seen: Sequence[Sensitivity]) -> dict[str, float]:
     """The constants that fit these runs best, within their bounds."""
-    steps = np.array([step for _, _, step in FITTED[gpu].values()])
+    scales = np.array([distance for _, _, distance in FITTED[gpu].values()])
     rows, targets = [], []
     for each in seen:
         for place, weight in enumerate(WEIGHTS):
             slopes = np.array([slope[place] for slope in each.slopes])
-            rows.append(weight * slopes * steps)
+            rows.append(weight * slopes * scales)
             targets.append(weight * (each.measured[place] - each.simulated[place]))
     moves, *_ = np.linalg.lstsq(np.array(rows), np.array(targets), rcond=None)
     published = _published(gpu)
     return {
-        name: float(min(high, max(low, published[name] + move * step)))
-        for (name, (low, high, step)), move in zip(FITTED[gpu].items(), moves, strict=True)
+        name: float(min(high, max(low, published[name] + move * scale)))
+        for (name, (low, high, scale)), move in zip(FITTED[gpu].items(), moves, strict=True)
     }
 
 
