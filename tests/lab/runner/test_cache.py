@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 
@@ -235,6 +236,33 @@ class Plain:
 @dataclass(frozen=True)
 class Other:
     worth: int = 1
+
+
+# Imported by what runs a case, and decides nothing in it.
+WITHOUT_EFFECT = ("fairhit.built", "fairhit.errors", "fairhit.installing", "fairhit.settings")
+
+
+def test_what_the_code_imports_is_code_too():
+    """The simulated gateway has the gateway's own queue: a change of that one changes outcomes."""
+    counted = [part.removesuffix(".py").replace("/", ".") for part in record.PARTS]
+    imports = f"""
+import importlib, pkgutil, sys
+for name in {counted!r}:
+    path = getattr(importlib.import_module(name), "__path__", ())
+    for each in pkgutil.walk_packages(path, name + "."):
+        importlib.import_module(each.name)
+print(*(name for name in sys.modules if name.startswith(("fairhit.", "fairhit_lab."))))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", imports], capture_output=True, text=True, check=True
+    )
+
+    def belongs(name, packages):
+        return any(name == each or name.startswith(f"{each}.") for each in packages)
+
+    loaded = done.stdout.split()
+    assert "fairhit.dispatch.queue" in loaded
+    assert [each for each in loaded if not belongs(each, (*counted, *WITHOUT_EFFECT))] == []
 
 
 def test_code_is_all_that_runs_a_case(monkeypatch, tmp_path):
