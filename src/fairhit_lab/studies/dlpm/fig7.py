@@ -174,7 +174,7 @@ STUDY = Study(
     title="Three workloads on one to eight GPUs",
     source="DLPM (arXiv:2501.14312v1), Figure 7",
     shows="throughput, fairness and good clients' latency with a client that sends more (S1) or longer (S2)",
-    takes="quick 15 s; full 45 min",
+    takes="quick 15 s; full 55 min",
     cases=cases,
     measures={
         **in_summary("throughput", "requests_per_s", "jain_client", "jain_system", "hit_rate"),
