@@ -50,8 +50,8 @@ class DelayScheduling:
     ) -> Hold | None:
         """Return the hold for one of `among` that has much more of the prompt cached than `name`, or None.
 
-        Of several engines, that with most capacity left; of none whose backlog is longer by more than the
-        match is worth (`Placement.is_worth`). O(chunks of the prompt + engines with that match).
+        Considers the engines with the longest match whose backlog it is worth (`Placement.is_worth`), and
+        takes the one with most capacity left. O(chunks of the prompt + engines with that match).
         """
         if ticket.held is not None or ticket.pinned or not self._longest_us:
             return None

@@ -116,7 +116,7 @@ class Engine:
     def running_and_pending(self, running: int) -> tuple[int, int]:
         """Return the number of the newest running request, and the prompt tokens that the others compute.
 
-        The `running` oldest run. O(in flight).
+        Assumes that the `running` oldest run; the number is 0 if none is here. O(in flight).
         """
         count = len(self.tickets) - running
         if count <= 0:

@@ -52,7 +52,8 @@ class MemoryRoom:
     def ended(self, number: int, extend_len: int, output_len: int) -> None:
         """Return the memory of a request that ended, until the next report. O(1).
 
-        Without its outputs if it did not run yet at the last report: they were never taken.
+        Without its outputs if it did not run yet at the last report: they were never taken. Of one that ran
+        all return, also those since the report.
         """
         self._answer_len += (output_len - self._answer_len) / _ANSWERS
         self._free += extend_len

@@ -24,9 +24,9 @@ from fairhit_lab.studies.shared.study import Case, Measured, Outcome
 SOURCES = Path(fairhit.__file__).parent.parent
 # Sources that every outcome depends on. Figures and commands may change without a new run.
 PARTS = (
-    "fairhit/core", "fairhit/dispatch", "fairhit/policies", "fairhit/routers", "fairhit_lab/baselines",
-    "fairhit_lab/sim", "fairhit_lab/events.py", "fairhit_lab/traces", "fairhit_lab/workloads",
-    "fairhit_lab/metrics",
+    "fairhit/core", "fairhit/dispatch", "fairhit/policies", "fairhit/routers", "fairhit/settings",
+    "fairhit_lab/baselines", "fairhit_lab/sim", "fairhit_lab/events.py", "fairhit_lab/traces",
+    "fairhit_lab/workloads", "fairhit_lab/metrics",
 )  # fmt: skip
 # Modules of studies count if a case imports them, directly or not, unless they only read outcomes.
 HERE = "fairhit_lab.studies"

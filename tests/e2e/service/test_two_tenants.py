@@ -49,20 +49,22 @@ def test_both_were_backlogged_long_enough_to_tell(results: dict[str, flood.Polic
     assert all(result.failures == 0 for result in results.values()), results
 
 
-def test_one_answer_of_light_costs_it_half_as_many_of_heavy_as_under_fcfs(
+def test_heavy_gets_at_most_half_as_many_answers_for_one_of_light_as_under_fcfs(
     results: dict[str, flood.PolicyResult],
 ):
-    """Answers are counted, not timed: FCFS gives heavy one per caller, 60 for 16, so 3.75.
+    """Answers are counted, not timed. FCFS gives each caller as many: heavy has 60, light 16, so 3.75.
 
-    In three runs on two cores it was 3.75 to 3.92 under FCFS and .76 to .85 under DLPM, where equal
-    service is fewer answers for heavy, whose prefixes do not stay in the cache.
+    In three runs on two cores it was 3.75 to 3.92 under FCFS and .76 to .85 under DLPM. That is less than
+    1, as heavy's prompts are less often cached: it has the same service with fewer answers.
     """
+    fcfs, dlpm = (results[name].tenants for name in ("fcfs", "dlpm"))
+    heavy_under, light_under = (
+        [tenants[name].requests_per_s for tenants in (fcfs, dlpm)]
+        for name in (flood.HEAVY, flood.LIGHT)
+    )
 
-    def of_heavy(scheduler: str) -> float:
-        tenants = results[scheduler].tenants
-        return tenants[flood.HEAVY].requests_per_s / tenants[flood.LIGHT].requests_per_s
-
-    assert of_heavy("fcfs") >= 2 * of_heavy("dlpm"), results
+    assert heavy_under[0] * light_under[1] >= 2 * heavy_under[1] * light_under[0], results
+    assert light_under[1] > 0, results
 
 
 def test_both_get_the_same_service_while_both_are_backlogged(

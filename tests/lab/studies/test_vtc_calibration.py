@@ -92,9 +92,11 @@ def test_the_page_quotes_the_runs_that_were_left_out():
         assert errors["left_out"]["tokens_per_s_mean"] <= 1
         assert errors["left_out"]["tokens_per_s_worst"] <= 4
     # The median aimed at, 2 %, is what measured runs miss each other by; the page says what misses it.
-    assert record["by workload"]["errors_percent"]["left_out"]["ttft_worst"] <= 8
     missed = [row["run"] for row in record["by run"]["rows"] if abs(row["left_out"][1]) > 8]
     assert missed == ["poisson_short_long/FCFS"] and f"`{missed[0]}`" in page
+    for folds, worst in (("by run", 9), ("by workload", 8)):
+        errors = record[folds]["errors_percent"]["left_out"]
+        assert errors["ttft_median"] <= 2.5 and errors["ttft_worst"] <= worst
     assert record["seeds"] == 11
     for errors in record["repeated"]["errors_percent"].values():
         said = " ".join(sentence(errors, record["repeated"]["runs"]).split())
@@ -219,12 +221,13 @@ def test_a_derivative_is_taken_to_both_sides_within_the_bounds():
     from fairhit_lab.studies.vtc_artifact import cross_validation as cv
     from fairhit_lab.studies.vtc_artifact.comparison import RunNumbers
 
-    asked = []
+    asked, published = [], cv._published("a10g-2024")
 
     def simulate(_, constants):
         gpu = constants.gpus["a10g-2024"]
         asked.append(gpu)
-        return 0.01 * gpu.host_us + 3 * gpu.e_kv, -0.1 * gpu.admit_ms
+        bent = (gpu.host_us - published["host_us"]) ** 2  # its derivative is 0 to both sides only
+        return 0.01 * gpu.host_us + bent + 3 * gpu.e_kv, -0.1 * gpu.admit_ms
 
     found = cv.sensitivity(
         None, "a10g-2024", RunNumbers(tokens_per_s=1, ttft_s=1, table=None), simulate

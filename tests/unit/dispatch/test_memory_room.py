@@ -164,22 +164,26 @@ def test_outputs_return_with_a_request_that_ran_at_the_last_report_only() -> Non
     assert room.fits(990) and not room.fits(991)
 
     room.ended(1, 100, 10)
-    assert room.fits(1090) and not room.fits(1110)
+    assert room.fits(1100) and not room.fits(1101)
 
 
-def test_outputs_of_a_request_that_waited_at_the_last_report_do_not_return() -> None:
-    """Its prompt does; one token is left free for the next answer, after one of 32."""
+@pytest.mark.parametrize(
+    ("running", "ends", "returned"),
+    [(1, 1, 0), (1, 0, 32), (2, 1, 32)],
+    ids=["it waited", "it ran, the other one waited", "both ran"],
+)
+def test_outputs_return_with_a_request_that_ran_at_the_last_report(running, ends, returned) -> None:
+    """Its prompt returns in any case. The expected answer is 1 token after one of 32."""
     fleet = Fleet()
     fleet.report(10 * LONG, running=0)
-    fleet.ask()
-    waited = fleet.ask()
-    fleet.report(LONG + 101, running=1, waiting=1)
+    tickets = [fleet.ask(), fleet.ask()]
+    fleet.report((2 - running) * LONG + 101, running=running)
     room = fleet.dispatcher.engines["w0"].room
     assert room is not None and room.fits(101) and not room.fits(102)
-    fleet.dispatcher.started(waited)
-    fleet.dispatcher.finished(waited, Usage(LONG, 32, 0), ran_us=1)
+    fleet.dispatcher.started(tickets[ends])
+    fleet.dispatcher.finished(tickets[ends], Usage(LONG, 32, 0), ran_us=1)
 
-    assert room.fits(LONG + 100) and not room.fits(LONG + 101)
+    assert room.fits(LONG + 100 + returned) and not room.fits(LONG + 101 + returned)
 
 
 @pytest.mark.parametrize("waiting", [0, 1])

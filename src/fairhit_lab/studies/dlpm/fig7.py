@@ -33,7 +33,7 @@ ARRIVALS_S, QUICK_ARRIVALS_S = 600, 60
 AFTER_S: Mapping[str, float] = {"tot": 60, "judge": 90, "long-qa": 90}
 # The inputs of a document's dozen questions; of trees and articles it is several programs' worth.
 WORKER_QUANTUM = 262_144
-# Every token is charged in the simulated queue: before 8 GPUs it would add 40 % to the figure's time.
+# The simulated queue is charged every token: before 8 GPUs the figure's run would take more than an hour.
 FLEET_AT_MOST = 4
 IDEAL = "ideal engine"
 # All below is varied at D = 4. Settings of D2LPM alone, against the others as they stand; Figure 10 varies

@@ -94,7 +94,7 @@ def with_constants(gpu: str, values: Mapping[str, float]) -> Constants:
 def sensitivity(
     run: MeasuredRun, gpu: str, measured: RunNumbers, simulate: Simulate
 ) -> Sensitivity:
-    """Simulate the run with the published constants, and with each of them moved to both sides."""
+    """Simulate the run with the published constants, and with each moved to both sides, within its bounds."""
     published = _published(gpu)
     slopes = []
     for name, (low, high, distance) in FITTED[gpu].items():
